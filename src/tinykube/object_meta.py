@@ -204,11 +204,11 @@ def _immutable_errors(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Fiel
 def keep_system_fields(new: dict[str, Any], old: dict[str, Any]) -> None:
     """Copy the fields that only the server sets from the old metadata into the new, in place.
 
-    A given uid stays; managedFields and selfLink are removed.
+    A given uid stays; selfLink is removed.
     """
     new["uid"] = new.get("uid") or old["uid"]
     new["creationTimestamp"] = old["creationTimestamp"]
-    for name in ("deletionTimestamp", "deletionGracePeriodSeconds"):
+    for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "managedFields"):
         if name in old:
             new[name] = old[name]
         else:
@@ -218,5 +218,17 @@ def keep_system_fields(new: dict[str, Any], old: dict[str, Any]) -> None:
             new[name] = old[name]
         elif name == "generation":
             new.pop(name, None)
-    for name in ("managedFields", "selfLink"):
-        new.pop(name, None)
+    new.pop("selfLink", None)
+
+
+def managed_fields(manager: str, api_version: str, now: datetime) -> list[dict[str, Any]]:
+    """One entry with the manager and time of the latest write, without the fields it wrote."""
+    entry = {
+        "manager": manager or "unknown",
+        "operation": "Update",
+        "apiVersion": api_version,
+        "time": timestamp(now),
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {},
+    }
+    return [entry]

@@ -5,7 +5,7 @@ import pytest
 from hanse.app.explain import ExcludedCluster, ExplainedRecord, Explanation, explain
 from hanse.model.dns.records import RecordType
 from hanse.model.dns.zones import View
-from hanse.model.facts import LeaseLiveness, Phase
+from hanse.model.facts import HolderState, LeaseLiveness, Phase
 from tests.dns.builders import WEB, ZONE, cluster_snapshot, endpoint_slice, imported, pod, rules
 from tinykube.virtual_time import EPOCH
 
@@ -14,7 +14,7 @@ NOWHERE = View("none")
 
 
 def why(name: str = WEB, view: View = NOWHERE, rtype: int = RecordType.A) -> Explanation:
-    dead = LeaseLiveness("broker", "hanse-broker", "riga", "riga", alive=False, since=EPOCH)
+    dead = LeaseLiveness("broker", "hanse-broker", "riga", "riga", HolderState.SILENT, EPOCH)
     observed = cluster_snapshot(
         "lubeck",
         imported(clusters=["tallinn"]),

@@ -24,7 +24,7 @@ from hanse.kube.client_config import ClientConfig, Identity, StaticCredentials
 from hanse.local.up.embedded import EmbeddedCluster, embedded_clusters
 from hanse.local.up.folder import Folder
 from hanse.local.up.topology import plan_members
-from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import Meta
 
@@ -47,7 +47,7 @@ async def _renewed(rome: EmbeddedCluster, ago: timedelta) -> None:
     await client.create(Namespace(metadata=Meta(name="hanse-system")))
     renewed = (datetime.now(UTC) - ago).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     spec = LeaseSpec(holder_identity="rome_0", lease_duration_seconds=15, renew_time=renewed)
-    meta = Meta(name="hanse-agent", namespace="hanse-system")
+    meta = LeaseMeta(name="hanse-agent", namespace="hanse-system")
     await client.create(Lease(metadata=meta, spec=spec))
 
 

@@ -5,8 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from hanse.cli.resolve.services import expired_leases
-from hanse.model.kinds.coordination import Lease, LeaseSpec
-from hanse.model.objects import Meta
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 
 NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 
@@ -14,7 +13,7 @@ NOW = datetime(2026, 11, 15, 12, tzinfo=UTC)
 def lease(cluster: str, *, age: float | None, holder: str = "somebody", lasts: int = 10) -> Lease:
     renewed = None if age is None else (NOW - timedelta(seconds=age)).isoformat()
     spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=lasts, renew_time=renewed)
-    return Lease(metadata=Meta(name=cluster, namespace="hanse-broker"), spec=spec)
+    return Lease(metadata=LeaseMeta(name=cluster, namespace="hanse-broker"), spec=spec)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +39,7 @@ def test_where_all_look_late_our_own_clock_is_as_likely_to_be_wrong() -> None:
 
 def test_an_unreadable_renew_time_does_not_expire_a_lease() -> None:
     odd = Lease(
-        metadata=Meta(name="riga"), spec=LeaseSpec(holder_identity="x", renew_time="yesterday")
+        metadata=LeaseMeta(name="riga"), spec=LeaseSpec(holder_identity="x", renew_time="yesterday")
     )
 
     assert expired_leases([lease("bergen", age=1), odd], NOW) == []

@@ -19,8 +19,7 @@ from msgspec import Struct
 from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.http_transport import HttpTransport
-from hanse.model.kinds.coordination import Lease, LeaseSpec
-from hanse.model.objects import Meta
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from tests.cli.conftest import fleet as fleet_of_clusters
 from tests.cli.programs import HANSE, RunningFederation, environment
 from tests.dns.builders import NODATA, WEB, DnsAnswer, endpoint_slice, imported, parse_answer
@@ -164,7 +163,7 @@ def _old_lease(cluster: str) -> Lease:
         lease_duration_seconds=1,
         renew_time="2026-01-01T00:00:00.000000Z",
     )
-    return Lease(metadata=Meta(name=cluster, namespace="hanse-broker"), spec=spec)
+    return Lease(metadata=LeaseMeta(name=cluster, namespace="hanse-broker"), spec=spec)
 
 
 def test_sighup_replaces_the_workers_and_metrics_are_served(fleet: RunningFederation) -> None:

@@ -20,8 +20,7 @@ from hanse.kube.lease import (
     next_spec,
     released_spec,
 )
-from hanse.model.kinds.coordination import Lease, LeaseSpec
-from hanse.model.objects import Meta
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ACQUIRED = "2026-01-01T11:00:00.000001Z"
@@ -31,7 +30,7 @@ def lease(
     holder: str, *, duration: int = 15, transitions: int = 3, renewed: str = ACQUIRED
 ) -> Lease:
     return Lease(
-        metadata=Meta(name="a", namespace="sys", uid="u1", resource_version="7"),
+        metadata=LeaseMeta(name="a", namespace="sys", uid="u1", resource_version="7"),
         spec=LeaseSpec(
             holder_identity=holder,
             lease_duration_seconds=duration,

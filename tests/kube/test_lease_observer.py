@@ -1,13 +1,20 @@
 """Who is alive, by what we saw ourselves."""
 
-from hanse.kube.lease_observer import HolderLiveness, LeaseObserver
-from hanse.model.kinds.coordination import Lease, LeaseSpec
-from hanse.model.objects import Meta
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.kube.lease_observer import RECONNECT_TIME, LeaseObserver
+from hanse.model.facts import HolderState
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec, ManagedFieldsEntry
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
 def renewal(number: int, holder: str = "a", duration: int = 15) -> Lease:
     return Lease(
-        metadata=Meta(name="lubeck", namespace="sys"),
+        metadata=LeaseMeta(name="lubeck", namespace="sys"),
         spec=LeaseSpec(
             holder_identity=holder,
             lease_duration_seconds=duration,
@@ -16,24 +23,18 @@ def renewal(number: int, holder: str = "a", duration: int = 15) -> Lease:
     )
 
 
-def liveness_of(observer: LeaseObserver) -> HolderLiveness:
-    return observer.liveness("sys", "lubeck")
+def state_of(observer: LeaseObserver) -> HolderState:
+    return observer.state("sys", "lubeck")
 
 
-def test_what_was_seen_once_is_unknown_until_it_changes() -> None:
-    observer = LeaseObserver()
+def test_what_was_seen_once_is_unknown_until_its_second_renewal() -> None:
+    observer, states = LeaseObserver(), []
 
-    observer.observe(renewal(1), 0)
-    first = liveness_of(observer)
-    observer.observe(renewal(1), 2)
-    same = liveness_of(observer)
-    observer.observe(renewal(2), 3)
+    for number, now in ((1, 0), (1, 2), (2, 3), (3, 4)):
+        observer.observe(renewal(number), now)
+        states.append(state_of(observer))
 
-    assert (first, same, liveness_of(observer)) == (
-        HolderLiveness.UNKNOWN,
-        HolderLiveness.UNKNOWN,
-        HolderLiveness.ALIVE,
-    )
+    assert states == [HolderState.UNKNOWN] * 3 + [HolderState.READY]
     assert observer.holder("sys", "lubeck") == "a"
 
 
@@ -46,22 +47,22 @@ def test_a_lease_expires_after_its_own_duration_and_is_reported_once() -> None:
     assert observer.expire(39.9) == ()
     assert observer.expire(40) == (("sys", "lubeck"),)
     assert observer.expire(50) == ()
-    assert liveness_of(observer) == HolderLiveness.EXPIRED
+    assert state_of(observer) == HolderState.SILENT
     assert observer.next_expiry is None
 
 
 def test_the_dead_come_back_with_a_new_record_and_not_with_an_old_one() -> None:
     observer = LeaseObserver()
     observer.observe(renewal(1), 0)
-    observer.expire(15)
+    observer.expire(15 + RECONNECT_TIME)
 
-    observer.observe(renewal(1), 16)
-    still = liveness_of(observer)
-    observer.observe(renewal(2), 17)
+    observer.observe(renewal(1), 46)
+    still = state_of(observer)
+    observer.observe(renewal(2), 47)
 
-    assert still == HolderLiveness.EXPIRED
-    assert liveness_of(observer) == HolderLiveness.ALIVE
-    assert observer.next_expiry == 32
+    assert still == HolderState.SILENT
+    assert state_of(observer) == HolderState.READY
+    assert observer.next_expiry == 62
 
 
 def test_no_lease_expires_while_the_watch_is_down_and_then_all_have_a_full_duration() -> None:
@@ -88,11 +89,77 @@ def test_a_lease_given_back_expires_within_a_second() -> None:
     assert observer.expire(3) == (("sys", "lubeck"),)
 
 
-def test_a_deleted_lease_is_unknown() -> None:
+def test_a_deleted_lease_is_unknown_unless_its_holder_was_silent() -> None:
+    observer, silent = LeaseObserver(), LeaseObserver()
+    observer.observe(renewal(1), 0)
+    observer.observe(renewal(2), 1)
+    silent.observe(renewal(1), 0)
+    silent.expire(100)
+
+    observer.forget("sys", "lubeck", 2)
+    silent.forget("sys", "lubeck", 101)
+
+    assert (state_of(observer), observer.next_expiry) == (HolderState.UNKNOWN, None)
+    assert (state_of(silent), silent.next_expiry) == (HolderState.SILENT, None)
+
+
+def written(at: int, number: int = 1) -> Lease:
+    entry = ManagedFieldsEntry(time=NOON + timedelta(seconds=at))
+    lease = renewal(number)
+    return replace(lease, metadata=replace(lease.metadata, managed_fields=(entry,)))
+
+
+@pytest.mark.parametrize(
+    ("age", "state"),
+    [
+        (0, HolderState.READY),
+        (14, HolderState.READY),
+        (17, HolderState.UNKNOWN),
+        (3600, HolderState.UNKNOWN),
+    ],
+)
+def test_a_first_observation_counts_by_its_age_on_the_servers_clock(
+    age: int, state: HolderState
+) -> None:
+    known, later = LeaseObserver(), LeaseObserver()
+
+    known.observe(written(0), 100, NOON + timedelta(seconds=age))
+    later.observe(written(0), 100)
+    unknown = state_of(later)
+    later.judge_ages(100, NOON + timedelta(seconds=age))
+
+    assert (state_of(known), unknown, state_of(later)) == (state, HolderState.UNKNOWN, state)
+
+
+def test_a_lease_found_old_is_silent_after_its_duration_and_the_time_to_reconnect() -> None:
+    observer = LeaseObserver()
+    observer.observe(written(0), 100, NOON + timedelta(hours=1))
+
+    assert observer.expire(115) == ()
+    assert observer.expire(115 + RECONNECT_TIME) == (("sys", "lubeck"),)
+
+
+def test_a_lease_that_went_back_is_unknown_until_it_is_renewed_again() -> None:
     observer = LeaseObserver()
     observer.observe(renewal(1), 0)
+    observer.observe(renewal(20), 10)
 
-    observer.forget("sys", "lubeck")
+    observer.observe(renewal(5), 11)
+    restored = state_of(observer)
+    observer.observe(renewal(21), 12)
+    observer.observe(renewal(22), 13)
 
-    assert liveness_of(observer) == HolderLiveness.UNKNOWN
-    assert observer.next_expiry is None
+    assert (restored, state_of(observer)) == (HolderState.UNKNOWN, HolderState.READY)
+
+
+def test_an_old_lease_in_place_of_a_silent_holders_deleted_one_changes_nothing() -> None:
+    observer = LeaseObserver()
+    observer.observe(written(0), 0, NOON)
+    observer.expire(100)
+    observer.forget("sys", "lubeck", 101)
+
+    observer.observe(written(0), 102, NOON + timedelta(seconds=102))
+    still = state_of(observer)
+    observer.observe(written(103, 2), 103, NOON + timedelta(seconds=103))
+
+    assert (still, state_of(observer)) == (HolderState.SILENT, HolderState.READY)

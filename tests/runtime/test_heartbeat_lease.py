@@ -9,6 +9,7 @@ from random import Random
 import pytest
 
 from hanse.kube.client import Client
+from hanse.kube.lease import lease_patch
 from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.runtime.heartbeat_lease import HeartbeatLease
@@ -37,10 +38,23 @@ class HeartbeatScenario:
         self.client = Client(InProcessTransport(server))
         self.network = Network(Random(0))
         self.states: list[bool] = []
+        self.repairs: list[bool] = []
+        self.repair_time = 0.0
         transport = self.network.transport("agent", "broker", InProcessTransport(server))
         self.presence = HeartbeatLease(
-            Client(transport), "default", "oslo", clock, lambda: self.duration, self.states.append
+            Client(transport),
+            "default",
+            "oslo",
+            clock,
+            lambda: self.duration,
+            self.states.append,
+            self.repair,
         )
+
+    async def repair(self, restored: bool) -> None:
+        """Note that everything is written anew, and whether a restore is the reason."""
+        self.repairs.append(restored)
+        await asyncio.sleep(self.repair_time)
 
     async def lease_spec(self) -> LeaseSpec:
         return (await self.client.read(Lease, "oslo", "default")).spec
@@ -111,3 +125,31 @@ async def test_it_reports_when_others_may_take_it_for_expired_and_when_no_longer
         scenario.network.heal_all()
         await asyncio.sleep(scenario.duration.total_seconds() / 3 + SOON)
         assert scenario.states == [True, False, True]
+
+
+async def test_a_restored_lease_is_renewed_only_after_a_repair() -> None:
+    scenario = HeartbeatScenario()
+    scenario.working = True
+    async with scenario.running():
+        earlier = await scenario.client.read(Lease, "oslo", "default")
+        await asyncio.sleep(25)
+        renewed = await scenario.client.read(Lease, "oslo", "default")
+        before = list(scenario.repairs)
+
+        rewound = lease_patch(renewed, earlier.spec)
+        await scenario.client.patch(Lease, "oslo", "default", rewound)
+        await asyncio.sleep(11)
+
+        assert (before, scenario.repairs) == ([False], [False, True])
+        last = (await scenario.lease_spec()).renew_time or ""
+        assert last > (renewed.spec.renew_time or "")
+
+
+async def test_a_repair_that_takes_too_long_does_not_let_the_lease_expire() -> None:
+    scenario = HeartbeatScenario()
+    scenario.working = True
+    scenario.repair_time = 3600.0
+    async with scenario.running():
+        await asyncio.sleep(10)
+
+        assert scenario.presence.is_published

@@ -21,13 +21,14 @@ from hanse.model.crds import crd_of
 from hanse.model.facts import (
     Answer,
     ClusterState,
+    HolderState,
     KindServed,
     LeaseLiveness,
     Phase,
     Role,
     WriteOutcome,
 )
-from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
@@ -158,28 +159,30 @@ async def test_rule_7_liveness_is_judged_by_our_own_observation_of_renewals() ->
         facts = world.agents["lubeck"].reconciler.informers.facts
         spec = LeaseSpec(holder_identity="bergen", lease_duration_seconds=30)
         client = world.client(BROKER)
-        await client.create(Lease(metadata=Meta(name="bergen", namespace=HOME), spec=spec))
+        await client.create(Lease(metadata=LeaseMeta(name="bergen", namespace=HOME), spec=spec))
         observed = []
         for round_ in range(4):
             renewal = {"spec": {"renewTime": f"2001-01-01T00:00:0{round_}.000000Z"}}
             await client.patch(Lease, "bergen", HOME, renewal)
             await asyncio.sleep(20)
-            observed.append([f.alive for f in facts.all(LeaseLiveness)])
+            observed.append([f.state for f in facts.all(LeaseLiveness)])
         world.network.cut("lubeck", BROKER)
         await asyncio.sleep(300)
-        unseen = [f.alive for f in facts.all(LeaseLiveness)]
+        unseen = [f.state for f in facts.all(LeaseLiveness)]
         world.network.heal_all()
         await asyncio.sleep(120)
-        silent = [f.alive for f in facts.all(LeaseLiveness)]
+        silent = [f.state for f in facts.all(LeaseLiveness)]
         await client.delete(Lease, "bergen", HOME)
         await asyncio.sleep(5)
 
-        assert observed == [[], [True], [True], [True]], (
-            "known by its first renewal, whatever its clock"
+        assert observed == [[HolderState.READY]] * 4, (
+            "known by its age on the server's clock and then by its renewals, whatever its clock"
         )
-        assert unseen == [True], "silence is not held against one we could not hear"
-        assert silent == [False]
-        assert list(facts.all(LeaseLiveness)) == []
+        assert unseen == [HolderState.READY], "silence is not held against one we could not hear"
+        assert silent == [HolderState.SILENT]
+        assert [f.state for f in facts.all(LeaseLiveness)] == [HolderState.SILENT], (
+            "the dead do not come back when their Lease is deleted"
+        )
 
 
 async def test_rule_7_no_lease_expires_while_leases_alone_cannot_be_read() -> None:

@@ -42,10 +42,10 @@ class ServicesScenario:
         """Install the CRDs in every cluster, and create the ClusterSet."""
         for cluster in (*self.scenario.names, BROKER):
             await install_crds(self.scenario, cluster, ServiceExport, ServiceImport, ClusterSet)
-        await self.scenario.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
+        await self.scenario.make_namespace(self.scenario.broker, BROKER_NAMESPACE, keep=True)
         spec = ClusterSetSpec(profile=profile, lease_duration_seconds=lease)
         await self.scenario.eventually(
-            lambda: self.admin(BROKER).create(
+            lambda: self.admin(self.scenario.broker).create(
                 ClusterSet(metadata=Meta(name=self.scenario.namespace), spec=spec)
             )
         )
@@ -59,14 +59,16 @@ class ServicesScenario:
             f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceimports",
             f"/apis/coordination.k8s.io/v1/{inside}/leases",
         ):
-            await self.admin(BROKER).send(Request("DELETE", path))
+            await self.admin(self.scenario.broker).send(Request("DELETE", path))
 
     async def set_profile(self, profile: Profile) -> None:
         """Set the profile of the ClusterSet."""
         await self.patch_clusterset({"profile": profile})
 
     async def patch_clusterset(self, spec: dict[str, Any]) -> None:
-        await self.admin(BROKER).patch(ClusterSet, self.scenario.namespace, "", {"spec": spec})
+        await self.admin(self.scenario.broker).patch(
+            ClusterSet, self.scenario.namespace, "", {"spec": spec}
+        )
 
     # -- doing
 
@@ -205,9 +207,9 @@ class ServicesScenario:
             for cluster in self.scenario.names:
                 await self.imports(cluster, name, *exporters, ports=ports, headless=headless)()
             title = unique_name(name, self.scenario.namespace)
-            found = await self.found(BROKER, ServiceImport, title, BROKER_NAMESPACE)
+            found = await self.found(self.scenario.broker, ServiceImport, title, BROKER_NAMESPACE)
             self._require(found, exporters, HTTP if ports is None else ports, headless, BROKER)
-            left = await self.admin(BROKER).list(
+            left = await self.admin(self.scenario.broker).list(
                 EndpointSlice,
                 namespace=BROKER_NAMESPACE,
                 labels=f"{SERVICE_NAME}={name},{SERVICE_NAMESPACE}={self.scenario.namespace}",

@@ -84,6 +84,8 @@ class Scenario:
         self.network = Network(self.random)
         self.agents: dict[str, RunningAgent] = {}
         self.features = features
+        self.broker: ClusterId = BROKER
+        """The cluster whose API server is the broker; a member may be."""
         self.attempt: ProbeFunction | None = None
         """How agents probe addresses; None: over real sockets."""
         self.lookup: Provider | None = None
@@ -165,9 +167,8 @@ class Scenario:
         """Start an agent with empty caches; with `replica` it is one of several of its cluster."""
         name = f"{cluster}/{replica}" if replica else cluster
         assert name not in self.agents, f"{name} runs already"
-        home, broker = [
-            await self._agent_transport(name, cluster, where) for where in (cluster, BROKER)
-        ]
+        home = await self._agent_transport(name, cluster, Role.LOCAL)
+        broker = await self._agent_transport(name, cluster, Role.BROKER)
         endpoint_for_webhooks = self.testbed.webhook_endpoint(name)
         admission = AdmissionOptions(bool(self.hooks), endpoint_for_webhooks.url, self.system)
         agent = Agent(
@@ -297,10 +298,8 @@ class Scenario:
         for name, running in self.agents.items():
             assert not running.task.done(), f"the agent {name} ended: {running.task}"
 
-    async def _agent_transport(
-        self, source: str, cluster: ClusterId, target: ClusterId
-    ) -> Transport:
-        role = Role.LOCAL if target == cluster else Role.BROKER
+    async def _agent_transport(self, source: str, cluster: ClusterId, role: Role) -> Transport:
+        target = cluster if role is Role.LOCAL else self.broker
         inner = await self.testbed.agent_transport(self._account(cluster, role), target)
         self.closing.push_async_callback(inner.close)  # also if its agent never started
         return self.network.transport(source, target, inner)

@@ -177,6 +177,7 @@ class Agent:
                 clock,
                 self._lease_duration,
                 self._publish_heartbeat,
+                lambda restored: self.reconciler.repair(BROKER, relist=restored),
             )
             self.reconciler.event_handlers.append(self._on_change)
 

@@ -11,7 +11,7 @@ from hanse.features.statefulsets.zone import SHARES_BY_SERVICE, StatefulSetZone
 from hanse.model.dns.names import is_subdomain, split_labels, wire_name
 from hanse.model.dns.records import RecordType
 from hanse.model.dns.zones import View
-from hanse.model.facts import LeaseLiveness, Role
+from hanse.model.facts import HolderState, LeaseLiveness, Role
 from hanse.model.kinds.stateful import StatefulSetShares, newer_schema_message
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
@@ -111,7 +111,7 @@ def _excluded_clusters(
 ) -> tuple[ExcludedCluster, ...]:
     """The clusters with missing replicas, each with the reason."""
     meta = shares.metadata
-    expired = {p.lease for p in snapshot.facts(LeaseLiveness) if not p.alive}
+    expired = {p.lease for p in snapshot.facts(LeaseLiveness) if p.state is HolderState.SILENT}
     excluded: list[ExcludedCluster] = []
     for broker in snapshot.clusters(Role.BROKER):
         parts = {

@@ -5,8 +5,8 @@ from typing import assert_never
 
 from msgspec import Struct
 
-from hanse.model.kinds.coordination import Lease, LeaseSpec
-from hanse.model.objects import Meta, Wire
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
+from hanse.model.objects import Wire
 
 
 class LeaseTimings(Struct, frozen=True):
@@ -174,7 +174,7 @@ def lease_patch(lease: Lease, spec: LeaseSpec) -> Wire:
 
 def new_lease(namespace: str, name: str, spec: LeaseSpec) -> Lease:
     """The lease to create where there is none."""
-    return Lease(metadata=Meta(name=name, namespace=namespace), spec=spec)
+    return Lease(metadata=LeaseMeta(name=name, namespace=namespace), spec=spec)
 
 
 def format_micro_time(moment: datetime) -> str:

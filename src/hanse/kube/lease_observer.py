@@ -1,32 +1,41 @@
-"""Whether the holders of Leases are alive, judged by observed renewals; pure."""
+"""The state of the holders of Leases, judged by observed renewals and the server's clock; pure."""
 
-from enum import StrEnum
+from datetime import datetime
 
 from msgspec import Struct
 
 from hanse.kube.lease import ObservedLease
+from hanse.kube.retry import DEFAULT_BACKOFF
+from hanse.model.facts import HolderState
 from hanse.model.kinds.coordination import Lease
 
 Name = tuple[str, str]
 
+RECONNECT_TIME = DEFAULT_BACKOFF.most.total_seconds()
+"""Seconds that a live holder may need to reconnect to a server that was away."""
 
-class HolderLiveness(StrEnum):
-    """The liveness of a holder; unknown until its record is seen to change or to expire."""
-
-    UNKNOWN = "Unknown"
-    ALIVE = "Alive"
-    EXPIRED = "Expired"
+CLOCK_PRECISION = 1.0
+"""Seconds by which two times of an API server may be rounded against each other."""
 
 
 class LeaseRecord(Struct, frozen=True):
-    """One observed lease and the liveness of its holder."""
+    """One observed lease and the state of its holder."""
 
     observed: ObservedLease
-    liveness: HolderLiveness
+    state: HolderState
+    renewals: int = 0
+    """How many renewals were seen; until the first the age of the lease decides."""
+
+    @property
+    def expires(self) -> float:
+        """When its holder is silent unless the lease is renewed."""
+        is_waited_for = self.state is HolderState.UNKNOWN and not self.renewals
+        wait = RECONNECT_TIME if is_waited_for else 0.0
+        return self.observed.expires + wait
 
 
 class LeaseObserver:
-    """The leases of one cluster; times are the event loop's.
+    """The leases of one cluster; times are the event loop's, ages the API server's.
 
     While the cluster is unreachable nothing expires, and afterwards every holder has a full lease
     duration again: renewals may have been missed.
@@ -36,23 +45,54 @@ class LeaseObserver:
         self._records: dict[Name, LeaseRecord] = {}
         self._unreachable = False
 
-    def observe(self, lease: Lease, now: float) -> None:
-        """Record a lease; a changed record with a holder proves that the holder is alive."""
+    def observe(self, lease: Lease, now: float, server_time: datetime | None = None) -> None:
+        """Record a lease and judge its holder.
+
+        A first observation counts by its age on the server's clock, a later one by its renewal. A
+        renewal that is older than the one before comes from a restored backup: it proves nothing.
+        """
         name = (lease.metadata.namespace, lease.metadata.name)
         known = self._records.get(name)
-        if known is None:
-            self._records[name] = LeaseRecord(ObservedLease(lease, now), HolderLiveness.UNKNOWN)
-            return
-        observed = known.observed.after(lease, now)
-        changed = observed.since != known.observed.since
-        alive = changed and bool(lease.spec.holder_identity)
-        self._records[name] = LeaseRecord(
-            observed, HolderLiveness.ALIVE if alive else known.liveness
-        )
+        before = known.observed.lease if known is not None else None
+        if known is None or before is None:
+            silent = known is not None and known.state is HolderState.SILENT
+            record = _first_record(lease, now, server_time)
+            if silent and record.state is not HolderState.READY:
+                record = LeaseRecord(record.observed, HolderState.SILENT)
+        elif lease.spec == before.spec:
+            observed = ObservedLease(lease, known.observed.since)
+            record = LeaseRecord(observed, known.state, known.renewals)
+        elif _is_earlier(lease, before):
+            record = LeaseRecord(ObservedLease(lease, now), HolderState.UNKNOWN)
+        else:
+            record = LeaseRecord(
+                ObservedLease(lease, now), _state_after(lease, known), known.renewals + 1
+            )
+        self._records[name] = record
 
-    def forget(self, namespace: str, name: str) -> None:
-        """Forget a deleted lease."""
-        self._records.pop((namespace, name), None)
+    def judge_ages(self, now: float, server_time: datetime) -> tuple[Name, ...]:
+        """Judge unknown leases that were never seen to change by their age.
+
+        Returns the names of those that were renewed in time, whose holders are ready now.
+        """
+        renewed = []
+        for name, record in self._records.items():
+            lease = record.observed.lease
+            if lease is None or record.renewals or record.state is not HolderState.UNKNOWN:
+                continue
+            judged = _first_record(lease, now, server_time)
+            if judged.state is HolderState.READY:
+                self._records[name] = judged
+                renewed.append(name)
+        return tuple(renewed)
+
+    def forget(self, namespace: str, name: str, now: float) -> None:
+        """Forget a deleted lease: its holder is unknown, unless it was silent, which it stays."""
+        record = self._records.pop((namespace, name), None)
+        if record is not None and record.state is HolderState.SILENT:
+            self._records[namespace, name] = LeaseRecord(
+                ObservedLease(None, now), HolderState.SILENT
+            )
 
     def mark_unreachable(self) -> None:
         """Stop expiring leases: renewals cannot be observed."""
@@ -64,9 +104,8 @@ class LeaseObserver:
             return
         self._unreachable = False
         for name, record in self._records.items():
-            self._records[name] = LeaseRecord(
-                ObservedLease(record.observed.lease, now), record.liveness
-            )
+            observed = ObservedLease(record.observed.lease, now)
+            self._records[name] = LeaseRecord(observed, record.state, record.renewals)
 
     def expire(self, now: float) -> tuple[Name, ...]:
         """Mark the newly expired leases and return their names; none while unreachable."""
@@ -75,10 +114,11 @@ class LeaseObserver:
         expired = tuple(
             name
             for name, record in self._records.items()
-            if record.liveness is not HolderLiveness.EXPIRED and now >= record.observed.expires
+            if record.state is not HolderState.SILENT and now >= record.expires
         )
         for name in expired:
-            self._records[name] = LeaseRecord(self._records[name].observed, HolderLiveness.EXPIRED)
+            record = self._records[name]
+            self._records[name] = LeaseRecord(record.observed, HolderState.SILENT, record.renewals)
         return expired
 
     @property
@@ -87,21 +127,55 @@ class LeaseObserver:
         if self._unreachable:
             return None
         return min(
-            (
-                b.observed.expires
-                for b in self._records.values()
-                if b.liveness is not HolderLiveness.EXPIRED
-            ),
+            (b.expires for b in self._records.values() if b.state is not HolderState.SILENT),
             default=None,
         )
 
-    def liveness(self, namespace: str, name: str) -> HolderLiveness:
+    def state(self, namespace: str, name: str) -> HolderState:
+        """The state of a lease's holder; unknown for a lease that does not exist."""
         record = self._records.get((namespace, name))
-        return record.liveness if record is not None else HolderLiveness.UNKNOWN
+        return record.state if record is not None else HolderState.UNKNOWN
+
+    def has_changed(self, namespace: str, name: str) -> bool:
+        """Whether a lease was seen to change."""
+        record = self._records.get((namespace, name))
+        return record is not None and record.renewals > 0
 
     def holder(self, namespace: str, name: str) -> str:
-        """Who holds a Lease; empty if it is not known or has no holder."""
+        """The holder of a lease; empty for a lease that is released or does not exist."""
         record = self._records.get((namespace, name))
         return (
             record.observed.lease.spec.holder_identity if record and record.observed.lease else ""
         )
+
+
+def _first_record(lease: Lease, now: float, server_time: datetime | None) -> LeaseRecord:
+    """The record of a lease that was never seen to change: ready if it was renewed in time.
+
+    One that is too old, or whose age is not known, is unknown.
+    """
+    written = lease.written_at
+    if lease.spec.holder_identity and written is not None and server_time is not None:
+        age = max((server_time - written).total_seconds() - CLOCK_PRECISION, 0.0)
+        if age < lease.spec.lease_duration_seconds:
+            return LeaseRecord(ObservedLease(lease, now - age), HolderState.READY)
+    return LeaseRecord(ObservedLease(lease, now), HolderState.UNKNOWN)
+
+
+def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:
+    """The state after a renewal: ready, but for an unknown holder only after its second one.
+
+    By then its objects, which it repairs before the first one, have arrived by their own watches.
+    """
+    if not lease.spec.holder_identity:
+        return known.state
+    if known.state is HolderState.UNKNOWN and known.renewals == 0:
+        return HolderState.UNKNOWN
+    return HolderState.READY
+
+
+def _is_earlier(lease: Lease, known: Lease) -> bool:
+    """Whether a lease shows an earlier renewal of the same holder than the known one."""
+    before, after = known.spec.renew_time, lease.spec.renew_time
+    same = lease.spec.holder_identity == known.spec.holder_identity
+    return same and before is not None and after is not None and after < before

@@ -1,6 +1,7 @@
 """The cluster set as agents share it on the broker: its rules, and which clusters are alive."""
 
-from hanse.model.facts import LeaseLiveness, Role
+from hanse.model.facts import HolderState, LeaseLiveness, Role
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
@@ -18,14 +19,43 @@ def clusterset_spec(snapshot: Snapshot, broker: ClusterId | None) -> ClusterSetS
     return first.spec if first is not None else ClusterSetSpec()
 
 
-def is_alive(cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str) -> bool:
-    """Whether a cluster counts as alive: unless its Lease on the broker was seen to expire."""
-    liveness = snapshot.fact(LeaseLiveness, (broker, namespace, cluster))
-    return liveness is None or liveness.alive
-
-
-def is_local_or_alive(
+def member_state(
     cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str
-) -> bool:
-    """Like `is_alive`, but the local cluster always is: this agent runs in it."""
-    return cluster == snapshot.local or is_alive(cluster, snapshot, broker, namespace)
+) -> HolderState:
+    """The state of a cluster as `lease_state` has it, but the local one is always ready."""
+    if cluster == snapshot.local:
+        return HolderState.READY
+    return lease_state(cluster, snapshot, broker, namespace)
+
+
+def lease_state(
+    cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str
+) -> HolderState:
+    """The state of a cluster by its Lease on the broker, the same for every agent.
+
+    While the broker's Leases are not listed, every cluster counts as ready: what is known of it
+    stays. A cluster without a Lease is unknown.
+    """
+    liveness = snapshot.fact(LeaseLiveness, (broker, namespace, cluster))
+    if liveness is not None:
+        return liveness.state
+    return HolderState.UNKNOWN if snapshot.listed(broker, Lease) else HolderState.READY
+
+
+def unanswered_clusters(snapshot: Snapshot, namespace: str = "") -> frozenset[ClusterId]:
+    """The clusters that no DNS answer names: silent ones, and those whose Lease we found too old.
+
+    The local cluster is never one of them. With a namespace, only Leases in it count.
+    """
+    brokers = snapshot.clusters(Role.BROKER)
+    return frozenset(
+        liveness.lease
+        for liveness in snapshot.facts(LeaseLiveness)
+        if liveness.where in brokers
+        and liveness.namespace == (namespace or liveness.namespace)
+        and liveness.lease != snapshot.local
+        and (
+            liveness.state is HolderState.SILENT
+            or (liveness.state is HolderState.UNKNOWN and not liveness.observed)
+        )
+    )

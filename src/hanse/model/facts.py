@@ -115,15 +115,31 @@ class KindServed(Fact, frozen=True):
         return (self.cluster, self.kind)
 
 
+class HolderState(StrEnum):
+    """What is known of the holder of a Lease.
+
+    An unknown one keeps what it has, and gets nothing new.
+    """
+
+    READY = "Ready"
+    """Its Lease is renewed."""
+    SILENT = "Silent"
+    """Its Lease was seen to expire."""
+    UNKNOWN = "Unknown"
+    """Its Lease is missing, was old when we first saw it, or went back to an earlier renewal."""
+
+
 class LeaseLiveness(Fact, frozen=True):
-    """Whether the holder of a Lease is alive, by our own observation of its renewals."""
+    """The state of the holder of a Lease, by our own observation of its renewals."""
 
     where: ClusterId
     namespace: str
     lease: str
     holder: str
-    alive: bool
+    state: HolderState
     since: datetime
+    observed: bool = True
+    """Whether the Lease was seen to change; before that only its age is known."""
 
     @property
     def key(self) -> tuple[ClusterId, str, str]:
@@ -140,6 +156,17 @@ class HeartbeatState(Fact, frozen=True):
     @property
     def key(self) -> ClusterId:
         return self.where
+
+
+class ServerClock(Fact, frozen=True):
+    """How far the clock of a cluster's API server is ahead of ours."""
+
+    cluster: ClusterId
+    ahead: timedelta
+
+    @property
+    def key(self) -> ClusterId:
+        return self.cluster
 
 
 class Leadership(Fact, frozen=True):

@@ -3,12 +3,17 @@
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import timedelta
+from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from itertools import count
 from random import Random
 from typing import Protocol
 
+from msgspec import Struct
+
+from hanse.kube import requests
 from hanse.kube.client import Client
+from hanse.kube.decoding import decode_object
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError
 from hanse.kube.retry import retry_delay
@@ -23,6 +28,14 @@ from hanse.model.rbac import IDENTITY_NAMESPACE
 DISCOVERY_LAG = timedelta(milliseconds=500)
 DISCOVERY_ATTEMPTS = 20
 """How often discovery is read, a lag apart, until it names an established CRD's kind."""
+
+
+class ServerIdentity(Struct, frozen=True):
+    """Which server answered, and when by its own clock."""
+
+    uid: str = ""
+    """An id that no other system has; empty where there is none."""
+    time: datetime | None = None
 
 
 class Api(Protocol):
@@ -54,8 +67,8 @@ class Api(Protocol):
         """Keep the served kinds up to date until cancelled; returns where kinds are fixed."""
         ...
 
-    async def identity(self) -> str:
-        """Read an id that no other system has; empty where there is none."""
+    async def identity(self) -> ServerIdentity:
+        """Read who the server is, and its time."""
         ...
 
     async def close(self) -> None: ...
@@ -117,6 +130,17 @@ class ClusterClient(Client):
             else:
                 return
 
-    async def identity(self) -> str:
-        """The uid of kube-system, read ahead of the client's own queue of requests."""
-        return (await self._priority.read(Namespace, IDENTITY_NAMESPACE)).metadata.uid
+    async def identity(self) -> ServerIdentity:
+        """The uid of kube-system and the server's time, ahead of the client's queue of requests."""
+        request = requests.read(Namespace.kind, IDENTITY_NAMESPACE)
+        response = await self._priority.send(request)
+        uid = decode_object(response.body, Namespace).metadata.uid
+        return ServerIdentity(uid, _parse_date(response.headers.get("date", "")))
+
+
+def _parse_date(text: str) -> datetime | None:
+    """The time of a `Date` header; None if it is missing or invalid."""
+    try:
+        return parsedate_to_datetime(text) if text else None
+    except ValueError:
+        return None

@@ -1,6 +1,7 @@
 """Checks that a feature writes only what its watches declare, which its RBAC rules come from."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 
 from hanse.model.facts import ClusterState, Role
 from hanse.model.objects import ClusterId, Object, object_ref
@@ -41,13 +42,17 @@ def managed_objects(
 ) -> Iterator[tuple[ClusterId, Owner, Object]]:
     """The objects of a key that it owns through a connection that its feature writes to.
 
-    A cluster may be connected under several ids and roles: an object that is only watched through
-    a connection, for another feature, is not to be deleted through it.
+    A cluster may be connected under several ids and roles, as a member that hosts the broker is: an
+    object that is only watched through a connection, for another feature or in a namespace that
+    the feature writes in another role, is not to be deleted through it.
     """
     for where, owner, obj in owned:
         state = snapshot.fact(ClusterState, where)
         roles = state.roles if state is not None else frozenset()
-        if any(_covers(watch, obj, roles) for watch in managed):
+        covering = [watch for watch in managed if _covers(watch, obj, roles)]
+        if any(w.namespace for w in covering) or (
+            covering and not any(_is_scoped_to(watch, obj) for watch in managed)
+        ):
             yield where, owner, obj
 
 
@@ -81,7 +86,12 @@ def _needed_right(action: Action) -> tuple[Object, Writes]:
             return base, Writes.OBJECTS if ours else Writes.OBJECTS | Writes.FIELDS
 
 
-def _covers(watch: Watch, obj: Object, roles: frozenset[Role]) -> bool:
+def _is_scoped_to(watch: Watch, obj: Object) -> bool:
+    """Whether a watch, in whatever role, covers just the namespace of an object of its kind."""
+    return watch.kind is type(obj) and bool(watch.namespace) and _covers(watch, obj, {watch.role})
+
+
+def _covers(watch: Watch, obj: Object, roles: AbstractSet[Role]) -> bool:
     """Whether a watch covers an object in a cluster of these roles."""
     meta = obj.metadata
     return (

@@ -18,6 +18,7 @@ from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Stat
 from hanse.kube.retry import retry_delay
 from hanse.kube.watch_events import Interrupted, Listed, NotServed, Progress, WatchEvent
 from hanse.model.objects import K, Object, Wire, apply_merge_patch
+from hanse.runtime.api import ServerIdentity
 
 MAX_READS = 3
 """How often a list is read again because we wrote meanwhile."""
@@ -168,9 +169,9 @@ class ExternalApi:
     async def discover(self) -> None:
         """Return at once: the kinds of an external system are those of its adapter."""
 
-    async def identity(self) -> str:
+    async def identity(self) -> ServerIdentity:
         """None: a polled system needs no probe."""
-        return ""
+        return ServerIdentity()
 
     async def close(self) -> None:
         """Nothing to close: adapters own their connections."""

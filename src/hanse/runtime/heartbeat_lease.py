@@ -1,7 +1,7 @@
 """The Lease by which other clusters see that this one is alive."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 
@@ -9,11 +9,15 @@ from hanse.kube.client import Client
 from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
 from hanse.kube.lease import format_micro_time, lease_patch, new_lease
+from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import ClusterId
 
 RENEWALS_PER_DURATION = 3
 """Two of them may be lost without harm."""
+
+RESTORED_LIMIT = timedelta(seconds=RECONNECT_TIME)
+"""How much longer a repair may take after a restore."""
 
 
 class HeartbeatLease:
@@ -26,9 +30,14 @@ class HeartbeatLease:
         cluster: ClusterId,
         clock: Clock,
         duration: Callable[[], timedelta],
-        on_state: Callable[[bool], None] = lambda _: None,
+        on_state: Callable[[bool], None],
+        repair: Callable[[bool], Awaitable[None]],
     ) -> None:
-        """Renew with a client; `on_state` is told when renewals begin to fail, or succeed again."""
+        """Renew with a client; `on_state` is called when renewals begin to fail, or succeed again.
+
+        `repair` writes all that this cluster has on that server, as it should be now. Its argument
+        says whether the server may have been restored since it was listed.
+        """
         self._client = client.with_own_limit()
         self._namespace = namespace
         self._cluster = cluster
@@ -36,7 +45,10 @@ class HeartbeatLease:
         self._duration = duration
         self._on_state = on_state
         self._renewed: bool | None = None
+        self._repair = repair
         self._known: Lease | None = None
+        self._written = LeaseSpec()
+        """What we wrote last; empty until then."""
         self._renew_requested = asyncio.Event()
 
     @property
@@ -78,29 +90,50 @@ class HeartbeatLease:
     async def _renew(self) -> bool:
         """Renew once, creating an absent Lease; a failure waits for the next renewal.
 
-        After a conflict, or if it was deleted, the Lease is read again next time.
+        At the start, and if it is not as we wrote it, the server may have been restored to an
+        earlier state: what we have there is repaired before others take it as ours by a renewal.
         """
         try:
             async with asyncio.timeout(self._duration().total_seconds()):
-                known = self._known or await self._read_or_create()
-                change = lease_patch(known, self._renewed_spec(known.spec))
-                self._known = await self._client.patch(
-                    Lease, self._cluster, self._namespace, change
-                )
+                known = self._known or await self._read()
+            if known is None or known.spec != self._written:
+                await self._repair_in_time()
+            spec = self._renewed_spec(known.spec if known is not None else LeaseSpec())
+            async with asyncio.timeout(self._duration().total_seconds()):
+                self._known = await self._write(known, spec)
+            self._written = self._known.spec
         except (Conflict, NotFound, AlreadyExists):
-            self._known = None  # somebody else changed it: read it again next time
+            if self._known is not None:
+                self._renew_requested.set()  # somebody else changed it: read it again
+            self._known = None
             return False
         except (KubeError, TimeoutError):
             return False
         return True
 
-    async def _read_or_create(self) -> Lease:
-        """Read the cluster's heartbeat Lease; if there is none, create it as renewed now."""
+    async def _write(self, known: Lease | None, spec: LeaseSpec) -> Lease:
+        """Write a renewal to the known Lease, or create it; returns it as stored."""
+        if known is None:
+            return await self._client.create(new_lease(self._namespace, self._cluster, spec))
+        change = lease_patch(known, spec)
+        return await self._client.patch(Lease, self._cluster, self._namespace, change)
+
+    async def _read(self) -> Lease | None:
+        """Read the cluster's heartbeat Lease; None if there is none."""
         try:
             return await self._client.read(Lease, self._cluster, self._namespace)
         except NotFound:
-            made = new_lease(self._namespace, self._cluster, self._renewed_spec(LeaseSpec()))
-            return await self._client.create(made)
+            return None
+
+    async def _repair_in_time(self) -> None:
+        """Repair before the renewal, but not for so long that the Lease expires meanwhile.
+
+        After a restore there is more time: others see that the Lease went back, and wait for us.
+        """
+        restored, limit = self._written != LeaseSpec(), self._duration() / RENEWALS_PER_DURATION
+        with suppress(TimeoutError):
+            async with asyncio.timeout((limit + RESTORED_LIMIT * restored).total_seconds()):
+                await self._repair(restored)
 
     def _renewed_spec(self, before: LeaseSpec) -> LeaseSpec:
         """The spec renewed now by this cluster; acquire time and transitions stay."""

@@ -3,16 +3,26 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager
-from datetime import timedelta
+from contextlib import aclosing, asynccontextmanager, suppress
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 from hanse.kube.clock import Clock
 from hanse.kube.errors import KubeError, Unreachable
+from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.kube.rest_mapper import Notifier
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Applied, Deleted, Interrupted, Listed, NotServed, WatchEvent
-from hanse.model.facts import ClusterDeparted, ClusterState, Fact, Facts, KindServed, Role
+from hanse.model.facts import (
+    ClusterDeparted,
+    ClusterState,
+    Fact,
+    Facts,
+    KindServed,
+    Role,
+    ServerClock,
+)
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
@@ -24,6 +34,9 @@ log = logging.getLogger(__name__)
 
 RECOVERY = timedelta(seconds=30)
 """How long after a restore nothing is deleted or written because the cluster lacks something."""
+
+CLOCK_TOLERANCE = timedelta(seconds=2)
+"""How far a server's clock may move before it is noted: `Date` headers have whole seconds."""
 
 
 class ChangeHandler(Protocol):
@@ -153,15 +166,34 @@ class ClusterInformers:
 
         Informers that have an error are neither restarted nor waited for.
         """
-        before: dict[Informer, int] = {}
+        working: dict[Informer, int] = {}
         for connection in self.connections.values():
-            for scope, informer in connection.informers.items():
-                if informer.error is None:
-                    before[informer] = informer.store.lists
-                    self._restart_informer(connection, scope)
+            lists = self._restart_working(connection)
+            working |= {i: n for i, n in lists.items() if i.error is None}
+        await self._wait_for_lists(working)
+
+    async def relist_cluster(self, cluster: ClusterId) -> None:
+        """List a cluster once more, and wait until every informer has done so, however long."""
+        await self._wait_for_lists(self._restart_working(self.connections[cluster]))
+
+    def _restart_working(self, connection: Connection) -> dict[Informer, int]:
+        """Restart the informers without an error, the others retry; returns the lists of all."""
+        lists = {informer: informer.store.lists for informer in connection.informers.values()}
+        for scope, informer in connection.informers.items():
+            if informer.error is None:
+                self._restart_informer(connection, scope)
+        return lists
+
+    async def _wait_for_lists(self, before: dict[Informer, int]) -> None:
+        """Wait until each informer has listed again, was stopped, or found its kind not served."""
         while any(
             i.store.lists <= n and i.open and i.served is not False for i, n in before.items()
         ):
+            await self._listed.wait_for_more(self._listed.notified)
+
+    async def wait_until_listed(self, cluster: ClusterId) -> None:
+        """Wait until everything in a cluster was listed once."""
+        while not self.connections[cluster].state.listed:
             await self._listed.wait_for_more(self._listed.notified)
 
     def _close_replaced(self, api: Api) -> None:
@@ -278,11 +310,15 @@ class ClusterInformers:
     async def _run_informer(self, connection: Connection, informer: Informer) -> None:
         """Feed one list-and-watch into its store; notice restores and changed identities."""
         scope = informer.scope
+        if scope.kind is Lease and self.facts.get(ServerClock, connection.cluster) is None:
+            await self._check_identity(connection)  # Leases are judged by their age
         stream = connection.api.list_and_watch(
             scope.kind, namespace=scope.namespace, labels=scope.labels, fields=scope.fields
         )
         async with aclosing(stream) as events:
             async for event in events:
+                if isinstance(event, Listed) and scope.kind is not Lease:
+                    await self._wait_for_leases(connection)
                 rewinds = informer.store.rewinds
                 recovering = informer.error is not None or not informer.synced
                 self._handle_event(connection, informer, event)
@@ -290,6 +326,14 @@ class ClusterInformers:
                     self._begin_recovery(connection, scope)
                 elif recovering and informer.error is None:
                     await self._check_identity_after_sync(connection)
+
+    async def _wait_for_leases(self, connection: Connection) -> None:
+        """Wait until a cluster's Leases are listed, which say whose objects count; not for ever."""
+        leases = [i for i in connection.informers.values() if i.scope.kind is Lease]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RECONNECT_TIME):
+                while any(i.open and (i.error is not None or not i.synced) for i in leases):
+                    await self._listed.wait_for_more(self._listed.notified)
 
     def _handle_event(
         self, connection: Connection, informer: Informer, event: WatchEvent[Any]
@@ -305,7 +349,7 @@ class ClusterInformers:
             self._record_answer(connection.cluster)
         recovering = informer.error is not None or not informer.synced
         changes = informer.take(event)
-        if isinstance(event, Listed | NotServed):
+        if isinstance(event, Listed | NotServed) or (recovering and informer.error is None):
             self._listed.notify()
         if recovering or not isinstance(event, Applied | Deleted):
             self._update_served(connection, informer)
@@ -385,10 +429,20 @@ class ClusterInformers:
             self._record_answer(connection.cluster)  # an error is an answer, too
             return ""
         self._record_answer(connection.cluster)
-        known, connection.identity = connection.identity, found
-        if known and known != found:
+        known, connection.identity = connection.identity, found.uid
+        self._record_clock(connection.cluster, found.time)
+        if known and known != found.uid:
             self._begin_recovery(connection, Scope(Namespace, "", "-"))
         return ""
+
+    def _record_clock(self, cluster: ClusterId, server_time: datetime | None) -> None:
+        """Put how far a server's clock is ahead of ours, unless that is known closely enough."""
+        if server_time is None:
+            return
+        ahead = server_time - self._clock.now()
+        known = self.facts.get(ServerClock, cluster)
+        if known is None or abs(known.ahead - ahead) > CLOCK_TOLERANCE:
+            self.put_fact(ServerClock(cluster, ahead))
 
     def _notify(self, change: Change, *, put: Fact | None = None, listed: bool = False) -> None:
         """Store a fact, if there is one to `put`, and pass a change to the handler."""

@@ -1,10 +1,13 @@
-"""Publishes which parties are alive, by the Leases that features watch and our own clock."""
+"""Publishes the states of the holders of Leases that features watch."""
 
 import asyncio
+from datetime import datetime
+
+from msgspec.structs import replace
 
 from hanse.kube.clock import Clock
-from hanse.kube.lease_observer import HolderLiveness, LeaseObserver, Name
-from hanse.model.facts import ClusterState, LeaseLiveness, Phase
+from hanse.kube.lease_observer import LeaseObserver, Name
+from hanse.model.facts import ClusterState, LeaseLiveness, Phase, ServerClock
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange
@@ -18,7 +21,7 @@ LATE_ANSWER = 1.0
 
 
 class LeaseTracker:
-    """Keeps a `LeaseLiveness` fact for each watched Lease whose holder is known alive or dead."""
+    """Keeps a `LeaseLiveness` fact for each watched Lease, also for one that was deleted."""
 
     def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
         self._informers = informers
@@ -32,17 +35,29 @@ class LeaseTracker:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):
                 observer = self._observers.setdefault(where, LeaseObserver())
                 if isinstance(after, Lease):
-                    observer.observe(after, _now())
-                    self._publish_liveness(where, after)
+                    observer.observe(after, _now(), self._server_time(where))
+                    self._publish_state(where, after)
                 elif isinstance(before, Lease):
-                    meta = before.metadata
-                    observer.forget(meta.namespace, meta.name)
-                    self._informers.drop_fact(LeaseLiveness, (where, meta.namespace, meta.name))
+                    observer.forget(before.metadata.namespace, before.metadata.name, _now())
+                    self._publish_state(where, before)
+            case FactChange(_, ServerClock(cluster)):
+                self._judge_ages(cluster)
             case FactChange(_, after) if isinstance(change.fact, ClusterState):
                 self._track_visibility(change.fact.cluster, after)
             case _:
                 return
         self._set_timer()
+
+    def _server_time(self, where: ClusterId) -> datetime | None:
+        """The time of a cluster's API server; None while it is not known."""
+        clock = self._informers.facts.get(ServerClock, where)
+        return self._clock.now() + clock.ahead if clock is not None else None
+
+    def _judge_ages(self, where: ClusterId) -> None:
+        """Publish the holders that the server's clock, known now, shows to be ready."""
+        observer, server_time = self._observers.get(where), self._server_time(where)
+        if observer is not None and server_time is not None:
+            self._publish_states(where, observer.judge_ages(_now(), server_time))
 
     def _track_visibility(self, cluster: ClusterId, state: object) -> None:
         """Let Leases expire only while their cluster is synced or being left."""
@@ -68,15 +83,19 @@ class LeaseTracker:
         self._timer = asyncio.get_running_loop().call_at(due, self._publish_expired)
 
     def _publish_expired(self) -> None:
-        """Publish the liveness of every Lease that has expired, then set the timer for the next."""
+        """Publish the state of every Lease that has expired, then set the timer for the next."""
         self._timer = None
         for where, observer in self._observers.items():
-            for namespace, name in self._expired(where, observer):
-                for store in self._informers.stores_of(where, Lease.kind):
-                    lease = store.get(namespace, name)
-                    if isinstance(lease, Lease):
-                        self._publish_liveness(where, lease)
+            self._publish_states(where, self._expired(where, observer))
         self._set_timer()
+
+    def _publish_states(self, where: ClusterId, names: tuple[Name, ...]) -> None:
+        """Publish the states of these Leases."""
+        for namespace, name in names:
+            for store in self._informers.stores_of(where, Lease.kind):
+                lease = store.get(namespace, name)
+                if isinstance(lease, Lease):
+                    self._publish_state(where, lease)
 
     def _expired(self, where: ClusterId, observer: LeaseObserver) -> tuple[Name, ...]:
         """The Leases that expired before their cluster last answered.
@@ -92,21 +111,17 @@ class LeaseTracker:
             observer.mark_reachable(answered_at)
         return observer.expire(answered_at)
 
-    def _publish_liveness(self, where: ClusterId, lease: Lease) -> None:
-        """Put a Lease's liveness as a fact if holder or liveness differ.
-
-        An unknown one is not put.
-        """
+    def _publish_state(self, where: ClusterId, lease: Lease) -> None:
+        """Put the state of a Lease's holder as a fact if it differs from the known one."""
         namespace, name = lease.metadata.namespace, lease.metadata.name
-        liveness = self._observers[where].liveness(namespace, name)
-        if liveness is HolderLiveness.UNKNOWN:
-            return
-        alive = liveness is HolderLiveness.ALIVE
-        holder = lease.spec.holder_identity
-        known = self._informers.facts.get(LeaseLiveness, (where, namespace, name))
-        if known is None or (known.alive, known.holder) != (alive, holder):
-            now = self._clock.now()
-            self._informers.put_fact(LeaseLiveness(where, namespace, name, holder, alive, now))
+        observer, now = self._observers[where], self._clock.now()
+        state, observed = observer.state(namespace, name), observer.has_changed(namespace, name)
+        liveness = LeaseLiveness(
+            where, namespace, name, lease.spec.holder_identity, state, now, observed
+        )
+        known = self._informers.facts.get(LeaseLiveness, liveness.key)
+        if known is None or replace(known, since=now) != liveness:
+            self._informers.put_fact(liveness)
 
 
 def _now() -> float:

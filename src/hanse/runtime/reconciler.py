@@ -170,6 +170,13 @@ class Reconciler:
         self.active = False
         self.queue.clear()
 
+    async def repair(self, cluster: ClusterId, *, relist: bool) -> None:
+        """Wait until a cluster is listed, with `relist` once more, and all due keys are applied."""
+        if relist:
+            await self.informers.relist_cluster(cluster)
+        await self.informers.wait_until_listed(cluster)
+        await self.queue.wait_for_due()
+
     # -- changes
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:

@@ -61,6 +61,8 @@ class WorkQueue:
         """Keys that were added while they were processed."""
         self._deletions: set[Item] = set()
         self._deferred: set[Item] = set()
+        self._awaited: list[tuple[set[Item], asyncio.Event]] = []
+        """The keys that callers of `wait_for_due` still wait for."""
         self._order = count()
         self._changed = asyncio.Event()
 
@@ -133,9 +135,29 @@ class WorkQueue:
         self._processing.discard(item)
         if item in self._dirty:
             self.add(item, self._dirty.pop(item))
+            return
+        for due, processed in self._awaited:
+            due.discard(item)
+            if not due:
+                processed.set()
+
+    async def wait_for_due(self) -> None:
+        """Wait until every key that is due now was processed, however many are added meanwhile."""
+        soon = self._time() + COALESCE_DEFERRED
+        scheduled = {item for item, (due, _) in self._scheduled.items() if due <= soon}
+        due = {*self._ready[0], *self._ready[1], *self._dirty, *self._processing, *scheduled}
+        if due:
+            waiter = (due, asyncio.Event())
+            self._awaited.append(waiter)
+            try:
+                await waiter[1].wait()
+            finally:
+                self._awaited.remove(waiter)
 
     def clear(self) -> None:
-        """Drop every key that waits; those in processing go on."""
+        """Drop every key that waits, also for callers; those in processing go on."""
+        for _, processed in self._awaited:
+            processed.set()
         self._heap.clear()
         self._scheduled.clear()
         self._dirty.clear()

@@ -1,7 +1,9 @@
 """Responses in the form that the client accepts: object, Table or PartialObjectMetadata."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from functools import lru_cache
 from typing import Any, Literal
 
 import msgspec
@@ -51,8 +53,15 @@ def object_response(call: Call, code: int, obj: Object, now: datetime) -> Respon
             body = partial_metadata(obj)
         case _:
             body = obj
-    headers = {"content-type": "application/json", **warning_headers(call.warnings)}
+    date = http_date(now.replace(microsecond=0))
+    headers = {"content-type": "application/json", "date": date, **warning_headers(call.warnings)}
     return Response(code, msgspec.json.encode(body), headers)
+
+
+@lru_cache(maxsize=8)
+def http_date(now: datetime) -> str:
+    """A time as in the `Date` header."""
+    return format_datetime(now.astimezone(UTC), usegmt=True)
 
 
 def list_response(call: Call, items: list[Object], metadata: Object, now: datetime) -> Response:

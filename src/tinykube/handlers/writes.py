@@ -44,6 +44,8 @@ _NAMESPACES = BUILTINS.paths["", "v1", "namespaces"]
 _NAME_ATTEMPTS = 8
 _SPEC_ENDPOINTS = ("", "scale", "binding")
 """The object itself and the subresources that write its spec."""
+_TIMED_STORES = frozenset(("leases.coordination.k8s.io",))
+"""Kinds whose writes are stamped with `managedFields`: how old a Lease is by the server's clock."""
 _STATUS_KEEPS_LABELS = frozenset(("deployments.apps", "replicasets.apps", "daemonsets.apps"))
 
 
@@ -200,6 +202,7 @@ class WriteHandler:
             obj = self._allocator.allocate(obj, None, dry_run=dry)
         if dry:
             return obj
+        obj = self._stamp_time(call, obj)
         return to_served(resource, self._storage.create(resource.store, to_stored(resource, obj)))
 
     async def _guaranteed_update(self, call: Call, update: UpdateFunc) -> WriteResult:
@@ -312,7 +315,16 @@ class WriteHandler:
             return new
         if new == old:
             return old
+        new = self._stamp_time(call, new)
         return to_served(resource, self._storage.replace(resource.store, to_stored(resource, new)))
+
+    def _stamp_time(self, call: Call, obj: Object) -> Object:
+        """The object with the time of this write, if its kind is stamped."""
+        if call.resource.store not in _TIMED_STORES:
+            return obj
+        manager = dict(call.request.query).get("fieldManager", "")
+        entries = object_meta.managed_fields(manager, call.resource.api_version, self._clock.now())
+        return {**obj, "metadata": {**obj["metadata"], "managedFields": entries}}
 
 
 def _create_attributes(call: Call) -> Attributes:

@@ -14,6 +14,7 @@ from hanse.model.conditions import find_condition
 from hanse.model.facts import (
     ClusterState,
     Fact,
+    HolderState,
     InvalidConnection,
     Leadership,
     LeaseLiveness,
@@ -22,10 +23,10 @@ from hanse.model.facts import (
     WriteOutcome,
     WriteResult,
 )
-from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM, Federation, FederationStatus, MemberState
-from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef, apply_merge_patch
+from hanse.model.objects import ClusterObjectRef, ObjectRef, apply_merge_patch
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import FactChange
 from hanse.runtime.compare import patch_has_effect
@@ -45,7 +46,8 @@ MEMBERS = (HERE, "bergen", "hamburg")
 
 
 def lease(holder: str) -> Lease:
-    return Lease(metadata=Meta(name=HERE, namespace=SYSTEM), spec=LeaseSpec(holder_identity=holder))
+    meta = LeaseMeta(name=HERE, namespace=SYSTEM)
+    return Lease(metadata=meta, spec=LeaseSpec(holder_identity=holder))
 
 
 def with_patched_status(plan: Plan, before: Federation) -> Federation:
@@ -127,12 +129,12 @@ def test_an_invalid_connection_is_reported_with_its_field() -> None:
 
 def test_the_condition_is_kept_between_two_leaders() -> None:
     membership = federation(*MEMBERS)
-    alive = LeaseLiveness(HERE, SYSTEM, HERE, "hamburg_1", True, EPOCH)
+    alive = LeaseLiveness(HERE, SYSTEM, HERE, "hamburg_1", HolderState.READY, EPOCH)
     led = with_patched_status(
         plan_status_of(membership, alive, clusters=connected(), here=[lease("hamburg_1")]),
         membership,
     )
-    gone = LeaseLiveness(HERE, SYSTEM, HERE, "", False, EPOCH)
+    gone = LeaseLiveness(HERE, SYSTEM, HERE, "", HolderState.SILENT, EPOCH)
 
     soon = plan_status_of(
         led, gone, clusters=connected(), here=[lease("")], after=timedelta(seconds=5)
@@ -263,7 +265,8 @@ def test_planning_the_status_twice_changes_nothing(
     ]
     if alive is not None:
         long_ago = EPOCH - timedelta(days=1)
-        facts.append(LeaseLiveness(HERE, SYSTEM, HERE, "lubeck_a", alive, long_ago))
+        state = HolderState.READY if alive else HolderState.SILENT
+        facts.append(LeaseLiveness(HERE, SYSTEM, HERE, "lubeck_a", state, long_ago))
     membership = federation(*MEMBERS)
     here = [lease("lubeck_a")]
 

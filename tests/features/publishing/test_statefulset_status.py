@@ -13,7 +13,7 @@ from hanse.features.statefulsets.zone import StatefulSetZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.kinds.apps import StatefulSet, StatefulSetStatus
-from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.coordination import Lease, LeaseMeta
 from hanse.model.kinds.core import ObservedCondition
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
 from hanse.model.kinds.hanse import (
@@ -50,7 +50,7 @@ def planned(door: Object, *names: PublishedName) -> Plan:
         cluster("broker", Role.BROKER),
         cluster(NAME_SERVER, Role.OUTSIDE),
     ]
-    leases = [Lease(metadata=Meta(name=name, namespace=HOME)) for name in SHARES]
+    leases = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in SHARES]
     shared = [stored(o) for o in (*leases, shares(), *parts(), door)]
     held: dict[str, list[Object]] = {"broker": shared, NAME_SERVER: [*names]}
     return replicas().plan(ETCD, snapshot(replicas(), "lubeck", clusters, held))

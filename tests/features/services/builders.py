@@ -8,9 +8,12 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.features.services.feature import Services
+from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.features.services.records import ExportRecord
 from hanse.features.services.slices import ExportBackends, build_published_slices
-from hanse.model.facts import Fact, Phase, Role
+from hanse.kube.lease import new_lease
+from hanse.model.facts import Fact, HolderState, LeaseLiveness, Phase, Role
+from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import Protocol, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -28,7 +31,7 @@ from hanse.model.kinds.multicluster import (
     ServiceExportStatus,
 )
 from hanse.model.naming import BROKER_NAMESPACE
-from hanse.model.objects import K, Meta, Object
+from hanse.model.objects import ClusterId, K, Meta, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import diff
@@ -129,6 +132,12 @@ def rules(profile: Profile = "lighthouse", **fields: Any) -> ClusterSet:
     )
 
 
+def held_lease(cluster: ClusterId) -> Lease:
+    """The heartbeat of a cluster that is ready for the next day, without any renewal."""
+    spec = LeaseSpec(holder_identity=cluster, lease_duration_seconds=24 * 3600)
+    return new_lease(HOME, cluster, spec)
+
+
 def observed(
     here: Iterable[Object] = (),
     broker: Iterable[Object] = (),
@@ -138,11 +147,17 @@ def observed(
     broker_phase: Phase = Phase.SYNCED,
     namespaces: Sequence[str] = (SHOP,),
 ) -> Snapshot:
-    """The snapshot of the agent of lubeck, some seconds after the epoch."""
+    """The snapshot of the agent of lubeck, some seconds after the epoch.
+
+    Clusters that publish slices on the broker are ready, unless a fact says otherwise.
+    """
+    broker = list(broker)
+    sources = {s.metadata.labels.get(SOURCE_CLUSTER, "") for s in broker}
+    ready = [LeaseLiveness(BROKER, HOME, c, c, HolderState.READY, EPOCH) for c in sources]
     states = (cluster(HERE, Role.LOCAL), cluster(BROKER, Role.BROKER, phase=broker_phase))
-    objects = {HERE: [*(stored(namespace(s)) for s in namespaces), *here], BROKER: list(broker)}
+    objects = {HERE: [*(stored(namespace(s)) for s in namespaces), *here], BROKER: broker}
     now = EPOCH + timedelta(seconds=after)
-    return snapshot(FEATURE, HERE, states, objects, facts, now)
+    return snapshot(FEATURE, HERE, states, objects, (*ready, *facts), now)
 
 
 def desired(plan: Plan, kind: type[K]) -> list[K]:

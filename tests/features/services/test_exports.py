@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from hanse.features.services.names import PRIORITY, RECORD, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import SCHEMA, build_record
 from hanse.model.conditions import condition
-from hanse.model.facts import LeaseLiveness, Phase, WriteOutcome, WriteResult
-from hanse.model.kinds.coordination import Lease
+from hanse.model.facts import HolderState, LeaseLiveness, Phase, WriteOutcome, WriteResult
+from hanse.model.kinds.coordination import Lease, LeaseMeta
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings, Profile
 from hanse.model.kinds.multicluster import (
@@ -270,7 +270,7 @@ def test_a_later_export_of_another_type_is_valid_not_ready_and_published_empty()
 
 def test_it_is_admitted_as_soon_as_the_older_is_gone_or_dead() -> None:
     older = published_slices(record("bergen", age=9, headless=True))
-    dead = LeaseLiveness(BROKER, HOME, "bergen", "bergen", False, EPOCH)
+    dead = LeaseLiveness(BROKER, HOME, "bergen", "bergen", HolderState.SILENT, EPOCH)
 
     for view in (
         observed([export(), service(), backends()]),
@@ -343,7 +343,7 @@ def test_a_bad_annotation_is_reported_and_the_rest_goes_on(annotations: dict[str
 def test_a_cluster_that_never_joined_is_reported_once_the_leases_are_listed() -> None:
     mine = export(annotations={TO_CLUSTERS: "bergn"})
     on = published(mine, service())
-    joined = Lease(metadata=Meta(name="bergen", namespace=HOME))
+    joined = Lease(metadata=LeaseMeta(name="bergen", namespace=HOME))
 
     known = plan(observed([mine, service()], [*on, joined]))
 
@@ -354,7 +354,7 @@ def test_a_cluster_that_never_joined_is_reported_once_the_leases_are_listed() ->
 def test_a_new_lease_enqueues_the_exports_that_name_its_cluster() -> None:
     mine = export(annotations={TO_CLUSTERS: "bergen"})
     view = observed([mine, service()], [])
-    joined = Lease(metadata=Meta(name="bergen", namespace=HOME))
+    joined = Lease(metadata=LeaseMeta(name="bergen", namespace=HOME))
 
     woken = FEATURE.keys_for(ObjectChange(BROKER, None, joined), view)
 

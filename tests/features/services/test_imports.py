@@ -20,7 +20,7 @@ from hanse.features.services.names import (
 from hanse.features.services.records import SCHEMA
 from hanse.features.services.slices import ExportBackends, build_published_slices
 from hanse.model.conditions import condition
-from hanse.model.facts import LeaseLiveness, Phase
+from hanse.model.facts import HolderState, LeaseLiveness, Phase
 from hanse.model.kinds.acceptance import (
     AcceptancePolicy,
     AcceptancePolicySpec,
@@ -51,6 +51,7 @@ from tests.features.services.builders import (
     backends,
     created_objects,
     desired,
+    export,
     observed,
     port,
     published_slices,
@@ -69,7 +70,7 @@ def plan(view: Snapshot) -> Plan:
 
 
 def expired_lease(cluster: str) -> LeaseLiveness:
-    return LeaseLiveness(BROKER, HOME, cluster, cluster, False, EPOCH)
+    return LeaseLiveness(BROKER, HOME, cluster, cluster, HolderState.SILENT, EPOCH)
 
 
 def derived_with_ips(*ips: str) -> Service:
@@ -109,13 +110,33 @@ def ready(reported: ServiceImport) -> tuple[str, str]:
 
 def test_every_exporting_cluster_is_imported_our_own_included() -> None:
     result = plan(
-        observed(broker=[*published_slices(record(HERE)), *published_slices(record("bergen"))])
+        observed([export()], [*published_slices(record(HERE)), *published_slices(record("bergen"))])
     )
 
     assert source_clusters(result) == ["bergen", HERE]
     assert exporting_clusters(result) == ["bergen", HERE]
     assert {d.where for d in result.desired} == {HERE}
     assert all(d.sources == {BROKER} for d in result.desired)
+
+
+def test_what_we_do_not_export_any_more_is_not_imported_again() -> None:
+    assert plan(observed(broker=published_slices(record(HERE)))) == Plan()
+
+
+@pytest.mark.parametrize("lease", [HolderState.UNKNOWN, HolderState.SILENT])
+def test_an_unknown_cluster_keeps_its_place_and_gets_no_new_one(lease: HolderState) -> None:
+    slices = [*published_slices(record(HERE)), *published_slices(record("bergen"))]
+    ready, unready = (
+        observed([export()], slices),
+        [LeaseLiveness(BROKER, HOME, "bergen", "bergen", lease, EPOCH)],
+    )
+    [current] = desired(plan(ready), ServiceImport)
+
+    new = plan(observed([export()], slices, facts=unready))
+    kept = plan(observed([export(), stored(current)], slices, facts=unready))
+
+    assert exporting_clusters(new) == [HERE]
+    assert exporting_clusters(kept) == ([HERE] if lease is HolderState.SILENT else ["bergen", HERE])
 
 
 def test_without_exports_there_is_no_import() -> None:
@@ -159,7 +180,7 @@ def test_a_refused_cluster_is_not_imported() -> None:
     late = record("bergen", age=1, headless=True)
 
     result = plan(
-        observed(broker=[*published_slices(record(HERE, age=9)), *published_slices(late)])
+        observed([export()], [*published_slices(record(HERE, age=9)), *published_slices(late)])
     )
 
     assert source_clusters(result) == [HERE]
@@ -169,7 +190,8 @@ def test_a_refused_cluster_is_not_imported() -> None:
 def test_a_dead_cluster_is_left_out_but_never_our_own() -> None:
     slices = [*published_slices(record(HERE)), *published_slices(record("bergen"))]
 
-    result = plan(observed(broker=slices, facts=[expired_lease("bergen"), expired_lease(HERE)]))
+    silent = [expired_lease("bergen"), expired_lease(HERE)]
+    result = plan(observed([export()], slices, facts=silent))
 
     assert source_clusters(result) == [HERE]
     assert exporting_clusters(result) == [HERE]

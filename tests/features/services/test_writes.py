@@ -19,7 +19,7 @@ from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from hanse.runtime.api import ClusterClient
-from tests.features.services.builders import backends
+from tests.features.services.builders import backends, held_lease
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS
 from tests.support.world import BROKER, World
@@ -85,6 +85,8 @@ class FailingWorld(World):
                 body = msgspec.json.encode(crd_of(kind))
                 await client.send(Request("POST", CRDS, body=body))
             await client.create(namespace(BROKER_NAMESPACE if cluster == BROKER else SHOP))
+        for cluster in NAMES:
+            await self.client(BROKER).create(held_lease(cluster))
         rules = ClusterSet(metadata=Meta(name="hanse"), spec=ClusterSetSpec(profile=profile))
         await self.client(BROKER).create(rules)
         meta = Meta(name="web", namespace=SHOP)

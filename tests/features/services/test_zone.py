@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from hanse.model.dns.zones import View
-from hanse.model.facts import LeaseLiveness, Phase
+from hanse.model.facts import HolderState, LeaseLiveness, Phase
 from tests.dns.builders import (
     NODATA,
     NXDOMAIN,
@@ -130,7 +130,7 @@ def test_a_drained_cluster_answers_only_when_nobody_else_can() -> None:
 
 
 def test_a_cluster_that_went_silent_is_left_out() -> None:
-    dead = LeaseLiveness("broker", "hanse-broker", "bergen", "bergen", alive=False, since=EPOCH)
+    dead = LeaseLiveness("broker", "hanse-broker", "bergen", "bergen", HolderState.SILENT, EPOCH)
     observed = cluster_snapshot(
         "lubeck",
         imported(),

@@ -9,7 +9,7 @@ from hanse.features.statefulsets.names import part_name
 from hanse.kube.lease import format_micro_time
 from hanse.model.facts import Fact, Phase, Role
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.stateful import (
     Share,
     StatefulSetPart,
@@ -47,7 +47,7 @@ def submitted_set(
 def lease(name: str, silent: float = 0) -> Lease:
     renewed = format_micro_time(EPOCH - timedelta(seconds=silent))
     spec = LeaseSpec(holder_identity=name, lease_duration_seconds=30, renew_time=renewed)
-    return stored(Lease(metadata=Meta(name=name, namespace=BROKER_NAMESPACE), spec=spec))
+    return stored(Lease(metadata=LeaseMeta(name=name, namespace=BROKER_NAMESPACE), spec=spec))
 
 
 def record(owned: bool = True, **shares: int) -> StatefulSetShares:

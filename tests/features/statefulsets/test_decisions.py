@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.names import name_error, template_revision
-from hanse.model.facts import LeaseLiveness, Phase, WriteOutcome
+from hanse.model.facts import HolderState, LeaseLiveness, Phase, WriteOutcome
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import (
     LoadBalancerIngress,
@@ -66,7 +66,7 @@ def test_a_cluster_that_was_silent_before_we_looked_gets_nothing_new() -> None:
 
 
 def test_a_cluster_that_died_before_our_eyes_keeps_its_share() -> None:
-    dead = LeaseLiveness(BROKER, BROKER_NAMESPACE, "hamburg", "hamburg", alive=False, since=EPOCH)
+    dead = LeaseLiveness(BROKER, BROKER_NAMESPACE, "hamburg", "hamburg", HolderState.SILENT, EPOCH)
     snap = snapshot_of(submitted_set(8), record(bergen=2, hamburg=2, lubeck=2), facts=[dead])
 
     assert current_shares(snap) == {"bergen": 3, "hamburg": 2, HERE: 3}

@@ -9,8 +9,8 @@ from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, Operation
 from hanse.model.facts import Role
-from hanse.model.kinds.coordination import Lease, LeaseSpec
-from hanse.model.objects import Meta, Wire
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
+from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, snapshot, stored
 
@@ -41,7 +41,7 @@ def fleet_snapshot() -> Snapshot:
     leases = [
         stored(
             Lease(
-                metadata=Meta(name=name, namespace=BROKER_NAMESPACE),
+                metadata=LeaseMeta(name=name, namespace=BROKER_NAMESPACE),
                 spec=LeaseSpec(holder_identity=name),
             )
         )

@@ -16,8 +16,8 @@ from hanse.features.statefulsets.names import part_name
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import SERVICE, StatefulSetZone
 from hanse.model.dns.zones import View
-from hanse.model.facts import Fact, LeaseLiveness, Phase, Role
-from hanse.model.kinds.coordination import Lease
+from hanse.model.facts import Fact, HolderState, LeaseLiveness, Phase, Role
+from hanse.model.kinds.coordination import Lease, LeaseMeta
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.stateful import (
@@ -118,7 +118,7 @@ def seen_by(
     *facts: Fact,
     joined: Sequence[Lease] | None = None,
 ) -> Snapshot:
-    leases = [Lease(metadata=Meta(name=name, namespace=HOME)) for name in SHARES]
+    leases = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in SHARES]
     shared = [stored(o) for o in (*(leases if joined is None else joined), *at_broker)]
     return snapshot(
         Looking(),
@@ -205,7 +205,7 @@ def test_scaling_down_withdraws_at_once() -> None:
 
 
 def test_a_dead_clusters_names_stay_until_its_lease_has_run_out() -> None:
-    dead = LeaseLiveness("broker", HOME, "c2", "c2", alive=False, since=EPOCH)
+    dead = LeaseLiveness("broker", HOME, "c2", "c2", HolderState.SILENT, EPOCH)
     before = Names(seen_by("c1", [shares(), *parts()]))
     after = Names(seen_by("c1", [shares(), *parts()], (), dead))
 
@@ -215,7 +215,7 @@ def test_a_dead_clusters_names_stay_until_its_lease_has_run_out() -> None:
 
 
 def test_a_cluster_that_has_left_is_not_answered() -> None:
-    stayed = [Lease(metadata=Meta(name=name, namespace=HOME)) for name in ("c1", "c3")]
+    stayed = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in ("c1", "c3")]
     names = Names(seen_by("c1", [shares(), *parts()], joined=stayed))
 
     assert [t for t in names.targets(WIDE) if "-c2-" in t] == []
@@ -301,7 +301,7 @@ def test_a_change_recompiles_only_the_names_of_its_service() -> None:
     ],
 )
 def test_why_a_name_is_answered_as_it_is(name: str, rtype: int, code: str, rule: str) -> None:
-    dead = LeaseLiveness("broker", HOME, "c3", "c3", alive=False, since=EPOCH)
+    dead = LeaseLiveness("broker", HOME, "c3", "c3", HolderState.SILENT, EPOCH)
     observed = seen_by("c1", [shares(), *parts()], [pods("c1", 4)], dead)
     zone = StatefulSetZone(View("c1", local="c1"), HOME)
 

@@ -9,7 +9,7 @@ import pytest
 from hanse.features.services.feature import Services as Feature
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
 from hanse.model.conditions import condition
-from hanse.model.facts import ClusterState, Leadership, LeaseLiveness, Phase, Role
+from hanse.model.facts import ClusterState, HolderState, Leadership, LeaseLiveness, Phase, Role
 from hanse.model.kinds.core import Event, ObjectReference, Secret
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.multicluster import (
@@ -152,7 +152,7 @@ def test_a_cluster_that_is_reached_twice_is_shown_once() -> None:
 
 def test_a_cluster_whose_lease_ran_out_is_bad_although_it_answers() -> None:
     snapshots = multi_snapshot(lubeck=[], bergen=[])
-    dead = LeaseLiveness("broker", "hanse-broker", "bergen", "bergen", alive=False, since=NOW)
+    dead = LeaseLiveness("broker", "hanse-broker", "bergen", "bergen", HolderState.SILENT, NOW)
     snapshots.by_agent["lubeck"]._facts.put(dead)
 
     assert (

@@ -15,7 +15,7 @@ from hanse.kube.client import Client
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Listed
 from hanse.model.dns.zones import ZoneSource
-from hanse.model.facts import ClusterState, Facts, LeaseLiveness, Phase, Role
+from hanse.model.facts import ClusterState, Facts, HolderState, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
@@ -103,5 +103,6 @@ def _liveness(lease: Lease, now: datetime) -> LeaseLiveness:
     renewed = lease.spec.renew_time
     lasts = timedelta(seconds=lease.spec.lease_duration_seconds)
     alive = renewed is None or now - datetime.fromisoformat(renewed) <= lasts
+    state = HolderState.READY if alive else HolderState.SILENT
     meta, holder = lease.metadata, lease.spec.holder_identity
-    return LeaseLiveness(BROKER, meta.namespace, meta.name, holder, alive, now)
+    return LeaseLiveness(BROKER, meta.namespace, meta.name, holder, state, now)

@@ -16,7 +16,15 @@ from hanse.kube.store import Store
 from hanse.kube.watch_events import Listed
 from hanse.model.dns.names import wire_name
 from hanse.model.dns.zones import View
-from hanse.model.facts import ClusterState, Facts, KindServed, LeaseLiveness, Phase, Role
+from hanse.model.facts import (
+    ClusterState,
+    Facts,
+    HolderState,
+    KindServed,
+    LeaseLiveness,
+    Phase,
+    Role,
+)
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.globalservice import GlobalService
@@ -144,7 +152,7 @@ def _snapshot(
     leases = broker.leases.objects if broker is not None and broker.leases is not None else ()
     for lease in expired_leases(leases, now):
         meta, holder = lease.metadata, lease.spec.holder_identity
-        facts.put(LeaseLiveness(BROKER, meta.namespace, meta.name, holder, alive=False, since=now))
+        facts.put(LeaseLiveness(BROKER, meta.namespace, meta.name, holder, HolderState.SILENT, now))
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):
         facts.put(ClusterState(name, frozenset({role}), Phase.SYNCED, now, listed=True))
     stores: dict[tuple[ClusterId, Kind], list[Lister[Any]]] = {}

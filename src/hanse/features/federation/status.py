@@ -19,6 +19,7 @@ from hanse.model.conditions import Condition, condition, find_condition, merge_c
 from hanse.model.facts import (
     ClusterAbandoned,
     ClusterState,
+    HolderState,
     InvalidConnection,
     Leadership,
     LeaseLiveness,
@@ -225,11 +226,11 @@ def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
         return _no_leader(created, last, snapshot) if known else LocalLeader(last, known=False)
     liveness = snapshot.fact(LeaseLiveness, (snapshot.local, SYSTEM, snapshot.local))
     holder = holder_cluster(lease.spec.holder_identity)
-    if liveness is None:  # just started: the Lease has not been observed for long enough
+    if liveness is None or liveness.state is HolderState.UNKNOWN:  # it was not observed for long
         return LocalLeader(holder if was_led else "", known=False)
     return (
         LocalLeader(holder)
-        if liveness.alive and holder
+        if liveness.state is HolderState.READY and holder
         else _no_leader(liveness.since, last, snapshot)
     )
 

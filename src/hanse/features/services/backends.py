@@ -5,11 +5,10 @@ from collections.abc import Iterator, Mapping
 from msgspec import Struct
 
 from hanse.features.services.names import DOMAIN, PRIORITY, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
-from hanse.model.clusterset import broker_cluster, clusterset_spec
+from hanse.model.clusterset import broker_cluster, clusterset_spec, unanswered_clusters
 from hanse.model.dns.records import address_rdata
 from hanse.model.dns.service_records import dashed_address
 from hanse.model.dns.zones import View
-from hanse.model.facts import LeaseLiveness, Role
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings, Profile
 from hanse.model.kinds.multicluster import ServiceImport
@@ -90,15 +89,9 @@ def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
 
     The local cluster never counts as expired.
     """
-    brokers = snapshot.clusters(Role.BROKER)
     spec = clusterset_spec(snapshot, broker_cluster(snapshot))
-    expired = frozenset(
-        liveness.lease
-        for liveness in snapshot.facts(LeaseLiveness)
-        if not liveness.alive and liveness.where in brokers and liveness.lease != snapshot.local
-    )
     weights = {member.id: ClusterWeight(member.weight, member.priority) for member in spec.clusters}
-    return ClusterSetRules(view.profile or spec.profile, weights, expired)
+    return ClusterSetRules(view.profile or spec.profile, weights, unanswered_clusters(snapshot))
 
 
 def cluster_backends(

@@ -3,17 +3,19 @@
 The settings include the address ranges that a cluster may publish.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 
 from msgspec.structs import replace
 
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
-from hanse.model.clusterset import is_alive, is_local_or_alive
+from hanse.model.clusterset import lease_state, member_state
+from hanse.model.facts import HolderState
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, Endpoint, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
+from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
@@ -64,22 +66,54 @@ def source_cluster(endpoint_slice: EndpointSlice) -> ClusterId:
     return endpoint_slice.metadata.labels.get(SOURCE_CLUSTER, "")
 
 
-def alive_slices(
-    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+def counted_slices(
+    slices: Sequence[EndpointSlice],
+    standing: frozenset[ClusterId],
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
+    *,
+    judge: Callable[[ClusterId, Snapshot, ClusterId, str], HolderState] = member_state,
 ) -> list[EndpointSlice]:
-    """The slices whose cluster's Lease on the broker was not seen to expire, also for our own."""
-    return [s for s in slices if is_alive(source_cluster(s), snapshot, broker, broker_namespace)]
+    """The slices of clusters that are ready, and of unknown ones that are in use already.
+
+    `standing` are the clusters that the import names now: an unknown cluster keeps its place in
+    it, and gets no new one.
+    """
+    counted: dict[ClusterId, bool] = {}
+    for cluster in {source_cluster(s) for s in slices}:
+        state = judge(cluster, snapshot, broker, broker_namespace)
+        counted[cluster] = state is HolderState.READY or (
+            state is HolderState.UNKNOWN and cluster in standing
+        )
+    return [s for s in slices if counted[source_cluster(s)]]
 
 
-def local_or_alive_slices(
-    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId, broker_namespace: str
-) -> list[EndpointSlice]:
-    """The slices whose cluster this agent considers alive: its own always is."""
-    return [
-        s
-        for s in slices
-        if is_local_or_alive(source_cluster(s), snapshot, broker, broker_namespace)
-    ]
+def awaited_clusters(
+    slices: Iterable[EndpointSlice],
+    standing: frozenset[ClusterId],
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
+) -> frozenset[ClusterId]:
+    """The clusters that an import names and that publish nothing, while their state is unknown.
+
+    Their Lease shows that the broker was restored, or that they have not renewed it since we look:
+    they have not repaired what they publish yet.
+    """
+    missing = standing - {source_cluster(s) for s in slices}
+    return frozenset(
+        cluster
+        for cluster in missing
+        if snapshot.get(broker, Lease, cluster, broker_namespace) is not None
+        and lease_state(cluster, snapshot, broker, broker_namespace) is HolderState.UNKNOWN
+    )
+
+
+def exporting_clusters(service_import: ServiceImport | None) -> frozenset[ClusterId]:
+    """The clusters that an import names; none where there is no import."""
+    named = service_import.status.clusters if service_import is not None else ()
+    return frozenset(exporting.cluster for exporting in named)
 
 
 def joined_clusters(

@@ -8,12 +8,13 @@ from msgspec.structs import replace
 from hanse.features.services.clusters import (
     BACKENDS,
     cluster_settings,
+    counted_slices,
     disallowed_addresses,
     disallowed_message,
     drop_disallowed,
+    exporting_clusters,
     joined_clusters,
     list_published_slices,
-    local_or_alive_slices,
     source_cluster,
 )
 from hanse.features.services.globalnet import (
@@ -135,12 +136,15 @@ def _invalid_type(message: str) -> tuple[Condition, ...]:
 
 def _keep_published(own: list[EndpointSlice], snapshot: Snapshot, broker: ClusterId) -> Plan:
     """Leave what a newer version of this cluster's agent published as it is."""
-    return Plan(tuple(Desired(s, broker, sources=_sources(snapshot, broker)) for s in own))
+    return Plan(tuple(Desired(s, broker, sources=_sources(snapshot)) for s in own))
 
 
-def _sources(snapshot: Snapshot, broker: ClusterId) -> frozenset[ClusterId]:
-    """The clusters that published slices depend on."""
-    return frozenset({snapshot.local, broker})
+def _sources(snapshot: Snapshot) -> frozenset[ClusterId]:
+    """The clusters that published slices depend on: their own, which is their only author.
+
+    The broker is none: after a restore of it everybody else waits for us to repair them.
+    """
+    return frozenset({snapshot.local})
 
 
 def _export_state(
@@ -154,8 +158,13 @@ def _export_state(
     """The record of the export, merged with those of all other live clusters."""
     record = build_record(export, service, snapshot.local)
     rules = clusterset_spec(snapshot, broker)
+    standing = exporting_clusters(
+        snapshot.get(snapshot.local, ServiceImport, record.name, record.namespace)
+    )
     others = [s for s in published if source_cluster(s) != snapshot.local]
-    known = read_exports(local_or_alive_slices(others, snapshot, broker, broker_namespace)).records
+    known = read_exports(
+        counted_slices(others, standing, snapshot, broker, broker_namespace)
+    ).records
     merged = merge_exports([record, *known], rules.profile)
     assert merged is not None, "at least one record makes an import"
     pods = list(snapshot.by(snapshot.local, BACKENDS, f"{record.namespace}/{record.name}"))
@@ -193,7 +202,7 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
         refused=state.is_refused(snapshot.local),
         carrier=_record_carrier(state, snapshot.local),
     )
-    sources = _sources(snapshot, state.broker)
+    sources = _sources(snapshot)
     ranges = cluster_settings(snapshot.local, state.rules).ranges
     desired = tuple(
         Desired(drop_disallowed(s, ranges), state.broker, sources=sources) for s in slices

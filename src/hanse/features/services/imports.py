@@ -8,13 +8,14 @@ from msgspec.structs import replace
 from hanse.features.services.clusters import (
     BACKENDS,
     IMPORTED,
-    alive_slices,
+    awaited_clusters,
     cluster_settings,
+    counted_slices,
     disallowed_addresses,
     disallowed_message,
     drop_disallowed,
+    exporting_clusters,
     list_published_slices,
-    local_or_alive_slices,
     source_cluster,
 )
 from hanse.features.services.legacy import with_legacy_imports
@@ -34,7 +35,7 @@ from hanse.features.services.slices import (
 )
 from hanse.features.services.status import ADDRESSES_ALLOWED
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
-from hanse.model.clusterset import broker_cluster, clusterset_spec
+from hanse.model.clusterset import broker_cluster, clusterset_spec, lease_state
 from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.kinds.core import (
     IPFamily,
@@ -48,6 +49,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
 from hanse.model.kinds.multicluster import (
     ExportingCluster,
+    ServiceExport,
     ServiceImport,
     ServiceImportSpec,
     ServiceImportStatus,
@@ -92,11 +94,20 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     if isinstance(accepted(policy, ImportedService(key.namespace), broker), Refused):
         return Plan()
     rules = clusterset_spec(snapshot, broker)
-    found = with_legacy_imports(
-        list_published_slices(key, snapshot, broker), key, snapshot, broker, broker_namespace
+    standing = exporting_clusters(
+        snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
     )
-    slices = local_or_alive_slices(found, snapshot, broker, broker_namespace)
+    place = (standing, snapshot, broker, broker_namespace)
+    published = list_published_slices(key, snapshot, broker)
+    if snapshot.local not in standing:
+        published = _without_own_strays(published, key, snapshot)
+    slices = with_legacy_imports(
+        counted_slices(published, *place), key, snapshot, broker, broker_namespace
+    )
     exports = read_exports(slices)
+    kept = exports.newer | awaited_clusters(published, *place)
+    if _is_unpublished(key, snapshot, published, standing):
+        kept |= {snapshot.local}
     merged = merge_exports(exports.records, rules.profile)
     objects: list[Object] = []
     if merged is not None:
@@ -104,9 +115,37 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         visible = {r.cluster: r for r in admitted if r.is_for(snapshot.local)}
         state = _ImportState(key, rules, tuple(slices), merged, visible, broker_namespace)
         objects.extend(_objects(state, snapshot) if visible else ())
-    if exports.newer:
-        objects = _keep_unreadable(objects, key, exports.newer, snapshot)
+    if kept:
+        objects = _keep_current(objects, key, kept, snapshot)
     return Plan(tuple(Desired(o, snapshot.local, sources=frozenset({broker})) for o in objects))
+
+
+def _is_unpublished(
+    key: Key,
+    snapshot: Snapshot,
+    published: Sequence[EndpointSlice],
+    standing: frozenset[ClusterId],
+) -> bool:
+    """Whether this cluster exports an imported service, and the broker has lost its slices."""
+    if snapshot.local not in standing or any(
+        source_cluster(s) == snapshot.local for s in published
+    ):
+        return False
+    export = snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace)
+    service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
+    return export is not None and service is not None
+
+
+def _without_own_strays(
+    slices: Sequence[EndpointSlice], key: Key, snapshot: Snapshot
+) -> list[EndpointSlice]:
+    """The slices without those of this cluster if it does not export the service.
+
+    A restored broker may have some of an earlier export, until the plan of it withdraws them.
+    """
+    if snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace) is not None:
+        return list(slices)
+    return [s for s in slices if source_cluster(s) != snapshot.local]
 
 
 def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
@@ -117,15 +156,13 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
-    exports = read_exports(
-        alive_slices(
-            list_published_slices(key, snapshot, broker), snapshot, broker, broker_namespace
-        )
-    )
     name = unique_name(key.name, key.namespace)
+    current = snapshot.get(broker, ServiceImport, name, broker_namespace)
+    place = (exporting_clusters(current), snapshot, broker, broker_namespace)
+    published = list_published_slices(key, snapshot, broker)
+    exports = read_exports(counted_slices(published, *place, judge=lease_state))
     sources = frozenset({broker})
-    if exports.newer:
-        current = snapshot.get(broker, ServiceImport, name, broker_namespace)
+    if exports.newer or awaited_clusters(published, *place):
         kept = () if current is None else (Desired(current, broker, sources=sources, shared=True),)
         return Plan(kept)
     merged = merge_exports(exports.records, clusterset_spec(snapshot, broker).profile)
@@ -182,12 +219,12 @@ def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[Endpoin
         yield from build_own_slices(own, pods, state.broker_namespace)
 
 
-def _keep_unreadable(
-    objects: Sequence[Object], key: Key, newer: frozenset[ClusterId], snapshot: Snapshot
+def _keep_current(
+    objects: Sequence[Object], key: Key, clusters: frozenset[ClusterId], snapshot: Snapshot
 ) -> list[Object]:
-    """Keep current objects that depend on records of a newer schema, which we cannot read."""
+    """Keep current objects that depend on clusters whose records we cannot read now."""
     imported = snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")
-    slices = [s for s in imported if source_cluster(s) in newer]
+    slices = [s for s in imported if source_cluster(s) in clusters]
     whole = (
         snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace),
         snapshot.get(snapshot.local, Service, derived_name(key), key.namespace),

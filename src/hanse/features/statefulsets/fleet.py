@@ -4,7 +4,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
-from hanse.model.facts import ClusterDeparted, ClusterState, LeaseLiveness, Role
+from hanse.model.facts import ClusterDeparted, ClusterState, HolderState, LeaseLiveness, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.objects import ClusterId
@@ -84,8 +84,8 @@ def _may_get_replicas(
     liveness = snapshot.fact(LeaseLiveness, (broker, broker_namespace, cluster))
     if cluster == snapshot.local:
         return True
-    if liveness is not None:
-        return liveness.alive
+    if liveness is not None and liveness.state is not HolderState.UNKNOWN:
+        return liveness.state is HolderState.READY
     renewed = _parse_time(lease.spec.renew_time)
     if renewed is None:
         return False

@@ -24,7 +24,8 @@ from hanse.features.statefulsets.status import (
     plan_set_status,
 )
 from hanse.features.statefulsets.submitted import SubmittedSet, find_submitted_set
-from hanse.model.clusterset import broker_cluster, is_local_or_alive
+from hanse.model.clusterset import broker_cluster, member_state
+from hanse.model.facts import HolderState
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import (
     FIRST_SCHEMA,
@@ -223,12 +224,13 @@ def _live_parts(
     broker: ClusterId,
     broker_namespace: str,
 ) -> dict[ClusterId, StatefulSetPartSpec]:
-    """The reports of clusters in the fleet that are alive; this cluster always counts as alive."""
+    """The reports of clusters in the fleet that are not silent."""
     joined = {member.cluster for member in members}
     return {
         c: p
         for c, p in parts.items()
-        if c in joined and is_local_or_alive(c, snapshot, broker, broker_namespace)
+        if c in joined
+        and member_state(c, snapshot, broker, broker_namespace) is not HolderState.SILENT
     }
 
 

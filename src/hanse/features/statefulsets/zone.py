@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.model.clusterset import unanswered_clusters
 from hanse.model.dns.names import InvalidName, child_name, wire_name
 from hanse.model.dns.records import (
     RecordType,
@@ -148,13 +149,7 @@ class StatefulSetZone:
         self, snapshot: Snapshot, brokers: tuple[ClusterId, ...]
     ) -> frozenset[ClusterId]:
         """Clusters whose Lease has expired, but this one, or is missing though they report."""
-        dead = {
-            liveness.lease
-            for liveness in snapshot.facts(LeaseLiveness)
-            if not liveness.alive
-            and liveness.namespace == self._broker_namespace
-            and liveness.lease != snapshot.local
-        }
+        dead = set(unanswered_clusters(snapshot, self._broker_namespace))
         for broker in brokers:
             if snapshot.listed(broker, Lease):
                 reporting = {part.spec.cluster for part in snapshot.all(broker, StatefulSetPart)}

@@ -1,8 +1,9 @@
 """The group `coordination.k8s.io`: Leases."""
 
+from datetime import datetime
 from typing import ClassVar
 
-from hanse.model.objects import Kind, Object, Value
+from hanse.model.objects import Kind, Meta, Object, Value
 
 
 class LeaseSpec(Value, frozen=True, kw_only=True):
@@ -15,9 +16,28 @@ class LeaseSpec(Value, frozen=True, kw_only=True):
     lease_transitions: int = 0
 
 
+class ManagedFieldsEntry(Value, frozen=True, kw_only=True):
+    """When a manager last wrote an object, by the API server's clock."""
+
+    time: datetime | None = None
+
+
+class LeaseMeta(Meta, frozen=True, kw_only=True):
+    """The metadata of a Lease, with the times of its writes."""
+
+    managed_fields: tuple[ManagedFieldsEntry, ...] = ()
+
+
 class Lease(Object, frozen=True, kw_only=True):
     """A lease that expires unless its holder renews it."""
 
     kind: ClassVar[Kind] = Kind("coordination.k8s.io", "v1", "Lease", "leases")
 
+    metadata: LeaseMeta
     spec: LeaseSpec = LeaseSpec()
+
+    @property
+    def written_at(self) -> datetime | None:
+        """When it was last written, by the API server's clock; None if the server does not say."""
+        times = [e.time for e in self.metadata.managed_fields if e.time is not None]
+        return max(times, default=None)

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from hanse.model.facts import ClusterState, Leadership, LeaseLiveness, Phase, Role
+from hanse.model.facts import ClusterState, HolderState, Leadership, LeaseLiveness, Phase, Role
 from hanse.model.kinds.core import Node
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import holder_cluster
@@ -172,6 +172,9 @@ def _death_reason(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
     for broker in snapshot.clusters_with_role(Role.BROKER):
         agent_snapshot = snapshot.for_cluster(broker)
         for liveness in agent_snapshot.facts(LeaseLiveness) if agent_snapshot is not None else ():
-            if (liveness.where, liveness.lease) == (broker, cluster) and not liveness.alive:
+            if (liveness.where, liveness.lease) == (
+                broker,
+                cluster,
+            ) and liveness.state is HolderState.SILENT:
                 return f"its Lease on {broker} has run out"
     return ""

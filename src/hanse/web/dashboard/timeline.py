@@ -7,7 +7,14 @@ from itertools import takewhile
 from typing import Literal
 
 from hanse.model.conditions import Condition
-from hanse.model.facts import ClusterState, Leadership, LeaseLiveness, Phase, WriteOutcome
+from hanse.model.facts import (
+    ClusterState,
+    HolderState,
+    Leadership,
+    LeaseLiveness,
+    Phase,
+    WriteOutcome,
+)
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event, Node, Pod, Secret
 from hanse.model.kinds.discovery import EndpointSlice
@@ -145,8 +152,9 @@ def _fact_entries(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
         case Leadership(member, holder, ours=True):
             if not (isinstance(before, Leadership) and before.ours):
                 yield member, "fleet", "good", None, f"led by {holder_cluster(holder)}"
-        case LeaseLiveness(lease=lease, alive=alive):
-            if isinstance(before, LeaseLiveness) and before.alive != alive:
+        case LeaseLiveness(lease=lease, state=found) if found is not HolderState.UNKNOWN:
+            alive = found is HolderState.READY
+            if isinstance(before, LeaseLiveness) and HolderState.SILENT in (before.state, found):
                 text = "is alive again" if alive else "is taken for dead: its Lease ran out"
                 yield lease, "fleet", "good" if alive else "bad", None, f"{text} (seen by {agent})"
         case WriteOutcome(place, result, message) if before is None:

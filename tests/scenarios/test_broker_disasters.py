@@ -1,0 +1,148 @@
+"""The broker loses a Lease, is restored to an earlier state, or is one of the members."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import pytest
+
+from hanse.app import BROKER
+from hanse.features.services.feature import Services
+from hanse.kube.lease_observer import CLOCK_PRECISION
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.naming import BROKER_NAMESPACE
+from tests.scenarios.services import ServicesScenario
+from tests.scenarios.toy_offers import shop_of
+from tests.support.scenario import Check, Scenario, all_of
+from tests.support.testbed import ClusterTestbed
+
+A_WHILE = timedelta(seconds=12)
+"""Longer than the fleet's lease duration of 3 s and several renewals."""
+
+RECOVERED = timedelta(seconds=45)
+"""Longer than an agent waits for others after a restore."""
+
+
+async def silent(services: ServicesScenario, cluster: str, *others: str) -> None:
+    """Let an exporting cluster die, and wait until all others have withdrawn it."""
+    for exporter in (cluster, *others):
+        await services.serve_and_export(exporter)
+    await services.scenario.eventually(services.everywhere("web", cluster, *others))
+    await services.scenario.kill_agent(cluster)
+    for importer in services.scenario.names:
+        if importer != cluster:
+            await services.scenario.eventually(services.imports(importer, "web", *others))
+
+
+async def test_a_silent_cluster_does_not_return_when_its_lease_is_deleted(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await silent(services, "lubeck", "bergen")
+
+    await services.admin(BROKER).delete(Lease, "lubeck", BROKER_NAMESPACE)
+
+    gone = [services.imports(cluster, "web", "bergen") for cluster in ("bergen", "hamburg")]
+    await scenario.always(all_of(*gone), for_=A_WHILE)
+
+
+@pytest.mark.parametrize("lease", [True, False], ids=["expired-lease", "deleted-lease"])
+async def test_a_silent_cluster_does_not_return_when_an_importer_restarts(
+    services: ServicesScenario, lease: bool
+) -> None:
+    scenario = services.scenario
+    await silent(services, "lubeck", "bergen")
+    if not lease:
+        await services.admin(BROKER).delete(Lease, "lubeck", BROKER_NAMESPACE)
+
+    await asyncio.sleep(CLOCK_PRECISION * 2)
+    await scenario.kill_agent("hamburg")
+    await scenario.start_agent("hamburg")
+
+    await scenario.always(services.imports("hamburg", "web", "bergen"), for_=A_WHILE)
+
+
+async def test_a_deleted_lease_of_a_live_cluster_takes_nothing_away(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    for cluster in ("bergen", "lubeck"):
+        await services.serve_and_export(cluster)
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
+
+    await services.admin(BROKER).delete(Lease, "lubeck", BROKER_NAMESPACE)
+
+    await scenario.always(services.everywhere("web", "bergen", "lubeck"), for_=A_WHILE)
+
+
+def not_imported(services: ServicesScenario, name: str) -> Check[None]:
+    """That no cluster imports a service."""
+
+    async def check() -> None:
+        for cluster in services.scenario.names:
+            found = await services.found(cluster, ServiceImport, name, services.scenario.namespace)
+            assert found is None, f"{cluster} imports {name}"
+
+    return check
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["agents-run", "importer-restarts"])
+async def test_a_restored_broker_neither_withdraws_what_lives_nor_returns_what_was_deleted(
+    services: ServicesScenario, restarted: bool
+) -> None:
+    scenario = services.scenario
+    await services.serve_and_export("bergen", "web")
+    await services.serve_and_export("lubeck", "old")
+    await scenario.eventually(services.everywhere("web", "bergen"))
+    await scenario.eventually(services.everywhere("old", "lubeck"))
+    backup = await scenario.testbed.back_up(BROKER)
+    await services.unexport("lubeck", "old")
+    await services.serve_and_export("lubeck", "new")
+    await services.serve_and_export("lubeck", "web")
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
+    await scenario.eventually(services.everywhere("new", "lubeck"))
+    await scenario.eventually(not_imported(services, "old"))
+    await scenario.always(not_imported(services, "old"), for_=A_WHILE)
+
+    await scenario.testbed.restore(BROKER, backup)
+    if restarted:
+        await scenario.kill_agent("hamburg")
+        await scenario.start_agent("hamburg")
+
+    held = [not_imported(services, "old")]
+    for cluster in scenario.names:
+        held.append(services.imports(cluster, "web", "bergen", "lubeck"))
+        held.append(services.imports(cluster, "new", "lubeck"))
+    await scenario.always(all_of(*held), for_=RECOVERED)
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
+    await scenario.eventually(services.everywhere("old"))
+
+
+@pytest.fixture
+async def hosted(
+    testbed: ClusterTestbed, request: pytest.FixtureRequest
+) -> AsyncIterator[ServicesScenario]:
+    """Services on a fleet whose broker is the API server of a member."""
+    async with Scenario(testbed, shop_of(request.node.nodeid), lambda: (Services(),)) as scenario:
+        scenario.broker = "lubeck"
+        services = ServicesScenario(scenario)
+        await services.open()
+        await scenario.start_agents()
+        yield services
+        for running in list(scenario.agents):
+            await scenario.kill_agent(running)
+        await services.close()
+
+
+async def test_a_member_that_hosts_the_broker_exports_like_any_other(
+    hosted: ServicesScenario,
+) -> None:
+    for cluster in ("bergen", "lubeck"):
+        await hosted.serve_and_export(cluster)
+
+    await hosted.scenario.eventually(hosted.everywhere("web", "bergen", "lubeck"))
+    await hosted.scenario.always(hosted.everywhere("web", "bergen", "lubeck"), for_=A_WHILE)
+    await hosted.scenario.kill_agent("lubeck")
+    await hosted.scenario.start_agent("lubeck")
+    await hosted.scenario.always(hosted.everywhere("web", "bergen", "lubeck"), for_=A_WHILE)
