@@ -122,7 +122,7 @@ async def test_a_restored_cluster_is_read_again_before_anything_is_written_there
         assert await find_configmap(world, BROKER, "shop.salt.lubeck", HOME) is not None
 
 
-async def test_informers_that_sync_together_check_the_identity_twice_at_most() -> None:
+async def test_informers_that_sync_together_check_the_identity_a_few_times_at_most() -> None:
     class Curious(Toy):
         watches = (
             *Toy.watches,
@@ -135,7 +135,7 @@ async def test_informers_that_sync_together_check_the_identity_twice_at_most() -
         home = world.agents["lubeck"].reconciler.informers.connections["lubeck"]
         asked = [s for s in world.network.sent if s.target == "lubeck" and _is_identity(s)]
         assert len(home.informers) > 5
-        assert 1 <= len(asked) <= 2
+        assert 1 <= len(asked) <= 3, "before Leases are listed, and once or twice after the syncs"
         assert home.identity, "and it is known then"
 
 

@@ -1,6 +1,7 @@
 """One connected cluster: its informers, and how far their stores can be relied on."""
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, NamedTuple
@@ -22,6 +23,8 @@ from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Index, Watch
 from hanse.runtime.api import Api
+
+log = logging.getLogger(__name__)
 
 _REMEDIES = {
     Role.LOCAL: "apply what `hanse manifests` prints once more",
@@ -143,6 +146,13 @@ class Connection:
             self.recovering,
             self.leaving,
         )
+
+    def log_phase(self) -> None:
+        """Log the phase; missing rights are a warning, since people have to fix them."""
+        state = self.state
+        fields = {"cluster": state.cluster, "phase": state.phase.value, "why": state.reason}
+        level = logging.WARNING if self.forbidden else logging.INFO
+        log.log(level, "cluster seen", extra=fields)
 
     @property
     def interrupted(self) -> bool:

@@ -4,11 +4,10 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager, suppress
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any, Protocol
 
 from hanse.kube.clock import Clock
-from hanse.kube.errors import KubeError, Unreachable
 from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.kube.rest_mapper import Notifier
 from hanse.kube.store import Store
@@ -23,20 +22,17 @@ from hanse.model.facts import (
     ServerClock,
 )
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 from hanse.runtime.api import Api
 from hanse.runtime.connection import Connection, Informer, Scope, wanted_scopes
 from hanse.runtime.health_probe import run_probe
+from hanse.runtime.identity_check import IdentityCheck
 
 log = logging.getLogger(__name__)
 
 RECOVERY = timedelta(seconds=30)
 """How long after a restore nothing is deleted or written because the cluster lacks something."""
-
-CLOCK_TOLERANCE = timedelta(seconds=2)
-"""How far a server's clock may move before it is noted: `Date` headers have whole seconds."""
 
 
 class ChangeHandler(Protocol):
@@ -67,6 +63,7 @@ class ClusterInformers:
         self._cluster_tasks: dict[ClusterId, tuple[asyncio.Task[None], ...]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._listed = Notifier()
+        self._identity = IdentityCheck(self, clock, self._begin_recovery)
         self._closing: list[Api] = []
         """APIs of clusters that are no longer connected, until they are closed."""
 
@@ -223,7 +220,7 @@ class ClusterInformers:
 
     def observe_write(self, cluster: ClusterId, obj: Object) -> None:
         """Store the answer to our own write, as its watch event will."""
-        self._record_answer(cluster)
+        self.record_answer(cluster)
         for informer in self._informers_of(cluster, type(obj)):
             store = informer.store
             changes = store.put(obj) if informer.scope.selects(obj) else store.forget(obj)
@@ -232,7 +229,7 @@ class ClusterInformers:
 
     def observe_deletion(self, cluster: ClusterId, obj: Object) -> None:
         """Note that our own deletion succeeded; keys are enqueued by its watch event."""
-        self._record_answer(cluster)
+        self.record_answer(cluster)
         for informer in self._informers_of(cluster, type(obj)):
             informer.store.mark_deleting(obj)
 
@@ -268,7 +265,7 @@ class ClusterInformers:
         assert self._group is not None
         cluster = connection.cluster
         if cluster not in self._cluster_tasks:
-            probe = run_probe(connection, self._check_identity, self._update_state)
+            probe = run_probe(connection, self._identity.check, self._update_state)
             self._cluster_tasks[cluster] = (
                 self._group.create_task(connection.api.discover(), name=f"discover {cluster}"),
                 self._group.create_task(probe, name=f"probe {cluster}"),
@@ -311,7 +308,7 @@ class ClusterInformers:
         """Feed one list-and-watch into its store; notice restores and changed identities."""
         scope = informer.scope
         if scope.kind is Lease and self.facts.get(ServerClock, connection.cluster) is None:
-            await self._check_identity(connection)  # Leases are judged by their age
+            await self._identity.check(connection)  # Leases are judged by their age
         stream = connection.api.list_and_watch(
             scope.kind, namespace=scope.namespace, labels=scope.labels, fields=scope.fields
         )
@@ -325,7 +322,7 @@ class ClusterInformers:
                 if informer.store.rewinds > rewinds:
                     self._begin_recovery(connection, scope)
                 elif recovering and informer.error is None:
-                    await self._check_identity_after_sync(connection)
+                    await self._identity.check_after_sync(connection)
 
     async def _wait_for_leases(self, connection: Connection) -> None:
         """Wait until a cluster's Leases are listed, which say whose objects count; not for ever."""
@@ -346,7 +343,7 @@ class ClusterInformers:
         if self.on_watch_event is not None:
             self.on_watch_event(connection.cluster, informer.scope, event)
         if not isinstance(event, Interrupted):
-            self._record_answer(connection.cluster)
+            self.record_answer(connection.cluster)
         recovering = informer.error is not None or not informer.synced
         changes = informer.take(event)
         if isinstance(event, Listed | NotServed) or (recovering and informer.error is None):
@@ -376,10 +373,10 @@ class ClusterInformers:
         if after != before:
             connection.state = after
             if after.phase != before.phase:
-                _log_state(connection)
+                connection.log_phase()
             self._notify(FactChange(before, after), put=after)
 
-    def _record_answer(self, cluster: ClusterId) -> None:
+    def record_answer(self, cluster: ClusterId) -> None:
         """Note when a cluster answered; if it was unresponsive, end that and update its state."""
         connection = self.connections.get(cluster)
         if connection is not None:
@@ -388,13 +385,14 @@ class ClusterInformers:
                 connection.unresponsive = ""
                 self._update_state(connection)
 
-    def _begin_recovery(self, connection: Connection, noticed_by: Scope) -> None:
+    def _begin_recovery(self, connection: Connection, noticed_by: Scope | None = None) -> None:
         """Handle that a cluster was restored from a backup: relist everything before any write."""
         if connection.relists_pending:
             return
         log.warning("cluster was restored", extra={"cluster": connection.cluster})
         connection.mark_restored()
-        connection.relists_pending.pop(noticed_by, None)
+        if noticed_by is not None:
+            connection.relists_pending.pop(noticed_by, None)
         loop = asyncio.get_running_loop()
         loop.call_later(RECOVERY.total_seconds(), self._end_recovery, connection)
         self._update_state(connection)
@@ -407,53 +405,9 @@ class ClusterInformers:
             connection.recovering = False
             self._update_state(connection)
 
-    async def _check_identity_after_sync(self, connection: Connection) -> None:
-        """Check the identity once for all informers that synced until now: they do so together."""
-        sync = connection.syncs = connection.syncs + 1
-        async with connection.identity_lock:
-            if connection.identified_syncs < sync:
-                syncs = connection.syncs
-                await self._check_identity(connection)
-                connection.identified_syncs = syncs
-
-    async def _check_identity(self, connection: Connection) -> str:
-        """Read the cluster's identity; if it is another one, begin recovery, which lists all again.
-
-        Returns why there was no answer, else ""; an API error counts as an answer.
-        """
-        try:
-            found = await connection.api.identity()
-        except Unreachable as error:
-            return str(error)
-        except KubeError:
-            self._record_answer(connection.cluster)  # an error is an answer, too
-            return ""
-        self._record_answer(connection.cluster)
-        known, connection.identity = connection.identity, found.uid
-        self._record_clock(connection.cluster, found.time)
-        if known and known != found.uid:
-            self._begin_recovery(connection, Scope(Namespace, "", "-"))
-        return ""
-
-    def _record_clock(self, cluster: ClusterId, server_time: datetime | None) -> None:
-        """Put how far a server's clock is ahead of ours, unless that is known closely enough."""
-        if server_time is None:
-            return
-        ahead = server_time - self._clock.now()
-        known = self.facts.get(ServerClock, cluster)
-        if known is None or abs(known.ahead - ahead) > CLOCK_TOLERANCE:
-            self.put_fact(ServerClock(cluster, ahead))
-
     def _notify(self, change: Change, *, put: Fact | None = None, listed: bool = False) -> None:
         """Store a fact, if there is one to `put`, and pass a change to the handler."""
         if put is not None:
             self.facts.put(put)
         if self.change_handler is not None:
             self.change_handler.on_change(change, listed=listed)
-
-
-def _log_state(connection: Connection) -> None:
-    """Log a new phase; missing rights are a warning, since people have to fix them."""
-    state = connection.state
-    fields = {"cluster": state.cluster, "phase": state.phase.value, "why": state.reason}
-    log.log(logging.WARNING if connection.forbidden else logging.INFO, "cluster seen", extra=fields)

@@ -111,6 +111,11 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     return _publish(state, snapshot, broker_namespace)
 
 
+def is_exportable(key: Key, service: Service | None) -> bool:
+    """Whether a Service exists and can be exported."""
+    return not _invalid_conditions(key, service)
+
+
 def _invalid_conditions(key: Key, service: Service | None) -> tuple[Condition, ...]:
     """The conditions of an export that cannot be published; empty where it can."""
     if (key.namespace, key.name) == API_SERVER:

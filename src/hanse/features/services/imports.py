@@ -18,6 +18,7 @@ from hanse.features.services.clusters import (
     list_published_slices,
     source_cluster,
 )
+from hanse.features.services.exports import is_exportable
 from hanse.features.services.legacy import with_legacy_imports
 from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.names import (
@@ -127,13 +128,12 @@ def _is_unpublished(
     standing: frozenset[ClusterId],
 ) -> bool:
     """Whether this cluster exports an imported service, and the broker has lost its slices."""
-    if snapshot.local not in standing or any(
-        source_cluster(s) == snapshot.local for s in published
-    ):
+    here = snapshot.local
+    if here not in standing or any(source_cluster(s) == here for s in published):
         return False
-    export = snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace)
-    service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
-    return export is not None and service is not None
+    export = snapshot.get(here, ServiceExport, key.name, key.namespace)
+    service = snapshot.get(here, Service, key.name, key.namespace)
+    return export is not None and is_exportable(key, service)
 
 
 def _without_own_strays(
