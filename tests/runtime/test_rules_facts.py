@@ -190,7 +190,7 @@ async def test_rule_7_no_lease_expires_while_leases_alone_cannot_be_read() -> No
         facts = world.agents["lubeck"].reconciler.informers.facts
         spec = LeaseSpec(holder_identity="bergen", lease_duration_seconds=30)
         client = world.client(BROKER)
-        await client.create(Lease(metadata=Meta(name="bergen", namespace=HOME), spec=spec))
+        await client.create(Lease(metadata=LeaseMeta(name="bergen", namespace=HOME), spec=spec))
         await asyncio.sleep(5)
         await client.patch(Lease, "bergen", HOME, {"spec": {"renewTime": RENEWED}})
         await asyncio.sleep(5)
@@ -201,7 +201,7 @@ async def test_rule_7_no_lease_expires_while_leases_alone_cannot_be_read() -> No
             await client.create(configmap(f"other-{number}", HOME))
             await asyncio.sleep(10)
 
-        assert [f.alive for f in facts.all(LeaseLiveness)] == [True]
+        assert [f.state for f in facts.all(LeaseLiveness)] == [HolderState.READY]
 
 
 RENEWED = "2001-01-01T00:00:01.000000Z"
