@@ -129,6 +129,41 @@ async def test_pods_of_all_clusters_are_behind_a_clusterset_ip(services: Service
     assert describe_writes(scenario.writes_since(start)) == []
 
 
+async def test_a_changed_pod_costs_one_slice_on_the_broker_and_one_in_each_cluster(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await services.set_profile("kep-1645")
+    for cluster in ("bergen", "lubeck"):
+        await services.serve(cluster)
+        for slot in ("a", "b"):
+            await services.pods(cluster, "web", True, True, slot=slot)
+        await services.export(cluster)
+    both = dict.fromkeys(("bergen", "lubeck"), [True] * 4)
+    for cluster in scenario.names:
+        await scenario.eventually(services.has_endpoints(cluster, **both))
+    await scenario.settled()
+    start = len(scenario.network.sent)
+
+    await services.pods("lubeck", "web", True, False, slot="b")
+
+    expected = {**both, "lubeck": [False, True, True, True]}
+    for cluster in scenario.names:
+
+        async def follows(cluster: ClusterId = cluster) -> None:
+            found = await services.endpoints(cluster)
+            observed = {c: sorted(ready for _, ready in found[c]) for c in found}
+            assert observed == expected
+
+        await scenario.eventually(follows)
+    await scenario.settled()
+    written = scenario.writes_since(start)
+    assert sorted((w.source, w.target) for w in written) == sorted(
+        [("lubeck", BROKER), *((cluster, cluster) for cluster in scenario.names)]
+    ), describe_writes(written)
+    assert all("/endpointslices/" in w.request.path for w in written)
+
+
 async def test_a_named_port_may_have_another_number_in_other_pods(
     services: ServicesScenario,
 ) -> None:

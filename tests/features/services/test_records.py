@@ -62,6 +62,20 @@ def test_a_record_is_decoded_as_it_was_encoded() -> None:
     assert content.exported_labels == {"tier": "gold"}
 
 
+def test_agents_of_version_0_1_read_and_write_the_same_record() -> None:
+    """Its text: another one would be a conflict, or unread, while versions are mixed."""
+    text = (
+        '{"cluster":"lubeck","exportedAt":"2025-12-31T23:59:59Z","ipFamilies":["IPv4"],'
+        '"name":"web","namespace":"shop","ports":[{"name":"http","port":80}],'
+        '"type":"ClusterSetIP"}'
+    )
+    exported = build_record(export(), service(internal_traffic_policy="Cluster"), "lubeck")
+    local = build_record(export(), service(internal_traffic_policy="Local"), "lubeck")
+
+    assert encode_record(exported) == text
+    assert msgspec.json.decode(encode_record(local))["internalTrafficPolicy"] == "Local"
+
+
 def test_one_record_counts_for_each_cluster_whatever_the_order() -> None:
     one, other = record("lubeck", port(80)), record("lubeck", port(81))
     slices = [
