@@ -73,10 +73,16 @@ def _check_cluster(preview: ClusterPreview, intended: Intended) -> Iterator[Chec
     ):
         yield _from_findings(name, check, passed, findings(found, intended.context))
     yield from _policies(preview, intended)
-    if found.nodes is None or found.nodes.all:  # without nodes it runs no pods
+    if _runs_pods(preview):
         yield from _ranges(preview)
         yield from _dns(preview)
         yield from _other_controllers(preview)
+
+
+def _runs_pods(preview: ClusterPreview) -> bool:
+    """Whether a cluster has nodes, or does not say."""
+    found = preview.inventory
+    return isinstance(found, ClusterInventory) and (found.nodes is None or found.nodes.all > 0)
 
 
 def _from_findings(
@@ -161,7 +167,7 @@ def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
 def _check_between(previews: Sequence[ClusterPreview], intended: Intended) -> Iterator[CheckResult]:
     """Ranges, clocks and the broker's address, which concern several clusters."""
     read = [p for p in previews if isinstance(p.inventory, ClusterInventory)]
-    members = [p for p in read if p.pod_ranges or p.pod_addresses]
+    members = [p for p in read if _runs_pods(p)]
     overlaps = [r for one, other in combinations(members, 2) for r in _overlaps(one, other)]
     yield from (_judge_overlap(o, members, intended) for o in overlaps)
     if len(members) > 1 and not overlaps:

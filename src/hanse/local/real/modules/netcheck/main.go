@@ -26,10 +26,14 @@ import (
 var version = "unknown"
 
 func main() {
-	if len(os.Args) < 2 {
+	given := os.Args[1:]
+	if len(given) > 0 && given[0] == "netcheck" { // as images with another entrypoint take it
+		given = given[1:]
+	}
+	if len(given) == 0 {
 		fail(errors.New("give one of serve, http, tcp, udp, lookup, srv, pause"))
 	}
-	switch command, arguments := os.Args[1], os.Args[2:]; command {
+	switch command, arguments := given[0], given[1:]; command {
 	case "serve":
 		fail(serve(arguments))
 	case "http", "tcp", "udp":

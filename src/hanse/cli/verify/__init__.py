@@ -1,0 +1,1 @@
+"""`hanse verify`: whether packets, names and services arrive between clusters."""

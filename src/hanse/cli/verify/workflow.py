@@ -1,0 +1,235 @@
+"""Deploy, try, explain, and remove everything, however it ends."""
+
+import asyncio
+import secrets
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager
+from datetime import timedelta
+
+from msgspec import Struct
+
+from hanse.cli.clusters import ClusterAccess, connect
+from hanse.cli.errors import CommandFailed, InputError
+from hanse.cli.verify import manifests
+from hanse.cli.verify.attempts import (
+    Attempt,
+    DeployedCluster,
+    ImportedService,
+    Outcome,
+    Topic,
+    VerifyResult,
+    explain,
+    plan_attempts,
+)
+from hanse.cli.verify.pods import VerifiedCluster, await_server, run_attempts
+from hanse.features.services.names import SERVICE_NAME
+from hanse.kube.client import Client
+from hanse.kube.discovery import refresh
+from hanse.kube.requests import resource_path
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+
+SIMULATED = frozenset({"kwok.x-k8s.io/node", "sim.hanse.dev/node"})
+"""Annotations of nodes that run no containers."""
+REFUSAL_ROUNDS = 3
+"""How often a connection that should be refused is tried: a network may never enforce policies."""
+_POLL_SECONDS = 0.5
+
+
+class VerifyRequest(Struct, frozen=True):
+    """The clusters between which to try, and what."""
+
+    clusters: tuple[ClusterAccess, ...]
+    topics: tuple[Topic, ...]
+    image: str
+    """Empty: the image of each cluster's agent."""
+    timeout: timedelta
+    say: Callable[[str], None]
+    """Tells what happens, for people."""
+
+
+async def verify(request: VerifyRequest) -> list[VerifyResult]:
+    """Try everything between the clusters; whatever was created is removed on every ending."""
+    namespace = f"hanse-verify-{secrets.token_hex(3)}"
+    async with AsyncExitStack() as stack:
+        stack.enter_context(_ending_on_sigterm())
+        clusters: list[VerifiedCluster] = []
+        for access in request.clusters:
+            client = await stack.enter_async_context(connect(access))
+            image = request.image or await _agent_image(access.name, client)
+            await _require_containers(access.name, client)
+            clusters.append(VerifiedCluster(access.name, client, namespace, image))
+        try:
+            return await _deploy_and_try(clusters, request, namespace)
+        finally:
+            await _remove(clusters, request.say)
+
+
+@contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """Let SIGTERM end the block like SIGINT does, by cancellation; raises `CommandFailed` then."""
+    this, loop = asyncio.current_task(), asyncio.get_running_loop()
+    assert this is not None, "a command runs in a task"
+    ended: list[bool] = []
+
+    def end() -> None:
+        ended.append(True)
+        this.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if ended:
+            raise CommandFailed("ended by a signal; what was created is removed") from None
+        raise
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
+
+
+async def _deploy_and_try(
+    clusters: Sequence[VerifiedCluster], request: VerifyRequest, namespace: str
+) -> list[VerifyResult]:
+    """Deploy in all clusters, wait for imports, and try until all is as expected or time is up."""
+    seconds = request.timeout.total_seconds()
+    request.say(f"creating namespace {namespace} in {', '.join(c.name for c in clusters)}")
+    deployed = await asyncio.gather(*(_deploy(c, seconds) for c in clusters))
+    imported = await _export_and_await(clusters, request)
+    hosts = [await _global_hosts(c) if "hosts" in request.topics else () for c in clusters]
+    planned = [
+        plan_attempts(c.name, deployed, imported[c.name], several, namespace, request.topics)
+        for c, several in zip(clusters, hosts, strict=True)
+    ]
+    request.say(f"trying {sum(map(len, planned))} connections and names")
+    outcomes = await asyncio.gather(
+        *(_try_until(c, attempts, seconds) for c, attempts in zip(clusters, planned, strict=True))
+    )
+    return explain([o for several in outcomes for o in several], imported)
+
+
+async def _deploy(cluster: VerifiedCluster, seconds: float) -> DeployedCluster:
+    """The namespace, the servers, the Service and the policy of one cluster."""
+    await cluster.create(
+        manifests.namespace(cluster.namespace),
+        manifests.isolation(),
+        manifests.server(manifests.SERVER, cluster.name, cluster.image),
+        manifests.server(manifests.GUARDED, cluster.name, cluster.image),
+        manifests.service(),
+    )
+    server = await await_server(cluster, manifests.SERVER, seconds)
+    guarded = await await_server(cluster, manifests.GUARDED, seconds)
+    path = f"/api/v1/namespaces/{cluster.namespace}/services/{manifests.SERVICE}"
+    service = await cluster.get(path)
+    address = service["spec"]["clusterIP"] if service is not None else ""
+    return DeployedCluster(cluster.name, server, guarded, address)
+
+
+async def _export_and_await(
+    clusters: Sequence[VerifiedCluster], request: VerifyRequest
+) -> dict[str, ImportedService | None]:
+    """Export where Hanse is installed, and wait until all import from all; None elsewhere."""
+    if not {"names", "services", "routes"} & set(request.topics):
+        return dict.fromkeys((c.name for c in clusters), None)
+    installed = [c for c in clusters if await c.get(resource_path(ServiceImport.kind)) is not None]
+    for cluster in installed:
+        await cluster.create(manifests.export())
+    found: dict[str, ImportedService | None] = dict.fromkeys((c.name for c in clusters), None)
+    try:
+        async with asyncio.timeout(request.timeout.total_seconds()):
+            while True:
+                for cluster in installed:
+                    found[cluster.name] = await _imported(cluster, len(installed))
+                if not any(one.missing for one in found.values() if one is not None):
+                    return found
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        return found
+
+
+async def _imported(cluster: VerifiedCluster, exporters: int) -> ImportedService:
+    """The import in one cluster, and the addresses behind it."""
+    namespace, name = cluster.namespace, manifests.SERVICE
+    path = f"{resource_path(ServiceImport.kind, namespace)}/{name}"
+    found = await cluster.get(path)
+    if found is None:
+        return ImportedService(missing="there is no ServiceImport; does its agent run?")
+    slices = await cluster.get(
+        f"{resource_path(EndpointSlice.kind, namespace)}?labelSelector={SERVICE_NAME}={name}"
+    )
+    listed = (slices or {}).get("items") or ()
+    addresses = [
+        a for s in listed for e in s.get("endpoints") or () for a in e.get("addresses") or ()
+    ]
+    names = [c["cluster"] for c in found.get("status", {}).get("clusters") or ()]
+    missing = "" if len(names) == exporters else f"only {', '.join(names) or 'nobody'} exports it"
+    ips = found.get("spec", {}).get("ips") or ()
+    return ImportedService(tuple(ips), tuple(names), tuple(addresses), missing)
+
+
+async def _global_hosts(cluster: VerifiedCluster) -> tuple[str, ...]:
+    """The global hosts that a cluster knows, at most ten."""
+    listed = await cluster.get(resource_path(GlobalService.kind))
+    hosts = {one["spec"]["host"] for one in (listed or {}).get("items") or ()}
+    return tuple(sorted(hosts))[:10]
+
+
+async def _try_until(
+    cluster: VerifiedCluster, attempts: Sequence[Attempt], seconds: float
+) -> list[Outcome]:
+    """Try, and again what did not end as expected, until time is up."""
+    deadline = asyncio.get_running_loop().time() + seconds
+    outcomes: dict[Attempt, Outcome] = {}
+    due, number = list(attempts), 0
+    while due:
+        number += 1
+        for outcome in await run_attempts(cluster, due, f"client-{number}"):
+            outcomes[outcome.attempt] = outcome
+        due = [
+            a
+            for a in attempts
+            if not outcomes[a].is_expected and (a.expects_answer or number < REFUSAL_ROUNDS)
+        ]
+        if asyncio.get_running_loop().time() > deadline:
+            break
+    return [outcomes[attempt] for attempt in attempts]
+
+
+async def _agent_image(name: str, client: Client) -> str:
+    """The image of a cluster's agent; raises `InputError` where it does not run as a pod."""
+    path = f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/deployments/{AGENT}"
+    found = await VerifiedCluster(name, client, SYSTEM_NAMESPACE, "").get(path)
+    if found is None:
+        raise InputError(
+            f"{name} has no Deployment {SYSTEM_NAMESPACE}/{AGENT} to take the image from; name "
+            "the image of Hanse with --image"
+        )
+    return str(found["spec"]["template"]["spec"]["containers"][0]["image"])
+
+
+async def _require_containers(name: str, client: Client) -> None:
+    """Raise `InputError` if no node of a cluster runs containers."""
+    await refresh(client)
+    listed = await VerifiedCluster(name, client, "", "").get("/api/v1/nodes")
+    nodes = (listed or {}).get("items") or ()
+    if all(SIMULATED & (n["metadata"].get("annotations") or {}).keys() for n in nodes):
+        raise InputError(
+            f"no node of {name} runs containers; choose others with --clusters, or start "
+            "`hanse up --engine kubernetes --nodes containers`"
+        )
+
+
+async def _remove(clusters: Sequence[VerifiedCluster], say: Callable[[str], None]) -> None:
+    """Remove the namespaces of all clusters; raises `CommandFailed` for those that stay."""
+    say("removing what was created")
+    ended = await asyncio.gather(*(c.remove() for c in clusters), return_exceptions=True)
+    left = [c.name for c, gone in zip(clusters, ended, strict=True) if gone is not True]
+    if left:
+        remove = "; ".join(
+            f"kubectl --context {c.name} delete namespace {c.namespace}"
+            for c in clusters
+            if c.name in left
+        )
+        raise CommandFailed(f"the namespace in {', '.join(left)} has not ended yet: {remove}")
