@@ -45,7 +45,10 @@ def clone(value: Any) -> Any:
 
 
 def _decode_struct(type_name: str, value: Any, path: str, place: str, unknown: list[str]) -> Object:
-    """`path` is for type errors (without indices), `place` for strict errors (with indices)."""
+    """The decoded struct with its zero values; unknown fields are left out, added to `unknown`.
+
+    `path` is for type errors (without indices), `place` for strict errors (with indices).
+    """
     known = json_fields(type_name)
     decoded: Object = clone(_zero(type_name))
     for name, inner in value.items():

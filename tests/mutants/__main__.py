@@ -67,7 +67,7 @@ def _require_green(chosen: Sequence[Mutant], only: str | None, seeds: int) -> No
         if only != "tests":
             commands.update(dict.fromkeys(laws(mutant, seeds)))
         if only != "laws":
-            commands[nearest_tests(mutant)] = None
+            commands.update(dict.fromkeys(nearest_tests(mutant)))
     for command in commands:
         if _fails(ROOT / "src", [command]):
             sys.exit(f"this fails without a mutant: python {' '.join(command)}")
@@ -79,7 +79,7 @@ def _judge(mutant: Mutant, only: str | None, seeds: int) -> Verdict:
     with tempfile.TemporaryDirectory(prefix="mutant-") as folder:
         source = plant(mutant, Path(folder))
         by_laws = None if only == "tests" else _fails(source, laws(mutant, seeds))
-        by_tests = None if only == "laws" else _fails(source, [nearest_tests(mutant)])
+        by_tests = None if only == "laws" else _fails(source, nearest_tests(mutant))
     return Verdict(mutant, by_laws, by_tests, time.monotonic() - began)
 
 
@@ -96,18 +96,22 @@ def laws(mutant: Mutant, seeds: int) -> Iterator[tuple[str, ...]]:
         yield (*_PYTEST, *sorted(files, key=lambda file: "runtime" not in file))
 
 
-def nearest_tests(mutant: Mutant) -> tuple[str, ...]:
-    """The command that runs the tests of the mutated package, without its laws."""
+def nearest_tests(mutant: Mutant) -> Iterator[tuple[str, ...]]:
+    """The commands that run the tests of the mutated module, then those of its package.
+
+    The searches for broken laws are not among them.
+    """
     _, package, *rest = mutant.file.split("/")
     folders = [f"tests/{package}/{rest[0]}" if package == "features" else f"tests/{package}"]
     if package == "kube":
         folders.append("tests/runtime")  # which lives by it
-    return (*_PYTEST, *(f"--ignore-glob=*/{name}" for name in _SEARCHES), *folders)
+    module = f"{folders[0]}/test_{rest[-1]}"
+    if (ROOT / module).exists():
+        yield (*_PYTEST, module)
+    yield (*_PYTEST, *(f"--ignore-glob=*/{name}" for name in _SEARCHES), *folders)
 
 
 _SEARCHES = ("test_laws*.py", "test_schedules.py")
-
-
 _PYTEST = ("-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider")
 
 

@@ -47,8 +47,8 @@ class ConnectionPool:
         self.requests = _new_session(tls)
         self.watches = _new_session(tls)
 
-    def serve(self, config: ClientConfig) -> bool:
-        """Whether the pool serves a configuration; a new token needs no new connections."""
+    def fits(self, config: ClientConfig) -> bool:
+        """Whether its connections can be used with a configuration: all but the token is equal."""
         own, other = self._config.identity, config.identity
         return self._config.endpoint == config.endpoint and (own.certificate, own.key) == (
             other.certificate,

@@ -116,7 +116,7 @@ class HttpTransport:
         if self._closed:
             raise Unreachable("the client was closed")
         current = self._pool
-        if current is not None and current.serve(config):
+        if current is not None and current.fits(config):
             return current
         self._pool = ConnectionPool(config, self._user_agent)
         if current is not None:
