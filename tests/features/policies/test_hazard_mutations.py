@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.policies import decision, deletion, ledger_page, observation
+from hanse.features.policies import decision, deletion, ledger_page, observation, record_drafts
 from hanse.features.policies.ledger import LocalState
 from hanse.features.policies.member_view import LedgerPages, MemberView
 from hanse.features.policies.versions import EMPTY_HISTORY
@@ -54,14 +54,14 @@ def ignore_ended_stays(patch: pytest.MonkeyPatch) -> None:
 
 
 def ignore_deletions(patch: pytest.MonkeyPatch) -> None:
-    def unchanged(_: Any, stored: Any, known: Any) -> observation.RecordDraft:
-        return observation._draft_unchanged(stored, known, observation._absent_state(stored.here))
+    def unchanged(_: Any, stored: Any, known: Any) -> record_drafts.RecordDraft:
+        return record_drafts.draft_unchanged(stored, known, record_drafts.absent_state(stored.here))
 
     patch.setattr(observation, "_observe_absent", unchanged)
 
 
 def ignore_flips(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(observation, "count_flips", lambda *_: 0)
+    patch.setattr(record_drafts, "count_flips", lambda *_: 0)
 
 
 def forget_former_uid(patch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.policies import feature, ledger_page, observation
+from hanse.features.policies import feature, ledger_page, observation, record_drafts
 from hanse.features.policies.ledger import PolicyRecord
 from hanse.features.policies.member_view import LedgerPages, merged_history
 from hanse.features.policies.versions import History, Version
@@ -38,13 +38,13 @@ def _quiet() -> Iterator[None]:
 
 def ignore_edits_after_own_write(patch: pytest.MonkeyPatch) -> None:
     def acknowledge(
-        observed: observation.ObservedPolicy,
+        observed: record_drafts.ObservedPolicy,
         stored: PolicyRecord,
         known: History,
         target: Version,
         _: int,
-    ) -> observation.RecordDraft:
-        return observation._draft_unchanged(stored, known, observed.state_at(target.dot))
+    ) -> record_drafts.RecordDraft:
+        return record_drafts.draft_unchanged(stored, known, observed.state_at(target.dot))
 
     patch.setattr(observation, "_observe_own_write", acknowledge)
 

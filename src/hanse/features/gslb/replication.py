@@ -1,6 +1,6 @@
 """The federation of configuration: the leader's objects are copied to every follower."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -29,18 +29,25 @@ from hanse.features.gslb.leadership import (
 )
 from hanse.features.gslb.names import (
     CONFIG_FEDERATION,
-    FEDERATED,
     LED_BY,
     NOT_FEDERATED,
     PARENTS,
     POLICY_FEDERATION,
     RULE_FEDERATION,
-    SOME_FEDERATED,
-    TERM,
     UUID,
-    context_of,
 )
-from hanse.model.facts import ClusterState, Role, WriteOutcome
+from hanse.features.gslb.replication_status import (
+    condition_events,
+    conditions_patch,
+    federation_condition,
+    is_recovering_here,
+    last_copies_message,
+    list_local_amko_clusters,
+    local_status_patches,
+    present_condition,
+    term_patch,
+)
+from hanse.model.facts import Role
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -51,12 +58,10 @@ from hanse.model.kinds.gslb import (
     StageCondition,
 )
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
-from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan, Question, Removal
+from hanse.model.plan import Desired, Key, Patch, Plan, Question, Removal
 from hanse.model.snapshot import Snapshot
 
 FEDERATION_KEY = Key("federation")
-MAX_REASON_LENGTH = 32768
-"""The API refuses conditions with a longer reason."""
 STRAY_CAUSE = "it is not among the leader's objects"
 _STAGES: dict[type[Object], str] = {
     GSLBConfig: CONFIG_FEDERATION,
@@ -64,7 +69,6 @@ _STAGES: dict[type[Object], str] = {
     GSLBHostRule: RULE_FEDERATION,
 }
 _SINGLETONS = (GSLBConfig, GlobalDeploymentPolicy)
-_FAILED_RESULTS = ("Foreign", "Fenced", "Refused", "Forbidden", "Failed")
 
 
 class _KindPlan(Struct, frozen=True):
@@ -80,22 +84,22 @@ def plan_federation(snapshot: Snapshot) -> Plan:
     """The plan that copies the leader's configuration to its followers, with its conditions."""
     state = leader_state(snapshot)
     misplaced = tuple(
-        _conditions_patch(each, (misplaced_amko_condition(each),), snapshot)
+        conditions_patch(each, (misplaced_amko_condition(each),), snapshot)
         for each in misplaced_amko_clusters(snapshot)
     )
     match state:
         case Undecided():
             return Plan(desired=tuple(current_copies(snapshot)), patches=misplaced)
         case NotLeading(conditions):
-            patches = _local_status_patches(conditions, snapshot)
-            events = tuple(_events(conditions, snapshot))
+            patches = local_status_patches(conditions, snapshot)
+            events = tuple(condition_events(conditions, snapshot))
             return Plan(
                 desired=tuple(current_copies(snapshot)), patches=patches + misplaced, events=events
             )
         case StartingTerm(epoch):
             patches = tuple(
-                _term_patch(local, str(epoch), snapshot)
-                for local in _list_local_amko_clusters(snapshot)
+                term_patch(local, str(epoch), snapshot)
+                for local in list_local_amko_clusters(snapshot)
             )
             return Plan(desired=tuple(current_copies(snapshot)), patches=patches + misplaced)
         case Leading():
@@ -155,8 +159,8 @@ def _plan_leading(state: Leading, snapshot: Snapshot) -> Plan:
     if not state.federates:
         return Plan(
             desired=tuple(current_copies(snapshot)),
-            patches=_local_status_patches(state.conditions, snapshot),
-            events=tuple(_events(state.conditions, snapshot)),
+            patches=local_status_patches(state.conditions, snapshot),
+            events=tuple(condition_events(state.conditions, snapshot)),
         )
     kind_plans = [_plan_kind(kind, state, snapshot) for kind in REPLICATED_KINDS]
     federation = [p.condition for p in kind_plans if p.condition is not None]
@@ -180,9 +184,9 @@ def _plan_leading(state: Leading, snapshot: Snapshot) -> Plan:
         requeue_after=RECHECK_INTERVAL if questions else None,
         patches=(
             *_leader_annotation_patches(state, snapshot),
-            *_local_status_patches(conditions, snapshot),
+            *local_status_patches(conditions, snapshot),
         ),
-        events=tuple(_events(conditions, snapshot)),
+        events=tuple(condition_events(conditions, snapshot)),
     )
 
 
@@ -214,8 +218,8 @@ def _plan_kind(kind: type[Object], state: Leading, snapshot: Snapshot) -> _KindP
         reason = f"more than one {kind.kind.name} in {NAMESPACE}: {listed}; delete all but one"
         failed = StageCondition(type=stage, status=NOT_FEDERATED, reason=reason)
         return _KindPlan(tuple(copies), condition=failed)
-    if _is_recovering(snapshot):
-        return _KindPlan(tuple(copies), condition=_present_condition(stage, snapshot))
+    if is_recovering_here(snapshot):
+        return _KindPlan(tuple(copies), condition=present_condition(stage, snapshot))
     local, parents = frozenset({snapshot.local}), parent_uids(kind, snapshot)
     desired = tuple(
         Desired(
@@ -234,7 +238,7 @@ def _plan_kind(kind: type[Object], state: Leading, snapshot: Snapshot) -> _KindP
     if strays:
         stray = _StrayCopies(stage, kind, tuple(strays), bool(sources), tuple(copies))
         return _plan_removals(stray, desired, state, snapshot)
-    condition = _federation_condition(stage, kind, desired, (), state, snapshot)
+    condition = federation_condition(stage, kind, desired, (), state, snapshot)
     return _KindPlan(desired, condition=condition)
 
 
@@ -259,7 +263,7 @@ def _plan_removals(
     )
     match check_parents(stray.kind, (obj.metadata.name for _, obj in stray.strays), snapshot):
         case ParentsUnknown(questions):
-            return _KindPlan(kept, (), _present_condition(stray.stage, snapshot), questions)
+            return _KindPlan(kept, (), present_condition(stray.stage, snapshot), questions)
         case ParentGone(message):
             condition = StageCondition(type=stray.stage, status=NOT_FEDERATED, reason=message)
             return _KindPlan(kept, condition=condition)
@@ -272,7 +276,7 @@ def _plan_removals(
     ]
     if last_copies:
         condition = StageCondition(
-            type=stray.stage, status=NOT_FEDERATED, reason=_last_copies_message(last_copies)
+            type=stray.stage, status=NOT_FEDERATED, reason=last_copies_message(last_copies)
         )
         return _KindPlan(kept, condition=condition)
     removals = tuple(
@@ -282,7 +286,7 @@ def _plan_removals(
     return _KindPlan(
         desired,
         removals,
-        _federation_condition(stray.stage, stray.kind, desired, removals, state, snapshot),
+        federation_condition(stray.stage, stray.kind, desired, removals, state, snapshot),
     )
 
 
@@ -290,129 +294,6 @@ def _is_from_other_leader(obj: Object, state: Leading) -> bool:
     """Whether an object is a copy that another context's leader wrote."""
     term = leader_term(obj)
     return term is not None and term.context != state.context
-
-
-def _last_copies_message(last_copies: Iterable[tuple[ClusterId, Object]]) -> str:
-    """The message about copies that are kept: this leader never had their originals."""
-    return ", ".join(
-        f"cluster {context_of(where)} keeps {obj.metadata.name}, which nobody deleted here: "
-        "create it here, or delete it there"
-        for where, obj in last_copies
-    )
-
-
-def _federation_condition(
-    stage: str,
-    kind: type[Object],
-    desired: Iterable[Desired],
-    removals: Iterable[Removal],
-    state: Leading,
-    snapshot: Snapshot,
-) -> StageCondition | None:
-    """The condition of a kind's copies; writes under way keep it, no host rules give None."""
-    missing: dict[ClusterId, list[ClusterObjectRef]] = {where: [] for where in state.followers}
-    for each in desired:
-        ref = ClusterObjectRef(each.where, object_ref(each.object))
-        if not _is_up_to_date(each.object, snapshot.find(ref)):
-            missing[each.where].append(ref)
-    for removal in removals:
-        missing[removal.target.where].append(removal.target)
-    errors: list[str] = []
-    pending = False
-    for where, refs in missing.items():
-        failures = [e for ref in refs if (e := _write_error(ref, snapshot))]
-        errors += [f"cluster {context_of(where)}: {error}" for error in failures[:1]]
-        pending = pending or bool(refs and not failures)
-    if pending:
-        return _present_condition(stage, snapshot)
-    if kind is GSLBHostRule and not errors and not any(True for _ in desired):
-        return None
-    if not errors:
-        return StageCondition(type=stage, status=FEDERATED)
-    status = NOT_FEDERATED if len(errors) == len(missing) else SOME_FEDERATED
-    return StageCondition(type=stage, status=status, reason=", ".join(errors))
-
-
-def _is_up_to_date(copy: Object, observed: Object | None) -> bool:
-    """Whether an observed copy has the desired spec and annotations."""
-    if observed is None or type(observed) is not type(copy):
-        return False
-    same = getattr(observed, "spec", None) == getattr(copy, "spec", None)
-    annotations = observed.metadata.annotations
-    return same and all(annotations.get(n) == v for n, v in copy.metadata.annotations.items())
-
-
-def _write_error(ref: ClusterObjectRef, snapshot: Snapshot) -> str:
-    """The message of the last write if it failed; else empty."""
-    outcome = snapshot.fact(WriteOutcome, ref)
-    return outcome.message if outcome is not None and outcome.result in _FAILED_RESULTS else ""
-
-
-def _present_condition(stage: str, snapshot: Snapshot) -> StageCondition | None:
-    """The stage's condition in the status of this cluster's AMKOCluster; None if there is none."""
-    local = local_amko_cluster(snapshot)
-    conditions = local.status.conditions if local is not None else ()
-    return next((c for c in conditions if c.type == stage), None)
-
-
-def _is_recovering(snapshot: Snapshot) -> bool:
-    """Whether this cluster was just restored from a backup: what it lacks is not deleted."""
-    state = snapshot.fact(ClusterState, snapshot.local)
-    return state is not None and state.recovering
-
-
-def _list_local_amko_clusters(snapshot: Snapshot) -> list[AMKOCluster]:
-    return list(snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE))
-
-
-def _local_status_patches(
-    conditions: tuple[StageCondition, ...], snapshot: Snapshot
-) -> tuple[Patch, ...]:
-    """Patches of this cluster's AMKOClusters: their conditions, and no epoch if it follows."""
-    amko_clusters = _list_local_amko_clusters(snapshot)
-    ended = [o for o in amko_clusters if TERM in o.metadata.annotations and not o.spec.is_leader]
-    return (
-        *(_conditions_patch(local, conditions, snapshot) for local in amko_clusters),
-        *(_term_patch(local, None, snapshot) for local in ended),
-    )
-
-
-def _conditions_patch(
-    local: AMKOCluster, conditions: tuple[StageCondition, ...], snapshot: Snapshot
-) -> Patch:
-    """The status patch of an AMKOCluster with its conditions, reasons cut to their limit."""
-    encoded = [
-        {
-            "type": c.type,
-            "status": c.status,
-            **({"reason": c.reason[:MAX_REASON_LENGTH]} if c.reason else {}),
-        }
-        for c in conditions
-    ]
-    ref = ClusterObjectRef(snapshot.local, object_ref(local))
-    return Patch(ref, {"status": {"conditions": encoded}}, subresource="status")
-
-
-def _term_patch(local: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Patch:
-    """Annotate an AMKOCluster with its epoch, or remove the epoch."""
-    return Patch(
-        ClusterObjectRef(snapshot.local, object_ref(local)),
-        {"metadata": {"annotations": {TERM: epoch}}},
-    )
-
-
-def _events(conditions: tuple[StageCondition, ...], snapshot: Snapshot) -> Iterator[EventRequest]:
-    """A Warning for the last condition with a reason; only on a configured leader."""
-    bad = [c for c in conditions if c.reason]
-    local = local_amko_cluster(snapshot)
-    if bad and local is not None and local.spec.is_leader:
-        message = f"{bad[-1].type}: {bad[-1].status}: {bad[-1].reason}"
-        yield EventRequest(
-            ClusterObjectRef(snapshot.local, object_ref(local)),
-            "FederationTrouble",
-            message[:1000],
-            "Warning",
-        )
 
 
 def as_desired(obj: Object) -> Object:

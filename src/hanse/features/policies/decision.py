@@ -24,7 +24,7 @@ from hanse.features.policies.ledger import (
     version_annotation,
 )
 from hanse.features.policies.member_view import MemberView
-from hanse.features.policies.observation import RecordDraft
+from hanse.features.policies.record_drafts import RecordDraft
 from hanse.features.policies.versions import Version
 from hanse.model.facts import WriteOutcome
 from hanse.model.objects import Wire

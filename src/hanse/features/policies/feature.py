@@ -39,11 +39,11 @@ from hanse.features.policies.member_view import (
 from hanse.features.policies.observation import (
     Disappeared,
     Observation,
-    RecordDraft,
     StaleRead,
     observe,
 )
 from hanse.features.policies.options import PolicyOptions
+from hanse.features.policies.record_drafts import RecordDraft
 from hanse.features.policies.versions import History
 from hanse.model.facts import (
     Role,
