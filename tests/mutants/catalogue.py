@@ -33,7 +33,8 @@ class Mutant(Struct, frozen=True):
     def apply(self, text: str) -> str:
         """The text of the file with the fault; raises `ValueError` if it no longer fits."""
         if text.count(self.old) != 1:
-            raise ValueError(f"{self.name}: {self.file} has its lines {text.count(self.old)} times")
+            found = f"{self.file} has its lines {text.count(self.old)} times"
+            raise ValueError(f"{self.name}: {found}; mend tests/mutants/mutants.patch")
         return text.replace(self.old, self.new)
 
 
