@@ -30,6 +30,7 @@ from tests.runtime.toy_world import (
     toy_world,
 )
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
+from tests.support.faults import LinkFaults
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER, World
 from tinykube.virtual_time import ON_VIRTUAL_TIME
@@ -314,3 +315,21 @@ async def test_a_key_is_planned_again_when_its_plan_asked_for_it() -> None:
 
     waits = [after - before for before, after in pairwise(planned_at)]
     assert [round(wait) for wait in waits if wait > 1] == [100, 100, 100]
+
+
+async def test_a_later_step_is_not_sent_after_one_that_failed() -> None:
+    async with toy_world("lubeck") as world:
+        await world.settle()
+        link = world.network.link("lubeck", "lubeck")
+
+        link.faults = LinkFaults(fails="configmaps")  # its watches go on
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await asyncio.sleep(5)
+
+        sent = [s.request.body for s in world.network.sent if s.request.method == "POST"]
+        assert any(b"copy-of-bread" in body for body in sent)
+        assert not any(b"receipt-of-bread" in body for body in sent)
+
+        link.faults = LinkFaults()
+        await world.settle()
+        assert await find_configmap(world, "lubeck", "receipt-of-bread") is not None
