@@ -4,6 +4,7 @@ import json
 import resource
 import signal
 import ssl
+import subprocess
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from tests.cli.programs import RunningFederation, running
+from tests.cli.programs import HANSE, RunningFederation, environment, running
 
 UP = ("--clusters", "rome", "--no-sample", "--no-federation", "--dir", "kept")
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
@@ -99,6 +100,27 @@ def test_a_disk_that_is_full_at_the_end_is_reported_in_one_line(tmp_path: Path) 
     assert last.startswith("hanse: what ")
     assert f" holds cannot be saved to {tmp_path}/kept/clusters/" in last
     assert last.endswith(": File too large; make room, or give another folder with --dir")
+
+
+def test_a_disk_that_is_full_at_the_start_is_reported_in_one_line(tmp_path: Path) -> None:
+    limited = ("bash", "-c", 'ulimit -f 1; exec "$@"', "up")
+    command = [*limited, *HANSE, "up", "--clusters", "rome", "--no-sample"]
+
+    result = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert result.returncode == 1
+    assert result.stderr == (
+        f"hanse: {tmp_path}/.hanse/kubeconfig cannot be written: File too large; "
+        "make room, or give another folder with --dir\n"
+    )
 
 
 def _read_line(federation: RunningFederation, text: str) -> str:

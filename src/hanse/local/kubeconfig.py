@@ -45,7 +45,10 @@ def write_kubeconfig(path: Path, contexts: Sequence[Context]) -> None:
 
 
 def write_private_file(path: Path, content: bytes) -> None:
-    """Replace a file atomically by one that only its owner can read; nothing stays if it fails."""
+    """Replace a file atomically by one that only its owner can read.
+
+    If that fails nothing new stays, and the `OSError` names the file.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -53,6 +56,9 @@ def write_private_file(path: Path, content: bytes) -> None:
         with os.fdopen(opened, "wb") as file:
             file.write(content)
         draft.replace(path)
+    except OSError as error:
+        error.filename = str(path)
+        raise
     finally:
         draft.unlink(missing_ok=True)
 

@@ -356,4 +356,7 @@ def _user_error(error: BaseException) -> BaseException:
         return InputError(str(error))
     if isinstance(error, RealClusterError | KubeError):
         return CommandFailed(str(error))
+    if isinstance(error, OSError) and error.filename:
+        remedy = "make room, or give another folder with --dir"
+        return CommandFailed(f"{error.filename} cannot be written: {error.strerror}; {remedy}")
     return error
