@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse import app
+from hanse.features.federation.manifests import rules_for, supervisor_policies
 from hanse.features.services.manifests import broker, member
 from hanse.model.facts import Role
 from hanse.model.manifests import Manifest
@@ -38,11 +39,11 @@ def _writable(made: tuple[Manifest, ...]) -> Iterator[tuple[str, str, str]]:
                     yield rule["apiGroups"][0], resource, verb
 
 
-def _held() -> set[tuple[str, str]]:
+def _held(made: tuple[Manifest, ...] = MADE) -> set[tuple[str, str]]:
     """Group and resource of everything that a policy holds."""
     return {
         (rule["apiGroups"][0], resource)
-        for policy in _of_kind("ValidatingAdmissionPolicy")
+        for policy in _of_kind("ValidatingAdmissionPolicy", made)
         for rule in policy["spec"]["matchConstraints"]["resourceRules"]
         for resource in rule["resources"]
         if set(rule["operations"]) == {"CREATE", "UPDATE", "DELETE"}
@@ -75,6 +76,15 @@ def test_a_write_without_a_rule_generates_no_role(rule: WriteRule) -> None:
 
     with pytest.raises(UndeclaredWrite, match=rule.resource):
         granted_rules(replace(ACCESS[0], rules=rest), Role.BROKER, placed={}, name="")
+
+
+def test_everything_that_a_supervisor_can_write_in_a_member_is_held_by_a_policy() -> None:
+    rules = rules_for(app.watches(), "lubeck")
+    policies = supervisor_policies(app.supervisor_rules(), "lubeck")
+
+    writable = {(rule.group, rule.resource) for rule in rules if set(rule.verbs) - _READ}
+    assert len(writable) >= 10
+    assert writable <= _held(policies)
 
 
 def test_nothing_else_than_create_patch_and_delete_is_granted() -> None:
@@ -120,6 +130,7 @@ def test_members_accounts_are_in_a_namespace_of_their_own() -> None:
 
 
 def test_no_requirement_uses_optional_fields() -> None:
-    for policy in _of_kind("ValidatingAdmissionPolicy"):
+    supervisors = supervisor_policies(app.supervisor_rules(), "lubeck")
+    for policy in _of_kind("ValidatingAdmissionPolicy", (*MADE, *supervisors)):
         for validation in policy["spec"]["validations"]:
             assert ".?" not in validation["expression"], "small evaluators do not carry them"

@@ -13,8 +13,10 @@ from hanse.features.admission.feature import Admission
 from hanse.features.admission.options import AdmissionOptions
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
+from hanse.features.federated.write_rules import SUPERVISOR_RULES as FEDERATED_RULES
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.webhooks import WEBHOOKS as MEMBERSHIP_HOOKS
+from hanse.features.federation.write_rules import SUPERVISOR_RULES as FEDERATION_RULES
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.machines.feature import Machines
@@ -24,6 +26,7 @@ from hanse.features.networks.webhooks import network_hooks
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.webhooks import PolicyPeersWebhook
+from hanse.features.policies.write_rules import SUPERVISOR_RULES as POLICY_RULES
 from hanse.features.publishing.options import NAME_SERVER, PublishingOptions
 from hanse.features.services.feature import Services
 from hanse.features.services.write_rules import MEMBER_RULES as SERVICE_RULES
@@ -40,7 +43,7 @@ from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Feature
 from hanse.model.snapshot import Watch
-from hanse.model.write_rules import FeatureAccess
+from hanse.model.write_rules import FeatureAccess, WriteRule
 from hanse.runtime.external import ExternalSystem
 from hanse.runtime.pause import PAUSE_WATCHES
 
@@ -155,6 +158,11 @@ def broker_access(options: Options = Options()) -> tuple[FeatureAccess, ...]:  #
     )
     on = (Services.name, *options.features)
     return tuple(each for each in access if each.feature in on)
+
+
+def supervisor_rules() -> tuple[WriteRule, ...]:
+    """What supervisors may write in a member; its admission policies are generated from it."""
+    return (*FEDERATION_RULES, *FEDERATED_RULES, *POLICY_RULES)
 
 
 def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B008 - a frozen value

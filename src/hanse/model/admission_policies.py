@@ -8,11 +8,9 @@ from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
-from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.manifests import Manifest, manifest
 from hanse.model.objects import Wire
 from hanse.model.write_rules import (
-    ACCOUNTS,
     ANYWHERE,
     HOME,
     Requirement,
@@ -30,8 +28,8 @@ class PolicyScope(Struct, frozen=True):
     """The starts of the names of accounts that every rule holds."""
     home_accounts: tuple[str, ...] = ()
     """The starts of further names, held in the broker's own namespace only."""
-    namespaces: dict[str, str] = {}
-    """The namespaces of HOME and ACCOUNTS."""
+    values: dict[str, str] = {}
+    """The values of HOME, ACCOUNTS and CLUSTER, as far as the rules name them."""
 
 
 def policy_manifests(rules: Iterable[WriteRule], scope: PolicyScope) -> tuple[Manifest, ...]:
@@ -63,8 +61,8 @@ def _policy(rule: WriteRule, scope: PolicyScope) -> Manifest:
     }
     if not rule.anybody:
         spec["matchConditions"] = [{"name": "by-an-account", "expression": _held(rule, scope)}]
-    if rule.clusterset:
-        spec["paramKind"] = {"apiVersion": ClusterSet.kind.api_version, "kind": "ClusterSet"}
+    if rule.params is not None:
+        spec["paramKind"] = {"apiVersion": rule.params.api_version, "kind": rule.params.name}
     name = f"{scope.prefix}-{rule.name}"
     return manifest(ValidatingAdmissionPolicy.kind, name, body={"spec": spec}, optional=True)
 
@@ -81,8 +79,8 @@ def _held(rule: WriteRule, scope: PolicyScope) -> str:
 def _validation(requirement: Requirement, scope: PolicyScope) -> Wire:
     """A validation, with the names of the cluster's namespaces filled in."""
     expression = requirement.expression
-    for place in (HOME, ACCOUNTS):
-        expression = expression.replace(place, scope.namespaces.get(place, scope.prefix))
+    for placeholder, value in scope.values.items():
+        expression = expression.replace(placeholder, value)
     said: Wire = (
         {"messageExpression": requirement.message}
         if requirement.message
@@ -96,9 +94,9 @@ def _policy_binding(rule: WriteRule, scope: PolicyScope) -> Manifest:
     name = f"{scope.prefix}-{rule.name}"
     spec: Wire = {"policyName": name, "validationActions": ["Deny"]}
     if rule.namespace != ANYWHERE:
-        where = scope.namespaces.get(rule.namespace, rule.namespace)
+        where = scope.values.get(rule.namespace, rule.namespace)
         selector = {"matchLabels": {"kubernetes.io/metadata.name": where}}
         spec["matchResources"] = {"namespaceSelector": selector}
-    if rule.clusterset:
+    if rule.params is not None:
         spec["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
     return manifest(ValidatingAdmissionPolicyBinding.kind, name, body={"spec": spec}, optional=True)

@@ -23,6 +23,8 @@ HOME = "{home}"
 """A rule's namespace: the broker's own."""
 ACCOUNTS = "{accounts}"
 """A rule's namespace: that of the members' accounts."""
+CLUSTER = "{cluster}"
+"""In a requirement: the id of the cluster whose policies these are."""
 ANYWHERE = ""
 """A rule's namespace: all of them, since people choose where they submit."""
 
@@ -74,8 +76,8 @@ class WriteRule(Struct, frozen=True):
     """Whether RBAC grants it by name: only the object that has the writer's own."""
     anybody: bool = False
     """Whether it holds for every requester, not only for such accounts."""
-    clusterset: bool = False
-    """Whether its requirements read the ClusterSet as `params`."""
+    params: Kind | None = None
+    """The kind of all objects that its requirements read, one by one, as `params`."""
 
     @property
     def resource(self) -> str:
@@ -235,6 +237,7 @@ OWN_DOTTED_NAME = Requirement(
     "request.operation != 'CREATE' || !object.metadata.name.contains('.') || "
     "object.metadata.name.startsWith(variables.me + '.')",
 )
+OUTSIDE_KUBE = Requirement("the namespace is not kube-*", "!request.namespace.startsWith('kube-')")
 OWN_EVENT = Requirement(
     "reportingComponent is hanse and reportingInstance is the writer's id, before and after",
     before_and_after(
@@ -243,4 +246,17 @@ OWN_EVENT = Requirement(
     ),
     "'reportingComponent must be hanse, and reportingInstance ' + variables.me + "
     "': a member tells no Events of others'",
+)
+
+TOKENS = Kind("", "v1", "TokenRequest", "serviceaccounts")
+"""The kind of requests for tokens; their resource has the subresource `token`."""
+
+OWN_TOKEN = Requirement(
+    "the account is the writer's own",
+    "request.name == variables.me",
+    "'the token must be for ' + variables.me + ': an account speaks for itself only'",
+)
+SHORT_TOKEN = Requirement(
+    f"a token lives for at most {MAX_TOKEN_SECONDS // 86400} days",
+    f"!has(object.spec.expirationSeconds) || object.spec.expirationSeconds <= {MAX_TOKEN_SECONDS}",
 )

@@ -92,7 +92,9 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
         claims = manifests.claims(
             request.cluster, request.federation, supervisor=request.supervises
         )
-        done += await apply(member.client, (*manifests.account(rules), *claims), dry_run=dry_run)
+        policies = manifests.supervisor_policies(app.supervisor_rules(), request.cluster)
+        account = (*policies, *manifests.account(rules))
+        done += await apply(member.client, (*account, *claims), dry_run=dry_run)
         known = await _members(others, request)
         known[request.cluster] = manifests.member_entry(request.cluster, await _server_url(request))
         secret = await _credentials(member.client, others, request, dry_run=dry_run)
@@ -152,7 +154,8 @@ async def leave_federation(request: MembershipRequest, *, dry_run: bool, force: 
             )
         rules = manifests.rules_for(app.watches(), request.cluster)
         claims = manifests.claims(request.cluster, request.federation, supervisor=True)[1:]
-        account = [m for m in manifests.account(rules) if m.kind.name != "Namespace"]
+        policies = manifests.supervisor_policies(app.supervisor_rules(), request.cluster)
+        account = [m for m in (*policies, *manifests.account(rules)) if m.kind.name != "Namespace"]
         # the claim of membership goes last: until then, leaving can be repeated
         left = await remove(member.client, reversed([*claims, *account]), dry_run=dry_run)
         report_applied(member.name, left, dry_run=dry_run)

@@ -1,5 +1,6 @@
 """Names, labels, annotations and key topics of federated Services."""
 
+from hanse.model.kinds.federation import SERVICE_RECORD
 from hanse.model.objects import ClusterId
 
 GLOBAL = "svc.global.federated"
@@ -14,7 +15,7 @@ CLUSTER = "cluster.federated.antreaplus.vmware-tanzu.com"
 DOMAIN = "federated.hanse.dev"
 """Prefix of our labels and annotations, and the manager of our EndpointSlices."""
 
-RECORD = f"{DOMAIN}/record"
+RECORD = SERVICE_RECORD
 """Label of records, by which they are watched: the name of the federated Service."""
 RECORD_NAMESPACE = f"{DOMAIN}/namespace"
 """Label of records: the namespace of the federated Service."""

@@ -3,6 +3,7 @@
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 
+from hanse.model.admission_policies import PolicyScope, policy_manifests
 from hanse.model.facts import Role
 from hanse.model.kinds.federation import (
     CLUSTER_ID,
@@ -27,6 +28,7 @@ from hanse.model.manifests import (
 from hanse.model.objects import ClusterId, Meta, Wire, to_wire
 from hanse.model.rbac import RbacRule, rbac_rules
 from hanse.model.snapshot import Watch
+from hanse.model.write_rules import CLUSTER, WriteRule
 
 ACCOUNT = "hanse-supervisor"
 """The ServiceAccount that supervisors use in a member, and the name of its roles."""
@@ -48,6 +50,12 @@ def account(rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
         *role_manifests(ACCOUNT, granted),
         *binding_manifests(ACCOUNT, ACCOUNT, granted, Subject(ACCOUNT, SYSTEM), {}),
     )
+
+
+def supervisor_policies(rules: Iterable[WriteRule], cluster: ClusterId) -> tuple[Manifest, ...]:
+    """The admission policies that hold supervisors in a member to what a leader writes there."""
+    scope = PolicyScope(ACCOUNT, (f"{SYSTEM}:{ACCOUNT}",), values={CLUSTER: cluster})
+    return policy_manifests(rules, scope)
 
 
 def claims(cluster: ClusterId, cluster_set: str, *, supervisor: bool) -> tuple[Manifest, ...]:

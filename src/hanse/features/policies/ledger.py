@@ -11,12 +11,12 @@ from hanse.features.policies.content import KINDS, LEDGER_PREFIX
 from hanse.features.policies.versions import EMPTY_HISTORY, Dot, History
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.kinds.federation import SYSTEM
+from hanse.model.kinds.federation import LEDGER_RECORD, SYSTEM
 from hanse.model.naming import unique_name
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Key, parse_key
 
-LEDGER_LABEL = "ledger.hanse.dev/of"
+LEDGER_LABEL = LEDGER_RECORD
 POLICIES = "policies"
 VERSION_ANNOTATION = f"{LEDGER_PREFIX}version"
 RESOLVE_ANNOTATION = f"{LEDGER_PREFIX}resolve"

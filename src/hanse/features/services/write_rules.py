@@ -4,14 +4,16 @@ from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.objects import Kind
 from hanse.model.write_rules import (
     ACCOUNTS,
     HOME,
-    MAX_TOKEN_SECONDS,
     OWN_DOTTED_NAME,
     OWN_EVENT,
+    OWN_TOKEN,
+    SHORT_TOKEN,
+    TOKENS,
     Requirement,
     Writer,
     WriteRule,
@@ -24,8 +26,6 @@ CLUSTER_UID = "hanse.dev/cluster-uid"
 
 LEGACY_SOURCE = "lighthouse.submariner.io/sourceCluster"
 """Label of the import that an older agent publishes for its cluster alone."""
-
-_TOKENS = Kind("", "v1", "TokenRequest", "serviceaccounts")
 
 _OWN_SLICE = Requirement(
     f"label {SOURCE_CLUSTER} is the writer's id, before and after",
@@ -57,15 +57,6 @@ _OWN_LEASE = Requirement(
     "request.name == variables.me",
     "'the Lease must be ' + variables.me + ': a member renews its own only'",
 )
-_OWN_TOKEN = Requirement(
-    "the account is the writer's own",
-    "request.name == variables.me",
-    "'the token must be for ' + variables.me + ': a member speaks for itself only'",
-)
-SHORT_TOKEN = Requirement(
-    f"a token lives for at most {MAX_TOKEN_SECONDS // 86400} days",
-    f"!has(object.spec.expirationSeconds) || object.spec.expirationSeconds <= {MAX_TOKEN_SECONDS}",
-)
 _OBJECTS = ("create", "patch", "delete")
 _FREE = ("labels", "annotations")
 
@@ -89,7 +80,7 @@ MEMBER_RULES = (
         (_WITHIN_RANGES,),
         namespace=HOME,
         sets=_FREE,
-        clusterset=True,
+        params=ClusterSet.kind,
     ),
     WriteRule(
         "imports",
@@ -124,10 +115,10 @@ MEMBER_RULES = (
     WriteRule(
         "tokens",
         Writer.MEMBER,
-        _TOKENS,
+        TOKENS,
         ("create",),
         "its own account's, by name",
-        (_OWN_TOKEN,),
+        (OWN_TOKEN,),
         subresource="token",
         namespace=ACCOUNTS,
         own_name=True,
@@ -135,7 +126,7 @@ MEMBER_RULES = (
     WriteRule(
         "token-lifetimes",
         Writer.MEMBER,
-        _TOKENS,
+        TOKENS,
         (),
         "tokens of members' accounts, whoever requests them",
         (SHORT_TOKEN,),

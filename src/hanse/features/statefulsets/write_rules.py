@@ -8,6 +8,7 @@ from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShare
 from hanse.model.write_rules import (
     HOME,
     IN_USER_NAMESPACE,
+    OUTSIDE_KUBE,
     OWN_EVENT,
     Requirement,
     Writer,
@@ -205,6 +206,6 @@ MEMBER_RULES = (
         Event.kind,
         ("create", "get", "patch"),
         "its own",
-        (OWN_EVENT, IN_USER_NAMESPACE),
+        (OWN_EVENT, OUTSIDE_KUBE),
     ),
 )

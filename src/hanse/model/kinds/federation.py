@@ -263,6 +263,12 @@ DOMAINS = (
 """The spellings of the label domain in the published design, all of which are read."""
 
 
+SERVICE_RECORD = "federated.hanse.dev/record"
+"""Label of a leader's ConfigMap with the record of a member Service."""
+LEDGER_RECORD = "ledger.hanse.dev/of"
+"""Label of a leader's ConfigMap with a page or a record of a ledger."""
+
+
 def label_spellings(name: str) -> tuple[str, ...]:
     """The label `<name>.<domain>` with every spelling of the domain."""
     return tuple(f"{name}.{domain}" for domain in DOMAINS)
