@@ -30,6 +30,8 @@ class JoinedFleet(Struct):
     real: RealFleet
     folder: Path
     kubectl: Kubectl
+    running: dict[str, asyncio.subprocess.Process] = {}
+    """The agents that run."""
 
     async def on(self, context: str, *arguments: str, stdin: str = "") -> CommandResult:
         """Run kubectl as an administrator."""
@@ -79,9 +81,16 @@ class JoinedFleet(Struct):
             ),
             log=self.folder / f"{cluster}.log",
         )
+        self.running[cluster] = running
         try:
             yield
         finally:
+            await self.stop_agent(cluster)
+
+    async def stop_agent(self, cluster: str) -> None:
+        """Stop a cluster's agent, if it runs."""
+        running = self.running.pop(cluster, None)
+        if running is not None:
             running.terminate()
             await running.wait()
 

@@ -122,8 +122,9 @@ _RECORD_OWNER = Requirement(
     _DELETES + "(request.operation == 'UPDATE' && has(oldObject.metadata.ownerReferences) && "
     "oldObject.metadata.ownerReferences.size() > 0 ? "
     + unchanged("metadata.ownerReferences")
-    + " : (!has(object.metadata.ownerReferences) || object.metadata.ownerReferences.all(o, "
-    "o.name == object.metadata.name && o.kind in ['StatefulSet', 'FederatedStatefulSet'])))",
+    + " : (has(object.metadata.ownerReferences) ? object.metadata.ownerReferences.size() == 1 && "
+    "object.metadata.ownerReferences.all(o, o.name == object.metadata.name && "
+    "o.kind in ['StatefulSet', 'FederatedStatefulSet']) : request.operation == 'UPDATE'))",
 )
 _NO_LIVE_RECORD_DELETED = Requirement(
     "it is deleted only without an owner: otherwise it goes with its set",
