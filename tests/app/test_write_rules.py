@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from hanse import app
 from hanse.features.federation.manifests import rules_for, supervisor_policies
+from hanse.features.gslb.manifests import leader_account
 from hanse.features.services.manifests import broker, member
 from hanse.model.facts import Role
 from hanse.model.manifests import Manifest
@@ -85,6 +86,14 @@ def test_everything_that_a_supervisor_can_write_in_a_member_is_held_by_a_policy(
     writable = {(rule.group, rule.resource) for rule in rules if set(rule.verbs) - _READ}
     assert len(writable) >= 10
     assert writable <= _held(policies)
+
+
+def test_everything_that_a_gslb_leader_can_write_in_a_site_is_held_by_a_policy() -> None:
+    made = leader_account("gslb-leader")
+
+    writable = {(group, resource) for group, resource, _ in _writable(made)}
+    assert len(writable) >= 6
+    assert writable <= _held(made)
 
 
 def test_nothing_else_than_create_patch_and_delete_is_granted() -> None:

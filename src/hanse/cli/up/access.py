@@ -1,7 +1,7 @@
 """The rights of the agents of `hanse up`: those that `hanse join` and `hanse gslb rights` give."""
 
 from hanse import app
-from hanse.features.federation.manifests import rules_for
+from hanse.features.federation.manifests import rules_for, supervisor_policies
 from hanse.features.gslb.manifests import leader_account
 from hanse.features.services import manifests
 from hanse.local.up.access import AgentAccess
@@ -17,7 +17,10 @@ def generated_access() -> AgentAccess:
         member=lambda cluster, uid: manifests.member(
             access, BROKER_NAMESPACE, cluster, uid, new=True
         ),
-        agent=lambda cluster: agent_manifests(app.watches_by_feature(), cluster),
+        agent=lambda cluster: (
+            *agent_manifests(app.watches_by_feature(), cluster),
+            *supervisor_policies(app.supervisor_rules(), cluster),
+        ),
         supervisor=lambda cluster: rules_for(watches, cluster),
         gslb_leader=leader_account,
     )

@@ -1,6 +1,8 @@
 """The ServiceAccount of a leader in a member cluster, with the rights that it needs."""
 
 from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.write_rules import LEADER_RULES
+from hanse.model.admission_policies import PolicyScope, policy_manifests
 from hanse.model.facts import Role
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.manifests import (
@@ -23,6 +25,7 @@ def leader_account(account: str) -> tuple[Manifest, ...]:
     return (
         namespace(NAMESPACE),
         manifest(SERVICE_ACCOUNT, account, NAMESPACE),
+        *policy_manifests(LEADER_RULES, PolicyScope(name, (f"{NAMESPACE}:{account}",))),
         *role_manifests(name, rules),
         *binding_manifests(name, name, rules, subject, {}),
     )

@@ -1,0 +1,88 @@
+"""What a GSLB leader may write in a site: the copies of its own configuration."""
+
+from hanse.model.kinds.core import ConfigMap, Event
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    AMKOCluster,
+    GlobalDeploymentPolicy,
+    GSLBConfig,
+    GSLBHostRule,
+)
+from hanse.model.objects import Kind
+from hanse.model.ownership import OWNER
+from hanse.model.write_rules import (
+    OUTSIDE_KUBE,
+    Requirement,
+    Writer,
+    WriteRule,
+    before_and_after,
+    label,
+    unchanged,
+)
+
+_FREE = ("labels", "annotations")
+_OBJECTS = ("create", "patch", "delete")
+
+_COPIED = Requirement(
+    f"label {OWNER} says that this feature made it, before and after",
+    before_and_after(f"{label('it', OWNER)}.startsWith('gslb-')"),
+)
+_SAME_CLUSTER = Requirement(
+    "spec cannot be changed: who leads is decided in each cluster",
+    f"request.operation != 'UPDATE' || {unchanged('spec')}",
+)
+_OUR_EVENT = Requirement(
+    "reportingComponent is hanse, before and after",
+    before_and_after("has(it.reportingComponent) && it.reportingComponent == 'hanse'"),
+)
+
+
+def _copies(name: str, kind: Kind, *requirements: Requirement) -> WriteRule:
+    """The rule of a kind that a leader copies to its followers."""
+    return WriteRule(
+        name,
+        Writer.LEADER,
+        kind,
+        _OBJECTS,
+        f"copies of the leader's, in {NAMESPACE}",
+        requirements,
+        namespace=NAMESPACE,
+        sets=_FREE,
+    )
+
+
+LEADER_RULES = (
+    WriteRule(
+        "amkoclusters",
+        Writer.LEADER,
+        AMKOCluster.kind,
+        ("patch",),
+        f"annotations of those in {NAMESPACE}",
+        (_SAME_CLUSTER,),
+        namespace=NAMESPACE,
+        sets=("annotations",),
+    ),
+    _copies("gslbconfigs", GSLBConfig.kind),
+    _copies("deploymentpolicies", GlobalDeploymentPolicy.kind),
+    _copies("hostrules", GSLBHostRule.kind),
+    _copies("globalservices", GlobalService.kind),
+    _copies("configmaps", ConfigMap.kind, _COPIED),
+    WriteRule(
+        "globalservices-status",
+        Writer.LEADER,
+        GlobalService.kind,
+        ("patch",),
+        f"those in {NAMESPACE}",
+        subresource="status",
+        namespace=NAMESPACE,
+    ),
+    WriteRule(
+        "events",
+        Writer.LEADER,
+        Event.kind,
+        ("create", "get", "patch"),
+        "those of Hanse",
+        (_OUR_EVENT, OUTSIDE_KUBE),
+    ),
+)
