@@ -67,8 +67,9 @@ search: install ## fresh schedules of users and faults, HOURS=1 of them; HANSE_S
 mutants: install ## plant faults in copies of the source: do laws and tests notice them?
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
-reference: install ## write docs/reference.md anew from the kinds
+reference: install ## write docs/reference.md and docs/write-rules.md anew from the source
 	@$(BIN)/python -m tools.reference >docs/reference.md
+	@$(BIN)/python -m tools.write_rules >docs/write-rules.md
 
 bench: install ## measure against limits and peers
 	@$(BIN)/python -m bench

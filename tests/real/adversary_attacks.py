@@ -297,7 +297,7 @@ def supervisor_attacks() -> Iterator[Attack]:  # noqa: PLR0915 - a list
     yield _patch("a Service owned", f"{services}/web", _meta(ownerReferences=_BOGUS))
     yield Attack("a user's Service deleted", "DELETE", f"{services}/web")
     stolen = {"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}}
-    yield _patch("an address of a user's Service", f"{services}/web/status", stolen)
+    yield _patch("an address of a user's Service", f"{services}/gate/status", stolen)
     yield _patch("owned by status", f"{services}/web/status", _meta(ownerReferences=_BOGUS))
 
     def service(spec: dict[str, Any], labels: dict[str, str] = ours) -> dict[str, Any]:

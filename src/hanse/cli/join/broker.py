@@ -15,6 +15,7 @@ from hanse.cli.feature_options import features_argument
 from hanse.cli.inventory import credentials_expiry
 from hanse.cli.join.agent import apply_agent
 from hanse.cli.join.claims import check_cluster_id, read_claims
+from hanse.cli.join.guard import await_policies_in_force, members_attack
 from hanse.features.services import manifests
 from hanse.features.services.manifests import BrokerCredentials, accounts_namespace
 from hanse.features.services.write_rules import CLUSTER_UID
@@ -164,7 +165,11 @@ async def _secret(
     endpoint = replace(endpoint, url=request.server or endpoint.url, proxy="")
     if await _is_reusable(member, endpoint, request):
         return ()
-    token = "" if dry_run else await _request_token(broker, request)
+    token = ""
+    if not dry_run:
+        token = await _request_token(broker, request)
+        attack = members_attack(request.namespace)
+        await await_policies_in_force(request.broker, token, attack)
     connection = BrokerCredentials(
         endpoint.url, token, endpoint.ca, endpoint.server_name, insecure=endpoint.insecure
     )

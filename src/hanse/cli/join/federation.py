@@ -15,6 +15,7 @@ from hanse.cli.clusters import ClusterAccess, connect, open_client
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.inventory import credentials_expiry
 from hanse.cli.join.claims import check_cluster_id, read_claims
+from hanse.cli.join.guard import await_policies_in_force, supervisors_attack
 from hanse.features.federation import manifests
 from hanse.features.federation.claims import SUPERVISOR_MARK
 from hanse.features.federation.members import ABANDONED, CA, TOKEN, server_url_error
@@ -256,7 +257,10 @@ async def _credentials(
         return ()
     if not others:
         return ()
-    token = "" if dry_run else await _request_token(member, request)
+    token = ""
+    if not dry_run:
+        token = await _request_token(member, request)
+        await await_policies_in_force(request.member, token, supervisors_attack())
     return (manifests.member_secret(request.cluster, token, endpoint.ca),)
 
 

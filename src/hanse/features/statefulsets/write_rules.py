@@ -179,7 +179,7 @@ MEMBER_RULES = (
         Writer.MEMBER,
         StatefulSetShares.kind,
         _OBJECTS,
-        "any record of shares, which a cluster follows only if it computes the same",
+        "any record of shares, which a cluster follows only where set and reports explain it",
         (IN_USER_NAMESPACE, _RECORD, _RECORD_OWNER, _NO_LIVE_RECORD_DELETED, _KNOWN_SCHEMA),
         sets=("labels", "annotations", "ownerReferences"),
     ),

@@ -1,0 +1,89 @@
+"""Check that admission policies are in force, before a token is given away."""
+
+import asyncio
+from datetime import timedelta
+
+import msgspec
+
+from hanse.cli.clusters import ClusterAccess, open_client
+from hanse.cli.errors import CommandFailed
+from hanse.features.services.manifests import RESERVED
+from hanse.features.services.names import SOURCE_CLUSTER
+from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, Identity, StaticCredentials
+from hanse.kube.errors import Forbidden
+from hanse.kube.requests import create
+from hanse.kube.transport import Request
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import EndpointSlice
+
+IN_FORCE_TIMEOUT = timedelta(seconds=60)
+"""How long an API server may take until it evaluates new policies; usually a second."""
+
+_POLL_INTERVAL = timedelta(milliseconds=200)
+_BY_POLICY = "ValidatingAdmissionPolicy"
+_EMBEDDED = "+hanse"
+"""The end of an embedded cluster's version: it stores policies and does not evaluate them."""
+
+
+def members_attack(broker_namespace: str) -> Request:
+    """A member's attempt to publish a slice of the id that no cluster has."""
+    kind = EndpointSlice.kind
+    body = {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {"name": "hanse-attack", "labels": {SOURCE_CLUSTER: RESERVED[0]}},
+        "addressType": "IPv4",
+        "endpoints": [],
+    }
+    return create(kind, broker_namespace, body, field_manager="hanse", dry_run=True)
+
+
+def supervisors_attack() -> Request:
+    """A supervisor's attempt to create a Service that is not a federated one."""
+    kind = Service.kind
+    body = {
+        "apiVersion": kind.api_version,
+        "kind": kind.name,
+        "metadata": {"name": "hanse-attack"},
+        "spec": {"ports": [{"port": 80}], "clusterIP": "None"},
+    }
+    return create(kind, "default", body, field_manager="hanse", dry_run=True)
+
+
+async def await_policies_in_force(cluster: ClusterAccess, token: str, attack: Request) -> None:
+    """Make an attack with a new token, as a dry run, until an admission policy refuses it.
+
+    Raises `CommandFailed` if none does. Roles are in force before: an API server that refuses for
+    want of rights alone is tried again.
+    """
+    endpoint = (await cluster.credentials.config()).endpoint
+    identity = Identity(token=token)
+    async with open_client(StaticCredentials(ClientConfig(endpoint, identity))) as client:
+        if await _is_embedded(client):
+            return
+        try:
+            async with asyncio.timeout(IN_FORCE_TIMEOUT.total_seconds()):
+                while not await _is_refused(client, attack):  # noqa: ASYNC110 - polls a server
+                    await asyncio.sleep(_POLL_INTERVAL.total_seconds())
+        except TimeoutError:
+            raise CommandFailed(
+                f"{cluster.name} does not enforce our admission policies, so that whoever has the "
+                "token could write what is another's: it was not given away; see "
+                f"kubectl --context {cluster.name} get validatingadmissionpolicies"
+            ) from None
+
+
+async def _is_embedded(client: Client) -> bool:
+    """Whether it is an embedded cluster, by its version."""
+    version = msgspec.json.decode((await client.read_raw("/version")).body)["gitVersion"]
+    return str(version).endswith(_EMBEDDED)
+
+
+async def _is_refused(client: Client, attack: Request) -> bool:
+    """Whether an admission policy refuses a request."""
+    try:
+        await client.send(attack)
+    except Forbidden as error:
+        return _BY_POLICY in str(error)
+    return False
