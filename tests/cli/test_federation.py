@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from hanse import app
-from hanse.features.federation.manifests import rules_for
+from hanse.features.federation.manifests import rules_for, supervisor_policies
 from tests.cli.programs import CommandResult, RunningFederation, hanse, running
 
 GUIDES = Path(__file__).parents[2] / "docs/guides"
@@ -240,6 +240,9 @@ def test_the_guides_role_grants_what_supervisors_need_and_no_more() -> None:
     found = {d["metadata"].get("namespace", ""): d["rules"] for d in written}
 
     assert found == wanted, "write it anew: python -m tests.cli.test_federation"
+    policies = [m.wire for m in supervisor_policies(app.supervisor_rules(), "CLUSTER_ID")]
+    held = [d for d in yaml.safe_load_all(text) if d["kind"].startswith("ValidatingAdmission")]
+    assert held == policies, "write it anew: python -m tests.cli.test_federation"
 
 
 def _write_role() -> None:
@@ -247,7 +250,9 @@ def _write_role() -> None:
     from hanse.features.federation.manifests import account
 
     watches = [watch for one in app.features() for watch in one.watches]
-    made = [m.wire for m in account(rules_for(watches, "CLUSTER_ID"))]
+    objects = account(rules_for(watches, "CLUSTER_ID"))
+    policies = supervisor_policies(app.supervisor_rules(), "CLUSTER_ID")
+    made = [m.wire for m in (*objects, *policies)]
     text = "# The account of supervisors in a member; put its id in the place of CLUSTER_ID.\n"
     text += yaml.safe_dump_all(made, sort_keys=False, width=100)
     (GUIDES / "federation-supervisor.yaml").write_text(text)

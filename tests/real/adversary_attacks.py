@@ -146,7 +146,7 @@ def service_attacks() -> Iterator[Attack]:
         ("a cluster address", SHOP, {}),
         ("an alias", SHOP, {"type": "ExternalName", "externalName": "example.com"}),
         ("a headless Service in the broker's namespace", BROKER_NAMESPACE, {"clusterIP": "None"}),
-        ("a headless Service beside the agents", "hanse-system", {"clusterIP": "None"}),
+        ("a headless Service among the accounts", ACCOUNTS_NAMESPACE, {"clusterIP": "None"}),
     ):
         yield Attack(name, "POST", f"{_CORE}/{where}/services", _service("evil", spec))
     elsewhere = {"type": "LoadBalancer", "loadBalancerClass": "hanse.dev/elsewhere"}
