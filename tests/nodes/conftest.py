@@ -15,13 +15,15 @@ import pytest
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.errors import NodesUnsupported
+from hanse.local.real.nodes.image import Image, write_images
 from hanse.local.real.nodes.support import require_support
-from hanse.local.real.programs import CLUSTER, KUBECTL, NODE
+from hanse.local.real.programs import CLUSTER, ETCD_SERVER, ETCDCTL, KUBECTL, NODE
 from tests.cli.programs import running
 from tests.nodes.fleet import NodesFleet
 
 HERE = Path(__file__).parent
 CLUSTERS = ("lubeck", "hamburg")
+ETCD_IMAGE = "hanse.dev/etcd:1"
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -95,6 +97,14 @@ def flat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
 
 @pytest.fixture(scope="session")
 def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
-    """Neither is routed, only addresses of nodes and load balancers; the sample runs there."""
-    with starting(tmp_path_factory.mktemp("isolated"), "isolated") as fleet:
+    """Neither is routed, only addresses of nodes and load balancers; the sample runs there.
+
+    It has a third cluster, and an image of etcd.
+    """
+    folder = tmp_path_factory.mktemp("isolated")
+    binaries = asyncio.run(find_or_build((ETCD_SERVER, ETCDCTL), cache_folder()))
+    etcd = Image(ETCD_IMAGE, tuple(binaries.values()), ("/etcd",))
+    write_images(folder / "etcd.tar", [etcd])
+    names = (*CLUSTERS, "bergen")
+    with starting(folder, "isolated", "--image", "etcd.tar", names=names) as fleet:
         yield fleet

@@ -5,7 +5,7 @@ import pytest
 from tests.nodes.fleet import Answer, NodesFleet, until
 from tests.nodes.manifests import TCP, Manifest, namespace, service, workload
 
-CLUSTERS = ("lubeck", "hamburg")
+CLUSTERS = ("lubeck", "hamburg", "bergen")
 SPACE = "replicas"
 ZONE = "myfederation.svc.example.com"
 """The names of replicas over all clusters, as agents have it without options."""
@@ -13,7 +13,7 @@ ZONE = "myfederation.svc.example.com"
 
 def _submitted() -> tuple[Manifest, ...]:
     """A set with one replica for each cluster, each with a load balancer, and its Service."""
-    replicas = workload("StatefulSet", "any", "peer", 2)
+    replicas = workload("StatefulSet", "any", "peer", 3)
     annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
     replicas["metadata"]["annotations"] = annotations
     governing = service("peer", clusterIP="None")

@@ -46,6 +46,14 @@ _DEFAULT_FOLDER = Path(".hanse")
     "neither; those of nodes and load balancers always do.",
 )
 @click.option(
+    "--image",
+    "images",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help="An archive of images for all nodes with containers, as `docker save` writes them.",
+)
+@click.option(
     "--dir",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
@@ -92,6 +100,7 @@ def command(
     engine: Literal["embedded", "kubernetes"],
     nodes: Literal["simulated", "containers"],
     fabric: Literal["routed", "flat", "isolated"],
+    images: tuple[Path, ...],
     folder: Path | None,
     profile: str | None,
     sample: bool,
@@ -135,6 +144,7 @@ def command(
         engine,
         nodes,
         fabric,
+        tuple(image.absolute() for image in images),
         profile,
         sample,
         federation=federation,

@@ -119,7 +119,7 @@ class UpSession:
             networks,
         )
         if nodes is not None:
-            nodes = replace(nodes, zones=dns.stub_zones(clusters[0]))
+            nodes = replace(nodes, zones=dns.stub_zones(clusters[0]), archives=self._options.images)
         options = replace(
             self._options,
             containers=nodes,

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, assert_never
 
 from msgspec import Struct
@@ -87,6 +88,8 @@ class FederationOptions(Struct, frozen=True):
     nodes: NodesName = "simulated"
     fabric: FabricName = "routed"
     """What passes between the containers of different clusters."""
+    images: tuple[Path, ...] = ()
+    """Archives of images for all nodes with containers."""
     profile: str | None = None
     """The ClusterSet profile to set; None keeps the one on the broker."""
     sample: bool = True

@@ -8,11 +8,12 @@ import asyncio
 import ctypes
 import os
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import IO, ParamSpec, TypeVar
 
 from hanse.local.real.errors import NodesFailed
 from hanse.local.real.server import ProcessGroup
@@ -85,31 +86,28 @@ class MachineNamespace(Namespace):
 
 async def run_command(*arguments: str, stdin: str | Path = "") -> str:
     """Run a command with a text or file as its input; raises `NodesFailed` with its output."""
-    file = _open_input(stdin)
-    try:
+    with _open_input(stdin) as given:
         process = await asyncio.create_subprocess_exec(
             *arguments,
-            stdin=asyncio.subprocess.PIPE if file is None else file,
+            stdin=given,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.STDOUT,
         )
-    finally:
-        if file is not None:
-            os.close(file)
-    output, _ = await process.communicate(_text_input(stdin))
+    output, _ = await process.communicate()
     text = output.decode("utf-8", "replace")
     if process.returncode != 0:
         raise NodesFailed(f"{' '.join(arguments)} failed: {text.strip()}")
     return text
 
 
-def _open_input(stdin: str | Path) -> int | None:
-    """A descriptor of the file, which the caller closes; None for a text."""
-    return None if isinstance(stdin, str) else os.open(stdin, os.O_RDONLY | os.O_CLOEXEC)
-
-
-def _text_input(stdin: str | Path) -> bytes | None:
-    return stdin.encode() if isinstance(stdin, str) else None
+def _open_input(stdin: str | Path) -> IO[bytes]:
+    """A file to read from: a pipe could be closed by the command before it is written to."""
+    if not isinstance(stdin, str):
+        return stdin.open("rb")
+    file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
+    file.write(stdin.encode())
+    file.seek(0)
+    return file
 
 
 def _hold(group: ProcessGroup, *arguments: str) -> "subprocess.Popen[bytes]":
