@@ -54,7 +54,8 @@ def account_of(
 ) -> Account:
     """The account of an agent in its own cluster or on the broker, with selected rules."""
     rules = [rule for rule in rules_of(features, cluster, role, system) if only(rule)]
-    return account_with(rules, cluster, system)
+    name = cluster if role is Role.LOCAL else f"{cluster}-on-{role}"  # one server may be both
+    return account_with(rules, name, system)
 
 
 def account_with(rules: Iterable[RbacRule], cluster: ClusterId, system: str) -> Account:
