@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from hanse.app import BROKER
-from hanse.features.services.imports import derived_name
+from hanse.features.services.derived import derived_name
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.kube.transport import Request
 from hanse.model.kinds.core import Service

@@ -7,7 +7,7 @@ oldest.
 import pytest
 
 from hanse.app import BROKER
-from hanse.features.services.imports import derived_name
+from hanse.features.services.derived import derived_name
 from hanse.features.services.names import DERIVED_SERVICE, SERVICE_NAME
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice

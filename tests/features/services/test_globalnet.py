@@ -25,6 +25,7 @@ from tests.features.services.builders import (
     export,
     message,
     observed,
+    rules,
     service,
 )
 from tests.support.builders import stored
@@ -67,6 +68,17 @@ def test_the_global_address_is_published_in_place_of_the_services_own() -> None:
     [endpoint_slice] = desired(plan(observed(here, facts=[GLOBALNET])), EndpointSlice)
 
     assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("242.1.0.5",)]
+
+
+def test_pods_without_a_global_address_are_not_published_in_kep_1645() -> None:
+    """Globalnet gives one to the Service, and to pods of headless Services only."""
+    here = [export(), service(), backends(), ingress("web", "242.1.0.5")]
+
+    view = observed(here, [rules("kep-1645")], facts=[GLOBALNET])
+
+    [endpoint_slice] = desired(plan(view), EndpointSlice)
+    assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("242.1.0.5",)]
+    assert [p.port for p in endpoint_slice.ports or ()] == [80]
 
 
 def test_pods_are_published_by_their_global_addresses_and_others_wait() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from hanse.features.services.imports import derived_name
+from hanse.features.services.derived import derived_name
 from hanse.features.services.names import (
     DERIVED_SERVICE,
     PRIORITY,
@@ -57,6 +57,7 @@ from tests.features.services.builders import (
     published_slices,
     record,
     rules,
+    service,
 )
 from tests.support.builders import namespace, stored
 from tinykube.virtual_time import EPOCH
@@ -89,6 +90,10 @@ def newer_slice(of: str) -> EndpointSlice:
     return replace(
         endpoint_slice, metadata=replace(endpoint_slice.metadata, annotations=annotations)
     )
+
+
+def source_of(endpoint_slice: EndpointSlice) -> str:
+    return endpoint_slice.metadata.labels[SOURCE_CLUSTER]
 
 
 def source_clusters(plan: Plan) -> list[str]:
@@ -330,6 +335,30 @@ def test_hints_are_computed_for_imports_that_prefer_zones(
     [[endpoint]] = [s.endpoints or () for s in desired(result, EndpointSlice)]
     hints = EndpointHints(for_zones=(ForZone(name="north"),)) if hinted else None
     assert (endpoint.zone, endpoint.hints, endpoint.node_name) == ("north", hints, "")
+
+
+def test_our_own_pods_are_behind_the_derived_service_whatever_is_published() -> None:
+    """Ranges bound what a cluster publishes, not what it uses itself."""
+    pods = backends(2)
+    nodes = tuple(replace(e, node_name="node-0") for e in pods.endpoints or ())
+    bounds = rules(
+        "kep-1645",
+        endpoints="serviceIPs",
+        clusters=(MemberSettings(id=HERE, ranges=("10.0.0.0/24",)),),
+    )
+    here = [export(), service(), derived_with_ips("10.0.0.77"), replace(pods, endpoints=nodes)]
+    slices = [*published_slices(record(HERE)), *published_slices(record("bergen"), "10.5.0.1")]
+
+    result = plan(observed(here, [bounds, *slices]))
+
+    held = {
+        s.metadata.labels[SOURCE_CLUSTER]: [
+            (e.addresses[0], e.node_name) for e in s.endpoints or ()
+        ]
+        for s in desired(result, EndpointSlice)
+    }
+    own = [("10.9.0.1", "node-0"), ("10.9.0.2", "node-0")]
+    assert held == {HERE: own, "bergen": [("10.5.0.1", "")]}
 
 
 def test_a_derived_service_that_was_deleted_does_not_take_the_import_with_it() -> None:

@@ -2,14 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from hanse.features.services.legacy import LEGACY, LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE
-from hanse.features.services.names import SOURCE_CLUSTER
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceImport, ServiceImportSpec
 from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import ObjectChange
 from tests.features.services.builders import (
     AGGREGATE,
+    BROKER,
     FEATURE,
     HERE,
     HOME,
@@ -57,7 +60,7 @@ def test_a_cluster_with_an_older_agent_is_imported_by_its_legacy_import() -> Non
     assert [c.cluster for c in reported.status.clusters] == ["riga"]
 
 
-def test_while_it_is_there_it_is_used_in_place_of_the_clusters_slice() -> None:
+def test_the_slices_of_an_upgraded_cluster_win_over_the_import_that_it_left_behind() -> None:
     slices = [*published_slices(record("riga"), "10.8.0.9"), *published_slices(record("bergen"))]
 
     plan = FEATURE.plan(IMPORT, observed(broker=[*slices, legacy_import("riga")]))
@@ -66,7 +69,42 @@ def test_while_it_is_there_it_is_used_in_place_of_the_clusters_slice() -> None:
         s.metadata.labels[SOURCE_CLUSTER]: [e.addresses[0] for e in s.endpoints or ()]
         for s in desired(plan, EndpointSlice)
     }
-    assert held == {"bergen": ["10.0.0.1"], "riga": ["10.8.0.1"]}
+    assert held == {"bergen": ["10.0.0.1"], "riga": ["10.8.0.9"]}
+
+
+def legacy_slice(of: str, *ready: bool, name: str = "web") -> EndpointSlice:
+    """The pods of shop/web as an older agent publishes them."""
+    labels = {SERVICE_NAME: name, SOURCE_CLUSTER: of, LEGACY_NAMESPACE: SHOP}
+    endpoints = tuple(
+        Endpoint(addresses=(f"10.7.0.{n + 1}",), conditions=EndpointConditions(ready=r))
+        for n, r in enumerate(ready)
+    )
+    meta = Meta(name=f"web-{of}", namespace=HOME, labels=labels)
+    return stored(EndpointSlice(metadata=meta, address_type="IPv4", endpoints=endpoints))
+
+
+@pytest.mark.parametrize(
+    ("slices", "expected"),
+    [
+        ([], [True]),
+        ([legacy_slice("riga", False, True)], [True]),
+        ([legacy_slice("riga", False, name="web-shop-riga")], [False]),
+        ([legacy_slice("riga")], []),
+        ([legacy_slice("visby", False)], [True]),
+        ([legacy_slice("riga", False, name="other")], [True]),
+    ],
+)
+def test_the_health_of_a_cluster_with_an_older_agent_comes_from_its_slices(
+    slices: list[EndpointSlice], expected: list[bool]
+) -> None:
+    view = observed(broker=[legacy_import("riga"), *slices])
+
+    [endpoint_slice] = desired(FEATURE.plan(IMPORT, view), EndpointSlice)
+
+    assert [e.ready for e in endpoint_slice.endpoints or ()] == expected
+    for changed in slices:
+        keys = set(FEATURE.keys_for(ObjectChange(BROKER, None, changed), view))
+        assert (IMPORT in keys) == (changed.metadata.labels[SOURCE_CLUSTER] == "riga")
 
 
 def test_the_aggregate_names_only_clusters_that_were_upgraded() -> None:

@@ -6,7 +6,14 @@ from hanse.features.services.clusters import BACKENDS, BY_SOURCE, IMPORTED, IN_N
 from hanse.features.services.exports import plan_export
 from hanse.features.services.globalnet import INGRESS, ingress_service_name
 from hanse.features.services.imports import plan_aggregate, plan_import
-from hanse.features.services.legacy import LEGACY, LEGACY_IMPORTS, legacy_import_key, plan_legacy
+from hanse.features.services.legacy import (
+    LEGACY,
+    LEGACY_IMPORTS,
+    LEGACY_SLICES,
+    legacy_import_key,
+    legacy_slice_keys,
+    plan_legacy,
+)
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
 from hanse.features.services.records import parse_cluster_list
 from hanse.features.services.status import IMPORTED_HERE
@@ -86,7 +93,7 @@ class Services:
                 Role.BROKER,
                 EndpointSlice,
                 namespace=broker_namespace,
-                indexes=(PUBLISHED, BY_SOURCE, IN_NAMESPACE),
+                indexes=(PUBLISHED, BY_SOURCE, IN_NAMESPACE, LEGACY_SLICES),
                 writes=Writes.OBJECTS,
             ),
             Watch(
@@ -161,6 +168,7 @@ class Services:
         for obj in (change.before, change.after):
             if isinstance(obj, EndpointSlice):
                 yield from _published_keys(obj, snapshot)
+                yield from legacy_slice_keys(obj, snapshot, change.where)
             elif isinstance(obj, ServiceImport):
                 yield from _import_keys(obj, snapshot)
 

@@ -18,6 +18,13 @@ from hanse.features.services.clusters import (
     list_published_slices,
     source_cluster,
 )
+from hanse.features.services.derived import (
+    ClusterSetAddresses,
+    derived_addresses,
+    derived_name,
+    derived_service,
+    internal_traffic_policy,
+)
 from hanse.features.services.exports import is_exportable
 from hanse.features.services.legacy import with_legacy_imports
 from hanse.features.services.merge import MergedImport, merge_exports
@@ -30,7 +37,6 @@ from hanse.features.services.names import (
 )
 from hanse.features.services.records import ExportRecord, read_exports
 from hanse.features.services.slices import (
-    address_family,
     build_imported_slice,
     build_own_slices,
 )
@@ -42,9 +48,6 @@ from hanse.model.kinds.core import (
     IPFamily,
     Namespace,
     Service,
-    ServicePort,
-    ServiceSpec,
-    TrafficPolicy,
 )
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
@@ -234,31 +237,6 @@ def _keep_current(
     return [*(o for o in objects if (type(o), o.metadata.name) not in names), *current]
 
 
-def derived_name(key: Key) -> str:
-    """The name of the Service that gives an import its address."""
-    return unique_name("derived", key.name)
-
-
-def derived_service(key: Key, name: str, merged: MergedImport) -> Service:
-    """The derived Service: without a selector, with the imported slices as its endpoints."""
-    return Service(
-        metadata=Meta(name=name, namespace=key.namespace, labels={SERVICE_NAME: key.name}),
-        spec=ServiceSpec(
-            ports=tuple(
-                ServicePort(
-                    port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol
-                )
-                for p in merged.ports
-            ),
-            ip_family_policy="PreferDualStack",  # an extra family does no harm
-            session_affinity=merged.session_affinity,
-            session_affinity_config=merged.session_affinity_config,
-            internal_traffic_policy=_internal_traffic_policy(merged),
-            traffic_distribution="PreferClose" if merged.prefers_zones else "",
-        ),
-    )
-
-
 def _service_import(
     state: _ImportState, snapshot: Snapshot, *, has_slices: bool
 ) -> Iterator[ServiceImport]:
@@ -272,7 +250,7 @@ def _service_import(
     addresses = ClusterSetAddresses(merged.ip_families)
     if state.derived:
         annotations = {**annotations, DERIVED_SERVICE: state.derived}
-        found = _derived_addresses(state, snapshot)
+        found = derived_addresses(key, state.derived, merged, snapshot)
         if found is None and current is None:
             return  # wait until the new derived Service has an address
         addresses = found or ClusterSetAddresses(
@@ -291,41 +269,13 @@ def _service_import(
         ),
         spec=replace(
             _spec(merged, addresses.families, addresses.ips),
-            internal_traffic_policy=_internal_traffic_policy(merged),
+            internal_traffic_policy=internal_traffic_policy(merged),
         ),
         status=replace(
             _import_status(tuple(state.visible), merge_conditions(kept, conditions, snapshot.now)),
             endpoint_slice_objects="Present" if has_slices else "Absent",
         ),
     )
-
-
-class ClusterSetAddresses(Struct, frozen=True):
-    """The addresses of an import in this cluster, and their families."""
-
-    families: tuple[IPFamily, ...]
-    ips: tuple[str, ...] = ()
-    unsupported: tuple[IPFamily, ...] = ()
-    """The families of this cluster, where the import has none of them."""
-
-
-def _derived_addresses(state: _ImportState, snapshot: Snapshot) -> ClusterSetAddresses | None:
-    """The cluster IPs of our derived Service in the import's families; None while it has none."""
-    service = snapshot.get(snapshot.local, Service, state.derived, state.key.namespace)
-    if service is None or service.metadata.labels.get(SERVICE_NAME) != state.key.name:
-        return None
-    allocated = {_ip_family(ip): ip for ip in service.spec.cluster_ips if ip and ip != "None"}
-    if not allocated:
-        return None
-    shared = {f: ip for f, ip in allocated.items() if f in state.merged.ip_families}
-    if not shared and state.merged.ip_families:
-        return ClusterSetAddresses(state.merged.ip_families, unsupported=tuple(allocated))
-    shared = shared or allocated
-    return ClusterSetAddresses(tuple(shared), tuple(shared.values()))
-
-
-def _ip_family(address: str) -> IPFamily:
-    return "IPv6" if address_family(address) == "IPv6" else "IPv4"
 
 
 def _ready_condition(state: _ImportState, addresses: ClusterSetAddresses) -> Condition:
@@ -365,10 +315,6 @@ def _share_annotations(record: ExportRecord, settings: MemberSettings) -> dict[s
         if own is not None or clusterset != default:
             annotations[name] = str(clusterset if own is None else own)
     return annotations
-
-
-def _internal_traffic_policy(merged: MergedImport) -> TrafficPolicy:
-    return "Local" if merged.internal_traffic_policy == "Local" else "Cluster"
 
 
 def _spec(

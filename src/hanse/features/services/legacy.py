@@ -11,7 +11,7 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
 )
 from hanse.features.services.records import ExportRecord, decode_record, encode_record
-from hanse.features.services.slices import READY, address_family
+from hanse.features.services.slices import NOT_READY, READY, address_family
 from hanse.model.addresses import is_address
 from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointPort, EndpointSlice
@@ -48,6 +48,27 @@ LEGACY_IMPORTS = Index(ServiceImport, "services-older-agents", _legacy_service)
 """ServiceImports of older agents, by service, and all of them under the empty value."""
 
 
+def _legacy_source(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    """Index value of an older agent's slice: namespace of the service, and the cluster."""
+    labels = endpoint_slice.metadata.labels
+    if LEGACY_NAMESPACE in labels and SOURCE_CLUSTER in labels:
+        yield f"{labels[LEGACY_NAMESPACE]}/{labels[SOURCE_CLUSTER]}"
+
+
+LEGACY_SLICES = Index(EndpointSlice, "services-older-slices", _legacy_source)
+"""Slices of older agents on the broker: they say whether their cluster's service is healthy."""
+
+
+def legacy_slice_keys(
+    endpoint_slice: EndpointSlice, snapshot: Snapshot, broker: ClusterId
+) -> Iterator[Key]:
+    """The imports whose health an older agent's slice says."""
+    for source in _legacy_source(endpoint_slice):
+        for legacy in snapshot.by(broker, LEGACY_IMPORTS, ""):
+            if _source(legacy) == source and (key := legacy_import_key(legacy)) is not None:
+                yield key
+
+
 def with_legacy_imports(
     slices: Sequence[EndpointSlice],
     key: Key,
@@ -55,20 +76,48 @@ def with_legacy_imports(
     broker: ClusterId,
     broker_namespace: str,
 ) -> list[EndpointSlice]:
-    """The slices of a service; an older agent's import replaces the slices of its cluster.
+    """The slices of a service, and those of clusters that only an older agent's import speaks for.
 
-    Those of the local cluster are ignored.
+    A cluster that publishes a record was upgraded: its import is not up to date any more.
     """
-    found = snapshot.by(broker, LEGACY_IMPORTS, f"{key.namespace}/{key.name}")
-    old = [p for legacy in found if (p := _legacy_slice(legacy, broker_namespace)) is not None]
-    replaced = {source_cluster(p) for p in old} - {snapshot.local}
-    if not replaced:
-        return list(slices)
-    kept = [s for s in slices if source_cluster(s) not in replaced]
-    return [*kept, *(p for p in old if source_cluster(p) in replaced)]
+    upgraded = {source_cluster(s) for s in slices if RECORD in s.metadata.annotations}
+    old = [
+        p
+        for legacy in snapshot.by(broker, LEGACY_IMPORTS, f"{key.namespace}/{key.name}")
+        if _legacy_cluster(legacy) not in upgraded | {snapshot.local}
+        and (p := _legacy_slice(legacy, snapshot, broker, broker_namespace)) is not None
+    ]
+    return [*slices, *old]
 
 
-def _legacy_slice(legacy: ServiceImport, broker_namespace: str) -> EndpointSlice | None:
+def _source(legacy: ServiceImport) -> str:
+    """Namespace and cluster of an older agent's import, as in the index of its slices."""
+    return f"{legacy.metadata.labels[LEGACY_NAMESPACE]}/{_legacy_cluster(legacy)}"
+
+
+def _legacy_endpoints(
+    legacy: ServiceImport, addresses: Sequence[str], snapshot: Snapshot, broker: ClusterId
+) -> tuple[Endpoint, ...]:
+    """The first address, ready while a pod in the cluster's slices is; none without pods.
+
+    Without slices nothing is known of the pods: the address counts as ready.
+    """
+    names = (legacy.metadata.labels[LEGACY_NAME], legacy.metadata.name)
+    slices = [
+        s
+        for s in snapshot.by(broker, LEGACY_SLICES, _source(legacy))
+        if s.metadata.labels.get(SERVICE_NAME) in names
+    ]
+    pods = [e for s in slices for e in s.endpoints or ()]
+    if slices and not pods:
+        return ()
+    conditions = READY if not slices or any(e.ready for e in pods) else NOT_READY
+    return tuple(Endpoint(addresses=(ip,), conditions=conditions) for ip in addresses[:1])
+
+
+def _legacy_slice(
+    legacy: ServiceImport, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> EndpointSlice | None:
     """An older agent's import as the slice that its cluster would publish.
 
     None for headless ones, whose pods are published elsewhere, and for invalid ones.
@@ -103,7 +152,7 @@ def _legacy_slice(legacy: ServiceImport, broker_namespace: str) -> EndpointSlice
             annotations={RECORD: encode_record(record)},
         ),
         address_type=family,
-        endpoints=tuple(Endpoint(addresses=(ip,), conditions=READY) for ip in addresses[:1]),
+        endpoints=_legacy_endpoints(legacy, addresses, snapshot, broker),
         ports=tuple(
             EndpointPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
             for p in spec.ports
