@@ -4,8 +4,9 @@ import msgspec
 
 from hanse.app import BROKER
 from hanse.kube.transport import Request
+from hanse.model.conditions import find_condition
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.core import Service
+from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.hanse import (
     ClusterPreference,
     FederatedStatefulSet,
@@ -131,3 +132,32 @@ async def test_two_sets_of_one_name_are_a_conflict_that_is_reported(
 
     await scenario.eventually(conflict_is_reported)
     await scenario.eventually(sets.shares(bergen=1))
+
+
+async def test_a_namespace_that_the_broker_lacks_is_reported_and_created_by_people_alone(
+    sets: StatefulSetsScenario,
+) -> None:
+    namespace = f"{sets.scenario.namespace}-host"
+    host, broker = sets.admin(HOST), sets.admin(BROKER)
+    await host.create(Namespace(metadata=Meta(name=namespace)))
+    template = StatefulSetTemplate(spec=msgspec.to_builtins(spec_of(1)))
+    spec = FederatedStatefulSetSpec(template=template)
+    await host.create(
+        FederatedStatefulSet(metadata=Meta(name="store", namespace=namespace), spec=spec)
+    )
+
+    async def reported() -> None:
+        found = await host.read(FederatedStatefulSet, "store", namespace)
+        valid = find_condition(found.status.conditions, "Valid")
+        assert valid is not None
+        assert valid.reason == "NotPassedOn"
+        assert f"it has no namespace {namespace}" in valid.message
+
+    async def passed_on() -> None:
+        found = (await broker.list(FederatedStatefulSet, namespace=namespace)).objects
+        assert [one.name for one in found] == ["store"]
+
+    await sets.scenario.eventually(reported)
+    assert namespace not in {n.name for n in (await broker.list(Namespace)).objects}
+    await broker.create(Namespace(metadata=Meta(name=namespace)))
+    await sets.scenario.eventually(passed_on)
