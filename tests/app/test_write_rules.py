@@ -96,6 +96,14 @@ def test_everything_that_a_gslb_leader_can_write_in_a_site_is_held_by_a_policy()
     assert writable <= _held(made)
 
 
+def test_the_policies_that_joining_waits_for_are_written_last() -> None:
+    supervisors = supervisor_policies(app.supervisor_rules(), "lubeck")
+    names = [m.name for m in broker(ACCESS, HOME) if m.kind.name.startswith("ValidatingAdmission")]
+
+    assert names[-2:] == [f"{HOME}-slices"] * 2, "see `members_attack`"
+    assert [m.name for m in supervisors][-2:] == ["hanse-supervisor-leases"] * 2
+
+
 def test_nothing_else_than_create_patch_and_delete_is_granted() -> None:
     verbs = {verb for _, _, verb in _writable(MADE)}
 

@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from hanse import app
 from hanse.cli.apply import apply
+from hanse.cli.join.guard import supervisors_attack
 from hanse.features.federation import manifests as federation
 from hanse.features.services import manifests as services
 from hanse.kube.client import Client
@@ -302,6 +303,8 @@ async def supervisor(scene: Scene) -> AsyncIterator[Transport]:
         await post(admin, path, {"apiVersion": "crd.antrea.io/v1beta1", **policy})
     token = await _token(admin, "antrea-plus-system", "hanse-supervisor")
     transport = transport_with(scene.fleet.real.clusters["bergen"], token)
+    while (await transport.send(supervisors_attack())).status != 403:  # noqa: ASYNC110 - polls
+        await asyncio.sleep(0.2)  # as `hanse join` waits
     yield transport
     await transport.close()
     everything = "validatingadmissionpolicy,validatingadmissionpolicybinding"

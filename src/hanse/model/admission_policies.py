@@ -33,9 +33,14 @@ class PolicyScope(Struct, frozen=True):
 
 
 def policy_manifests(rules: Iterable[WriteRule], scope: PolicyScope) -> tuple[Manifest, ...]:
-    """The policy and the binding of each rule."""
+    """The policy and the binding of each rule, those of the first rule last.
+
+    API servers take policies into use in the order of writes: once the first rule holds, all do.
+    """
     return tuple(
-        made for rule in rules for made in (_policy(rule, scope), _policy_binding(rule, scope))
+        made
+        for rule in reversed(tuple(rules))
+        for made in (_policy(rule, scope), _policy_binding(rule, scope))
     )
 
 

@@ -14,8 +14,9 @@ from hanse.kube.client_config import ClientConfig, Identity, StaticCredentials
 from hanse.kube.errors import Forbidden
 from hanse.kube.requests import create
 from hanse.kube.transport import Request
-from hanse.model.kinds.core import Service
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.federation import SYSTEM
 
 IN_FORCE_TIMEOUT = timedelta(seconds=60)
 """How long an API server may take until it evaluates new policies; usually a second."""
@@ -40,20 +41,21 @@ def members_attack(broker_namespace: str) -> Request:
 
 
 def supervisors_attack() -> Request:
-    """A supervisor's attempt to create a Service that is not a federated one."""
-    kind = Service.kind
+    """A supervisor's attempt to create a Lease that is not the member's."""
+    kind = Lease.kind
     body = {
         "apiVersion": kind.api_version,
         "kind": kind.name,
         "metadata": {"name": "hanse-attack"},
-        "spec": {"ports": [{"port": 80}], "clusterIP": "None"},
+        "spec": {},
     }
-    return create(kind, "default", body, field_manager="hanse", dry_run=True)
+    return create(kind, SYSTEM, body, field_manager="hanse", dry_run=True)
 
 
 async def await_policies_in_force(cluster: ClusterAccess, token: str, attack: Request) -> None:
     """Make an attack with a new token, as a dry run, until an admission policy refuses it.
 
+    The attacks break the rules whose policies are written last, so that all are in force then.
     Raises `CommandFailed` if none does. Roles are in force before: an API server that refuses for
     want of rights alone is tried again.
     """
