@@ -303,7 +303,8 @@ async def supervisor(scene: Scene) -> AsyncIterator[Transport]:
         await post(admin, path, {"apiVersion": "crd.antrea.io/v1beta1", **policy})
     token = await _token(admin, "antrea-plus-system", "hanse-supervisor")
     transport = transport_with(scene.fleet.real.clusters["bergen"], token)
-    while (await transport.send(supervisors_attack())).status != 403:  # noqa: ASYNC110 - polls
+    refusal = b"ValidatingAdmissionPolicy"
+    while refusal not in (await transport.send(supervisors_attack())).body:  # noqa: ASYNC110 - polls
         await asyncio.sleep(0.2)  # as `hanse join` waits
     yield transport
     await transport.close()
