@@ -8,11 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from hanse import app
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import ClusterLists
 from hanse.cli.doctor.objects import check_objects
 from hanse.cli.gslb.leadership import LeaderChange, warnings
 from hanse.cli.gslb.view import GslbCluster, GslbView
+from hanse.features.services.manifests import broker_policies
 from hanse.model.kinds.gslb import AMKOCluster
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -34,6 +36,19 @@ def only(*clusters: ClusterLists) -> Finding:
 
 def test_a_fleet_with_nothing_in_it_has_nothing_wrong() -> None:
     assert check_objects([lists(), lists("bergen")], NOW) == []
+
+
+@pytest.mark.parametrize("namespace", ["league-accounts", "league"])
+def test_a_broker_whose_members_nothing_holds_is_unguarded(namespace: str) -> None:
+    account = {"metadata": {"name": "rome", "namespace": namespace}}
+    rules = [rule for access in app.broker_access() for rule in access.rules]
+    bound = [one.wire for one in broker_policies(rules, "league")]
+
+    finding = only(lists("broker", accounts=[account], guards=bound[2:]))
+
+    assert "BrokerUnguarded: 1 admission policies of league are missing" in finding.problem
+    assert finding.remedy == "hanse broker init --context broker --namespace league"
+    assert check_objects([lists("broker", accounts=[account], guards=bound)], NOW) == []
 
 
 def test_a_federations_own_conditions_are_shown_with_their_field() -> None:

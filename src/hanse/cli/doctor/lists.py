@@ -8,12 +8,14 @@ from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
 from hanse.cli.inventory import REQUEST_TIMEOUT
+from hanse.features.services.manifests import MEMBER
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.acceptance import AcceptancePolicy
+from hanse.model.kinds.admission import ValidatingAdmissionPolicyBinding
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
@@ -53,6 +55,8 @@ PATHS: Mapping[str, str] = {
     "addresses": resource_path(IPAddress.kind),
     "validating": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
     "mutating": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+    "guards": resource_path(ValidatingAdmissionPolicyBinding.kind),
+    "accounts": f"/api/v1/serviceaccounts?labelSelector={MEMBER}",
     "slices": f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/endpointslices",
     "nodes": "/api/v1/nodes",
     "secrets": f"/api/v1/namespaces/{SYSTEM}/secrets",

@@ -11,6 +11,7 @@ from hanse import __version__
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.conditions import check_conditions
 from hanse.cli.doctor.gslb import check_gslb
+from hanse.cli.doctor.guards import check_guards
 from hanse.cli.doctor.lists import ClusterLists
 from hanse.cli.doctor.policies import check_policies, check_policy_peers
 from hanse.features.networks.ranges import overlaps, parse_range, usable_addresses
@@ -272,6 +273,7 @@ _CLUSTER_CHECKS: tuple[Callable[[ClusterLists], Iterable[Finding]], ...] = (
     _overlapping_networks,
     _unexpiring_tokens,
     check_policy_peers,
+    check_guards,
 )
 _FLEET_CHECKS: tuple[Callable[[Sequence[ClusterLists]], Iterable[Finding]], ...] = (
     _overlapping_clusters,

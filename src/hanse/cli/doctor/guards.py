@@ -1,0 +1,40 @@
+"""Findings about the admission policies that hold members on a broker; pure."""
+
+from collections.abc import Iterator
+
+from hanse import app
+from hanse.cli.doctor.clusters import Finding
+from hanse.cli.doctor.lists import ClusterLists
+from hanse.features.services.manifests import accounts_namespace, broker_policies
+from hanse.model.kinds.admission import ValidatingAdmissionPolicyBinding
+
+_SHOWN = 3
+
+
+def check_guards(lists: ClusterLists) -> Iterator[Finding]:
+    """BrokerUnguarded: a broker with accounts of members lacks policies that hold them."""
+    bound = {binding["metadata"]["name"] for binding in lists["guards"]}
+    for namespace in sorted({_broker_namespace(account) for account in lists["accounts"]}):
+        missing = sorted(_expected(namespace) - bound)
+        if missing:
+            names = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
+            yield Finding(
+                lists.name,
+                f"BrokerUnguarded: {len(missing)} admission policies of {namespace} are missing "
+                f"({names}), so that a member can write what is another's",
+                f"hanse broker init --context {lists.name} --namespace {namespace}",
+            )
+
+
+def _broker_namespace(account: dict[str, dict[str, str]]) -> str:
+    """The broker namespace that a member's account belongs to."""
+    namespace = account["metadata"]["namespace"]
+    suffix = accounts_namespace("")
+    return namespace.removesuffix(suffix)
+
+
+def _expected(namespace: str) -> set[str]:
+    """The names of the bindings that a broker of this version has."""
+    rules = (rule for access in app.broker_access() for rule in access.rules)
+    kind = ValidatingAdmissionPolicyBinding.kind
+    return {m.name for m in broker_policies(rules, namespace) if m.kind == kind}
