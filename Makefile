@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search mutants bench reference sbom
+.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search mutants bench reference rights sbom
 
 help: ## what can be done here
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -55,7 +55,10 @@ kube-binaries: install ## find or build real Kubernetes, etcd, kwok and CoreDNS
 test-real: kube-binaries ## the scenarios and more on real clusters
 	@echo "==> tests and scenarios on real clusters, on two fleets at once"
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder --max-worker-restart=0 \
-		-m real --engine kubernetes tests/real tests/scenarios
+		-m real --engine kubernetes --rights tests/real tests/scenarios
+
+rights: install ## the rights that agents are given in their own clusters, and which of them scenarios use
+	@$(BIN)/pytest -q -n auto --dist loadfile --rights tests/scenarios
 
 test-nodes: kube-binaries ## packets between containers on real nodes; root on Linux, with containerd
 	@echo "==> packet tests on real nodes"

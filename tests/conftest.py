@@ -40,6 +40,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         default="embedded",
         help="what clusters scenarios are played on: embedded (default) or kubernetes",
     )
+    parser.addoption(
+        "--rights",
+        action="store_true",
+        help="list rights that agents are given in their own clusters and no scenario uses",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:

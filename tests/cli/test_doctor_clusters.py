@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hanse.app import Options, own_kinds
 from hanse.cli.apply import contains
 from hanse.cli.doctor.clusters import CheckContext, Finding, check_clusters
 from hanse.cli.inventory import (
@@ -52,6 +53,15 @@ def _older(name: str) -> dict[str, dict[str, Any]]:
 
 def test_nothing_is_found_in_a_healthy_cluster() -> None:
     assert check_clusters([HEALTHY], KNOWN) == []
+
+
+def test_kinds_of_features_that_are_off_are_not_missed() -> None:
+    needed = {one["metadata"]["name"] for one in crds(own_kinds(Options(features=("services",))))}
+    services = {n: one for n, one in (HEALTHY.definitions or {}).items() if n in needed}
+
+    assert check_clusters([_inventory(definitions=services, features=("services",))], KNOWN) == []
+    (found,) = check_clusters([_inventory(definitions=services, features=("gslb",))], KNOWN)
+    assert found.problem.startswith("definitions are missing: amkoclusters.amko.vmware.com")
 
 
 @pytest.mark.parametrize(

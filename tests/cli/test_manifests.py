@@ -62,7 +62,7 @@ def test_the_name_server_may_only_read() -> None:
 
 
 def test_what_is_switched_off_is_not_there() -> None:
-    few = installed(dns={"enabled": False}, networkPolicy=False)
+    few = installed(dns={"enabled": False}, networkPolicy=False, egress={"enabled": False})
 
     assert ("Deployment", "hanse-dns") not in few
     assert not [kind for kind, _ in few if kind == "NetworkPolicy"]
@@ -181,6 +181,7 @@ def test_a_services_only_installation_has_the_kinds_rights_and_namespaces_of_ser
     by_kind = {kind: {n for k, n in found if k == kind} for kind, _ in found}
     assert by_kind["Namespace"] == {"hanse-system"}
     assert by_kind["CustomResourceDefinition"] == {
+        "acceptancepolicies.hanse.dev",
         "serviceexports.multicluster.x-k8s.io",
         "serviceimports.multicluster.x-k8s.io",
     }
@@ -197,6 +198,33 @@ def test_a_feature_brings_only_its_own_roles(feature: str) -> None:
 
     assert {n.removeprefix("hanse-agent-") for n in roles if n.startswith("hanse-agent-")} <= on
     assert f"hanse-agent-{feature}" in roles
+
+
+def test_our_pods_connect_to_dns_and_api_servers_and_to_no_metadata_service() -> None:
+    spec = installed(features=["services"])["NetworkPolicy", "hanse-egress"]["spec"]
+    names, servers = spec["egress"]
+
+    assert spec["policyTypes"] == ["Egress"]
+    assert spec["podSelector"] == {"matchLabels": {"app.kubernetes.io/part-of": "hanse"}}
+    assert {one["port"] for one in names["ports"]} == {53, 5353}
+    assert [one["port"] for one in servers["ports"]] == [443, 6443, 8443]
+    assert "169.254.0.0/16" in servers["to"][0]["ipBlock"]["except"]
+    for pod in ("hanse-agent", "hanse-dns"):
+        template = installed()["Deployment", pod]["spec"]["template"]
+        assert template["metadata"]["labels"]["app.kubernetes.io/part-of"] == "hanse"
+
+
+def test_only_probes_of_global_names_reach_other_ports() -> None:
+    assert ("NetworkPolicy", "hanse-probes") not in installed(features=["services"])
+    assert ("NetworkPolicy", "hanse-probes") in installed(features=["gslb"])
+
+
+def test_the_broker_alone_can_be_allowed() -> None:
+    broker = {"ipBlock": {"cidr": "192.0.2.7/32"}}
+    chosen = installed(egress={"to": [broker], "ports": [{"protocol": "TCP", "port": 16443}]})
+
+    egress = chosen["NetworkPolicy", "hanse-egress"]["spec"]["egress"]
+    assert egress[1] == {"to": [broker], "ports": [{"protocol": "TCP", "port": 16443}]}
 
 
 def test_webhooks_that_are_off_need_no_rights() -> None:

@@ -2,7 +2,9 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import msgspec
 import pytest
 
 from hanse.features.services.feature import Services
@@ -13,6 +15,7 @@ from tests.scenarios.network_fixtures import *  # noqa: F403 - its fixtures
 from tests.scenarios.services import ServicesScenario
 from tests.scenarios.statefulset_fixtures import *  # noqa: F403 - its fixture
 from tests.scenarios.toy_offers import OffersScenario, shop_of
+from tests.support.rights import USED_RIGHTS, GrantedVerb
 from tests.support.scenario import Features, Scenario
 from tests.support.testbed import ClusterTestbed
 from tests.support.testbed_embedded import embedded_testbed
@@ -40,6 +43,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if lacking := missing(engine, needs):
             lacked = " and ".join(sorted(lacking))
             item.add_marker(pytest.mark.skip(reason=f"needs {lacked}: not in {engine} clusters"))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Hand the rights of this worker to the controller."""
+    if not session.config.getoption("--rights"):
+        return
+    worker_output = getattr(session.config, "workeroutput", None)
+    if worker_output is not None:
+        encoded = msgspec.json.encode([sorted(USED_RIGHTS.granted), sorted(USED_RIGHTS.used)])
+        worker_output["rights"] = encoded.decode()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take the rights of a worker that has ended."""
+    text = getattr(node, "workeroutput", {}).get("rights")
+    if text:
+        granted, used = msgspec.json.decode(text, type=list[set[GrantedVerb]])
+        USED_RIGHTS.granted |= granted
+        USED_RIGHTS.used |= used
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """List rights that were granted and that no scenario used."""
+    if not config.getoption("--rights"):
+        return
+    terminalreporter.section("rights of agents in their own clusters")
+    terminalreporter.line(f"{len(USED_RIGHTS.granted)} granted, {len(USED_RIGHTS.used)} used")
+    for one in USED_RIGHTS.unused():
+        terminalreporter.line(f"never used: {one}")
 
 
 @pytest.fixture(scope="session")

@@ -11,7 +11,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
-from hanse.model.rbac import RbacRule, rbac_rules
+from hanse.model.rbac import RbacRule, Right, rbac_rules
 from hanse.model.snapshot import Watch
 from hanse.runtime.pause import PAUSE_WATCHES
 from tests.support import service_accounts
@@ -27,10 +27,17 @@ def rules_of(
     """
     chosen = tuple(features)
     if role is Role.LOCAL:
-        by_feature = rights_by_feature(watches_by_feature(chosen), cluster, system)
+        by_feature = rights_at_home(chosen, cluster, system)
         return tuple(right.rule for rights in by_feature.values() for right in rights)
     watches = [*(watch for feature in chosen for watch in feature.watches), *PAUSE_WATCHES]
     return rbac_rules(watches, role, leases=[(BROKER_NAMESPACE, cluster)])
+
+
+def rights_at_home(
+    features: Iterable[Feature], cluster: ClusterId, system: str
+) -> dict[str, list[Right]]:
+    """The rights of an agent in its own cluster, by feature."""
+    return rights_by_feature(watches_by_feature(features), cluster, system)
 
 
 def watches_by_feature(features: Iterable[Feature]) -> dict[str, tuple[Watch, ...]]:

@@ -120,6 +120,8 @@ class Network:
         self.latency = timedelta(0)
         """What every request takes, faults or not."""
         self.sent: list[Sent] = []
+        self.watched: list[Sent] = []
+        """Watches that were begun; their status is not known."""
         self.requests = 0
         self._awaited: tuple[int, asyncio.Future[None]] | None = None
         self._crash_at: int | None = None
@@ -261,6 +263,7 @@ class FaultyTransport:
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         link = self._link
+        self._network.watched.append(Sent(link.source, link.target, request, None))
         await asyncio.sleep(self._delay(request))
         await link.answer(request)
         match self._draw_outcome(request):

@@ -29,13 +29,14 @@ from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
-from hanse.model.rbac import RbacRule
+from hanse.model.rbac import RbacRule, Right
 from hanse.model.snapshot import Watch
 from hanse.providers.probes import ProbeFunction
 from hanse.runtime.questions import Provider
-from tests.support.agent_accounts import account_of
+from tests.support.agent_accounts import account_of, rights_at_home
 from tests.support.builders import namespace
 from tests.support.faults import READ_METHODS, Network, Sent
+from tests.support.rights import USED_RIGHTS, uses_at_home
 from tests.support.service_accounts import Account
 from tests.support.testbed import ClusterTestbed, WebhookEndpoint
 
@@ -93,6 +94,8 @@ class Scenario:
         self.extra_watches: tuple[Watch, ...] = ()
         """What agents watch beyond their features, to serve names."""
         self._people: dict[ClusterId, Client] = {}
+        self._rights: dict[ClusterId, dict[str, list[Right]]] = {}
+        """The rights that were generated for the agents of each cluster, by feature."""
         self.made: set[tuple[ClusterId, str]] = set()
         """The namespaces that are deleted with the scenario."""
         self.closing = AsyncExitStack()
@@ -120,6 +123,8 @@ class Scenario:
                 await self.kill_agent(name)
             for cluster, namespace in self.made:
                 await self.delete_namespace(cluster, namespace)
+            if kind is None:
+                self._check_rights()
 
     # -- administrators
 
@@ -308,12 +313,23 @@ class Scenario:
         self, cluster: ClusterId, role: Role, only: Callable[[RbacRule], bool] = lambda _: True
     ) -> Account:
         features = self._with_admission(AdmissionOptions(namespace=self.system))
+        if role is Role.LOCAL:
+            rights = rights_at_home(features, cluster, self.system)
+            known = self._rights.setdefault(cluster, {})
+            known.update({name: [*known.get(name, []), *more] for name, more in rights.items()})
         return account_of(features, cluster, role, self.system, only)
 
     def _with_admission(self, options: AdmissionOptions) -> tuple[Feature, ...]:
         """The features of an agent; with webhooks, also the one that registers them."""
         own = (Admission(self.hooks, options),) if self.hooks else ()
         return (*self.features(), *own)
+
+    def _check_rights(self) -> None:
+        """Fail if an agent asked its own cluster for what its generated rights do not cover."""
+        for cluster, rights in self._rights.items():
+            sent = (*self.network.sent, *self.network.watched)
+            missing = USED_RIGHTS.record(rights, uses_at_home(sent, cluster), self.system)
+            assert not missing, f"no right of {cluster} covers: {', '.join(map(str, missing))}"
 
     async def _run(self, agent: Agent, endpoint_for_webhooks: WebhookEndpoint) -> None:
         try:

@@ -19,10 +19,13 @@ from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, BadCredentials, NotFound, Unreachable
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request, Response
+from hanse.model.agent_manifests import granted_features
+from hanse.model.feature_names import FEATURES
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.federation import ClusterClaim, Federation, spelled_value
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.manifests import SERVICE_ACCOUNT
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 from hanse.model.ownership import OWNER
@@ -39,6 +42,7 @@ _PATHS = (
     resource_path(ServiceImport.kind),
     resource_path(Federation.kind),
     resource_path(ClusterClaim.kind),
+    resource_path(SERVICE_ACCOUNT, SYSTEM_NAMESPACE, AGENT),
 )
 
 
@@ -137,6 +141,8 @@ class ClusterInventory(Struct, frozen=True):
     expires: datetime | None = None
     """When the credentials that we used expire, if they say so."""
     denied: tuple[Permission, ...] = ()
+    features: tuple[str, ...] = FEATURES
+    """What the agent has rights for; all where its account does not say."""
 
 
 InventoryResult = ClusterInventory | UnreadCluster
@@ -174,7 +180,7 @@ async def _read_inventory(
     now = began + (datetime.now(UTC) - began) / 2
     documents = asyncio.gather(*(_get_or_none(client, path) for path in _PATHS))
     denied, read = await asyncio.gather(_denied_permissions(client, permissions), documents)
-    nodes, agent, definitions, sets, exports, imports, federations, claims = read
+    nodes, agent, definitions, sets, exports, imports, federations, claims, account = read
     clock = _server_clock(response, now)
     return ClusterInventory(
         name=cluster.name,
@@ -189,6 +195,7 @@ async def _read_inventory(
         is_broker=bool(sets and sets.get("items")),
         expires=credentials_expiry(access.identity),
         denied=denied,
+        features=granted_features(account or {}),
     )
 
 

@@ -143,10 +143,16 @@ class Client:
                 continue  # the continue token expired
         return await self._list_once(kind, namespace, labels, fields)
 
-    async def current_resource_version(self, kind: type[K], *, namespace: str = "") -> str:
-        """The server's current resourceVersion, by a consistent list of one object."""
+    async def current_resource_version(
+        self, kind: type[K], *, namespace: str = "", fields: str = ""
+    ) -> str:
+        """The server's current resourceVersion, by a consistent list of one object.
+
+        `fields` name the only object that the account may list, if there is one.
+        """
         served = self.rest_mapper.served_kind(kind)
-        response = await self.send(requests.list_page(served, namespace, limit=1))
+        page = requests.list_page(served, namespace, fields=fields, limit=1)
+        response = await self.send(page)
         return decode_list_page(response.body, kind).metadata.resource_version
 
     async def close(self) -> None:

@@ -246,7 +246,7 @@ class _Watcher(Generic[K]):
     async def _check_history(self) -> None:
         """Raise `Gone` if the server is older than the version to resume from: it was restored."""
         current = await self._client.current_resource_version(
-            self._kind, namespace=self._selection.namespace
+            self._kind, namespace=self._selection.namespace, fields=self._selection.fields
         )
         self._check_not_older(current)
         self._maybe_restored = False

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 from hanse.model.facts import Role
+from hanse.model.feature_names import FEATURES, with_required
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.manifests import (
     ROLE,
@@ -17,7 +18,7 @@ from hanse.model.manifests import (
     role_manifests,
 )
 from hanse.model.naming import AGENT, BROKER_SECRET, SLOT_LEASES, SYSTEM_NAMESPACE
-from hanse.model.objects import ClusterId
+from hanse.model.objects import ClusterId, Wire
 from hanse.model.rbac import (
     RbacRule,
     Right,
@@ -30,6 +31,9 @@ from hanse.model.snapshot import Watch
 
 FEATURE = "hanse.dev/feature"
 """Label of roles and bindings: the feature that they are for."""
+
+FEATURES_GRANTED = "hanse.dev/features"
+"""Annotation of the agent's ServiceAccount: the features that it has rights for."""
 
 BASE = "agent"
 """The name of what every agent has, whatever features it runs."""
@@ -76,13 +80,24 @@ def _leases(feature: str, cluster: ClusterId, system: str) -> list[tuple[str, st
             return []
 
 
-def base_manifests(rights: Sequence[Right]) -> tuple[Manifest, ...]:
-    """The objects that every agent has: its namespace, its ServiceAccount, and its base rights."""
+def base_manifests(rights: Sequence[Right], features: str) -> tuple[Manifest, ...]:
+    """The objects that every agent has: its namespace, its ServiceAccount, and its base rights.
+
+    The account says which features it has rights for, parted by commas.
+    """
     return (
         namespace(SYSTEM_NAMESPACE),
-        manifest(SERVICE_ACCOUNT, AGENT, SYSTEM_NAMESPACE),
+        manifest(
+            SERVICE_ACCOUNT, AGENT, SYSTEM_NAMESPACE, annotations={FEATURES_GRANTED: features}
+        ),
         *_bound_roles(BASE, rights),
     )
+
+
+def granted_features(account: Wire) -> tuple[str, ...]:
+    """The features that an agent's ServiceAccount has rights for; all where it does not say."""
+    annotations = (account.get("metadata") or {}).get("annotations") or {}
+    return with_required(str(annotations.get(FEATURES_GRANTED, "")).split(",")) or FEATURES
 
 
 def feature_namespaces(rights: Sequence[Right]) -> tuple[str, ...]:
@@ -101,7 +116,7 @@ def agent_manifests(watches: WatchesByFeature, cluster: ClusterId) -> tuple[Mani
     features = {name: granted for name, granted in rights.items() if name != BASE}
     names = sorted({n for granted in features.values() for n in feature_namespaces(granted)})
     return (
-        *base_manifests(rights[BASE]),
+        *base_manifests(rights[BASE], ",".join(name for name in FEATURES if name in features)),
         *(namespace(name) for name in names),
         *(m for name, granted in features.items() for m in feature_manifests(name, granted)),
     )

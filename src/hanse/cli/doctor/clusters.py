@@ -7,8 +7,11 @@ from typing import assert_never
 
 from msgspec import Struct
 
+from hanse import app
 from hanse.cli.apply import contains
 from hanse.cli.inventory import ClusterInventory, InventoryResult, Permission, UnreadCluster
+from hanse.model.crds import OWN_KINDS
+from hanse.model.feature_names import FEATURES
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
@@ -160,12 +163,13 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
     if cluster.definitions is None:
         return  # the check of permissions says why
     remedy = f"hanse crds | kubectl --context {cluster.name} apply -f -"
+    needed = _needed_definitions(cluster)
     missing, old = [], []
     for wanted in context.definitions:
         name = wanted["metadata"]["name"]
         existing = cluster.definitions.get(name)
         if existing is None:
-            missing.append(name)
+            missing += [name] if name in needed else []
         elif not contains(existing["spec"], wanted["spec"]):
             old.append(name)
     if missing:
@@ -174,6 +178,14 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
         yield Finding(
             cluster.name, f"definitions are not of this version: {_first_three(old)}", remedy
         )
+
+
+def _needed_definitions(cluster: ClusterInventory) -> frozenset[str]:
+    """The definitions that the features of a cluster need; a broker needs all."""
+    if cluster.is_broker or cluster.features == FEATURES:
+        return frozenset(kind.kind.definition for kind in OWN_KINDS)
+    kinds = app.own_kinds(app.Options(features=cluster.features))
+    return frozenset(kind.kind.definition for kind in kinds)
 
 
 def _agent(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature

@@ -28,6 +28,8 @@ def chart_files() -> tuple[ChartFile, ...]:
         *dns_rights_files(),
         ChartFile("dns", _dns_objects, Condition("dns.enabled")),
         ChartFile("network-policy", lambda _: _network_policies(), Condition("networkPolicy")),
+        ChartFile("egress", _egress_policy, Condition("egress.enabled")),
+        ChartFile("egress-gslb", _probe_policy, Condition("egress.enabled", ("gslb",))),
         ChartFile(
             "amkocluster",
             _amko_cluster,
@@ -126,7 +128,7 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
 
 
 def _network_policies() -> list[Wire]:
-    """Ingress to our pods; egress is open, as API servers may be anywhere."""
+    """Who may connect to our pods."""
     open_ports = {
         AGENT: [
             {"port": "metrics"},
@@ -152,6 +154,30 @@ def _network_policies() -> list[Wire]:
         )
         for name, ports in open_ports.items()
     ]
+
+
+def _egress_policy(values: ValueSource) -> list[Wire]:
+    """What our pods may connect to: DNS, and API servers."""
+    dns = [{"protocol": name, "port": port} for name in ("UDP", "TCP") for port in (53, DNS_PORT)]
+    spec = {
+        "podSelector": {"matchLabels": {PART_OF: "hanse"}},
+        "policyTypes": ["Egress"],
+        "egress": [
+            {"ports": dns},
+            {"to": values.value("egress.to"), "ports": values.value("egress.ports")},
+        ],
+    }
+    return [_object("networking.k8s.io/v1", "NetworkPolicy", "hanse-egress", spec)]
+
+
+def _probe_policy(values: ValueSource) -> list[Wire]:
+    """Health probes of global names go to any port."""
+    spec = {
+        "podSelector": {"matchLabels": _labels(AGENT)},
+        "policyTypes": ["Egress"],
+        "egress": [{"to": values.value("egress.to")}],
+    }
+    return [_object("networking.k8s.io/v1", "NetworkPolicy", "hanse-probes", spec)]
 
 
 def _amko_cluster(values: ValueSource) -> list[Wire]:

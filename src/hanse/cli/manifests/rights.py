@@ -110,7 +110,8 @@ def _agent_rights(cluster: str) -> dict[str, list[Right]]:
 
 
 def _base_objects(values: ValueSource) -> list[Wire]:
-    return _wires(base_manifests(_agent_rights(values.value("clusterId"))[BASE]))
+    rights = _agent_rights(values.value("clusterId"))[BASE]
+    return _wires(base_manifests(rights, values.joined("features")))
 
 
 def _feature_objects(values: ValueSource, feature: str) -> list[Wire]:

@@ -111,6 +111,30 @@ class GslbValues(_Values, frozen=True, kw_only=True):
     clusters: Annotated[list[str], _description("The contexts of the members.")] = []
 
 
+def _anywhere() -> list[dict[str, Any]]:
+    """Every address but link-local ones, among which are metadata services of clouds."""
+    return [
+        {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}},
+        {"ipBlock": {"cidr": "::/0", "except": ["fe80::/10"]}},
+    ]
+
+
+class EgressValues(_Values, frozen=True, kw_only=True):
+    """What our pods may connect to: DNS, and API servers, of which the broker is one."""
+
+    enabled: Annotated[bool, _description("Whether a NetworkPolicy says so.")] = True
+    to: Annotated[
+        list[dict[str, Any]],
+        _description("Where API servers are, as `to` of a NetworkPolicy."),
+    ] = field(default_factory=_anywhere)
+    ports: Annotated[
+        list[dict[str, Any]],
+        _description("Their ports, as `ports` of a NetworkPolicy: also those behind Services."),
+    ] = field(
+        default_factory=lambda: [{"protocol": "TCP", "port": port} for port in (443, 6443, 8443)]
+    )
+
+
 class Values(_Values, frozen=True, kw_only=True):
     """All values."""
 
@@ -143,8 +167,11 @@ class Values(_Values, frozen=True, kw_only=True):
         GslbValues()
     )
     network_policy: Annotated[
-        bool, _description("Whether a NetworkPolicy bounds our own pods.")
+        bool, _description("Whether a NetworkPolicy says who may connect to our own pods.")
     ] = True
+    egress: Annotated[EgressValues, _description("What our own pods may connect to.")] = (
+        EgressValues()
+    )
     node_selector: Annotated[dict[str, str], _description("Where pods run.")] = {}
     tolerations: Annotated[list[dict[str, str]], _description("What they tolerate.")] = []
     priority_class_name: Annotated[str, _description("How important they are.")] = (
