@@ -23,6 +23,20 @@ class _Plain(yaml.SafeDumper):
         super().increase_indent(flow, indentless=False)
 
 
+_LINE = 90
+"""Characters up to which a list of words is written on one line."""
+
+
+def _represent_list(dumper: _Plain, items: list[Any]) -> yaml.Node:
+    """A list of words on one line, where they fit; others below each other."""
+    words = all(isinstance(one, str) and len(one) < _LINE for one in items)
+    short = words and sum(len(one) + 4 for one in items) < _LINE
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=short)
+
+
+_Plain.add_representer(list, _represent_list)
+
+
 def to_yaml(objects: Iterable[Mapping[str, Any]], width: int = 10_000) -> str:
     """Objects as YAML documents; a `Template` is written unquoted."""
     templates: list[str] = []

@@ -149,7 +149,15 @@ async def test_a_cookie_alone_orders_nothing() -> None:
         assert await from_page.json() == {"twice": 4}
 
 
-@pytest.mark.parametrize(("body", "status"), [("[]", 400), ("{", 400), ('{"n": "x"}', 422)])
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ("[]", 400),
+        ("{", 400),
+        ('{"n": "x"}', 422),
+        pytest.param('{"n":' * 40_000 + "1" + "}" * 40_000, 400, id="40,000 levels"),
+    ],
+)
 async def test_what_makes_no_sense_is_refused_in_a_sentence(body: str, status: int) -> None:
     async with desk() as at:
         answered = await at.post("/api/resolve", data=body, headers=at.bearer)
