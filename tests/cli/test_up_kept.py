@@ -14,6 +14,8 @@ import yaml
 
 from tests.cli.programs import HANSE, RunningFederation, environment, running
 
+NO_CACHE = {"PYTHONDONTWRITEBYTECODE": "1"}
+"""With files limited in size, Python would leave cut .pyc files behind."""
 UP = ("--clusters", "rome", "--no-sample", "--no-federation", "--dir", "kept")
 CONFIGMAPS = "/api/v1/namespaces/default/configmaps"
 
@@ -48,7 +50,7 @@ class Rome:
 
 
 def test_what_was_acknowledged_before_kill_9_is_there_again(tmp_path: Path) -> None:
-    with running(tmp_path, *UP) as federation:
+    with running(tmp_path, *UP, env=NO_CACHE) as federation:
         rome = Rome(federation)
         for number in range(10):
             rome.create(f"a-{number}")
@@ -56,13 +58,13 @@ def test_what_was_acknowledged_before_kill_9_is_there_again(tmp_path: Path) -> N
             rome.request("DELETE", f"{CONFIGMAPS}/a-{number}")
         federation.stop(signal.SIGKILL)
 
-    with running(tmp_path, *UP) as federation:
+    with running(tmp_path, *UP, env=NO_CACHE) as federation:
         assert Rome(federation).names() == [f"a-{number}" for number in range(1, 10, 2)]
         assert federation.stop() == 0
 
 
 def test_a_full_disk_is_reported_and_the_federation_goes_on(tmp_path: Path) -> None:
-    with running(tmp_path, *UP) as federation:
+    with running(tmp_path, *UP, env=NO_CACHE) as federation:
         rome = Rome(federation)
         rome.create("before")
         snapshot = tmp_path / "kept/clusters/rome.json"
@@ -83,12 +85,12 @@ def test_a_full_disk_is_reported_and_the_federation_goes_on(tmp_path: Path) -> N
         _read_line(federation, "rome is saved again")
         federation.stop(signal.SIGKILL)
 
-    with running(tmp_path, *UP) as federation:
+    with running(tmp_path, *UP, env=NO_CACHE) as federation:
         assert Rome(federation).names() == ["before", "large", "later"]
 
 
 def test_a_disk_that_is_full_at_the_end_is_reported_in_one_line(tmp_path: Path) -> None:
-    with running(tmp_path, *UP) as federation:
+    with running(tmp_path, *UP, env=NO_CACHE) as federation:
         limit = (4096, resource.RLIM_INFINITY)
         resource.prlimit(federation.process.pid, resource.RLIMIT_FSIZE, limit)
         federation.process.send_signal(signal.SIGTERM)
@@ -109,7 +111,7 @@ def test_a_disk_that_is_full_at_the_start_is_reported_in_one_line(tmp_path: Path
     result = subprocess.run(
         command,
         cwd=tmp_path,
-        env=environment(tmp_path),
+        env=environment(tmp_path, NO_CACHE),
         capture_output=True,
         text=True,
         timeout=60,

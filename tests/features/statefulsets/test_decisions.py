@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.names import name_error, template_revision
+from hanse.features.statefulsets.names import ORPHANED, name_error, template_revision
 from hanse.model.facts import HolderState, LeaseLiveness, Phase, WriteOutcome
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import (
@@ -382,3 +382,22 @@ def test_a_foreign_object_of_a_replicas_name_is_reported(where: str, words: str)
 
     assert report.spec.trouble == words
     assert LOCAL in set(FEATURE.keys_for(FactChange(None, taken), snap))
+
+
+def test_the_record_of_a_set_that_is_gone_stays_while_a_member_reports() -> None:
+    shares = record(owned=False, bergen=2, lubeck=2)
+    stays = plan(SHARES, snapshot_of(shares, part("bergen", 2)))
+    goes = plan(SHARES, snapshot_of(shares))
+
+    assert stays.kept == (ClusterObjectRef(BROKER, object_ref(shares)),)
+    assert goes == Plan()
+
+
+def test_shares_of_an_orphaned_set_are_not_decided_anew() -> None:
+    orphaned = submitted_set(9, annotations={ORPHANED: "true"})
+    shares = record(owned=False, bergen=2, lubeck=2)
+
+    found = plan(SHARES, snapshot_of(orphaned, shares, part("bergen", 2)))
+
+    assert found.desired == ()
+    assert found.kept == (ClusterObjectRef(BROKER, object_ref(shares)),)
