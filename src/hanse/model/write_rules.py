@@ -221,15 +221,15 @@ def metadata_requirements(sets: Sequence[str]) -> tuple[Requirement, ...]:
 
 
 def user_namespace(*reserved: str) -> Requirement:
-    """The requirement that a namespace is one of users, not Kubernetes' or our own."""
-    names = ", ".join(f"'{name}'" for name in (*SYSTEM_NAMESPACES, *reserved))
+    """The requirement that a namespace is one of users: not Kubernetes' own, and none of these."""
+    names = ", ".join(f"'{name}'" for name in reserved)
     return Requirement(
         "the namespace is a user's: not kube-*, and none of Hanse's own",
         f"!request.namespace.startsWith('kube-') && !(request.namespace in [{names}])",
     )
 
 
-IN_USER_NAMESPACE = user_namespace(HOME, ACCOUNTS)
+IN_USER_NAMESPACE = user_namespace(*SYSTEM_NAMESPACES, HOME, ACCOUNTS)
 """Where people, and members for them, submit on a broker."""
 
 OWN_DOTTED_NAME = Requirement(

@@ -5,11 +5,12 @@ from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
-from hanse.model.kinds.federation import NativeService
+from hanse.model.kinds.federation import SYSTEM, NativeService
 from hanse.model.objects import Kind
 from hanse.model.ownership import OWNER
 from hanse.model.write_rules import (
     OUTSIDE_KUBE,
+    SYSTEM_NAMESPACES,
     Requirement,
     Writer,
     WriteRule,
@@ -21,7 +22,8 @@ from hanse.model.write_rules import (
 
 _OBJECTS = ("create", "patch", "delete")
 _FREE = ("labels", "annotations")
-_IN_USER_NAMESPACE = user_namespace()
+_IN_USER_NAMESPACE = user_namespace(*(n for n in SYSTEM_NAMESPACES if n != SYSTEM))
+"""Federated Services of a global name are in the namespace of the federation itself."""
 
 _GENERATED = Requirement(
     f"label {OWNER} says that this feature made it, before and after",
