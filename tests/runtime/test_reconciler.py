@@ -333,3 +333,22 @@ async def test_a_later_step_is_not_sent_after_one_that_failed() -> None:
         link.faults = LinkFaults()
         await world.settle()
         assert await find_configmap(world, "lubeck", "receipt-of-bread") is not None
+
+
+async def test_nothing_is_planned_before_the_local_cluster_was_read_whole() -> None:
+    planned: list[bool] = []
+
+    class Careful(Toy):
+        def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+            planned.append(snapshot.listed(snapshot.local, Namespace))
+            return super().plan(key, snapshot)
+
+    async with toy_world("lubeck", features=(Careful(),), agents=False) as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        world.network.link("lubeck", "lubeck").faults = LinkFaults(late="namespaces")
+        world.start_agent("lubeck")
+        await asyncio.sleep(30)
+        await world.stop()
+
+    assert planned
+    assert all(planned)

@@ -85,6 +85,25 @@ async def test_rule_15_a_cluster_is_left_when_nothing_of_ours_is_in_it() -> None
         assert BROKER not in reconciler.informers.connections
 
 
+async def test_rule_15_leaving_waits_until_finalizers_let_go_of_what_is_ours() -> None:
+    async with toy_world("lubeck") as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        broker, reconciler = world.client(BROKER), world.agents["lubeck"].reconciler
+        held = {"metadata": {"finalizers": ["example.org/archive"]}}
+        await broker.patch(ConfigMap, "shop.bread.lubeck", HOME, held)
+
+        leaving = asyncio.create_task(leave(reconciler, BROKER))
+        await asyncio.sleep(60)
+        assert not leaving.done()
+        assert BROKER in reconciler.informers.connections
+
+        await broker.patch(ConfigMap, "shop.bread.lubeck", HOME, {"metadata": {"finalizers": None}})
+        async with asyncio.timeout(60):
+            await leaving
+        assert await find_configmap(world, BROKER, "shop.bread.lubeck", HOME) is None
+
+
 async def test_rule_15_leaving_waits_for_an_unreachable_cluster_and_force_does_not() -> None:
     async with toy_world("lubeck") as world:
         await world.client("lubeck").create(offer("bread", price="3"))
