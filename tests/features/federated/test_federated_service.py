@@ -13,7 +13,14 @@ from hanse.model.kinds.acceptance import (
     AcceptancePolicySpec,
     NamespaceAcceptance,
 )
-from hanse.model.kinds.core import ConfigMap, Service, ServicePort, ServiceStatus
+from hanse.model.kinds.core import (
+    ConfigMap,
+    Namespace,
+    NamespaceStatus,
+    Service,
+    ServicePort,
+    ServiceStatus,
+)
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterObjectRef, Meta, object_ref
@@ -328,3 +335,10 @@ def test_an_invalid_name_is_reported_until_it_is_fixed() -> None:
 def _with_conditions(obj: Service, plan: Plan) -> Service:
     [patch] = plan.patches
     return replace(obj, status=msgspec.convert(patch.change["status"], ServiceStatus))
+
+
+def test_nothing_is_desired_in_a_namespace_that_is_being_deleted() -> None:
+    going = Namespace(metadata=Meta(name=SYSTEM), status=NamespaceStatus(phase="Terminating"))
+    view = observed({HERE: [*OURS[HERE], stored(going)], **BERGEN}, namespaces=(SHOP,))
+
+    assert plan_for(service_key(), view) == Plan()
