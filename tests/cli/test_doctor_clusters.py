@@ -228,6 +228,12 @@ def _export(*conditions: tuple[str, str, str, str]) -> ExportState:
         ),
         pytest.param([("Ready", "False", "Pending", "soon")], False, "", id="pending"),
         pytest.param(
+            [("Ready", "Unknown", "Disconnected", "no broker")],
+            False,
+            "no broker",
+            id="disconnected",
+        ),
+        pytest.param(
             [("Valid", "False", "NoService", "there is none"), ("Ready", "False", "Pending", "")],
             False,
             "there is none",

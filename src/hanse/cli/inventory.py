@@ -361,7 +361,7 @@ def _failure_message(conditions: dict[str, dict[str, Any]]) -> str:
         return str(invalid.get("message") or invalid.get("reason"))
     if conflict.get("status") == "True":
         return str(conflict.get("message") or conflict.get("reason"))
-    if ready.get("status") == "False" and ready.get("reason") != "Pending":
+    if ready.get("status") in ("False", "Unknown") and ready.get("reason") != "Pending":
         return str(ready.get("message") or ready.get("reason"))
     for name in ("SettingsValid", "AddressesAllowed", "ImportedHere"):
         if conditions.get(name, {}).get("status") == "False":

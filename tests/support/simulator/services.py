@@ -2,9 +2,11 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 from msgspec import Struct
 
+from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
@@ -36,6 +38,8 @@ class Exported(Struct, frozen=True):
     addresses: frozenset[str]
     since: str
     ports: frozenset[tuple[str, int]]
+    pods: frozenset[str]
+    """The addresses of its ready pods."""
 
 
 class Exports:
@@ -73,7 +77,7 @@ class Exports:
         headless = address == "None"
         usable = ready if headless else frozenset({address} if ready else ())
         ports = frozenset((p["name"], p["port"]) for p in service["spec"]["ports"])
-        return Exported(headless, usable, export["metadata"]["creationTimestamp"], ports)
+        return Exported(headless, usable, export["metadata"]["creationTimestamp"], ports, ready)
 
 
 class Services:
@@ -98,6 +102,7 @@ class Services:
             ExportsAnswered(self._fleet, self),
             DeadLeftOut(self._fleet),
             AddressesKept(self._fleet, self),
+            PodsBehindAddresses(self._fleet, self),
             ExportStatus(self._fleet),
         )
 
@@ -337,15 +342,76 @@ class AddressesKept:
                     continue
                 full = f"{name}.{self._fleet.namespace}.svc.clusterset.local"
                 records = self._fleet.ask(asker, full).records
+                if not await self._has_address(asker, name):
+                    continue  # the asker has not seen the new profile: these are endpoints
                 touched, held = self._services.touched(asker), self._held.get(key)
                 if records and held is not None and held[0] == touched and held[1] != records:
                     yield f"{full} in {asker} was {sorted(held[1])} and is {sorted(records)}"
                 if records:
                     self._held[key] = (touched, records)
 
+    async def _has_address(self, cluster: ClusterId, name: str) -> bool:
+        """Whether the import in a cluster has a clusterset IP."""
+        found = find(await self._fleet.objects(cluster, ServiceImport, self._fleet.namespace), name)
+        return found is not None and bool(found["spec"].get("ips"))
+
     async def at_rest(self) -> AsyncIterator[str]:
         return
         yield
+
+
+class PodsBehindAddresses:
+    """A proxy can send packets to what is behind a clusterset IP."""
+
+    name = "pods-behind-addresses"
+    sentence = (
+        "Behind a clusterset IP are pods: no address that the same proxy would have to translate "
+        "again, and no node of another cluster."
+    )
+
+    def __init__(self, fleet: Fleet, services: Services) -> None:
+        self._fleet = fleet
+        self._services = services
+        self._exports = Exports(fleet)
+
+    async def observe(self) -> AsyncIterator[str]:
+        fleet = self._fleet
+        for cluster in fleet.names:
+            services = await fleet.objects(cluster, Service, fleet.namespace)
+            translated = {s["spec"].get("clusterIP") for s in services}
+            async for source, _, endpoint in self._endpoints(cluster):
+                if source != cluster and endpoint.get("nodeName"):
+                    yield f"{cluster} takes {endpoint} of {source} for one of its nodes"
+                if source == cluster and translated & set(endpoint["addresses"]):
+                    yield f"{cluster} has its own Service's address {endpoint} as an endpoint"
+
+    async def at_rest(self) -> AsyncIterator[str]:
+        if await self._exports.profile() != "kep-1645":
+            return
+        for name in NAMES:
+            exports = await self._exports.of(name)
+            if not exports or exports[min(exports, key=lambda c: (exports[c].since, c))].headless:
+                continue
+            for cluster in self._fleet.names:
+                if self._services.is_owned(cluster, name):
+                    continue
+                found: dict[ClusterId, set[str]] = {c: set() for c in exports}
+                async for source, of, endpoint in self._endpoints(cluster):
+                    if of == name and endpoint.get("conditions", {}).get("ready", True):
+                        found.setdefault(source, set()).update(endpoint["addresses"])
+                wanted = {c: set(exported.pods) for c, exported in exports.items()}
+                if found != wanted:
+                    yield f"{cluster} sends {name} to {found}, and not to {wanted}"
+
+    async def _endpoints(
+        self, cluster: ClusterId
+    ) -> AsyncIterator[tuple[ClusterId, str, dict[str, Any]]]:
+        """Source cluster, service and endpoint of all that is behind clusterset IPs."""
+        for found in await self._fleet.objects(cluster, EndpointSlice, self._fleet.namespace):
+            labels = found["metadata"].get("labels", {})
+            if is_live(found) and SOURCE_CLUSTER in labels and KUBE_SERVICE in labels:
+                for endpoint in found.get("endpoints") or ():
+                    yield labels[SOURCE_CLUSTER], labels[SERVICE_NAME], endpoint
 
 
 class ExportStatus:
