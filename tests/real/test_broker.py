@@ -424,15 +424,20 @@ async def test_a_stateful_set_that_no_cluster_can_run_is_rejected_by_admission(
 async def test_a_submitted_stateful_set_shows_the_placement_of_its_replicas(
     fleet: JoinedFleet, agents_running: None
 ) -> None:
+    for context in (*NAMES, "broker"):
+        await fleet.on(context, "create", "namespace", "sets")
+        await fleet.on(context, "label", "namespace", "sets", "hanse.dev/accept=true")
     wish = '{"clusters": {"*": {"weight": 3}, "lubeck": {"minReplicas": 1, "maxReplicas": 1}}}'
-    made = await fleet.on("broker", "create", "-f", "-", stdin=stateful_set("store", {WISH: wish}))
+    submitted = stateful_set("store", {WISH: wish}).replace('"default"', '"sets"')
+    made = await fleet.on("broker", "create", "-f", "-", stdin=submitted)
     assert made.status == 0, made.errors
-    placed = ("get", "events", "--field-selector", "reason=Placed", "-o", "json")
+    placed = ("-n", "sets", "get", "events", "--field-selector", "reason=Placed", "-o", "json")
 
     async with asyncio.timeout(60):
         while not (events := parse_json(await fleet.on("broker", *placed))["items"]):  # noqa: ASYNC110 - nothing waits for an Event by its reason
             await asyncio.sleep(0.2)
-    await fleet.on("broker", "delete", "statefulset", "store")
+    for context in ("broker", *NAMES):
+        await fleet.on(context, "delete", "namespace", "sets", "--wait=false")
 
     assert [e["message"] for e in events] == ["bergen 1, hamburg 1, lubeck 1"]
 
