@@ -1,5 +1,6 @@
 """A `hanse up` with containers, as tests use it: kubectl, and connections from pods."""
 
+import subprocess
 import time
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -9,6 +10,7 @@ from msgspec import Struct
 
 from tests.cli.programs import CommandResult, RunningFederation
 from tests.nodes.manifests import Manifest, client, namespace
+from tests.nodes.processes import container_process
 
 WAIT_SECONDS = 90
 """How long a test waits for what has to happen: only a test that fails takes so long."""
@@ -97,6 +99,17 @@ class NodesFleet:
         """Run netcheck in the client pod of a cluster."""
         inside = ("exec", "client", "--", "/netcheck", *arguments)
         return self.kubectl(cluster, "-n", space, *inside)
+
+    def running_netcheck(
+        self, cluster: str, space: str, *arguments: str
+    ) -> "subprocess.Popen[str]":
+        """Run netcheck in the client pod without its API server, which may be away."""
+        status = self.get(cluster, "-n", space, "pod", "client")["status"]
+        container = status["containerStatuses"][0]["containerID"].rpartition("/")[2]
+        inside = ("nsenter", "--net", "--mount", "--target", str(container_process(container)))
+        return subprocess.Popen(
+            [*inside, "/netcheck", *arguments], stdout=subprocess.PIPE, text=True
+        )
 
     def dial(self, cluster: str, space: str, target: str, count: int = 1) -> Attempt:
         """Connect from a client pod as often as said: to a URL, or PROTOCOL:HOST:PORT."""

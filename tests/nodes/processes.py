@@ -38,6 +38,17 @@ def descendants(pid: int) -> list[Process]:
     return [process for process in found if process.pid in family and process.pid != pid]
 
 
+def container_process(container: str) -> int:
+    """A process of a running container, by the container's id."""
+    for group in Path("/proc").glob("[0-9]*/cgroup"):
+        try:
+            if container in group.read_text():
+                return int(group.parent.name)
+        except OSError:
+            continue
+    raise AssertionError(f"no process of container {container} runs")
+
+
 def cgroups_of(pid: int) -> list[Path]:
     """The control groups of the nodes of a process."""
     return [

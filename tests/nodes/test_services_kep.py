@@ -94,3 +94,19 @@ def test_the_other_cluster_answers_while_the_own_one_cannot(fleet: NodesFleet) -
     fleet.must(HERE, "-n", SPACE, "scale", "deployment/web", "--replicas=1")
 
     fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE, THERE}, 24)
+
+
+@pytest.mark.parametrize("dead", [HERE, THERE, "broker"])
+def test_connections_arrive_while_an_api_server_is_away(fleet: NodesFleet, dead: str) -> None:
+    fleet.await_answers(HERE, SPACE, f"http://there.{ZONE}", {THERE}, 1)
+    inside = ("-every", "100ms", "-n", "50", f"http://there.{ZONE}")
+
+    with fleet.running_netcheck(HERE, SPACE, "http", *inside) as client:
+        killed = fleet.running.run_hanse("local", "kill", dead)
+        output = client.communicate()[0]
+    started = fleet.running.run_hanse("local", "start", dead)
+
+    assert (killed.status, started.status) == (0, 0)
+    outcomes = [line.split(" ", 2)[2] for line in output.splitlines()]
+    assert len(outcomes) == 50
+    assert [one for one in outcomes if not one.startswith(THERE)] == []
