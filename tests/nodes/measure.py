@@ -105,9 +105,12 @@ def _measure_outage(fleet: NodesFleet) -> None:
 def _dial_during(
     fleet: NodesFleet, name: str, seconds: int, act: Callable[[], None]
 ) -> list[Connection]:
-    """Dial all the time from a pod of one cluster, and act after a second."""
+    """Dial all the time from a pod of one cluster, and act after a second.
+
+    The time-out is shorter than a second: then a packet that was dropped would be sent again.
+    """
     count = seconds * 1000 // EVERY_MILLISECONDS
-    options = ("-n", str(count), "-every", f"{EVERY_MILLISECONDS}ms", "-timeout", "1s")
+    options = ("-n", str(count), "-every", f"{EVERY_MILLISECONDS}ms", "-timeout", "200ms")
     target = f"http://{_host(name)}"
     with fleet.running_netcheck(HERE, SPACE, "http", *options, target) as dialling:
         time.sleep(1)
