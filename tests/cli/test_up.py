@@ -146,6 +146,28 @@ def test_a_second_one_beside_it_takes_other_ports(fleet: RunningFederation, tmp_
         assert other.kubectl("get", "namespace", "shop").status == 1
 
 
+def test_an_agent_stops_and_starts_while_its_cluster_runs(fleet: RunningFederation) -> None:
+    stopped = fleet.run_hanse("local", "stop", "agent", "bergen")
+    try:
+        assert stopped.out.startswith("the agent of bergen is stopped; start it again with `")
+        assert fleet.run_hanse("local", "list").out.count("stopped") == 1
+        assert (
+            fleet.kubectl("--context", "bergen", "get", "serviceimports", "-n", "shop").status == 0
+        )
+    finally:
+        started = fleet.run_hanse("local", "start", "agent", "bergen")
+    assert started.out == "the agent of bergen runs\n"
+    assert "stopped" not in fleet.run_hanse("local", "list").out
+
+
+def test_stopping_needs_to_know_what(fleet: RunningFederation) -> None:
+    result = fleet.run_hanse("local", "stop", "bergen")
+
+    assert result.status == 2
+    assert "stop agent bergen" in result.err
+    assert "kill bergen" in result.err
+
+
 def test_a_killed_cluster_refuses_connections_and_comes_back_with_its_data(
     tmp_path: Path,
 ) -> None:

@@ -11,7 +11,11 @@ from hanse.cli.program_name import program_name
 from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
-    from hanse.local.up.control import ControlRequest, LocalFederationStatus
+    from hanse.local.up.control import (
+        ControlRequest,
+        LocalClusterStatus,
+        LocalFederationStatus,
+    )
 
 FOLDER = click.option(
     "--dir",
@@ -35,6 +39,8 @@ def command() -> None:
       hanse local heal lubeck hamburg
       hanse local kill bergen            its API server is gone
       hanse local start bergen           and back, with its data
+      hanse local stop agent bergen      its API server stays, nobody works for it
+      hanse local start agent bergen
       hanse local slow broker 200ms      every answer takes that much longer
       hanse local heal --all             everything as it was
       hanse local list                   how things are
@@ -108,20 +114,60 @@ def kill(context: click.Context, cluster: str, folder: Path | None) -> None:
 
 
 @command.command("start")
-@click.argument("cluster")
+@click.argument("what", metavar="[agent] CLUSTER", nargs=-1)
 @FOLDER
 @click.pass_context
-def start(context: click.Context, cluster: str, folder: Path | None) -> None:
-    """Bring a killed API server back, with all that it held.
+def start(context: click.Context, what: tuple[str, ...], folder: Path | None) -> None:
+    """Bring a killed API server back, with all that it held, or a stopped agent.
 
     \b
     Examples:
       hanse local start bergen
+      hanse local start agent bergen
     """
-    from hanse.local.up.control import Start
+    from hanse.local.up.control import Start, StartAgent
 
-    _send_control_request(context, folder, Start(cluster))
-    click.echo(f"{cluster} runs")
+    match what:
+        case (cluster,):
+            _send_control_request(context, folder, Start(cluster))
+            click.echo(f"{cluster} runs")
+        case ("agent", cluster):
+            _send_control_request(context, folder, StartAgent(cluster))
+            click.echo(f"the agent of {cluster} runs")
+        case _:
+            raise click.UsageError("Give a cluster, or `agent` and a cluster", context)
+
+
+@command.command("stop")
+@click.argument("what", metavar="agent CLUSTER", nargs=-1)
+@FOLDER
+@click.pass_context
+def stop(context: click.Context, what: tuple[str, ...], folder: Path | None) -> None:
+    """Stop the agent of a cluster, whose API server goes on: see what holds without one.
+
+    What it wrote stays, in its cluster and on the broker, until others take it for dead. Names are
+    answered as it last knew them. `start` starts it again.
+
+    \b
+    Examples:
+      hanse local stop agent bergen
+    """
+    from hanse.local.up.control import StopAgent
+
+    match what:
+        case ("agent", cluster):
+            _send_control_request(context, folder, StopAgent(cluster))
+            again = f"{program_name()} local start agent {cluster}"
+            click.echo(f"the agent of {cluster} is stopped; start it again with `{again}`")
+        case (cluster,):
+            program = program_name()
+            raise click.UsageError(
+                f"Say what: `{program} local stop agent {cluster}`, or for its API server "
+                f"`{program} local kill {cluster}`",
+                context,
+            )
+        case _:
+            raise click.UsageError("Give `agent` and a cluster", context)
 
 
 @command.command("slow")
@@ -183,13 +229,22 @@ def _print_status(status: "LocalFederationStatus") -> None:
                 one.name,
                 one.standing,
                 click.style("yes", fg="green") if one.running else click.style("no", fg="red"),
+                _agent_state(one),
                 late,
                 ", ".join(name for name in cut_off if name != one.name) or "-",
                 one.url,
             )
         )
-    click.echo(table(("CLUSTER", "ROLE", "RUNS", "LATE", "CUT FROM", "API SERVER"), rows))
+    click.echo(table(("CLUSTER", "ROLE", "RUNS", "AGENT", "LATE", "CUT FROM", "API SERVER"), rows))
     click.echo(f"\nThe federation is process {status.pid}, engine {status.engine}.")
+
+
+def _agent_state(cluster: "LocalClusterStatus") -> str:
+    """Whether a cluster's agent runs, for the table."""
+    if not cluster.agent:
+        return "-"
+    running = cluster.agent_running
+    return click.style("runs", fg="green") if running else click.style("stopped", fg="red")
 
 
 def _send_control_request(

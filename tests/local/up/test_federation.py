@@ -15,11 +15,11 @@ from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, Sta
 from hanse.kube.errors import BadCredentials, NotFound, Unreachable
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request, Transport
-from hanse.local.up.control import Cut, Heal, HealAll, Kill, Slow, Start
+from hanse.local.up.agents import ClusterStateReader
+from hanse.local.up.control import Cut, Heal, HealAll, Kill, Slow, Start, StartAgent, StopAgent
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.errors import UnknownCluster, UpError
 from hanse.local.up.federation import (
-    ClusterStateReader,
     DialCluster,
     FederationOptions,
     LocalFederation,
@@ -250,6 +250,49 @@ async def test_a_cluster_cannot_be_cut_from_itself(local: Local) -> None:
         await local.running.execute(Cut("lubeck", "lubeck"))
 
 
+async def test_an_agent_can_be_stopped_and_started_while_its_cluster_runs(local: Local) -> None:
+    first = local.transports["bergen"]
+
+    stopped = await local.running.execute(StopAgent("bergen"))
+    again = await local.running.execute(StopAgent("bergen"))
+
+    assert stopped == again
+    bergen = stopped.clusters[2]
+    assert (bergen.name, bergen.agent_running, bergen.running) == ("bergen", False, True)
+    assert bergen.sees == {}
+    assert all(one.agent_running for one in stopped.clusters[:2])
+
+    started = await local.running.execute(StartAgent("bergen"))
+    await local.running.execute(StartAgent("bergen"))
+
+    assert started.clusters[2].agent_running
+    assert started.clusters[2].sees == {"bergen": "Seen", "broker": "Seen"}
+    assert local.transports["bergen"] is not first
+
+
+async def test_healing_everything_starts_stopped_agents(local: Local) -> None:
+    await local.running.execute(StopAgent("lubeck"))
+
+    status = await local.running.execute(HealAll())
+
+    assert [one.agent_running for one in status.clusters] == [True, True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("order", "message"),
+    [
+        (StopAgent("broker"), "the broker has no agent"),
+        (StartAgent("broker"), "the broker has no agent"),
+        (StopAgent("rome"), "there is no cluster 'rome'"),
+    ],
+)
+async def test_an_agent_that_is_not_there_is_refused(
+    local: Local, order: StopAgent | StartAgent, message: str
+) -> None:
+    with pytest.raises(UpError, match=message):
+        await local.running.execute(order)
+
+
 async def test_a_profile_option_replaces_the_saved_profile(
     tmp_path: Path,
 ) -> None:
@@ -311,7 +354,7 @@ async def test_agents_start_concurrently_and_stop_before_their_clusters(tmp_path
         Folder(tmp_path, keep=False),
     )
     async with federation(options, folder, run, lambda _: None) as running:
-        assert set(running.state_readers) == set(names)
+        assert [one.name for one in running.status().clusters if one.agent_running] == names
 
     assert reached == dict.fromkeys(names, 200)
 

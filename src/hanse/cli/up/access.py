@@ -4,6 +4,7 @@ from hanse import app
 from hanse.features.federation.manifests import rules_for, supervisor_policies
 from hanse.features.gslb.manifests import leader_account
 from hanse.features.services import manifests
+from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.local.up.access import AgentAccess
 from hanse.model.agent_manifests import agent_manifests
 from hanse.model.naming import BROKER_NAMESPACE
@@ -13,7 +14,11 @@ def generated_access() -> AgentAccess:
     """The rights of agents with all features, generated from what they watch and write."""
     watches, access = app.watches(), app.broker_access()
     return AgentAccess(
-        broker=manifests.broker(access, BROKER_NAMESPACE),
+        broker=(
+            *manifests.broker(access, BROKER_NAMESPACE),
+            *annotation_policy(BROKER_NAMESPACE),
+            *name_policy(BROKER_NAMESPACE),
+        ),
         member=lambda cluster, uid: manifests.member(
             access, BROKER_NAMESPACE, cluster, uid, new=True
         ),

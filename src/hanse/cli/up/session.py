@@ -31,9 +31,10 @@ from hanse.features.networks.names import NetworkName
 from hanse.kube.errors import KubeError
 from hanse.kube.transport import Transport
 from hanse.local.real.errors import RealClusterError
+from hanse.local.up.agents import ClusterStateReader
 from hanse.local.up.control import LocalFederationStatus
 from hanse.local.up.errors import UpError
-from hanse.local.up.federation import ClusterStateReader, DialCluster, FederationOptions, federation
+from hanse.local.up.federation import DialCluster, FederationOptions, federation
 from hanse.local.up.folder import Folder
 from hanse.local.up.sample import EXTERNAL_HOSTNAME, EXTERNAL_ZONE, GLOBAL_ZONE, SAMPLE_TENANT
 from hanse.local.up.sample import HOST as GLOBAL_HOST

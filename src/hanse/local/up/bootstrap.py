@@ -11,7 +11,6 @@ from msgspec import Struct
 
 from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.federation import manifests
-from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube.client_config import ServerEndpoint
 from hanse.kube.errors import error_from_response
 from hanse.kube.requests import resource_path
@@ -81,20 +80,12 @@ def crd_objects() -> tuple[BootstrapObject, ...]:
 
 
 def base_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
-    """The system namespaces, and on the broker also the ClusterSet and admission policies."""
+    """The system namespaces, and on the broker also its namespace and the ClusterSet."""
     namespaces = tuple(namespace_object(name) for name in SYSTEM_NAMESPACES)
     if member.runs_workloads:
         return namespaces
     broker_namespace = namespace_object(BROKER_NAMESPACE)
-    return (*namespaces, broker_namespace, CLUSTER_SET, *_admission_policies())
-
-
-def _admission_policies() -> tuple[BootstrapObject, ...]:
-    """ValidatingAdmissionPolicies by which the broker's API server rejects bad StatefulSets."""
-    policies = (*annotation_policy(BROKER_NAMESPACE), *name_policy(BROKER_NAMESPACE))
-    return tuple(
-        BootstrapObject(f"/apis/{m.kind.api_version}/{m.kind.plural}", m.wire) for m in policies
-    )
+    return (*namespaces, broker_namespace, CLUSTER_SET)
 
 
 def acceptance_policy(members: Sequence[LocalMember]) -> BootstrapObject:
@@ -141,6 +132,17 @@ async def create_objects(transport: Transport, objects: Iterable[BootstrapObject
     """Create objects in order; existing ones stay, since a person may have changed them."""
     for one in objects:
         await create_if_absent(transport, one)
+
+
+async def create_sample(transport: Transport, objects: Sequence[BootstrapObject]) -> bool:
+    """Create a sample unless its first object exists: what a person kept stays as it is.
+
+    Returns whether it was created.
+    """
+    if not objects or not await create_if_absent(transport, objects[0]):
+        return False
+    await create_objects(transport, objects[1:])
+    return True
 
 
 async def create_if_absent(transport: Transport, desired: BootstrapObject) -> bool:

@@ -35,7 +35,7 @@ class Heal(_ControlRequest, frozen=True):
 
 
 class HealAll(_ControlRequest, frozen=True):
-    """Undo all cuts and delays, and start all killed API servers."""
+    """Undo all cuts and delays, and start all killed API servers and stopped agents."""
 
 
 class Kill(_ControlRequest, frozen=True):
@@ -46,6 +46,18 @@ class Kill(_ControlRequest, frozen=True):
 
 class Start(_ControlRequest, frozen=True):
     """Start a killed API server."""
+
+    cluster: str
+
+
+class StopAgent(_ControlRequest, frozen=True):
+    """Stop a cluster's agent."""
+
+    cluster: str
+
+
+class StartAgent(_ControlRequest, frozen=True):
+    """Start a stopped agent."""
 
     cluster: str
 
@@ -65,7 +77,18 @@ class CreateLoginLink(_ControlRequest, frozen=True, tag="enter"):
     """Return a dashboard URL that logs a browser in, once."""
 
 
-ControlRequest = Cut | Heal | HealAll | Kill | Start | Slow | GetStatus | CreateLoginLink
+ControlRequest = (
+    Cut
+    | Heal
+    | HealAll
+    | Kill
+    | Start
+    | StopAgent
+    | StartAgent
+    | Slow
+    | GetStatus
+    | CreateLoginLink
+)
 
 
 class LocalClusterStatus(Struct, frozen=True):
@@ -82,6 +105,9 @@ class LocalClusterStatus(Struct, frozen=True):
     nodes: str
     load_balancers: str
     agent: bool
+    """Whether it has an agent."""
+    agent_running: bool = False
+    """Whether its agent runs; a person can stop it."""
     dns: str = ""
     """The address of its DNS view, as ADDRESS:PORT."""
     network_dns: dict[str, str] = {}

@@ -17,6 +17,7 @@ from hanse.kube.transport import Request, Transport
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.links import Links, UnreachableTransport
 from hanse.local.up.access import AgentAccess, AgentCredentials, create_accounts, request_token
+from hanse.local.up.agents import ClusterStateReader, LocalAgents
 from hanse.local.up.bootstrap import (
     STALE_WEBHOOK_CONFIGURATIONS,
     acceptance_policy,
@@ -27,6 +28,7 @@ from hanse.local.up.bootstrap import (
     create_federation,
     create_if_absent,
     create_objects,
+    create_sample,
     install_crds,
     set_profile,
     update_data,
@@ -43,6 +45,8 @@ from hanse.local.up.control import (
     LocalFederationStatus,
     Slow,
     Start,
+    StartAgent,
+    StopAgent,
     serve_control_socket,
 )
 from hanse.local.up.embedded import embedded_clusters
@@ -54,7 +58,7 @@ from hanse.local.up.sample import (
     sample_objects,
     submitted_objects,
 )
-from hanse.local.up.topology import LocalCluster, LocalMember, Report
+from hanse.local.up.topology import BROKER, LocalCluster, LocalMember, Report
 
 if TYPE_CHECKING:  # only nodes with containers need them
     from hanse.local.real.nodes.cluster_nodes import NodeSettings
@@ -67,8 +71,6 @@ EngineName = Literal["embedded", "kubernetes"]
 NodesName = Literal["simulated", "containers"]
 FabricName = Literal["routed", "flat", "isolated"]
 
-ClusterStateReader = Callable[[], Mapping[str, str]]
-"""Returns the connection state of each cluster as one agent knows it now."""
 DialCluster = Callable[[str, Credentials], Transport]
 """Opens a transport to a cluster with the credentials that an agent has read."""
 RunAgent = Callable[
@@ -118,7 +120,7 @@ async def federation(
         local = LocalFederation(options, clusters)
         write_kubeconfig(folder.kubeconfig, [cluster.context for cluster in clusters.values()])
         await local.bootstrap()
-        await stack.enter_async_context(_run_agents(local, options.members, run_agent))
+        await stack.enter_async_context(local.running_agents(run_agent))
         await stack.enter_async_context(serve_control_socket(folder.control, local.execute))
         await local.submit_sample()
         await local.await_sample(report)
@@ -143,48 +145,6 @@ async def _run_clusters(
             assert_never(options.engine)
 
 
-@asynccontextmanager
-async def _run_agents(
-    local: "LocalFederation", members: Sequence[LocalMember], run_agent: RunAgent
-) -> AsyncIterator[None]:
-    """Run an agent for each member, all started when the block starts; they run concurrently.
-
-    An agent that fails ends the federation, as if it ran in the caller's task.
-    """
-    stop = asyncio.Event()
-
-    async def run(member: LocalMember, started: asyncio.Event) -> None:
-        agent = run_agent(member, local.transports_for(member), local.dialer_for(member))
-        async with agent as local.state_readers[member.name]:
-            started.set()
-            await stop.wait()
-
-    async with asyncio.TaskGroup() as group:
-        all_started: list[asyncio.Event] = []
-        for member in members:
-            if member.runs_workloads:
-                all_started.append(asyncio.Event())
-                group.create_task(run(member, all_started[-1]), name=f"agent {member.name}")
-        for started in all_started:
-            await started.wait()
-        try:
-            yield
-        finally:
-            stop.set()
-
-
-async def _create_sample(transport: Transport, member: LocalMember) -> bool:
-    """Create the sample unless its namespace exists: objects that a person kept stay as they are.
-
-    Returns whether it was created.
-    """
-    namespace, *rest = sample_objects(member) or (None,)
-    if namespace is None or not await create_if_absent(transport, namespace):
-        return False
-    await create_objects(transport, rest)
-    return True
-
-
 class LocalFederation:
     """Clusters by name, the links between them, and the faults that can be injected into both."""
 
@@ -195,8 +155,7 @@ class LocalFederation:
         self._credentials: AgentCredentials | None = None
         self._members_with_new_sample: set[LocalMember] = set()
         self._request_lock = asyncio.Lock()
-        self.state_readers: dict[str, ClusterStateReader] = {}
-        """Of the running agents, by cluster."""
+        self._agents = LocalAgents(options.members)
 
     @property
     def _fabric(self) -> "Fabric | None":
@@ -241,6 +200,12 @@ class LocalFederation:
 
         return dial
 
+    def running_agents(self, run_agent: RunAgent) -> AbstractAsyncContextManager[None]:
+        """Run the agents of all members until the block ends."""
+        return self._agents.running(
+            lambda member: run_agent(member, self.transports_for(member), self.dialer_for(member))
+        )
+
     async def bootstrap(self) -> None:
         """Delete stale webhooks, create CRDs, objects, accounts and sample in all clusters."""
         crds = crd_objects()
@@ -275,15 +240,15 @@ class LocalFederation:
     async def _create_samples(self, contexts: Sequence[Context]) -> None:
         """Create the sample where it is wanted and new; update the GSLB leader's credentials."""
 
-        async def create_sample(member: LocalMember, transport: Transport) -> None:
-            if self._options.sample and await _create_sample(transport, member):
+        async def create_in(member: LocalMember, transport: Transport) -> None:
+            if self._options.sample and await create_sample(transport, sample_objects(member)):
                 self._members_with_new_sample.add(member)
                 gslb_sample = gslb_sample_objects(member, self._options.members, contexts)
                 await create_objects(transport, gslb_sample)
             elif member.runs_workloads:
                 await update_data(transport, contexts_secret(self._options.members, contexts))
 
-        await self._for_each_cluster(create_sample)
+        await self._for_each_cluster(create_in)
 
     async def submit_sample(self) -> None:
         """If a sample is wanted and new, await heartbeats and create it on the broker."""
@@ -349,19 +314,17 @@ class LocalFederation:
         """Execute one request."""
         match request:
             case Cut(one, other):
-                self._links.cut(*self._checked_pair(one, other))
-                if (fabric := self._fabric) is not None:
-                    await fabric.cut(one, other)
+                await self._cut(*self._checked_pair(one, other))
             case Heal(one, other):
-                self._links.heal(*self._checked_pair(one, other))
-                if (fabric := self._fabric) is not None:
-                    await fabric.heal(one, other)
+                await self._heal(*self._checked_pair(one, other))
             case HealAll():
                 await self._heal_all()
             case Kill(name):
                 await self._find_cluster(name).kill()
             case Start(name):
                 await self._find_cluster(name).start()
+            case StopAgent() | StartAgent():
+                await self._apply_to_agent(request)
             case Slow(name, milliseconds):
                 self._find_cluster(name).slow(timedelta(milliseconds=milliseconds))
             case GetStatus() | CreateLoginLink():
@@ -369,14 +332,35 @@ class LocalFederation:
             case _:
                 assert_never(request)
 
+    async def _cut(self, one: str, other: str) -> None:
+        """Cut the link of two clusters, for containers too."""
+        self._links.cut(one, other)
+        if (fabric := self._fabric) is not None:
+            await fabric.cut(one, other)
+
+    async def _heal(self, one: str, other: str) -> None:
+        """Heal the link of two clusters, for containers too."""
+        self._links.heal(one, other)
+        if (fabric := self._fabric) is not None:
+            await fabric.heal(one, other)
+
+    async def _apply_to_agent(self, request: StopAgent | StartAgent) -> None:
+        """Stop or start an agent; raises `UpError` for the broker, which has none."""
+        self._find_cluster(request.cluster)
+        if request.cluster == BROKER:
+            raise UpError("the broker has no agent; to stop its API server, kill it")
+        change = self._agents.stop if isinstance(request, StopAgent) else self._agents.start
+        await change(request.cluster)
+
     async def _heal_all(self) -> None:
-        """Heal all links, end all delays, and start the clusters that are down."""
+        """Heal all links, end all delays, and start the clusters and agents that are down."""
         self._links.heal_all()
         if self._fabric is not None:
             await self._fabric.heal_all()
         for cluster in self._clusters.values():
             cluster.slow(timedelta(0))
             await cluster.start()
+        await self._agents.start_all()
 
     def _checked_pair(self, one: str, other: str) -> tuple[str, str]:
         """The same pair; raises `UpError` for an unknown name or one name twice."""
@@ -397,7 +381,6 @@ class LocalFederation:
 
     def _cluster_status(self, member: LocalMember) -> LocalClusterStatus:
         cluster = self._clusters[member.name]
-        read_states = self.state_readers.get(member.name)
         return LocalClusterStatus(
             name=member.name,
             standing=member.role,
@@ -409,11 +392,12 @@ class LocalFederation:
             nodes=str(member.ranges.nodes) if member.runs_workloads else "",
             load_balancers=str(member.ranges.load_balancers) if member.runs_workloads else "",
             agent=member.runs_workloads,
+            agent_running=self._agents.is_running(member.name),
             dns=self._options.dns.get(member.name, ""),
             network_dns={
                 view.partition("/")[2]: address
                 for view, address in self._options.dns.items()
                 if view.startswith(f"{member.name}/")
             },
-            sees=dict(read_states()) if read_states is not None else {},
+            sees=self._agents.states(member.name),
         )

@@ -1,0 +1,79 @@
+"""The agents of a local federation: all start together, and each can be stopped and started."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from hanse.local.up.topology import LocalMember
+
+ClusterStateReader = Callable[[], Mapping[str, str]]
+"""Returns the connection state of each cluster as one agent knows it now."""
+OpenAgent = Callable[[LocalMember], AbstractAsyncContextManager[ClusterStateReader]]
+"""Runs a member's agent until the block ends."""
+
+
+class LocalAgents:
+    """The agents by cluster, which run while the context of `running` is entered."""
+
+    def __init__(self, members: Sequence[LocalMember]) -> None:
+        self._members = {one.name: one for one in members if one.runs_workloads}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._stops: dict[str, asyncio.Event] = {}
+        self._state_readers: dict[str, ClusterStateReader] = {}
+        self._open: OpenAgent | None = None
+        self._group: asyncio.TaskGroup | None = None
+
+    @asynccontextmanager
+    async def running(self, open_agent: OpenAgent) -> AsyncIterator[None]:
+        """Start all agents concurrently, then enter the block; stop them after it.
+
+        An agent that fails ends the federation, as if it ran in the caller's task.
+        """
+        async with asyncio.TaskGroup() as self._group:
+            self._open = open_agent
+            await self.start_all()
+            try:
+                yield
+            finally:
+                for stop in self._stops.values():
+                    stop.set()
+
+    def is_running(self, cluster: str) -> bool:
+        return cluster in self._state_readers
+
+    def states(self, cluster: str) -> dict[str, str]:
+        """The connection states that a cluster's agent knows; none while it does not run."""
+        read = self._state_readers.get(cluster)
+        return dict(read()) if read is not None else {}
+
+    async def start_all(self) -> None:
+        """Start all agents that do not run, concurrently."""
+        await asyncio.gather(*(self.start(name) for name in self._members))
+
+    async def start(self, cluster: str) -> None:
+        """Start a cluster's agent and wait until it has started, unless it runs."""
+        if cluster in self._tasks:
+            return
+        assert self._group is not None, "agents start while the context is entered"
+        self._stops[cluster] = stop = asyncio.Event()
+        started = asyncio.Event()
+        run = self._run(self._members[cluster], started, stop)
+        self._tasks[cluster] = self._group.create_task(run, name=f"agent {cluster}")
+        await started.wait()
+
+    async def stop(self, cluster: str) -> None:
+        """Stop a cluster's agent and wait for its end, unless it is stopped."""
+        task = self._tasks.pop(cluster, None)
+        if task is not None:
+            self._stops.pop(cluster).set()
+            await asyncio.wait({task})
+
+    async def _run(self, member: LocalMember, started: asyncio.Event, stop: asyncio.Event) -> None:
+        """Run one agent until it is told to stop."""
+        assert self._open is not None, "agents start while the context is entered"
+        try:
+            async with self._open(member) as self._state_readers[member.name]:
+                started.set()
+                await stop.wait()
+        finally:
+            self._state_readers.pop(member.name, None)
