@@ -49,7 +49,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
-        "markers", "needs(what): skipped on engines without it (rbac, vap, scheduler)"
+        "markers",
+        "needs(what): skipped on engines without it (rbac, vap, address-admission, scheduler)",
     )
     config.addinivalue_line(
         "markers", "virtual: lasts in real time and says nothing new there; only embedded"

@@ -3,25 +3,29 @@
 import asyncio
 from base64 import b64decode
 from binascii import Error as BadBase64
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from datetime import timedelta
 from random import Random
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from tinykube import custom_resources, serializer
+from tinykube.admission_rules import (
+    EXEMPT,
+    AdmissionAttributes,
+    admission_request,
+    rule_matches,
+    selectors_match,
+)
 from tinykube.builtin_types import type_of
 from tinykube.conversion import to_served
 from tinykube.errors import StatusError, bad_request, internal_error
 from tinykube.handlers import bodies
-from tinykube.handlers.calls import Call
-from tinykube.handlers.reviews import user_info
 from tinykube.json_patch import PatchFailed, apply_json_patch
 from tinykube.object_meta import new_uid
 from tinykube.resources import Object, Registry, Resource
-from tinykube.selectors import matches_labels
 from tinykube.storage import Storage
 from tinykube.strategies import strategy_for
 from tinykube.webhook_client import (
@@ -31,20 +35,9 @@ from tinykube.webhook_client import (
     WebhookFailed,
 )
 
-Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 _MUTATING = "mutatingwebhookconfigurations.admissionregistration.k8s.io"
 _VALIDATING = "validatingwebhookconfigurations.admissionregistration.k8s.io"
-_EXEMPT = frozenset((_MUTATING, _VALIDATING))
 _DRY_RUN_SAFE = ("None", "NoneOnDryRun")
-
-
-class AdmissionAttributes(Struct, frozen=True):
-    """A requested change: the new and the old object, of which one may be missing."""
-
-    call: Call
-    operation: Operation
-    object: Object | None
-    old: Object | None
 
 
 class _Hook(Struct, frozen=True):
@@ -100,12 +93,12 @@ class WebhookAdmission:
 
         Yields nothing for exempt resources.
         """
-        if attributes.call.resource.store in _EXEMPT or not self._storage.count(store):
+        if attributes.call.resource.store in EXEMPT or not self._storage.count(store):
             return
         for configuration in [*self._storage.objects(store)]:
             for spec in configuration.get("webhooks") or ():
                 resource = self._matching_resource(spec, attributes)
-                if resource is not None and self._selectors_match(spec, attributes):
+                if resource is not None and selectors_match(self._storage, spec, attributes):
                     yield _Hook(spec, resource)
 
     def _matching_resource(
@@ -117,27 +110,9 @@ class WebhookAdmission:
         if spec.get("matchPolicy") != "Exact":
             variants += [r for r in self._registry.in_store(requested.store) if r is not requested]
         for variant in variants:
-            if any(_rule_matches(rule, variant, attributes) for rule in spec.get("rules") or ()):
+            if any(rule_matches(rule, variant, attributes) for rule in spec.get("rules") or ()):
                 return variant
         return None
-
-    def _selectors_match(self, spec: dict[str, Any], attributes: AdmissionAttributes) -> bool:
-        """Whether a webhook's object and namespace selectors match the request."""
-        objects = [side for side in (attributes.object, attributes.old) if side is not None]
-        labels = [side["metadata"].get("labels") or {} for side in objects]
-        object_selector = spec.get("objectSelector") or {}
-        if not any(matches_labels(object_selector, found) for found in labels):
-            return False
-        namespace_selector = spec.get("namespaceSelector") or {}
-        resource, namespace = attributes.call.resource, attributes.call.target.namespace
-        if resource.store == "namespaces":
-            return matches_labels(namespace_selector, labels[0])
-        if not resource.namespaced:
-            return True
-        namespace_object = self._storage.get("namespaces", "", namespace)
-        if namespace_object is None:
-            return not namespace_selector
-        return matches_labels(namespace_selector, namespace_object["metadata"].get("labels") or {})
 
     async def _call_hook(
         self, hook: _Hook, attributes: AdmissionAttributes
@@ -204,81 +179,15 @@ def _read_response(body: bytes, uid: str) -> dict[str, Any]:
     return response
 
 
-def _rule_matches(
-    rule: dict[str, Any], resource: Resource, attributes: AdmissionAttributes
-) -> bool:
-    """Whether a rule of a webhook matches the request for a resource."""
-
-    def named(field: str, value: str) -> bool:
-        allowed = rule.get(field) or ()
-        return "*" in allowed or value in allowed
-
-    scope = rule.get("scope") or "*"
-    wanted = "Namespaced" if resource.namespaced else "Cluster"
-    if resource.store == "namespaces":
-        wanted = "Cluster"
-    return (
-        named("operations", attributes.operation)
-        and named("apiGroups", resource.group)
-        and named("apiVersions", resource.version)
-        and scope in ("*", wanted)
-        and _resource_matches(
-            rule.get("resources") or (), resource, attributes.call.target.subresource
-        )
-    )
-
-
-def _resource_matches(patterns: Iterable[str], resource: Resource, subresource: str) -> bool:
-    """Whether a rule's pattern (`pods`, `pods/status`, `pods/*`, `*`, `*/*`) matches.
-
-    Without a slash it matches no subresource; with `/*` also the resource itself.
-    """
-    for pattern in patterns:
-        parent, slash, endpoint = pattern.partition("/")
-        if parent not in ("*", resource.plural):
-            continue
-        if endpoint == subresource or (slash and endpoint == "*"):
-            return True
-    return False
-
-
 def _admission_review(hook: _Hook, attributes: AdmissionAttributes, uid: str) -> dict[str, Any]:
     """The AdmissionReview that is sent to a webhook."""
-    call, resource = attributes.call, hook.resource
-    requested = call.resource
-    objects = [side for side in (attributes.object, attributes.old) if side is not None]
-    metadata = objects[0]["metadata"]
+    resource = hook.resource
     request: dict[str, Any] = {
         "uid": uid,
-        "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
-        "resource": {
-            "group": resource.group,
-            "version": resource.version,
-            "resource": resource.plural,
-        },
-        "requestKind": {
-            "group": requested.group,
-            "version": requested.version,
-            "kind": requested.kind,
-        },
-        "requestResource": {
-            "group": requested.group,
-            "version": requested.version,
-            "resource": requested.plural,
-        },
-        "name": metadata.get("name", ""),
-        "operation": attributes.operation,
-        "userInfo": user_info(call.user),
+        **admission_request(attributes, resource),
         "object": to_served(resource, attributes.object) if attributes.object is not None else None,
         "oldObject": to_served(resource, attributes.old) if attributes.old is not None else None,
-        "dryRun": call.dry_run,
-        "options": call.options_object(),
     }
-    namespace = metadata["name"] if requested.store == "namespaces" else call.target.namespace
-    if namespace:
-        request["namespace"] = namespace
-    if call.target.subresource:
-        request["subResource"] = request["requestSubResource"] = call.target.subresource
     return {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
 
 

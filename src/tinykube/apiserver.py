@@ -7,6 +7,7 @@ from secrets import token_bytes
 
 from tinykube import discovery
 from tinykube.admission import WebhookAdmission
+from tinykube.admission_chain import AdmissionChain
 from tinykube.bootstrap import Bootstrap
 from tinykube.builtin_resources import BUILTINS
 from tinykube.clock import Clock
@@ -26,6 +27,7 @@ from tinykube.handlers.reviews import complete_review
 from tinykube.handlers.subresources import SubresourceHandler
 from tinykube.handlers.watch import WatchHandler
 from tinykube.handlers.writes import WriteHandler
+from tinykube.policy_admission import PolicyAdmission
 from tinykube.rbac.attributes import attributes_of
 from tinykube.rbac.authorizer import Authorizer, is_privileged
 from tinykube.rbac.impersonation import effective_user
@@ -71,9 +73,11 @@ class ApiServer:
         start = None if seed is None else f"{name} {seed}"  # clusters have different uids
         random = Random(start)  # noqa: S311 -- names and uids, not secrets; seeded runs replay
         allocator = ServiceAllocator(self.storage, clock, random)
-        admission = WebhookAdmission(
+        webhooks = WebhookAdmission(
             self.storage, self.registry, random, call_webhook, resolve_service
         )
+        policies = PolicyAdmission(self.storage, self.registry)
+        admission = AdmissionChain(webhooks, policies)
         self._authorizer = Authorizer(self.storage)
         self._write_handler = WriteHandler(
             self.storage, clock, admission, allocator, random, self._authorizer
@@ -82,7 +86,7 @@ class ApiServer:
         key = token_bytes(32) if seed is None else random.randbytes(32)
         self._tokens = TokenIssuer(self.storage, clock, random, key)
         self._subresource_handler = SubresourceHandler(
-            self.storage, self._write_handler, self._delete_handler, self._tokens
+            self.storage, self._write_handler, self._delete_handler, self._tokens, admission
         )
         self._watch_handler = WatchHandler(self.storage, clock)
         self._crd_registrar = CrdRegistrar(

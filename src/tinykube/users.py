@@ -1,5 +1,7 @@
 """Users, and those that every cluster knows."""
 
+from typing import Any
+
 from msgspec import Struct
 
 
@@ -18,3 +20,15 @@ MASTERS = "system:masters"
 ADMIN = User("kubernetes-admin", (MASTERS, "system:authenticated"))
 CONTROLLERS = User("system:kube-controller-manager", ("system:authenticated",))
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+
+
+def user_info(user: User) -> dict[str, Any]:
+    """A user as in a userInfo field."""
+    info: dict[str, Any] = {"username": user.name}
+    if user.uid:
+        info["uid"] = user.uid
+    if user.groups:
+        info["groups"] = list(user.groups)
+    if user.extra:
+        info["extra"] = user.extra
+    return info

@@ -89,7 +89,17 @@ ROLES = f"{_RBAC}/namespaces/$ns/roles"
 ROLE_BINDINGS = f"{_RBAC}/namespaces/$ns/rolebindings"
 CLUSTER_ROLES = f"{_RBAC}/clusterroles"
 CLUSTER_ROLE_BINDINGS = f"{_RBAC}/clusterrolebindings"
-CACHED = (*HOOKS, ROLES, ROLE_BINDINGS, CLUSTER_ROLES, CLUSTER_ROLE_BINDINGS)
+POLICIES = f"{_ADMISSION}/validatingadmissionpolicies"
+POLICY_BINDINGS = f"{_ADMISSION}/validatingadmissionpolicybindings"
+CACHED = (
+    *HOOKS,
+    POLICIES,
+    POLICY_BINDINGS,
+    ROLES,
+    ROLE_BINDINGS,
+    CLUSTER_ROLES,
+    CLUSTER_ROLE_BINDINGS,
+)
 """The collections whose changes take effect some time after they are written."""
 
 RV = {"rv": "metadata.resourceVersion"}

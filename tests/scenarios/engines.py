@@ -5,8 +5,8 @@ from typing import Literal
 EngineName = Literal["embedded", "kubernetes"]
 
 ENGINES: dict[str, frozenset[str]] = {
-    "embedded": frozenset(),
-    "kubernetes": frozenset({"rbac", "vap", "scheduler"}),
+    "embedded": frozenset({"rbac", "vap"}),
+    "kubernetes": frozenset({"rbac", "vap", "address-admission", "scheduler"}),
 }
 """What scenarios may need beyond a plain API server, by engine."""
 

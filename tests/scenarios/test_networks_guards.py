@@ -22,12 +22,22 @@ async def test_what_the_api_server_refuses_by_itself(tenancy: NetworksScenario) 
         assert "only administrators say whose a namespace is" in message
         deny = await refusal(anna.delete(NetworkPolicy, "hanse-deny", space))
         assert "is kept by Hanse" in deny
-        stolen = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}
-        message = await refusal(
-            anna.create(made(Service, "stolen", tenancy.scenario.namespace, spec=stolen))
-        )
-        assert f"is of network {name}" in message
 
     await tenancy.scenario.eventually(guards)
-    own = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}
-    await anna.create(made(Service, "mine", space, spec=own))
+
+
+@pytest.mark.needs("address-admission")
+async def test_the_api_server_keeps_the_addresses_of_a_network(tenancy: NetworksScenario) -> None:
+    acme = await tenancy.create_tenant()
+    space = await tenancy.create_namespace(acme)
+    name = await tenancy.create_network(acme, "own", service={"cidrs": ["10.92.0.0/27"]})
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
+    anna = await tenancy.tenant_client()
+    spec = {"ports": [{"port": 80}], "clusterIP": "10.92.0.20"}
+
+    async def guards() -> None:
+        stolen = made(Service, "stolen", tenancy.scenario.namespace, spec=spec)
+        assert f"is of network {name}" in await refusal(anna.create(stolen))
+
+    await tenancy.scenario.eventually(guards)
+    await anna.create(made(Service, "mine", space, spec=spec))

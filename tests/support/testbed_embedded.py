@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 
 from hanse.app import BROKER
-from hanse.kube.client_config import Credentials, ServerEndpoint
+from hanse.kube.client_config import ClientConfig, Credentials, ServerEndpoint
 from hanse.kube.errors import Unreachable
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
@@ -14,7 +14,7 @@ from hanse.local.in_process import InProcessTransport, ServedApi, UrlTransport
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.server import WebhookServer
-from tests.support.service_accounts import Account
+from tests.support.service_accounts import Account, grant
 from tests.support.testbed import WebhookEndpoint
 from tinykube.apiserver import ApiServer
 from tinykube.controllers import controller_manager
@@ -53,7 +53,10 @@ class EmbeddedTestbed:
         return InProcessTransport(self.servers[cluster])
 
     async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
-        return InProcessTransport(self._endpoints[cluster])
+        access = await grant(self.connect(cluster), ClientConfig(self.endpoint(cluster)), account)
+        user = self.servers[cluster].authenticate(access.identity.token)
+        assert user is not None, "the token was issued a moment ago"
+        return InProcessTransport(self._endpoints[cluster], user)
 
     def endpoint(self, cluster: ClusterId) -> ServerEndpoint:
         return ServerEndpoint(f"https://{cluster}.example:6443", ca_of(cluster))

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
-from tinykube.admission import AdmissionAttributes, WebhookAdmission
+from tinykube.admission_chain import AdmissionChain
+from tinykube.admission_rules import AdmissionAttributes
 from tinykube.clock import Clock
 from tinykube.conversion import to_served, to_stored
 from tinykube.crds import CRD_CLEANUP, CRDS
@@ -118,7 +119,7 @@ class DeleteHandler:
         self,
         storage: Storage,
         clock: Clock,
-        admission: WebhookAdmission,
+        admission: AdmissionChain,
         allocator: ServiceAllocator,
     ) -> None:
         self._storage = storage

@@ -9,21 +9,9 @@ from tinykube.rbac.attributes import Attributes
 from tinykube.rbac.authorizer import Authorizer
 from tinykube.resources import Object
 from tinykube.service_account_tokens import TokenIssuer
-from tinykube.users import User
+from tinykube.users import User, user_info
 
 _ACCESS_REVIEWS = ("SubjectAccessReview", "LocalSubjectAccessReview")
-
-
-def user_info(user: User) -> dict[str, Any]:
-    """A user as in a userInfo field."""
-    info: dict[str, Any] = {"username": user.name}
-    if user.uid:
-        info["uid"] = user.uid
-    if user.groups:
-        info["groups"] = list(user.groups)
-    if user.extra:
-        info["extra"] = user.extra
-    return info
 
 
 def complete_review(

@@ -1,5 +1,7 @@
 """Subresources with an answer of their own: scale, token, binding, eviction."""
 
+from tinykube.admission_chain import AdmissionChain
+from tinykube.admission_rules import AdmissionAttributes
 from tinykube.errors import conflict, not_found
 from tinykube.handlers import bodies
 from tinykube.handlers.calls import Call
@@ -25,12 +27,18 @@ class SubresourceHandler:
     """Serves the subresources that are not a part of their object."""
 
     def __init__(
-        self, storage: Storage, writes: WriteHandler, deletion: DeleteHandler, tokens: TokenIssuer
+        self,
+        storage: Storage,
+        writes: WriteHandler,
+        deletion: DeleteHandler,
+        tokens: TokenIssuer,
+        admission: AdmissionChain,
     ) -> None:
         self._storage = storage
         self._write_handler = writes
         self._delete_handler = deletion
         self._tokens = tokens
+        self._admission = admission
 
     async def handle(self, call: Call) -> WriteResult | None:
         """The result of a subresource, or None where the verbs of the object itself apply."""
@@ -40,16 +48,22 @@ class SubresourceHandler:
             case "scale", _:
                 return await self._write_handler.scale(call)
             case "token", _:
-                request = bodies.decode_object(call)
-                target = call.target
-                issued = self._tokens.issue(call.resource, target.namespace, target.name, request)
-                return WriteResult(issued, 201)
+                return await self._issue_token(call)
             case "binding", _:
                 return await self._bind(call)
             case "eviction", _:
                 return await self._evict(call)
             case _:
                 return None
+
+    async def _issue_token(self, call: Call) -> WriteResult:
+        """Answer a TokenRequest, unless admission denies it."""
+        attributes = AdmissionAttributes(call, "CREATE", bodies.decode_object(call), None)
+        request = await self._admission.mutate(attributes)
+        await self._admission.validate(AdmissionAttributes(call, "CREATE", request, None))
+        target = call.target
+        issued = self._tokens.issue(call.resource, target.namespace, target.name, request)
+        return WriteResult(issued, 201)
 
     async def _bind(self, call: Call) -> WriteResult:
         """Assign a pod to a node."""

@@ -7,7 +7,8 @@ from typing import Any
 from msgspec import Struct
 
 from tinykube import custom_resources, object_meta, serializer
-from tinykube.admission import AdmissionAttributes, WebhookAdmission
+from tinykube.admission_chain import AdmissionChain
+from tinykube.admission_rules import AdmissionAttributes
 from tinykube.builtin_resources import BUILTINS
 from tinykube.builtin_types import type_of
 from tinykube.clock import Clock
@@ -63,7 +64,7 @@ class WriteHandler:
         self,
         storage: Storage,
         clock: Clock,
-        admission: WebhookAdmission,
+        admission: AdmissionChain,
         allocator: ServiceAllocator,
         random: Random,
         authorizer: Authorizer,

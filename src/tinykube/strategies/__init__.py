@@ -2,7 +2,7 @@
 
 from tinykube.crds import CRD_STRATEGY, CRDS
 from tinykube.resources import Resource
-from tinykube.strategies import endpoints, others, pods, services, workloads
+from tinykube.strategies import endpoints, others, pods, policies, services, workloads
 from tinykube.strategy import DEFAULT_STRATEGY, Strategy
 
 _ADMISSION = "admissionregistration.k8s.io"
@@ -43,8 +43,8 @@ _STRATEGIES: dict[str, Strategy] = {
     f"clusterrolebindings.{_RBAC}": others.ROLE_BINDING_STRATEGY,
     f"mutatingwebhookconfigurations.{_ADMISSION}": others.WEBHOOK_STRATEGY,
     f"validatingwebhookconfigurations.{_ADMISSION}": others.WEBHOOK_STRATEGY,
-    f"validatingadmissionpolicies.{_ADMISSION}": others.VALIDATING_POLICY_STRATEGY,
-    f"validatingadmissionpolicybindings.{_ADMISSION}": others.VALIDATING_POLICY_STRATEGY,
+    f"validatingadmissionpolicies.{_ADMISSION}": policies.VALIDATING_POLICY_STRATEGY,
+    f"validatingadmissionpolicybindings.{_ADMISSION}": policies.POLICY_BINDING_STRATEGY,
 }
 _CUSTOM = Strategy(tracks_generation=True, allow_unconditional_update=False)
 

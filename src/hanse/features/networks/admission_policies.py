@@ -26,13 +26,12 @@ MANAGED_RESOURCES = (
 GUARD_LABELS = {f"{FEATURE_DOMAIN}/guard": "true"}
 """Label of these policies, by which they are watched."""
 
-_TENANT = f"metadata.?labels[?'{TENANT}'].orValue('')"
-
 
 def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
     """The policies for all tenants."""
     trusted = _trusted(options)
-    changed = f"object.{_TENANT} != (request.operation == 'CREATE' ? '' : oldObject.{_TENANT})"
+    old = f"(request.operation == 'CREATE' ? '' : {_tenant_of('oldObject')})"
+    changed = f"{_tenant_of('object')} != {old}"
     yield from _policy_and_binding(
         f"{FEATURE_DOMAIN}-tenants",
         {"resourceRules": [_resource_rule("", ("namespaces",), ("CREATE", "UPDATE"))]},
@@ -61,7 +60,10 @@ def address_pool_policy(
     """Only Services in the tenant's namespaces get addresses of a network's ranges."""
     inside = " || ".join(f"cidr('{r}').containsIP(object.metadata.name)" for r in ranges)
     names = ", ".join(f"'{space}'" for space in sorted(namespaces))
-    parent = "object.spec.?parentRef.?namespace.orValue('')"
+    parent = (
+        "(has(object.spec.parentRef) && has(object.spec.parentRef.namespace) ? "
+        "object.spec.parentRef.namespace : '')"
+    )
     yield from _policy_and_binding(
         shorten_name(f"{FEATURE_DOMAIN}-pool-{name}"),
         {"resourceRules": [_resource_rule("networking.k8s.io", ("ipaddresses",), ("CREATE",))]},
@@ -71,13 +73,19 @@ def address_pool_policy(
     )
 
 
+def _tenant_of(side: str) -> str:
+    """A CEL expression: the tenant of a namespace, or an empty text."""
+    labels = f"{side}.metadata.labels"
+    return f"(has({labels}) && '{TENANT}' in {labels} ? {labels}['{TENANT}'] : '')"
+
+
 def _trusted(options: NetworksOptions) -> str:
     """A CEL expression: whether the user is trusted."""
     users = ", ".join(f"'{user}'" for user in (*options.agents, *SYSTEM_USERS))
     groups = ", ".join(f"'{group}'" for group in options.admins)
     return (
         f"(request.userInfo.username in [{users}] || "
-        f"request.userInfo.?groups.orValue([]).exists(g, g in [{groups}]))"
+        f"(has(request.userInfo.groups) && request.userInfo.groups.exists(g, g in [{groups}])))"
     )
 
 

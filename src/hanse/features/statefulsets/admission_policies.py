@@ -20,7 +20,10 @@ _NOT_TERMINATING = {
     "name": "not-about-to-go",
     "expression": "!has(object.metadata.deletionTimestamp)",
 }
-_ANNOTATIONS_VARIABLE = {"name": "marks", "expression": "object.metadata.?annotations.orValue({})"}
+_ANNOTATIONS_VARIABLE = {
+    "name": "marks",
+    "expression": "has(object.metadata.annotations) ? object.metadata.annotations : {}",
+}
 
 _SPACE, _TEXT, _NUMBER = r"[ \t\r\n]*", r'"([^"\\]|\\.)*"', r"(0|[1-9][0-9]{0,9})"
 MAX_VALIDATED = 16_000
@@ -68,7 +71,8 @@ def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
     """
     kind = Lease.kind
     high = f"object.metadata.name.size() + 1 + params.metadata.name.size() <= {MAX_SET_NAME}"
-    member = "params.?spec.?holderIdentity.orValue('') == params.metadata.name"
+    holder = "params.spec.holderIdentity"
+    member = f"has(params.spec) && has({holder}) && {holder} == params.metadata.name"
     local = "object.metadata.name + '-' + params.metadata.name"
     spec: Wire = {
         "paramKind": {"apiVersion": kind.api_version, "kind": kind.name},
@@ -110,18 +114,21 @@ def _choice_validation(annotation: str, choices: tuple[str, ...]) -> Wire:
 
 def _load_balancer_validations() -> list[Wire]:
     """Validations of load balancers: not too many replicas, and a serviceName is given."""
-    wanted = f"variables.marks[?'{LB_NEEDED}'].orValue('') == 'true'"
+    wanted = f"'{LB_NEEDED}' in variables.marks && variables.marks['{LB_NEEDED}'] == 'true'"
+    replicas = "(has(object.spec.replicas) ? object.spec.replicas : 1)"
     return [
         {
-            "expression": f"!({wanted}) || object.spec.?replicas.orValue(1) <= {MAX_BALANCERS}",
+            "expression": f"!({wanted}) || {replicas} <= {MAX_BALANCERS}",
             "messageExpression": (
-                f"'annotation {LB_NEEDED}: ' + string(object.spec.?replicas.orValue(1)) + "
+                f"'annotation {LB_NEEDED}: ' + string({replicas}) + "
                 f"' replicas would need as many load balancers; {MAX_BALANCERS} is the most'"
             ),
             "reason": "Invalid",
         },
         {
-            "expression": f"!({wanted}) || object.spec.?serviceName.orValue('') != ''",
+            "expression": (
+                f"!({wanted}) || (has(object.spec.serviceName) && object.spec.serviceName != '')"
+            ),
             "message": (
                 f"annotation {LB_NEEDED}: it needs spec.serviceName, whose ports replicas serve"
             ),
@@ -147,7 +154,12 @@ def _preference_variables() -> list[Wire]:
     low, high = _number_expression("minReplicas", "w"), _number_expression("maxReplicas", "w")
     clusters = f"variables.wishes.findAll({_quote_cel(_CLUSTER)})"
     return [
-        {"name": "wishes", "expression": f"variables.marks[?'{PREFERENCES}'].orValue('{{}}')"},
+        {
+            "name": "wishes",
+            "expression": (
+                f"'{PREFERENCES}' in variables.marks ? variables.marks['{PREFERENCES}'] : '{{}}'"
+            ),
+        },
         {"name": "judged", "expression": f"variables.wishes.size() <= {MAX_VALIDATED}"},
         {
             "name": "crossed",

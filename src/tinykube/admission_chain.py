@@ -1,0 +1,23 @@
+"""All admission of one API server, in order."""
+
+from tinykube.admission import WebhookAdmission
+from tinykube.admission_rules import AdmissionAttributes
+from tinykube.policy_admission import PolicyAdmission
+from tinykube.resources import Object
+
+
+class AdmissionChain:
+    """Mutating webhooks; then admission policies and validating webhooks."""
+
+    def __init__(self, webhooks: WebhookAdmission, policies: PolicyAdmission) -> None:
+        self._webhooks = webhooks
+        self._policies = policies
+
+    async def mutate(self, attributes: AdmissionAttributes) -> Object:
+        """The object after all mutating webhooks."""
+        return await self._webhooks.mutate(attributes)
+
+    async def validate(self, attributes: AdmissionAttributes) -> None:
+        """Raise the error of the first policy or webhook that denies the request."""
+        self._policies.validate(attributes)
+        await self._webhooks.validate(attributes)

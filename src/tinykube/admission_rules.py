@@ -1,0 +1,134 @@
+"""Requests as admission sees them, and which rules and selectors match them."""
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from msgspec import Struct
+
+from tinykube.handlers.calls import Call
+from tinykube.resources import Object, Resource
+from tinykube.selectors import matches_labels
+from tinykube.storage import Storage
+from tinykube.users import user_info
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+_GROUP = "admissionregistration.k8s.io"
+EXEMPT = frozenset(
+    f"{plural}.{_GROUP}"
+    for plural in (
+        "mutatingwebhookconfigurations",
+        "validatingwebhookconfigurations",
+        "validatingadmissionpolicies",
+        "validatingadmissionpolicybindings",
+    )
+)
+"""The stores whose objects no webhook and no policy is asked about."""
+
+
+class AdmissionAttributes(Struct, frozen=True):
+    """A requested change: the new and the old object, of which one may be missing."""
+
+    call: Call
+    operation: Operation
+    object: Object | None
+    old: Object | None
+
+    @property
+    def name(self) -> str:
+        """The name in the path or of the object; its generateName before a name is generated."""
+        metadata = ((self.object or self.old) or {}).get("metadata") or {}
+        return self.call.target.name or metadata.get("name") or metadata.get("generateName", "")
+
+
+def admission_request(attributes: AdmissionAttributes, resource: Resource) -> dict[str, Any]:
+    """The request of an AdmissionReview, in the version of a resource, without uid and objects."""
+    call = attributes.call
+    requested = call.resource
+    objects = [side for side in (attributes.object, attributes.old) if side is not None]
+    metadata = objects[0]["metadata"]
+    request: dict[str, Any] = {
+        "kind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "resource": {
+            "group": resource.group,
+            "version": resource.version,
+            "resource": resource.plural,
+        },
+        "requestKind": {
+            "group": requested.group,
+            "version": requested.version,
+            "kind": requested.kind,
+        },
+        "requestResource": {
+            "group": requested.group,
+            "version": requested.version,
+            "resource": requested.plural,
+        },
+        "name": call.target.name or metadata.get("name", ""),
+        "operation": attributes.operation,
+        "userInfo": user_info(call.user),
+        "dryRun": call.dry_run,
+        "options": call.options_object(),
+    }
+    namespace = metadata.get("name") if requested.store == "namespaces" else call.target.namespace
+    if namespace:
+        request["namespace"] = namespace
+    if call.target.subresource:
+        request["subResource"] = request["requestSubResource"] = call.target.subresource
+    return request
+
+
+def rule_matches(rule: dict[str, Any], resource: Resource, attributes: AdmissionAttributes) -> bool:
+    """Whether a rule of a webhook matches the request for a resource."""
+
+    def named(field: str, value: str) -> bool:
+        allowed = rule.get(field) or ()
+        return "*" in allowed or value in allowed
+
+    scope = rule.get("scope") or "*"
+    wanted = "Namespaced" if resource.namespaced else "Cluster"
+    if resource.store == "namespaces":
+        wanted = "Cluster"
+    return (
+        named("operations", attributes.operation)
+        and named("apiGroups", resource.group)
+        and named("apiVersions", resource.version)
+        and scope in ("*", wanted)
+        and _resource_matches(
+            rule.get("resources") or (), resource, attributes.call.target.subresource
+        )
+    )
+
+
+def _resource_matches(patterns: Iterable[str], resource: Resource, subresource: str) -> bool:
+    """Whether a rule's pattern (`pods`, `pods/status`, `pods/*`, `*`, `*/*`) matches.
+
+    Without a slash it matches no subresource; with `/*` also the resource itself.
+    """
+    for pattern in patterns:
+        parent, slash, endpoint = pattern.partition("/")
+        if parent not in ("*", resource.plural):
+            continue
+        if endpoint == subresource or (slash and endpoint == "*"):
+            return True
+    return False
+
+
+def selectors_match(
+    storage: Storage, spec: dict[str, Any], attributes: AdmissionAttributes
+) -> bool:
+    """Whether the object and namespace selectors match the request."""
+    objects = [side for side in (attributes.object, attributes.old) if side is not None]
+    labels = [side["metadata"].get("labels") or {} for side in objects]
+    object_selector = spec.get("objectSelector") or {}
+    if not any(matches_labels(object_selector, found) for found in labels):
+        return False
+    namespace_selector = spec.get("namespaceSelector") or {}
+    resource, namespace = attributes.call.resource, attributes.call.target.namespace
+    if resource.store == "namespaces":
+        return matches_labels(namespace_selector, labels[0])
+    if not resource.namespaced:
+        return True
+    namespace_object = storage.get("namespaces", "", namespace)
+    if namespace_object is None:
+        return not namespace_selector
+    return matches_labels(namespace_selector, namespace_object["metadata"].get("labels") or {})

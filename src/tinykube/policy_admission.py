@@ -1,0 +1,312 @@
+"""ValidatingAdmissionPolicies: which match a request, and what their expressions say of it."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from tinykube.admission_rules import (
+    EXEMPT,
+    AdmissionAttributes,
+    admission_request,
+    rule_matches,
+    selectors_match,
+)
+from tinykube.conversion import to_served
+from tinykube.errors import StatusError, internal_error
+from tinykube.expressions import CompileError, EvaluationError, Expression, Scope
+from tinykube.policies import CompiledPolicy, Validation, compile_policy
+from tinykube.resources import Object, Registry, Resource
+from tinykube.selectors import matches_labels
+from tinykube.storage import Storage
+
+POLICIES = "validatingadmissionpolicies.admissionregistration.k8s.io"
+BINDINGS = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
+_CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
+
+_ResourceKey = tuple[str, str, str, str, str]
+"""Group, version, plural, subresource and operation of a request."""
+
+
+class _Bound(Struct, frozen=True):
+    """A policy with one of its bindings, and the resource in the version that its rules name."""
+
+    policy: CompiledPolicy
+    binding: Object
+    resource: Resource
+
+
+class _Denial(Struct, frozen=True):
+    """What a policy has against a request."""
+
+    message: str
+    reason: str = "Invalid"
+
+
+class PolicyAdmission:
+    """Evaluates the stored policies; they are compiled again only after they change."""
+
+    def __init__(self, storage: Storage, registry: Registry) -> None:
+        self._storage = storage
+        self._registry = registry
+        self._generation = -1
+        self._bound: dict[_ResourceKey, list[_Bound]] = {}
+        for store in (POLICIES, BINDINGS):
+            storage.subscribe(lambda _: self._bound.clear(), store)
+
+    def validate(self, attributes: AdmissionAttributes) -> None:
+        """Raise the denial of the first policy that denies; others may add warnings."""
+        if not self._storage.count(BINDINGS) or attributes.call.resource.store in EXEMPT:
+            return
+        for bound in self._bound_to(attributes):
+            if self._is_in_scope(bound, attributes):
+                self._enforce(bound, attributes)
+
+    def _bound_to(self, attributes: AdmissionAttributes) -> list[_Bound]:
+        """The policies and bindings whose rules match the resource and operation."""
+        if self._generation != self._registry.generation:
+            self._bound.clear()
+            self._generation = self._registry.generation
+        call = attributes.call
+        resource = call.resource
+        subresource, operation = call.target.subresource, attributes.operation
+        key = (resource.group, resource.version, resource.plural, subresource, operation)
+        found = self._bound.get(key)
+        if found is None:
+            found = self._bound[key] = [*self._find_bound(attributes)]
+        return found
+
+    def _find_bound(self, attributes: AdmissionAttributes) -> Iterator[_Bound]:
+        for binding in self._storage.objects(BINDINGS):
+            policy = self._storage.get(POLICIES, "", binding["spec"].get("policyName", ""))
+            if policy is None:
+                continue
+            constraints = policy["spec"].get("matchConstraints") or {}
+            resource = self._matching_resource(constraints, attributes)
+            if resource is not None:
+                yield _Bound(_compiled(policy), binding, resource)
+
+    def _matching_resource(
+        self, constraints: Object, attributes: AdmissionAttributes
+    ) -> Resource | None:
+        """The resource in a version that the constraints match, or None; not by name."""
+        requested = attributes.call.resource
+        variants = [requested]
+        if constraints.get("matchPolicy") != "Exact":
+            variants += [r for r in self._registry.in_store(requested.store) if r is not requested]
+        for variant in variants:
+            rules = constraints.get("resourceRules") or ()
+            if any(rule_matches(rule, variant, attributes) for rule in rules):
+                return variant
+        return None
+
+    def _is_in_scope(self, bound: _Bound, attributes: AdmissionAttributes) -> bool:
+        """Whether names and selectors of the policy and of its binding match the request."""
+        constraints = (bound.policy.constraints, bound.binding["spec"].get("matchResources"))
+        return all(
+            self._constraints_match(one, bound.resource, attributes) for one in constraints if one
+        )
+
+    def _constraints_match(
+        self, constraints: Object, resource: Resource, attributes: AdmissionAttributes
+    ) -> bool:
+        def named(rule: Object) -> bool:
+            names = rule.get("resourceNames") or ()
+            return rule_matches(rule, resource, attributes) and (
+                not names or attributes.name in names
+            )
+
+        rules = constraints.get("resourceRules")
+        if rules and not any(named(rule) for rule in rules):
+            return False
+        if any(named(rule) for rule in constraints.get("excludeResourceRules") or ()):
+            return False
+        return selectors_match(self._storage, constraints, attributes)
+
+    def _enforce(self, bound: _Bound, attributes: AdmissionAttributes) -> None:
+        """Raise a denial, or add it as a warning, as the binding says."""
+        for params in self._params(bound, attributes):
+            denial = self._denial(bound, attributes, params)
+            if denial is None:
+                continue
+            policy, binding = bound.policy.name, bound.binding["metadata"]["name"]
+            actions = bound.binding["spec"].get("validationActions") or ("Deny",)
+            if "Warn" in actions:
+                attributes.call.warn(
+                    f"Validation failed for ValidatingAdmissionPolicy '{policy}' with binding "
+                    f"'{binding}': {denial.message}"
+                )
+            if "Deny" in actions:
+                text = (
+                    f"ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied "
+                    f"request: {denial.message}"
+                )
+                raise _denied(attributes, text, denial.reason)
+
+    def _denial(
+        self, bound: _Bound, attributes: AdmissionAttributes, params: Object | None
+    ) -> _Denial | None:
+        """The first validation that fails, or None; errors count by the failurePolicy."""
+        policy = bound.policy
+        scope = self._scope(bound, attributes, params)
+        ignores = policy.ignores_failures
+        try:
+            if not _conditions_hold(policy.conditions, scope):
+                return None
+        except EvaluationError as error:
+            return None if ignores else _Denial(str(error))
+        variables = _Variables(policy.variables, scope)
+        for validation in policy.validations:
+            denial = _failure(validation, variables, scope, ignores=ignores)
+            if denial is not None:
+                return denial
+        return None
+
+    def _scope(
+        self, bound: _Bound, attributes: AdmissionAttributes, params: Object | None
+    ) -> Scope:
+        """The variables of a request."""
+        resource = bound.resource
+        sides = (attributes.object, attributes.old)
+        new, old = (side if side is None else to_served(resource, side) for side in sides)
+        namespace = attributes.call.target.namespace
+        return Scope(
+            {
+                "object": new,
+                "oldObject": old,
+                "request": _without_empty(admission_request(attributes, resource)),
+                "params": params,
+                "namespaceObject": self._storage.get("namespaces", "", namespace),
+                "variables": {},
+            }
+        )
+
+    def _params(self, bound: _Bound, attributes: AdmissionAttributes) -> Iterator[Object | None]:
+        """The parameter objects of a binding; raises a denial if it must have some."""
+        kind, reference = bound.policy.param_kind, bound.binding["spec"].get("paramRef")
+        if not kind or not reference:
+            yield None
+            return
+        resource = self._registry.of_kind(kind.get("apiVersion", ""), kind.get("kind", ""))
+        found: list[Object] = []
+        if resource is not None:
+            namespace = reference.get("namespace") or attributes.call.target.namespace
+            scope = namespace if resource.namespaced else ""
+            found = [
+                to_served(resource, one)
+                for one in self._storage.objects(resource.store, scope)
+                if _is_referenced(reference, one)
+            ]
+        if not found and reference.get("parameterNotFoundAction") != "Allow":
+            names = bound.policy.name, bound.binding["metadata"]["name"]
+            text = (
+                f"ValidatingAdmissionPolicy '{names[0]}' with binding '{names[1]}' denied request: "
+                "failed to configure binding: no params found for policy binding with `Deny` "
+                "parameterNotFoundAction"
+            )
+            raise _denied(attributes, text, "Invalid")
+        yield from found
+
+
+class _Variables:
+    """The variables of a policy, evaluated when an expression first reads them.
+
+    One whose evaluation fails is absent, so that reading it fails.
+    """
+
+    def __init__(self, definitions: dict[str, Expression], scope: Scope) -> None:
+        self._definitions = definitions
+        self._scope = scope
+        self._values: dict[str, Any] = {}
+        self._known: set[str] = set()
+
+    def provide(self, expression: Expression) -> None:
+        """Set the variables that an expression reads."""
+        for name, definition in self._definitions.items():
+            if name in self._known or f"variables.{name}" not in expression.source:
+                continue
+            self._known.add(name)
+            self.provide(definition)
+            try:
+                self._values[name] = definition.evaluate(self._scope)
+            except EvaluationError:
+                continue
+            self._scope.set("variables", dict(self._values))
+
+
+def _compiled(policy: Object) -> CompiledPolicy:
+    """A compiled policy; raises 500 for one of a backup that was never validated here."""
+    try:
+        return compile_policy(policy)
+    except CompileError as error:
+        name = policy["metadata"]["name"]
+        raise internal_error(f"ValidatingAdmissionPolicy '{name}': {error}") from error
+
+
+def _conditions_hold(conditions: tuple[Expression, ...], scope: Scope) -> bool:
+    """Whether all matchConditions hold; one that does not hold outweighs errors of others."""
+    failed: EvaluationError | None = None
+    for condition in conditions:
+        try:
+            if condition.evaluate(scope) is not True:
+                return False
+        except EvaluationError as error:
+            failed = error
+    if failed is not None:
+        raise failed
+    return True
+
+
+def _failure(
+    validation: Validation, variables: _Variables, scope: Scope, *, ignores: bool
+) -> _Denial | None:
+    """What a validation has against a request, or None."""
+    expression = validation.expression
+    variables.provide(expression)
+    try:
+        if expression.evaluate(scope) is True:
+            return None
+    except EvaluationError as error:
+        text = f"expression '{expression.source}' resulted in error: {error}"
+        return None if ignores else _Denial(text)
+    return _Denial(_message(validation, variables, scope), validation.reason)
+
+
+def _message(validation: Validation, variables: _Variables, scope: Scope) -> str:
+    """The message of a failed validation: from its expression if that works, else its text."""
+    dynamic = validation.message_expression
+    if dynamic is not None:
+        variables.provide(dynamic)
+        try:
+            text = dynamic.evaluate(scope)
+        except EvaluationError:
+            text = ""
+        if isinstance(text, str) and text.strip() and "\n" not in text:
+            return text.strip()
+    return validation.message.strip() or f"failed expression: {validation.expression.source}"
+
+
+def _is_referenced(reference: Object, obj: Object) -> bool:
+    """Whether a paramRef names or selects an object."""
+    if reference.get("name"):
+        return bool(obj["metadata"]["name"] == reference["name"])
+    selector = reference.get("selector") or {}
+    return matches_labels(selector, obj["metadata"].get("labels") or {})
+
+
+def _without_empty(request: dict[str, Any]) -> dict[str, Any]:
+    """A request without its empty fields, which expressions take as absent."""
+    return {key: value for key, value in request.items() if value != ""}
+
+
+def _denied(attributes: AdmissionAttributes, text: str, reason: str) -> StatusError:
+    """The error of a request that a policy denies."""
+    resource, name = attributes.call.resource, attributes.name or "Unknown"
+    details = {
+        "name": name,
+        **({"group": resource.group} if resource.group else {}),
+        "kind": resource.plural,
+        "causes": [{"message": text}],
+    }
+    message = f'{resource.group_resource} "{name}" is forbidden: {text}'
+    return StatusError(_CODES.get(reason, 422), reason, message, details)
