@@ -7,7 +7,6 @@ from tests.differential import (
     lifecycle,
     objects,
     patches,
-    policies,
     selections,
     services,
     tables_others,
@@ -29,5 +28,4 @@ CASES = [
     *lifecycle.CASES,
     *webhooks.CASES,
     *access.CASES,
-    *policies.CASES,
 ]

@@ -81,6 +81,11 @@ async def guarded(guarded_scenario: Scenario) -> AsyncIterator[NetworksScenario]
         yield tenancy
 
 
+def agent_users(namespace: str) -> tuple[str, ...]:
+    """The users of the agents of a scenario, whom its admission policies trust."""
+    return (f"system:serviceaccount:{namespace}-system:agent-of-{HERE}",)
+
+
 @asynccontextmanager
 async def _running_scenario(
     fleet: RealFleet | None,
@@ -91,8 +96,7 @@ async def _running_scenario(
 ) -> AsyncIterator[Scenario]:
     """Run a scenario with its agent until the block ends."""
     namespace = shop_of(request.node.nodeid)
-    agent = f"system:serviceaccount:{namespace}-system:agent-of-{HERE}"
-    options = NetworksOptions(agents=(agent,))
+    options = NetworksOptions(agents=agent_users(namespace))
     hooks = network_hooks(Networks(options)) if guarded else ()
     async with (
         _testbed(fleet, folders) as testbed,

@@ -16,6 +16,7 @@ from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
 from hanse.model.kinds.networks import Network, NetworkPeering
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
+from tests.scenarios.network_fixtures import agent_users
 from tests.scenarios.networks import HERE, NetworksScenario, made
 from tests.scenarios.test_networks_ports import gated, released
 from tests.support.scenario import Check, Scenario, describe_writes
@@ -37,7 +38,7 @@ def anyio_backend() -> object:
 @pytest.fixture
 async def tenancy() -> AsyncIterator[NetworksScenario]:
     """Tenants of a cluster whose agent guards them by ClusterNetworkPolicies where it can."""
-    options = NetworksOptions(guard=True)
+    options = NetworksOptions(guard=True, agents=agent_users("kinds"))
     async with (
         embedded_testbed((HERE,)) as testbed,
         Scenario(testbed, "kinds", lambda: (Networks(options),)) as scenario,

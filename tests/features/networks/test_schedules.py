@@ -16,6 +16,7 @@ from hanse.features.networks.options import NetworksOptions
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPort
+from tests.scenarios.network_fixtures import agent_users
 from tests.scenarios.networks import HERE, NetworksScenario
 from tests.support.faults import NO_FAULTS, LinkFaults
 from tests.support.scenario import Scenario, describe_writes
@@ -171,7 +172,7 @@ class Schedule:
 @pytest.mark.parametrize("seed", SEEDS)
 async def test_after_any_storm_every_pod_has_its_port_and_nothing_is_left_over(seed: int) -> None:
     async with embedded_testbed((HERE,)) as testbed:
-        options = NetworksOptions()
+        options = NetworksOptions(agents=agent_users("storm"))
         async with Scenario(testbed, "storm", lambda: (Networks(options),), seed=seed) as scenario:
             tenancy = NetworksScenario(scenario, seed)
             await tenancy.open()
