@@ -7,6 +7,7 @@ from tests.differential import (
     lifecycle,
     objects,
     patches,
+    policies,
     selections,
     services,
     tables_others,
@@ -28,4 +29,5 @@ CASES = [
     *lifecycle.CASES,
     *webhooks.CASES,
     *access.CASES,
+    *policies.CASES,
 ]

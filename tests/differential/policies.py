@@ -106,11 +106,6 @@ _VERDICTS = (
     case("a patch that changes nothing", MAP, *denies("false"), merge(C, {"data": {"a": "1"}})),
     case("a delete", MAP, *denies("request.operation != 'DELETE'"), delete(C), get(C)),
     case("what a delete has", MAP, *denies("object == null && oldObject.data.a == '2'"), delete(C)),
-    case(
-        "a generated name",
-        *denies("false"),
-        create(CONFIGMAPS, {"metadata": {"generateName": "c-"}}),
-    ),
     case("a warning", *enforced(policy(NO), validationActions=["Warn"]), NEW),
     case("a warning and a denial", *enforced(policy(NO), validationActions=["Warn", "Audit"]), NEW),
     case("without a binding", create(POLICIES, policy(NO), setup=True), NEW),
