@@ -4,8 +4,6 @@ from typing import Any
 
 import pytest
 
-from hanse.model.kinds.acceptance import PodSecurityLevel
-from hanse.model.objects import Wire
 from hanse.model.pod_security import (
     APPARMOR_ANNOTATION,
     BASELINE_CAPABILITIES,
@@ -13,136 +11,11 @@ from hanse.model.pod_security import (
     SAFE_SYSCTLS,
     violations,
 )
-
-CONTAINERS = ("containers[0]", "initContainers[0]", "ephemeralContainers[0]")
-WITH_POD = ("", *(f"{c}." for c in CONTAINERS))
-PROBES = ("livenessProbe", "readinessProbe", "startupProbe")
-HOOKS = ("lifecycle.postStart", "lifecycle.preStop")
-
-
-def template(level: PodSecurityLevel = "baseline") -> Wire:
-    """A template with a container of each sort that meets a level and no more."""
-    context: Wire = {}
-    pod: Wire = {}
-    if level == "restricted":
-        pod = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
-        context = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
-
-    def container() -> Wire:
-        return {"name": "c", "image": "c", "ports": [{}], "securityContext": copied(context)}
-
-    return {
-        "metadata": {"labels": {"app": "etcd"}, "annotations": {}},
-        "spec": {
-            "securityContext": copied(pod),
-            "containers": [container()],
-            "initContainers": [container()],
-            "ephemeralContainers": [container()],
-            "volumes": [{"name": "data"}],
-        },
-    }
-
-
-def copied(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: copied(item) for name, item in value.items()}
-    return [copied(item) for item in value] if isinstance(value, list) else value
-
-
-def put(target: Wire, path: str, value: Any) -> Wire:
-    """The template with one field of its spec set; a field of value `...` is removed."""
-    parent: Any = target["spec"]
-    steps = path.replace("[", ".[").split(".")
-    for step in steps[:-1]:
-        if step.startswith("["):
-            parent = parent[int(step[1:-1])]
-        else:
-            follows = steps[steps.index(step) + 1] if step in steps else ""
-            parent = parent.setdefault(step, [{}] if follows.startswith("[") else {})
-    last = steps[-1]
-    if value is ...:
-        parent.pop(last, None)
-    elif last.startswith("["):
-        parent[int(last[1:-1])] = value
-    else:
-        parent[last] = value
-    return target
+from tests.model.pod_security_cases import BASELINE, CONTAINERS, RESTRICTED, put, template
 
 
 def fields_of(found: tuple[Any, ...]) -> list[str]:
     return [each.field for each in found]
-
-
-def each(*paths: str, allowed: tuple[Any, ...], denied: tuple[Any, ...]) -> list[Any]:
-    """One row for each path with its allowed and its denied values."""
-    return [pytest.param(path, allowed, denied, id=path) for path in paths]
-
-
-BASELINE = [
-    *each(
-        *(f"{at}securityContext.windowsOptions.hostProcess" for at in WITH_POD),
-        allowed=(..., None, False),
-        denied=(True,),
-    ),
-    *each("hostNetwork", "hostPID", "hostIPC", allowed=(..., None, False), denied=(True, "true")),
-    *each(
-        *(f"{at}.securityContext.privileged" for at in CONTAINERS),
-        allowed=(..., None, False),
-        denied=(True,),
-    ),
-    *each(
-        *(f"{at}.ports[0].hostPort" for at in CONTAINERS),
-        allowed=(..., None, 0),
-        denied=(80, "80"),
-    ),
-    *each(
-        *(
-            f"{at}.{handler}.{action}.host"
-            for at in CONTAINERS
-            for handler in (*PROBES, *HOOKS)
-            for action in ("httpGet", "tcpSocket")
-        ),
-        allowed=(..., None, ""),
-        denied=("127.0.0.1", "169.254.169.254"),
-    ),
-    *each(
-        *(f"{at}securityContext.appArmorProfile.type" for at in WITH_POD),
-        allowed=(..., None, "RuntimeDefault", "Localhost"),
-        denied=("Unconfined", "", {}),
-    ),
-    *each(
-        *(f"{at}securityContext.seLinuxOptions.type" for at in WITH_POD),
-        allowed=(
-            ...,
-            None,
-            "",
-            "container_t",
-            "container_init_t",
-            "container_kvm_t",
-            "container_engine_t",
-        ),
-        denied=("spc_t", "unconfined_t"),
-    ),
-    *each(
-        *(
-            f"{at}securityContext.seLinuxOptions.{name}"
-            for at in WITH_POD
-            for name in ("user", "role")
-        ),
-        allowed=(..., None, ""),
-        denied=("system_u",),
-    ),
-    *each(
-        *(f"{at}.securityContext.procMount" for at in CONTAINERS),
-        allowed=(..., None, "Default"),
-        denied=("Unmasked", ""),
-    ),
-    *each(
-        *(f"{at}securityContext.seccompProfile.type" for at in WITH_POD),
-        allowed=(..., None, "RuntimeDefault", "Localhost"),
-        denied=("Unconfined", "", 1),
-    ),
-]
 
 
 @pytest.mark.parametrize(("path", "allowed", "denied"), BASELINE)
@@ -199,31 +72,6 @@ def test_baseline_reads_the_older_annotation_of_apparmor(value: str, allowed: bo
     judged["metadata"]["annotations"] = {f"{APPARMOR_ANNOTATION}c": value, "other": "unconfined"}
 
     assert (violations(judged, "baseline") == ()) is allowed
-
-
-RESTRICTED = [
-    *each(
-        *(f"{at}.securityContext.allowPrivilegeEscalation" for at in CONTAINERS),
-        allowed=(False,),
-        denied=(..., None, True),
-    ),
-    *each("securityContext.runAsUser", allowed=(..., None, 1, 65534), denied=(0, "0", False)),
-    *each(
-        *(f"{at}.securityContext.runAsUser" for at in CONTAINERS),
-        allowed=(..., None, 1000),
-        denied=(0,),
-    ),
-    *each(
-        *(f"{at}.securityContext.runAsNonRoot" for at in CONTAINERS),
-        allowed=(..., None, True),
-        denied=(False,),
-    ),
-    *each(
-        *(f"{at}.securityContext.capabilities.drop" for at in CONTAINERS),
-        allowed=(["ALL"], ["CHOWN", "ALL"]),
-        denied=(..., None, [], ["CHOWN"], ["all"]),
-    ),
-]
 
 
 @pytest.mark.parametrize(("path", "allowed", "denied"), RESTRICTED)
