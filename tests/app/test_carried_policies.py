@@ -6,6 +6,7 @@ import pytest
 
 from hanse import app
 from hanse.features.networks.admission_policies import (
+    AddressPool,
     address_pool_policy,
     tenant_admission_policies,
 )
@@ -20,6 +21,9 @@ NOT_CARRIED: frozenset[str] = frozenset()
 """The names of our policies that embedded clusters refuse."""
 
 
+_POOL = AddressPool(NetworkName("acme", "own"), (ip_network("10.92.0.0/27"),), ("shop",))
+
+
 def our_policies() -> list[Wire]:
     broker = (
         *manifests.broker(app.broker_access(), "b"),
@@ -28,7 +32,7 @@ def our_policies() -> list[Wire]:
     )
     networks = (
         *tenant_admission_policies(NetworksOptions()),
-        *address_pool_policy(NetworkName("acme", "own"), [ip_network("10.92.0.0/27")], ["shop"]),
+        *address_pool_policy([_POOL]),
     )
     everything = [*(one.wire for one in broker), *(to_wire(one) for one in networks)]
     return [one for one in everything if one["kind"] == "ValidatingAdmissionPolicy"]

@@ -123,6 +123,15 @@ def test_webhooks_left_behind_can_be_removed_without_the_right_to_make_any() -> 
         assert set(rule.verbs) == {"get", "list", "watch", "delete"}
 
 
+@pytest.mark.parametrize("feature", FEATURES)
+def test_what_guards_a_cluster_is_changed_and_deleted_only_by_our_names(feature: str) -> None:
+    """An agent that could delete any policy could delete those that bound it, or a broker's."""
+    for rule in rules_of(feature):
+        if rule.group == "admissionregistration.k8s.io" and set(rule.verbs) != {"create"}:
+            assert rule.names
+            assert all(n.startswith(("hanse-webhooks", "networks.hanse.dev-")) for n in rule.names)
+
+
 def test_rights_of_features_that_are_off_are_outdated() -> None:
     every = app.watches_by_feature()
 

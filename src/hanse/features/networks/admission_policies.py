@@ -2,8 +2,10 @@
 
 from collections.abc import Iterable, Iterator
 
+from msgspec import Struct
+
 from hanse.features.networks.admission import SYSTEM_USERS, TENANT_NAMESPACES
-from hanse.features.networks.names import FEATURE_DOMAIN, TENANT, NetworkName, shorten_name
+from hanse.features.networks.names import FEATURE_DOMAIN, TENANT, NetworkName
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.ranges import Range
 from hanse.model.kinds.admission import (
@@ -23,8 +25,11 @@ MANAGED_RESOURCES = (
 )
 """Resources that Hanse writes in namespaces of tenants."""
 
+TENANTS, KEPT, POOLS = (f"{FEATURE_DOMAIN}-{name}" for name in ("tenants", "kept", "pools"))
+"""The names of these policies and of their bindings, by which they are watched."""
+
 GUARD_LABELS = {f"{FEATURE_DOMAIN}/guard": "true"}
-"""Label of these policies, by which they are watched."""
+"""Label of these policies."""
 
 
 def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
@@ -33,13 +38,17 @@ def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
     old = f"(request.operation == 'CREATE' ? '' : {_tenant_of('oldObject')})"
     changed = f"{_tenant_of('object')} != {old}"
     yield from _policy_and_binding(
-        f"{FEATURE_DOMAIN}-tenants",
+        TENANTS,
         {"resourceRules": [_resource_rule("", ("namespaces",), ("CREATE", "UPDATE"))]},
-        f"!({changed}) || {trusted}",
-        f"'label {TENANT}: only administrators say whose a namespace is'",
+        [
+            _validation(
+                f"!({changed}) || {trusted}",
+                f"'label {TENANT}: only administrators say whose a namespace is'",
+            )
+        ],
     )
     yield from _policy_and_binding(
-        f"{FEATURE_DOMAIN}-kept",
+        KEPT,
         {
             "resourceRules": [
                 _resource_rule(group, resources, ("CREATE", "UPDATE", "DELETE"))
@@ -48,28 +57,47 @@ def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
             "namespaceSelector": TENANT_NAMESPACES,
             "objectSelector": {"matchExpressions": [{"key": OWNER, "operator": "Exists"}]},
         },
-        trusted,
-        "request.name + ' is kept by Hanse for the network; tenants cannot make, change or "
-        "delete it'",
+        [
+            _validation(
+                trusted,
+                "request.name + ' is kept by Hanse for the network; tenants cannot make, change "
+                "or delete it'",
+            )
+        ],
     )
 
 
-def address_pool_policy(
-    name: NetworkName, ranges: Iterable[Range], namespaces: Iterable[str]
-) -> Iterator[Object]:
-    """Only Services in the tenant's namespaces get addresses of a network's ranges."""
-    inside = " || ".join(f"cidr('{r}').containsIP(object.metadata.name)" for r in ranges)
-    names = ", ".join(f"'{space}'" for space in sorted(namespaces))
+class AddressPool(Struct, frozen=True, order=True):
+    """The Service addresses of a network, and the namespaces whose Services may have them."""
+
+    name: NetworkName
+    ranges: tuple[Range, ...]
+    namespaces: tuple[str, ...]
+
+
+def address_pool_policy(pools: Iterable[AddressPool]) -> Iterator[Object]:
+    """Only Services in a tenant's namespaces get addresses of its networks; none without pools.
+
+    It is one policy for all networks: agents may change it by its name, and no other.
+    """
+    validations = [_pool_validation(pool) for pool in sorted(pools, key=lambda p: p.name)]
+    if validations:
+        addresses = _resource_rule("networking.k8s.io", ("ipaddresses",), ("CREATE",))
+        yield from _policy_and_binding(POOLS, {"resourceRules": [addresses]}, validations)
+
+
+def _pool_validation(pool: AddressPool) -> Wire:
+    """That an address is outside of a pool, or of a Service that may have it."""
+    inside = " || ".join(f"cidr('{r}').containsIP(object.metadata.name)" for r in pool.ranges)
+    names = ", ".join(f"'{space}'" for space in sorted(pool.namespaces))
     parent = (
         "(has(object.spec.parentRef) && has(object.spec.parentRef.namespace) ? "
         "object.spec.parentRef.namespace : '')"
     )
-    yield from _policy_and_binding(
-        shorten_name(f"{FEATURE_DOMAIN}-pool-{name}"),
-        {"resourceRules": [_resource_rule("networking.k8s.io", ("ipaddresses",), ("CREATE",))]},
+    return _validation(
         f"!({inside}) || {parent} in [{names}]",
-        f"'address ' + object.metadata.name + ' is of network {name}: only Services of "
-        f"{name.tenant} have it; try again without a clusterIP'",
+        f"'address ' + object.metadata.name + ' is of network {pool.name}: only Services of "
+        f"{pool.name.tenant} have it; try again without a clusterIP'",
     )
 
 
@@ -99,17 +127,19 @@ def _resource_rule(group: str, resources: tuple[str, ...], operations: tuple[str
     }
 
 
-def _policy_and_binding(
-    name: str, matches: Wire, expression: str, message: str
-) -> Iterator[Object]:
-    """A policy with one validation, and its binding."""
-    validation = {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
+def _validation(expression: str, message: str) -> Wire:
+    """A validation; the message is an expression, too."""
+    return {"expression": expression, "messageExpression": message, "reason": "Forbidden"}
+
+
+def _policy_and_binding(name: str, matches: Wire, validations: list[Wire]) -> Iterator[Object]:
+    """A policy with its validations, and its binding."""
     yield ValidatingAdmissionPolicy(
         metadata=Meta(name=name, labels=GUARD_LABELS),
         spec={
             "failurePolicy": "Fail",
             "matchConstraints": matches,
-            "validations": [validation],
+            "validations": validations,
         },
     )
     yield ValidatingAdmissionPolicyBinding(

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.networks.admission_policies import GUARD_LABELS, tenant_admission_policies
+from hanse.features.networks.admission_policies import (
+    address_pool_policy,
+    tenant_admission_policies,
+)
 from hanse.features.networks.backends import ServiceProvider, plan_service
 from hanse.features.networks.isolation import IsolationInputs, isolation_policies
 from hanse.features.networks.kube_ovn import KubeOvnProvider
 from hanse.features.networks.kubernetes_service import apiserver_endpoints
-from hanse.features.networks.lifecycle import is_drained, plan_network
+from hanse.features.networks.lifecycle import address_pools, is_drained, plan_network
 from hanse.features.networks.lookups import (
     PEERINGS_BY_PEER,
     WAITING_PODS_BY_NETWORK,
@@ -46,11 +49,8 @@ from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Ten
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
 from hanse.model.plan import Desired, Key, Plan
-from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 
-_ALL = Writes.OBJECTS
-_TENANT_LABEL = f"{TENANT}"
-_GUARD_LABEL = next(iter(GUARD_LABELS))
 GUARDS_KEY = Key("guards")
 _KUBERNETES_SERVICE = ("default", "kubernetes")
 _OPTIONAL_KINDS = (ServiceCIDR.kind, ValidatingAdmissionPolicy.kind, ClusterNetworkPolicy.kind)
@@ -154,9 +154,11 @@ class Networks:
             snapshot.all(snapshot.local, Tenant)
         ):
             return Plan()
-        return Plan(
-            tuple(Desired(g, snapshot.local) for g in tenant_admission_policies(self.options))
+        guards = (
+            *tenant_admission_policies(self.options),
+            *address_pool_policy(address_pools(snapshot)),
         )
+        return Plan(tuple(Desired(guard, snapshot.local) for guard in guards))
 
     def _keys_for_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:  # noqa: C901 - one case for each kind
         """The keys that a changed object concerns, by kind."""
@@ -168,12 +170,10 @@ class Networks:
                 yield Key("tenant", meta.name)
                 yield from self._network_keys(meta.name, snapshot)
             case Network():
+                yield GUARDS_KEY
                 yield from self._keys_for_network(obj, snapshot)
             case Namespace():
-                for tenant in _changed_tenants(change):
-                    yield Key("tenant", tenant)
-                    yield from self._network_keys(tenant, snapshot)
-                    yield Key("isolation", meta.name)
+                yield from self._keys_for_namespace(change, snapshot)
             case Pod() | Service() if NETWORK in meta.labels:
                 yield from self._keys_for_member(obj, snapshot)
             case NetworkPort() if change.after is None:
@@ -238,6 +238,7 @@ class Networks:
 
     def _keys_for_range(self, cidr: ServiceCIDR, snapshot: Snapshot) -> Iterator[Key]:
         """Keys for a ServiceCIDR: its network, or failed networks if it is a foreign one."""
+        yield GUARDS_KEY
         owner = cidr.metadata.labels.get(RANGE_OF)
         if owner is None:
             yield from self._failed_network_keys(snapshot)
@@ -281,6 +282,14 @@ class Networks:
         for namespace in snapshot.all(snapshot.local, Namespace):
             if TENANT in namespace.metadata.labels:
                 yield Key("isolation", namespace.metadata.name)
+
+    def _keys_for_namespace(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+        """A namespace's tenants before and after, and what depends on their namespaces."""
+        for tenant in _changed_tenants(change):
+            yield GUARDS_KEY
+            yield Key("tenant", tenant)
+            yield from self._network_keys(tenant, snapshot)
+            yield Key("isolation", change.object.metadata.name)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         """Keys for a fact of the local cluster: a write outcome, or that a kind is served.

@@ -16,7 +16,7 @@ from hanse.features.networks.addresses import (
     service_cidrs,
     service_ranges,
 )
-from hanse.features.networks.admission_policies import address_pool_policy
+from hanse.features.networks.admission_policies import AddressPool
 from hanse.features.networks.dns_server import dns_service, dns_workload
 from hanse.features.networks.isolation import cluster_network_policies
 from hanse.features.networks.kubernetes_service import kubernetes_service, kubernetes_slices
@@ -43,7 +43,6 @@ from hanse.features.networks.providers import Provider
 from hanse.features.networks.ranges import Range, overlaps, parse_range, validate_ranges
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import WriteOutcome
-from hanse.model.kinds.admission import ValidatingAdmissionPolicy
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.kinds.networks import Network, Phase, Tenant
@@ -98,6 +97,15 @@ def is_drained(network: Network) -> bool:
     return gone and drained is not None and drained.status == "True"
 
 
+def address_pools(snapshot: Snapshot) -> Iterator[AddressPool]:
+    """The ranges of all networks that have some."""
+    for network in snapshot.all(snapshot.local, Network):
+        if ranges := tuple(allocated_ranges(network, snapshot)):
+            name = parse_network_name(network.metadata.name)
+            namespaces = sorted(n.metadata.name for n in tenant_namespaces(name.tenant, snapshot))
+            yield AddressPool(name, ranges, tuple(namespaces))
+
+
 def desired_objects(
     network: Network, snapshot: Snapshot, options: NetworksOptions
 ) -> Iterator[Desired]:
@@ -106,10 +114,6 @@ def desired_objects(
     pool = allocated_ranges(network, snapshot)
     namespaces = [n.metadata.name for n in tenant_namespaces(name.tenant, snapshot)]
     cidrs = service_cidrs(name, pool)
-    if pool and is_served(ValidatingAdmissionPolicy, snapshot):
-        yield from (
-            Desired(guard, snapshot.local) for guard in address_pool_policy(name, pool, namespaces)
-        )
     yield from (Desired(cidr, snapshot.local) for cidr in cidrs)
     if options.guard and is_served(ClusterNetworkPolicy, snapshot):
         peers = tuple(p for mine, p in agreed_peers(name.tenant, snapshot) if mine == name.network)

@@ -1,6 +1,6 @@
 """What the feature watches and writes, and why."""
 
-from hanse.features.networks.admission_policies import GUARD_LABELS
+from hanse.features.networks.admission_policies import KEPT, POOLS, TENANTS
 from hanse.features.networks.lookups import (
     NAMESPACES_BY_TENANT,
     NETWORKS_BY_TENANT,
@@ -29,7 +29,6 @@ from hanse.model.snapshot import Watch, Writes
 
 _ALL = Writes.OBJECTS
 _TENANT_LABEL = TENANT
-_GUARD_LABEL = next(iter(GUARD_LABELS))
 _DNS_SERVER = "the DNS server of a network, in a namespace of its tenant, with its own rights"
 _API_SERVER = "addresses of the API server, which pods of a network reach"
 _GUARDS = "restrictions of tenants that hold without an agent"
@@ -114,19 +113,10 @@ WATCHES: tuple[Watch, ...] = (
     Watch(Role.LOCAL, RbacRole, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
     Watch(Role.LOCAL, RoleBinding, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
     Watch(Role.LOCAL, ConfigMap, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
-    Watch(
-        Role.LOCAL,
-        ValidatingAdmissionPolicy,
-        labels=_GUARD_LABEL,
-        writes=_ALL,
-        reason=_GUARDS,
-    ),
-    Watch(
-        Role.LOCAL,
-        ValidatingAdmissionPolicyBinding,
-        labels=_GUARD_LABEL,
-        writes=_ALL,
-        reason=_GUARDS,
+    *(
+        Watch(Role.LOCAL, kind, name=name, writes=_ALL, reason=_GUARDS)
+        for kind in (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)
+        for name in (TENANTS, KEPT, POOLS)
     ),
     Watch(
         Role.LOCAL,
