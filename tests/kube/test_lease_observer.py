@@ -38,6 +38,16 @@ def test_what_was_seen_once_is_unknown_until_its_second_renewal() -> None:
     assert observer.holder("sys", "lubeck") == "a"
 
 
+def test_a_lease_that_nobody_held_is_ready_with_its_first_renewal() -> None:
+    observer = LeaseObserver()
+
+    observer.observe(renewal(1, holder=""), 0)
+    joined = state_of(observer)
+    observer.observe(renewal(2), 1)
+
+    assert (joined, state_of(observer)) == (HolderState.UNKNOWN, HolderState.READY)
+
+
 def test_a_lease_expires_after_its_own_duration_and_is_reported_once() -> None:
     observer = LeaseObserver()
     observer.observe(renewal(1, duration=30), 0)

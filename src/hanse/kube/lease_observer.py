@@ -165,11 +165,14 @@ def _first_record(lease: Lease, now: float, server_time: datetime | None) -> Lea
 def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:
     """The state after a renewal: ready, but for an unknown holder only after its second one.
 
-    By then its objects, which it repairs before the first one, have arrived by their own watches.
+    By then its objects, which it repairs before the first one, have arrived by their own watches. A
+    lease that nobody held before is a new cluster's, which has no earlier objects.
     """
+    before = known.observed.lease
     if not lease.spec.holder_identity:
         return known.state
-    if known.state is HolderState.UNKNOWN and known.renewals == 0:
+    was_held = before is not None and bool(before.spec.holder_identity)
+    if was_held and known.state is HolderState.UNKNOWN and known.renewals == 0:
         return HolderState.UNKNOWN
     return HolderState.READY
 
