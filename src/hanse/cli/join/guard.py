@@ -3,8 +3,6 @@
 import asyncio
 from datetime import timedelta
 
-import msgspec
-
 from hanse.cli.clusters import ClusterAccess, open_client
 from hanse.cli.errors import CommandFailed
 from hanse.features.services.manifests import RESERVED
@@ -23,8 +21,6 @@ IN_FORCE_TIMEOUT = timedelta(seconds=60)
 
 _POLL_INTERVAL = timedelta(milliseconds=200)
 _BY_POLICY = "ValidatingAdmissionPolicy"
-_EMBEDDED = "+hanse"
-"""The end of an embedded cluster's version: it stores policies and does not evaluate them."""
 
 
 def members_attack(broker_namespace: str) -> Request:
@@ -62,8 +58,6 @@ async def await_policies_in_force(cluster: ClusterAccess, token: str, attack: Re
     endpoint = (await cluster.credentials.config()).endpoint
     identity = Identity(token=token)
     async with open_client(StaticCredentials(ClientConfig(endpoint, identity))) as client:
-        if await _is_embedded(client):
-            return
         try:
             async with asyncio.timeout(IN_FORCE_TIMEOUT.total_seconds()):
                 while not await _is_refused(client, attack):  # noqa: ASYNC110 - polls a server
@@ -74,12 +68,6 @@ async def await_policies_in_force(cluster: ClusterAccess, token: str, attack: Re
                 "token could write what is another's: it was not given away; see "
                 f"kubectl --context {cluster.name} get validatingadmissionpolicies"
             ) from None
-
-
-async def _is_embedded(client: Client) -> bool:
-    """Whether it is an embedded cluster, by its version."""
-    version = msgspec.json.decode((await client.read_raw("/version")).body)["gitVersion"]
-    return str(version).endswith(_EMBEDDED)
 
 
 async def _is_refused(client: Client, attack: Request) -> bool:
