@@ -64,8 +64,9 @@ test-nodes: kube-binaries ## packets between containers on real nodes; root on L
 	@echo "==> packet tests on real nodes"
 	@$(BIN)/pytest -n0 -m nodes tests/nodes
 
-search: install ## fresh schedules of users and faults, HOURS=1 of them; HANSE_SEED=N replays one
-	@$(BIN)/python -m tests.support.simulator $(if $(HANSE_SEED),--seeds $(HANSE_SEED),--hours $(or $(HOURS),1))
+search: install ## fresh schedules of users and faults for HOURS=1; HANSE_SEED=N repeats a search
+	@echo "==> searching for a schedule that breaks a law"
+	@$(BIN)/python -m tests.support.simulator --hours $(or $(HOURS),1) --keep-going $(if $(HANSE_SEED),--seed $(HANSE_SEED))
 
 mutants: install ## plant faults in copies of the source: do laws and tests notice them?
 	@$(BIN)/python -m tests.mutants $(MUTANTS)

@@ -9,6 +9,6 @@ from tests.support.simulator.runner import play
 from tests.support.simulator.schedule import do
 
 
-@pytest.mark.parametrize("restore", ["faults.restore", "faults.restore_forward"])
-def test_a_restored_broker_takes_no_answer_away(restore: str) -> None:
-    play(do("services.offer", "lubeck", "web", False, pause=40), do(restore, "broker", 0))
+@pytest.mark.xfail(reason="clusters roll out at the same time, each by its own budget")
+def test_a_new_template_takes_one_replica_at_a_time() -> None:
+    play(do("statefulsets.launch", 5, pause=40), do("statefulsets.update", "2", pause=40))

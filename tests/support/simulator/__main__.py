@@ -3,11 +3,11 @@
 import argparse
 import secrets
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 from tests.support.simulator.runner import Failure, failure_of, quiet_logs, step_kinds
-from tests.support.simulator.schedule import Schedule, StepKind, draw_schedule
+from tests.support.simulator.schedule import Schedule, draw_schedule
+from tests.support.simulator.search import Kinds, Played, Search, end_after
 from tests.support.simulator.shrink import shrink
 
 
@@ -18,43 +18,48 @@ def main() -> int:
         description="Plays random schedules of users and faults, and checks the laws.",
     )
     parser.add_argument("--seeds", default="0:20", help="FIRST:END, or one seed")
-    parser.add_argument("--hours", type=float, help="search for so long, with fresh seeds")
+    parser.add_argument("--hours", type=float, help="search for so long")
+    parser.add_argument("--seed", type=int, help="the seed of a search; else a fresh one")
     parser.add_argument("--features", default="all", help="all, or names separated by commas")
     parser.add_argument("--no-shrink", action="store_true", help="print failing schedules whole")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     options = parser.parse_args()
-    quiet_logs()
     kinds = _chosen_kinds(options.features)
-    schedules = _fresh(options.hours, kinds) if options.hours else _seeded(options.seeds, kinds)
+    if options.hours:
+        seed = options.seed if options.seed is not None else secrets.randbelow(10**9)
+        _say(f"searching: HANSE_SEED={seed}")
+        search = Search(seed, kinds)
+        results = search.play(end_after(options.hours))
+    else:
+        quiet_logs()
+        results = _seeded(options.seeds, kinds)
     played = failed = 0
-    for schedule in schedules:
+    for result in results:
         played += 1
-        failure = failure_of(schedule)
-        if failure is None:
+        if result.failure is None:
             continue
         failed += 1
-        print(_report(schedule, failure, whole=options.no_shrink), flush=True)  # noqa: T201
+        _say(_report(result.schedule, result.failure, whole=options.no_shrink))
         if not options.keep_going:
             break
-    print(f"{played} schedules played, {failed} broke a law")  # noqa: T201
+    _say(f"{played} schedules played, {failed} broke a law")
     return int(failed > 0)
 
 
-def _chosen_kinds(features: str) -> Mapping[str, Sequence[StepKind]]:
+def _say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201
+
+
+def _chosen_kinds(features: str) -> Kinds:
     kinds = step_kinds()
     return kinds if features == "all" else {n: kinds[n] for n in ("faults", *features.split(","))}
 
 
-def _seeded(seeds: str, kinds: Mapping[str, Sequence[StepKind]]) -> Iterator[Schedule]:
+def _seeded(seeds: str, kinds: Kinds) -> Iterator[Played]:
     first, _, end = seeds.partition(":")
     for seed in range(int(first), int(end) if end else int(first) + 1):
-        yield draw_schedule(seed, kinds)
-
-
-def _fresh(hours: float, kinds: Mapping[str, Sequence[StepKind]]) -> Iterator[Schedule]:
-    until = time.monotonic() + hours * 3600
-    while time.monotonic() < until:
-        yield draw_schedule(secrets.randbelow(10**9), kinds)
+        schedule = draw_schedule(seed, kinds)
+        yield Played(schedule, failure_of(schedule))
 
 
 def _report(schedule: Schedule, failure: Failure, *, whole: bool) -> str:

@@ -1,7 +1,6 @@
 """Laws: what users rely on, each with its sentence; the general ones stand here."""
 
 from collections.abc import AsyncIterator
-from typing import Protocol
 
 import msgspec
 from msgspec import Struct
@@ -27,19 +26,24 @@ class LawBroken(AssertionError):
         self.law = law.name
 
 
-class Law(Protocol):
-    """A law over one fleet, which it observes."""
+class Law:
+    """A law over one fleet, which it observes; subclasses say what contradicts it."""
 
-    name: str
-    sentence: str
+    name = ""
+    sentence = ""
 
-    def observe(self) -> AsyncIterator[str]:
+    def __init__(self, fleet: Fleet) -> None:
+        self.fleet = fleet
+
+    async def observe(self) -> AsyncIterator[str]:
         """What contradicts the law at this moment; called about once a second."""
-        ...
+        for nothing in tuple[str]():
+            yield nothing
 
-    def at_rest(self) -> AsyncIterator[str]:
+    async def at_rest(self) -> AsyncIterator[str]:
         """What contradicts the law after everything has healed."""
-        ...
+        for nothing in tuple[str]():
+            yield nothing
 
 
 def sentence_of(law: Law) -> Sentence:
@@ -47,20 +51,20 @@ def sentence_of(law: Law) -> Sentence:
     return Sentence(law.name, law.sentence)
 
 
-class UserObjectsKept:
+class UserObjectsKept(Law):
     """Users' objects stay as users left them."""
 
     name = "users-objects-kept"
     sentence = "What a person made is never changed, replaced or lost by us."
 
     def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+        super().__init__(fleet)
         self._unchanged: dict[Place, tuple[str, Wire]] = {}
         """The version of an object that was compared last, and with what."""
 
     async def observe(self) -> AsyncIterator[str]:
-        for place, (uid, content) in self._fleet.users:
-            found = await self._fleet.get(*place)
+        for place, (uid, content) in self.fleet.users:
+            found = await self.fleet.get(*place)
             cluster, kind, space, name = place
             subject = f"the {kind.__name__} {space}/{name} of {cluster}"
             if found is None:
@@ -76,28 +80,17 @@ class UserObjectsKept:
             else:
                 self._unchanged[place] = (version, content)
 
-    async def at_rest(self) -> AsyncIterator[str]:
-        async for seen in self.observe():
-            yield seen
 
-
-class AgentsRun:
+class AgentsRun(Law):
     """Agents do not end by themselves."""
 
     name = "agents-run"
     sentence = "No fault of a cluster or a link ends an agent."
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-
     async def observe(self) -> AsyncIterator[str]:
-        for name, running in self._fleet.agents.items():
+        for name, running in self.fleet.agents.items():
             if running.task.done():
                 yield f"the agent {name} ended: {running.task}"
-
-    async def at_rest(self) -> AsyncIterator[str]:
-        async for seen in self.observe():
-            yield seen
 
 
 GENERAL = (UserObjectsKept, AgentsRun)

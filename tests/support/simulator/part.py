@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
+from tests.support.simulator.fleet import Fleet
 from tests.support.simulator.laws import Law
 
 
@@ -10,6 +11,8 @@ class Part(Protocol):
     """What one feature adds; methods marked with `step` are its steps."""
 
     name: str
+
+    def __init__(self, fleet: Fleet) -> None: ...
 
     async def open(self) -> None:
         """Create what an administrator creates before agents start."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -12,21 +12,36 @@ from hanse.kube.errors import KubeError
 from hanse.model.facts import ClusterState, Phase
 from tests.support.scenario import describe_writes
 from tests.support.simulator.faults import Faults, back_up
+from tests.support.simulator.federated import Federated
 from tests.support.simulator.fleet import Fleet
+from tests.support.simulator.gslb import Gslb
 from tests.support.simulator.laws import GENERAL, Law, LawBroken, Sentence, sentence_of
 from tests.support.simulator.loop import run
+from tests.support.simulator.networks import Networks
 from tests.support.simulator.part import Part
+from tests.support.simulator.policies import Policies
 from tests.support.simulator.schedule import Schedule, Step, StepKind, steps_of
 from tests.support.simulator.services import Services
+from tests.support.simulator.statefulsets import StatefulSets
 from tests.support.testbed_embedded import embedded_testbed
 
-PARTS: tuple[Callable[[Fleet], Part], ...] = (Faults, Services)
+PARTS: tuple[type[Part], ...] = (
+    Faults,
+    Services,
+    Federated,
+    Policies,
+    StatefulSets,
+    Gslb,
+    Networks,
+)
 TICK = 1.0
 START = 20.0
 """Seconds in which a fleet starts before the first step."""
 REST = 900.0
 """Seconds within which every law of rest holds after everything has healed."""
-QUIET = 60.0
+MOST_REQUESTS = 40_000
+"""What one run may take; most take some thousands."""
+QUIET = 40.0
 """Seconds without a write after which a fleet counts as settled."""
 
 
@@ -48,9 +63,8 @@ class Failure(Struct, frozen=True):
 
 
 def step_kinds() -> dict[str, list[StepKind]]:
-    """All kinds of steps by part; they can be drawn, not performed."""
-    fleet: Fleet = Fleet.__new__(Fleet)
-    return {part.name: list(steps_of(part)) for part in (make(fleet) for make in PARTS)}
+    """All kinds of steps by part."""
+    return {part.name: list(steps_of(part)) for part in PARTS}
 
 
 class Run:
@@ -58,14 +72,13 @@ class Run:
 
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
-        self.parts = [make(fleet) for make in PARTS]
+        self.parts = {part.name: part(fleet) for part in PARTS}
         self.laws: list[Law] = [law(fleet) for law in GENERAL]
-        self.laws += [law for part in self.parts for law in part.laws()]
-        self._steps = {kind.name: kind for part in self.parts for kind in steps_of(part)}
+        self.laws += [law for part in self.parts.values() for law in part.laws()]
 
     async def play(self, steps: Sequence[Step]) -> None:
         """Play all steps, and judge; raises `LawBroken`."""
-        for part in self.parts:
+        for part in self.parts.values():
             await part.open()
         await self.fleet.start_agents()
         await asyncio.sleep(START)
@@ -74,25 +87,28 @@ class Run:
         self.fleet.users.forget(lambda _: True)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._observe(), name="laws")
+            counting = group.create_task(self._count_requests(), name="requests")
             for step in steps:
                 await self._perform(step)
             self.fleet.note("everything heals")
-            for part in self.parts:
+            for part in self.parts.values():
                 await part.heal()
             await self._rest()
             watching.cancel()
+            counting.cancel()
         await self._check_silence()
 
     async def _perform(self, step: Step) -> None:
         """Perform a step; what an API server refuses is not done."""
         self.fleet.note(str(step))
-        kind = self._steps[step.name]
+        part, _, name = step.name.partition(".")
+        perform = getattr(self.parts[part], name)
         try:
-            if step.name.startswith("faults."):
-                await kind.perform(*step.args)
+            if part == Faults.name:
+                await perform(*step.args)
             else:
                 async with self.fleet.acting:
-                    await kind.perform(*step.args)
+                    await perform(*step.args)
         except KubeError as error:
             self.fleet.note(f"  refused: {error}")
         await asyncio.sleep(step.pause)
@@ -109,6 +125,11 @@ class Run:
                 async with asyncio.timeout(TICK):
                     await self.fleet.answers_changed.wait()
             self.fleet.answers_changed.clear()
+
+    async def _count_requests(self) -> None:
+        """Requests without end stop virtual time, and so all other laws."""
+        await self.fleet.network.after(MOST_REQUESTS)
+        raise LawBroken(SETTLES, f"agents sent {MOST_REQUESTS} requests, and more")
 
     async def _rest(self) -> None:
         """Wait until all agents are synced and quiet and all laws of rest hold."""

@@ -1,6 +1,6 @@
 """Steps and schedules: plain values that are drawn from a registry, printed and read back."""
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -11,10 +11,10 @@ BROKER = "broker"
 EVERYWHERE = (*CLUSTERS, BROKER)
 PAUSES = (0, 0, 0.01, 0.1, 1, 5, 5, 20, 40)
 """Seconds after a step; the lease time of clusters is between the last two."""
-LENGTHS = (4, 8, 12, 16, 24)
+LENGTHS = (3, 6, 9, 12, 16)
 
-KNOWN = frozenset({("faults.restore", BROKER), ("faults.restore_forward", BROKER)})
-"""Steps, by name and first argument, that break a law as `tests/simulator/test_known.py` shows: a
+KNOWN = frozenset({("statefulsets.update",)})
+"""Steps, by name and maybe first argument, that break a law (`tests/simulator/test_known.py`): a
 search would find nothing else."""
 
 Argument = str | int | float | bool
@@ -27,6 +27,11 @@ class Step(Struct, frozen=True):
     args: tuple[Argument, ...] = ()
     pause: float = 0
 
+    @property
+    def is_known(self) -> bool:
+        """Whether a law is known not to survive it."""
+        return bool({(self.name,), (self.name, *self.args[:1])} & KNOWN)
+
     def __str__(self) -> str:
         words = ", ".join(map(repr, (self.name, *self.args)))
         return f"do({words}, pause={self.pause:g})" if self.pause else f"do({words})"
@@ -38,12 +43,13 @@ def do(name: str, *args: Argument, pause: float = 0) -> Step:
 
 
 class StepKind(Struct, frozen=True):
-    """A kind of step: how often it is drawn, its arguments, and the function that performs it."""
+    """A kind of step: how often it is drawn, and the domains of its arguments."""
 
     name: str
     weight: int
+    opening: bool
+    """Whether a schedule begins with some: they make what the others act on."""
     domains: tuple[tuple[Argument, ...], ...]
-    perform: Callable[..., Awaitable[None]]
 
     def draw(self, random: Random) -> Step:
         """A step of this kind with random arguments and a random pause."""
@@ -54,22 +60,24 @@ class StepKind(Struct, frozen=True):
 _KIND = "__step__"
 
 
-def step(weight: int, **domains: Sequence[Argument]) -> Callable[[Any], Any]:
+def step(
+    weight: int, *, opening: bool = False, **domains: Sequence[Argument]
+) -> Callable[[Any], Any]:
     """Mark a method of a part as a step; each argument is drawn from its domain."""
 
     def mark(method: Any) -> Any:
-        setattr(method, _KIND, (weight, tuple(map(tuple, domains.values()))))
+        setattr(method, _KIND, (weight, opening, tuple(map(tuple, domains.values()))))
         return method
 
     return mark
 
 
-def steps_of(part: Any) -> Iterator[StepKind]:
+def steps_of(part: type[Any]) -> Iterator[StepKind]:
     """The steps of a part, in the order in which they are defined."""
-    for name, method in vars(type(part)).items():
+    for name, method in vars(part).items():
         if (marked := getattr(method, _KIND, None)) is not None:
-            weight, domains = marked
-            yield StepKind(f"{part.name}.{name}", weight, domains, getattr(part, name))
+            weight, opening, domains = marked
+            yield StepKind(f"{part.name}.{name}", weight, opening, domains)
 
 
 class Schedule(Struct, frozen=True):
@@ -90,9 +98,11 @@ def draw_schedule(seed: int, kinds: Mapping[str, Sequence[StepKind]]) -> Schedul
     chosen = random.sample(features, min(len(features), random.choice((1, 2, 2, 3))))
     choices = [kind for name in (*chosen, "faults") for kind in kinds[name]]
     weights = [kind.weight for kind in choices]
-    length, steps = random.choice(LENGTHS), list[Step]()
+    openings = [kind for kind in choices if kind.opening]
+    steps = [kind.draw(random) for kind in openings for _ in range(random.choice((1, 2, 3)))]
+    length = len(steps) + random.choice(LENGTHS)
     while len(steps) < length:
         drawn = random.choices(choices, weights)[0].draw(random)
-        if (drawn.name, *drawn.args[:1]) not in KNOWN:
+        if not drawn.is_known:
             steps.append(drawn)
     return Schedule(tuple(steps), seed)

@@ -4,13 +4,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
-from msgspec import Struct
-
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
-from hanse.model.kinds.hanse import ClusterSet, Profile
+from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import (
     ImportedPort,
     ServiceExport,
@@ -19,65 +17,16 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.objects import ClusterId, Meta
 from tests.scenarios.services import ServicesScenario
+from tests.support.simulator.exports import NAMES, Exported, Exports
 from tests.support.simulator.fleet import LEASE, RENEWAL, Fleet, find, is_live
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER, CLUSTERS, step
 
-NAMES = ("web", "db")
 PORTS = {"http": {"http": 80}, "two": {"http": 80, "tls": 443}, "other": {"http": 8080}}
 CONVERGED = 90.0
 """Seconds after which every cluster answers what users changed, once nothing is disturbed."""
 EXPIRY = LEASE.total_seconds() + 5
 """Seconds after which a silent cluster is in no answer of others."""
-
-
-class Exported(Struct, frozen=True):
-    """What one cluster exports under a name: the addresses that others may use."""
-
-    headless: bool
-    addresses: frozenset[str]
-    since: str
-    ports: frozenset[tuple[str, int]]
-    pods: frozenset[str]
-    """The addresses of its ready pods."""
-
-
-class Exports:
-    """Users' exports as they stand in the clusters, read from users' own objects."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-
-    async def profile(self) -> str:
-        """The profile of the ClusterSet."""
-        found = await self._fleet.objects(BROKER, ClusterSet)
-        return str(found[0]["spec"].get("profile", "lighthouse")) if found else "lighthouse"
-
-    async def of(self, name: str) -> dict[ClusterId, Exported]:
-        """The exports of a name, by cluster."""
-        found = {c: await self._exported(c, name) for c in self._fleet.names}
-        return {c: exported for c, exported in found.items() if exported is not None}
-
-    async def _exported(self, cluster: ClusterId, name: str) -> Exported | None:
-        fleet, space = self._fleet, self._fleet.namespace
-        export = find(await fleet.objects(cluster, ServiceExport, space), name)
-        service = find(await fleet.objects(cluster, Service, space), name)
-        if export is None or service is None:
-            return None
-        slices = await fleet.objects(cluster, EndpointSlice, space)
-        ready = frozenset(
-            address
-            for s in slices
-            if is_live(s) and s["metadata"].get("labels", {}).get(KUBE_SERVICE) == name
-            for endpoint in s.get("endpoints") or ()
-            if endpoint.get("conditions", {}).get("ready", True)
-            for address in endpoint["addresses"]
-        )
-        address = service["spec"]["clusterIP"]
-        headless = address == "None"
-        usable = ready if headless else frozenset({address} if ready else ())
-        ports = frozenset((p["name"], p["port"]) for p in service["spec"]["ports"])
-        return Exported(headless, usable, export["metadata"]["creationTimestamp"], ports, ready)
 
 
 class Services:
@@ -114,7 +63,7 @@ class Services:
         """When somebody last changed imported objects in a cluster, or it was restored."""
         return max(self.edited.get(cluster, 0), self._fleet.restored_at.get(cluster, 0))
 
-    @step(8, cluster=CLUSTERS, name=NAMES, headless=(False, False, True))
+    @step(8, opening=True, cluster=CLUSTERS, name=NAMES, headless=(False, False, True))
     async def offer(self, cluster: ClusterId, name: str, headless: bool) -> None:
         """A Service with a ready pod, exported."""
         await self._serve(cluster, name, "http", headless=headless)
@@ -178,7 +127,7 @@ class Services:
         await self._users.set_profile(profile)
 
 
-class ExportsAnswered:
+class ExportsAnswered(Law):
     """A cluster's answers are what users export, and stay so under faults of others."""
 
     name = "exports-answered"
@@ -189,7 +138,7 @@ class ExportsAnswered:
     )
 
     def __init__(self, fleet: Fleet, services: Services) -> None:
-        self._fleet = fleet
+        super().__init__(fleet)
         self._services = services
         self._exports = Exports(fleet)
         self._changed: dict[tuple[str, str], tuple[object, float]] = {}
@@ -201,16 +150,16 @@ class ExportsAnswered:
         for name in NAMES:
             exports = await self._exports.of(name)
             types = {exported.headless for exported in exports.values()}
-            for exporter in self._fleet.names:
+            for exporter in self.fleet.names:
                 exported = exports.get(exporter)
                 wanted = exported.addresses if exported is not None else frozenset()
                 state = (wanted, len(types), profile, self._services.is_owned(exporter, name))
                 if self._changed.get((exporter, name), ("", 0))[0] != state:
-                    self._changed[exporter, name] = (state, self._fleet.now)
+                    self._changed[exporter, name] = (state, self.fleet.now)
             if profile != "lighthouse" or len(types) > 1:
                 continue  # which addresses are used is judged at rest
-            for asker in self._fleet.names:
-                for exporter in self._fleet.names:
+            for asker in self.fleet.names:
+                for exporter in self.fleet.names:
                     async for seen in self._answered(asker, exporter, name, exports):
                         yield seen
 
@@ -219,40 +168,45 @@ class ExportsAnswered:
     ) -> AsyncIterator[str]:
         if self._services.is_owned(asker, name):
             return  # a person's import has the name there
-        fleet, key = self._fleet, (asker, exporter, name)
+        fleet, key = self.fleet, (asker, exporter, name)
         answer = fleet.ask(asker, self._name_of(exporter, name))
         wanted = exports[exporter].addresses if exporter in exports else frozenset[str]()
-        if answer.code != "SERVFAIL" and answer.records == wanted:
-            self._seen[key] = wanted
-            return
-        since = self._changed[exporter, name][1]
-        now, lost = fleet.now, f"{asker} answers {sorted(answer.records)} for {name} of {exporter}"
-        touched = self._services.touched(asker)
-        if answer.code == "SERVFAIL" or now - touched < CONVERGED or self._may_be_expired(exporter):
-            self._seen.pop(key, None)
-        if self._seen.get(key) == wanted and since < now:
-            yield f"{lost}, which was {sorted(wanted)} and is exported all the time"
+        since, touched = self._changed[exporter, name][1], self._services.touched(asker)
         works = [fleet.works_since(other, BROKER) for other in (exporter, asker, *exports)]
-        calm = max(since, touched, *works)
-        if now - calm > CONVERGED and answer.records != wanted:
-            yield f"{lost} and not {sorted(wanted)} since {now - calm:.0f} s"
+        calm = fleet.now - max(since, touched, *works)
+        if answer.code == "SERVFAIL":
+            if fleet.now - fleet.works_since(asker) > CONVERGED:
+                yield f"{asker} answers nothing at all"
+            return
+        if answer.records == wanted:
+            if wanted or calm > CONVERGED:  # what is deleted stays so once it is gone everywhere
+                self._seen[key] = wanted
+            return
+        seen = f"{asker} answers {sorted(answer.records)} for {name} of {exporter}"
+        expired = asker != exporter and self._may_be_expired(exporter)
+        if fleet.now - touched < CONVERGED or expired:
+            self._seen.pop(key, None)
+        if self._seen.get(key) == wanted and since < fleet.now:
+            yield f"{seen}, which was {sorted(wanted)} and is exported all the time"
+        if calm > CONVERGED and answer.records != wanted:
+            yield f"{seen} and not {sorted(wanted)} since {calm:.0f} s"
 
     def _may_be_expired(self, exporter: ClusterId) -> bool:
-        """Whether others may take a cluster for dead: in its own answers it never is."""
-        return self._fleet.silent_for(exporter) > LEASE.total_seconds() - RENEWAL
+        """Whether others may take a cluster for dead."""
+        return self.fleet.silent_for(exporter) > LEASE.total_seconds() - RENEWAL
 
     def _name_of(self, exporter: ClusterId, name: str) -> str:
-        return f"{exporter}.{name}.{self._fleet.namespace}.svc.clusterset.local"
+        return f"{exporter}.{name}.{self.fleet.namespace}.svc.clusterset.local"
 
     async def at_rest(self) -> AsyncIterator[str]:
         profile = await self._exports.profile()
         for name in NAMES:
             exports = await self._exports.of(name)
             ranked = sorted(exports, key=lambda c: (exports[c].since, c))
-            for asker in self._fleet.names:
+            for asker in self.fleet.names:
                 if self._services.is_owned(asker, name):
                     continue
-                answer = self._fleet.ask(asker, self._name_of("x", name).removeprefix("x."))
+                answer = self.fleet.ask(asker, self._name_of("x", name).removeprefix("x."))
                 usable = [c for c in ranked if exports[c].addresses]
                 if profile == "lighthouse":
                     usable = [
@@ -274,7 +228,7 @@ class ExportsAnswered:
         profile: str,
     ) -> AsyncIterator[str]:
         """The import has the type of the oldest export, and the ports of its profile."""
-        found = find(await self._fleet.objects(cluster, ServiceImport, self._fleet.namespace), name)
+        found = find(await self.fleet.objects(cluster, ServiceImport, self.fleet.namespace), name)
         if found is None or not ranked:
             if found is not None or ranked:
                 yield f"the import {name} in {cluster} is {found}, exported by {ranked}"
@@ -291,17 +245,14 @@ class ExportsAnswered:
             yield f"the import {name} in {cluster} is {found['spec']}, of {exports}"
 
 
-class DeadLeftOut:
+class DeadLeftOut(Law):
     """Dead clusters leave the answers of others."""
 
     name = "dead-left-out"
     sentence = f"No answer names a cluster that has been silent for more than {EXPIRY:.0f} s."
 
-    def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
-
     async def observe(self) -> AsyncIterator[str]:
-        fleet = self._fleet
+        fleet = self.fleet
         for dead in fleet.names:
             silent = fleet.mute_for(dead)
             for asker in fleet.names:
@@ -313,19 +264,15 @@ class DeadLeftOut:
                     if (answer := fleet.ask(asker, full)).records:
                         yield f"{asker} answers {answer} for {full}, silent since {silent:.0f} s"
 
-    async def at_rest(self) -> AsyncIterator[str]:
-        return
-        yield
 
-
-class AddressesKept:
+class AddressesKept(Law):
     """The address of an import stays."""
 
     name = "addresses-kept"
     sentence = "The clusterset IP of a service never changes while a cluster exports it."
 
     def __init__(self, fleet: Fleet, services: Services) -> None:
-        self._fleet = fleet
+        super().__init__(fleet)
         self._services = services
         self._exports = Exports(fleet)
         self._held: dict[tuple[ClusterId, str], tuple[object, frozenset[str]]] = {}
@@ -335,13 +282,13 @@ class AddressesKept:
         for name in NAMES:
             exports = await self._exports.of(name)
             headless = {exported.headless for exported in exports.values()}
-            for asker in self._fleet.names:
+            for asker in self.fleet.names:
                 key = (asker, name)
                 if profile != "kep-1645" or headless != {False}:
                     self._held.pop(key, None)
                     continue
-                full = f"{name}.{self._fleet.namespace}.svc.clusterset.local"
-                records = self._fleet.ask(asker, full).records
+                full = f"{name}.{self.fleet.namespace}.svc.clusterset.local"
+                records = self.fleet.ask(asker, full).records
                 if not await self._has_address(asker, name):
                     continue  # the asker has not seen the new profile: these are endpoints
                 touched, held = self._services.touched(asker), self._held.get(key)
@@ -352,15 +299,11 @@ class AddressesKept:
 
     async def _has_address(self, cluster: ClusterId, name: str) -> bool:
         """Whether the import in a cluster has a clusterset IP."""
-        found = find(await self._fleet.objects(cluster, ServiceImport, self._fleet.namespace), name)
+        found = find(await self.fleet.objects(cluster, ServiceImport, self.fleet.namespace), name)
         return found is not None and bool(found["spec"].get("ips"))
 
-    async def at_rest(self) -> AsyncIterator[str]:
-        return
-        yield
 
-
-class PodsBehindAddresses:
+class PodsBehindAddresses(Law):
     """A proxy can send packets to what is behind a clusterset IP."""
 
     name = "pods-behind-addresses"
@@ -370,12 +313,12 @@ class PodsBehindAddresses:
     )
 
     def __init__(self, fleet: Fleet, services: Services) -> None:
-        self._fleet = fleet
+        super().__init__(fleet)
         self._services = services
         self._exports = Exports(fleet)
 
     async def observe(self) -> AsyncIterator[str]:
-        fleet = self._fleet
+        fleet = self.fleet
         for cluster in fleet.names:
             services = await fleet.objects(cluster, Service, fleet.namespace)
             translated = {s["spec"].get("clusterIP") for s in services}
@@ -392,7 +335,7 @@ class PodsBehindAddresses:
             exports = await self._exports.of(name)
             if not exports or exports[min(exports, key=lambda c: (exports[c].since, c))].headless:
                 continue
-            for cluster in self._fleet.names:
+            for cluster in self.fleet.names:
                 if self._services.is_owned(cluster, name):
                     continue
                 found: dict[ClusterId, set[str]] = {c: set() for c in exports}
@@ -407,34 +350,30 @@ class PodsBehindAddresses:
         self, cluster: ClusterId
     ) -> AsyncIterator[tuple[ClusterId, str, dict[str, Any]]]:
         """Source cluster, service and endpoint of all that is behind clusterset IPs."""
-        for found in await self._fleet.objects(cluster, EndpointSlice, self._fleet.namespace):
+        for found in await self.fleet.objects(cluster, EndpointSlice, self.fleet.namespace):
             labels = found["metadata"].get("labels", {})
             if is_live(found) and SOURCE_CLUSTER in labels and KUBE_SERVICE in labels:
                 for endpoint in found.get("endpoints") or ():
                     yield labels[SOURCE_CLUSTER], labels[SERVICE_NAME], endpoint
 
 
-class ExportStatus:
+class ExportStatus(Law):
     """The status of an export is true."""
 
     name = "export-status"
     sentence = "The conditions of an export say what is so: Valid, Ready, Conflict."
 
     def __init__(self, fleet: Fleet) -> None:
-        self._fleet = fleet
+        super().__init__(fleet)
         self._exports = Exports(fleet)
-
-    async def observe(self) -> AsyncIterator[str]:
-        return
-        yield
 
     async def at_rest(self) -> AsyncIterator[str]:
         profile = await self._exports.profile()
         for name in NAMES:
             exports = await self._exports.of(name)
             ranked = sorted(exports, key=lambda c: (exports[c].since, c))
-            for cluster in self._fleet.names:
-                found = await self._fleet.objects(cluster, ServiceExport, self._fleet.namespace)
+            for cluster in self.fleet.names:
+                found = await self.fleet.objects(cluster, ServiceExport, self.fleet.namespace)
                 export = find(found, name)
                 if export is None:
                     continue

@@ -1,0 +1,74 @@
+"""The laws detect faults: without any one protection of the runtime, a schedule breaks one.
+
+Without this a law might hold only because it checks nothing.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hanse.runtime import diff
+from hanse.runtime.workqueue import WorkQueue
+from tests.support.simulator.runner import failure_of
+from tests.support.simulator.schedule import Schedule, Step, do
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """A faulty reconciler logs a lot."""
+    logging.disable(logging.CRITICAL)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def returning(same: Any) -> Callable[..., Any]:
+    """A function that returns the same for any arguments."""
+
+    def constant(*_args: Any, **_kw: Any) -> Any:
+        return same
+
+    return constant
+
+
+def foreign_objects_are_overwritten(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(diff.DiffBuilder, "_may_overwrite", returning(True))
+
+
+def nothing_is_retried(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(WorkQueue, "add_after", returning(None))
+
+
+def patches_without_effect_are_sent(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(diff, "patch_has_effect", returning(True))
+
+
+OFFER = do("services.offer", "lubeck", "web", False, pause=5)
+
+
+@pytest.mark.parametrize(
+    ("without", "steps"),
+    [
+        (
+            foreign_objects_are_overwritten,
+            (do("services.own_import", "hamburg", "web"), OFFER),
+        ),
+        (
+            nothing_is_retried,
+            (do("faults.cut", "lubeck", "broker"), OFFER, do("faults.heal_links", pause=40)),
+        ),
+        (
+            patches_without_effect_are_sent,
+            (OFFER,),
+        ),
+    ],
+)
+def test_some_law_breaks_when(
+    without: Callable[[pytest.MonkeyPatch], None],
+    steps: tuple[Step, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    without(monkeypatch)
+
+    assert failure_of(Schedule(steps)) is not None, "no law noticed"

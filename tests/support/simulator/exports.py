@@ -1,0 +1,62 @@
+"""Users' exports, read from users' own objects."""
+
+from msgspec import Struct
+
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.objects import ClusterId
+from tests.support.simulator.fleet import Fleet, find, is_live
+from tests.support.simulator.schedule import BROKER
+
+NAMES = ("web", "db")
+
+
+class Exported(Struct, frozen=True):
+    """What one cluster exports under a name: the addresses that others may use."""
+
+    headless: bool
+    addresses: frozenset[str]
+    since: str
+    ports: frozenset[tuple[str, int]]
+    pods: frozenset[str]
+    """The addresses of its ready pods."""
+
+
+class Exports:
+    """Users' exports as they stand in the clusters, read from users' own objects."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+
+    async def profile(self) -> str:
+        """The profile of the ClusterSet."""
+        found = await self._fleet.objects(BROKER, ClusterSet)
+        return str(found[0]["spec"].get("profile", "lighthouse")) if found else "lighthouse"
+
+    async def of(self, name: str) -> dict[ClusterId, Exported]:
+        """The exports of a name, by cluster."""
+        found = {c: await self._exported(c, name) for c in self._fleet.names}
+        return {c: exported for c, exported in found.items() if exported is not None}
+
+    async def _exported(self, cluster: ClusterId, name: str) -> Exported | None:
+        fleet, space = self._fleet, self._fleet.namespace
+        export = find(await fleet.objects(cluster, ServiceExport, space), name)
+        service = find(await fleet.objects(cluster, Service, space), name)
+        if export is None or service is None:
+            return None
+        slices = await fleet.objects(cluster, EndpointSlice, space)
+        ready = frozenset(
+            address
+            for s in slices
+            if is_live(s) and s["metadata"].get("labels", {}).get(KUBE_SERVICE) == name
+            for endpoint in s.get("endpoints") or ()
+            if endpoint.get("conditions", {}).get("ready", True)
+            for address in endpoint["addresses"]
+        )
+        address = service["spec"]["clusterIP"]
+        headless = address == "None"
+        usable = ready if headless else frozenset({address} if ready else ())
+        ports = frozenset((p["name"], p["port"]) for p in service["spec"]["ports"])
+        return Exported(headless, usable, export["metadata"]["creationTimestamp"], ports, ready)

@@ -1,0 +1,147 @@
+"""Federated Services: one Service in every member, with the pods of all of them."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
+
+from hanse.kube.errors import NotFound
+from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.objects import ClusterId, Meta, Wire
+from tests.scenarios.federated import GLOBAL, OURS, FederatedScenario
+from tests.support.federation import FederationScenario, install_crds
+from tests.support.simulator.fleet import Fleet, find, is_live
+from tests.support.simulator.laws import Law
+from tests.support.simulator.schedule import CLUSTERS, step
+
+NAMES = ("shop-web", "shop-fish")
+SUPERVISORS = ("lubeck", "hamburg")
+
+
+class Federated:
+    """Users let Services join federated ones, in any member."""
+
+    name = "federated"
+
+    def __init__(self, fleet: Fleet) -> None:
+        self._fleet = fleet
+        self.membership = FederationScenario(fleet, SUPERVISORS)
+        self._users = FederatedScenario(self.membership)
+        self.edited: dict[ClusterId, float] = {}
+
+    async def open(self) -> None:
+        await self.membership.form()
+        self._fleet.network.heal_all()
+        for cluster in self._fleet.names:
+            await install_crds(self._fleet, cluster, *OURS)
+
+    async def heal(self) -> None:
+        """Nothing: what users do stands."""
+
+    def laws(self) -> Sequence[Law]:
+        return (EndpointsKept(self._fleet, self),)
+
+    def touched(self, cluster: ClusterId) -> float:
+        """When somebody last changed our objects in a cluster, or it was restored."""
+        return max(self.edited.get(cluster, 0), self._fleet.restored_at.get(cluster, 0))
+
+    @step(6, opening=True, cluster=CLUSTERS, name=NAMES)
+    async def join(self, cluster: ClusterId, name: str) -> None:
+        """A Service with a pod joins."""
+        await self._users.join(cluster, _pod(name, 1), name=name, marks={GLOBAL: name})
+
+    @step(4, cluster=CLUSTERS, name=NAMES, number=(0, 1, 2, 3))
+    async def scale(self, cluster: ClusterId, name: str, number: int) -> None:
+        if (cluster, Service, self._fleet.namespace, name) in self._fleet.users:
+            pods = [_pod(name, n + 1) for n in range(number)]
+            await self._users.pods(cluster, *pods, name=name)
+
+    @step(2, cluster=CLUSTERS, name=NAMES)
+    async def leave(self, cluster: ClusterId, name: str) -> None:
+        """A Service that joined is deleted with its pods."""
+        space = self._fleet.namespace
+        await self._fleet.admin(cluster).delete(Service, name, space)
+        await self._fleet.admin(cluster).delete(EndpointSlice, f"{name}-pods", space)
+
+    @step(1, cluster=CLUSTERS, name=NAMES)
+    async def own_service(self, cluster: ClusterId, name: str) -> None:
+        """A person makes a Service by the name that a federated one would have."""
+        meta = Meta(name=name, namespace=SYSTEM)
+        spec = ServiceSpec(ports=(ServicePort(port=7, name="theirs"),))
+        await self._fleet.admin(cluster).create(Service(metadata=meta, spec=spec))
+
+    @step(1, cluster=CLUSTERS)
+    async def delete_slices(self, cluster: ClusterId) -> None:
+        """Somebody deletes slices that are ours."""
+        self.edited[cluster] = self._fleet.now
+        for found in await self._fleet.objects(cluster, EndpointSlice, SYSTEM):
+            with suppress(NotFound):
+                name = found["metadata"]["name"]
+                await self._fleet.hand(cluster).delete(EndpointSlice, name, SYSTEM)
+
+
+class EndpointsKept(Law):
+    """Members have the endpoints of all members."""
+
+    name = "federated-endpoints"
+    sentence = (
+        "Every member has the endpoints of all that joined a federated Service; what is there "
+        "stays as long as its user leaves it, whatever fails; what is deleted stays deleted."
+    )
+
+    def __init__(self, fleet: Fleet, federated: Federated) -> None:
+        super().__init__(fleet)
+        self._federated = federated
+        self._complete: dict[tuple[ClusterId, ClusterId, str], tuple[frozenset[str], float]] = {}
+
+    async def observe(self) -> AsyncIterator[str]:
+        for name in NAMES:
+            wanted = {c: await self._joined(c, name) for c in self.fleet.names}
+            for member in self.fleet.names:
+                found = await self._found(member, name)
+                if found is None:
+                    continue
+                for source, addresses in wanted.items():
+                    key, touched = (member, source, name), self._federated.touched(member)
+                    missing = addresses - found
+                    if not missing:
+                        self._complete[key] = (addresses, touched)
+                    elif self._complete.get(key) == (addresses, touched):
+                        yield f"{member} lost {sorted(missing)} of {name} in {source}"
+
+    async def at_rest(self) -> AsyncIterator[str]:
+        for name in NAMES:
+            joined = [await self._joined(c, name) for c in self.fleet.names]
+            wanted = frozenset[str]().union(*joined)
+            for member in self.fleet.names:
+                found = await self._found(member, name)
+                if found is not None and found != wanted:
+                    yield f"{member} has {sorted(found)} of {name}, not {sorted(wanted)}"
+
+    async def _joined(self, cluster: ClusterId, name: str) -> frozenset[str]:
+        """The pods of a Service that joins, where it exists."""
+        space = self.fleet.namespace
+        service = find(await self.fleet.objects(cluster, Service, space), name)
+        if service is None:
+            return frozenset()
+        return _addresses(await self.fleet.objects(cluster, EndpointSlice, space), name)
+
+    async def _found(self, cluster: ClusterId, name: str) -> frozenset[str] | None:
+        """The endpoints of a federated Service in a member; None where a person has its name."""
+        if (cluster, Service, SYSTEM, name) in self.fleet.users:
+            return None
+        return _addresses(await self.fleet.objects(cluster, EndpointSlice, SYSTEM), name)
+
+
+def _addresses(slices: Sequence[Wire], name: str) -> frozenset[str]:
+    return frozenset(
+        address
+        for one in slices
+        if is_live(one) and one["metadata"].get("labels", {}).get(KUBE_SERVICE) == name
+        for endpoint in one.get("endpoints") or ()
+        for address in endpoint["addresses"]
+    )
+
+
+def _pod(name: str, number: int) -> int:
+    return 100 * NAMES.index(name) + number

@@ -1,0 +1,143 @@
+"""Searches for schedules that break a law, led by what no schedule did before."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from random import Random
+
+from coverage import Coverage
+from msgspec import Struct
+from msgspec.structs import replace
+
+from tests.support.simulator.runner import Failure, failure_of
+from tests.support.simulator.schedule import PAUSES, Schedule, Step, StepKind, draw_schedule
+
+Kinds = Mapping[str, Sequence[StepKind]]
+Behaviour = frozenset[object]
+"""The branches that a run took, and the messages that it logged."""
+
+FRESH = 0.25
+"""The share of schedules that are drawn anew instead of changed from an interesting one."""
+MOST_STEPS = 40
+SOURCES = ["hanse.runtime", "hanse.kube", "hanse.features", "hanse.dns"]
+
+
+class Interesting(Struct):
+    """A schedule that did something first, and how much; less each time that it is chosen."""
+
+    schedule: Schedule
+    weight: float
+
+
+class Played(Struct, frozen=True):
+    """A schedule that was played, and the law that it broke."""
+
+    schedule: Schedule
+    failure: Failure | None
+
+
+class Search:
+    """An endless sequence of schedules, a function of its seed."""
+
+    def __init__(self, seed: int, kinds: Kinds) -> None:
+        self._random = Random(seed)
+        self._kinds = kinds
+        self._corpus: list[Interesting] = []
+        self._seen: set[object] = set()
+
+    @property
+    def behaviours(self) -> int:
+        """How many branches and messages were seen."""
+        return len(self._seen)
+
+    def play(self, until: Callable[[], bool]) -> Iterator[Played]:
+        """Play schedules until a time has come."""
+        while not until():
+            schedule = self._next()
+            with observed() as behaviour:
+                failure = failure_of(schedule)
+            self._learn(schedule, behaviour())
+            yield Played(schedule, failure)
+
+    def _next(self) -> Schedule:
+        random = self._random
+        if not self._corpus or random.random() < FRESH:
+            return draw_schedule(random.randrange(10**9), self._kinds)
+        chosen = random.choices(self._corpus, [one.weight for one in self._corpus])[0]
+        chosen.weight *= 0.8
+        return self._changed(chosen.schedule)
+
+    def _learn(self, schedule: Schedule, behaviour: Behaviour) -> None:
+        """Keep a schedule that did what no other did."""
+        new = behaviour - self._seen
+        self._seen |= new
+        if new:
+            self._corpus.append(Interesting(schedule, float(len(new))))
+
+    def _changed(self, schedule: Schedule) -> Schedule:
+        """A schedule with steps inserted, left out, drawn anew, or spliced in from another."""
+        random, steps = self._random, list(schedule.steps)
+        for _ in range(random.choice((1, 2, 4))):
+            at = random.randrange(len(steps) + 1)
+            match random.choice(("insert", "insert", "leave out", "redraw", "pause", "splice")):
+                case "insert":
+                    steps[at:at] = draw_schedule(random.randrange(10**9), self._kinds).steps[-3:]
+                case "leave out":
+                    del steps[at : at + random.choice((1, 3))]
+                case "redraw" if at < len(steps):
+                    steps[at] = self._redrawn(steps[at])
+                case "pause" if at < len(steps):
+                    steps[at] = replace(steps[at], pause=random.choice(PAUSES))
+                case "splice":
+                    other = random.choice(self._corpus).schedule.steps
+                    steps[at:] = other[random.randrange(len(other) + 1) :]
+                case _:
+                    pass
+        return Schedule(tuple(steps[:MOST_STEPS]), random.randrange(10**9))
+
+    def _redrawn(self, step: Step) -> Step:
+        """The same kind of step with other arguments."""
+        part = self._kinds.get(step.name.partition(".")[0], ())
+        kind = next((kind for kind in part if kind.name == step.name), None)
+        drawn = kind.draw(self._random) if kind is not None else step
+        return step if drawn.is_known else drawn
+
+
+@contextmanager
+def observed() -> Iterator[Callable[[], Behaviour]]:
+    """Observe what the product does in a block: branches taken and messages logged."""
+    messages = _Messages()
+    logger, coverage = logging.getLogger("hanse"), Coverage(data_file=None, branch=True)
+    coverage.set_option("run:source_pkgs", SOURCES)
+    propagates, logger.propagate = logger.propagate, False
+    logger.addHandler(messages)
+    coverage.start()
+    try:
+        yield lambda: frozenset(messages.seen) | _branches(coverage)
+    finally:
+        coverage.stop()
+        logger.removeHandler(messages)
+        logger.propagate = propagates
+
+
+class _Messages(logging.Handler):
+    """The constant messages that were logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: set[object] = set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.add((record.name, record.msg))
+
+
+def _branches(coverage: Coverage) -> frozenset[object]:
+    data = coverage.get_data()
+    return frozenset((path, arc) for path in data.measured_files() for arc in data.arcs(path) or ())
+
+
+def end_after(hours: float) -> Callable[[], bool]:
+    """A condition that holds once so many hours have passed."""
+    end = time.monotonic() + hours * 3600
+    return lambda: time.monotonic() >= end
