@@ -17,8 +17,8 @@ from tests.support.testbed_embedded import EmbeddedTestbed
 from tinykube.storage import Snapshot
 
 STORM = LinkFaults(delay=timedelta(milliseconds=30), refused=0.15, lost=0.1, breaks=0.1)
-SLOW = LinkFaults(delay=timedelta(seconds=2), lag=timedelta(seconds=8))
-LATE_WATCHES = LinkFaults(lag=timedelta(seconds=20))
+SLOW = LinkFaults(delay=timedelta(seconds=2), lag=timedelta(seconds=4))
+LATE_WATCHES = LinkFaults(lag=timedelta(seconds=4))
 CRASH_WAIT = 30.0
 BUMP = 1000
 
