@@ -20,6 +20,7 @@ from hanse.dns.responder import respond
 from hanse.dns.server import DnsServer
 from hanse.dns.table import Table
 from hanse.features.admission.feature import Admission
+from hanse.features.networks.options import NetworksOptions
 from hanse.kube import requests
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
@@ -28,6 +29,7 @@ from hanse.kube.transport import Request, Response
 from hanse.model.dns.zones import View
 from hanse.model.objects import ClusterId, Object, Wire
 from hanse.model.plan import Feature
+from tests.scenarios.network_fixtures import agent_users
 from tests.support.faults import NO_FAULTS
 from tests.support.scenario import Scenario
 from tests.support.simulator.loop import PROCESS, SimulationLoop
@@ -95,7 +97,7 @@ class Fleet(Scenario):
     """Agents with all features on the clusters of a testbed; users' objects are recorded."""
 
     def __init__(self, testbed: ClusterTestbed, namespace: str, *, seed: int = 0) -> None:
-        super().__init__(testbed, namespace, product_features, seed=seed)
+        super().__init__(testbed, namespace, lambda: product_features(namespace), seed=seed)
         self.network.latency = LATENCY
         self.extra_watches = tuple(w for s in zone_sources(View("")) for w in s.watches)
         self.users = UserObjects()
@@ -257,9 +259,10 @@ class Fleet(Scenario):
             await agent.close()
 
 
-def product_features() -> Sequence[Feature]:
+def product_features(namespace: str) -> Sequence[Feature]:
     """Every feature of the product; webhooks are not called."""
-    return [f for f in all_features(Options()) if not isinstance(f, Admission)]
+    options = Options(networks=NetworksOptions(agents=agent_users(namespace)))
+    return [f for f in all_features(options) if not isinstance(f, Admission)]
 
 
 def _note_episode(episodes: dict[str, float], name: str, now: float, goes_on: bool) -> None:
