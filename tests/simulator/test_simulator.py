@@ -3,8 +3,9 @@
 import asyncio
 
 from tests.support.simulator.loop import PROCESS, SimulationLoop, run
-from tests.support.simulator.runner import step_kinds
+from tests.support.simulator.runner import failure_of, step_kinds
 from tests.support.simulator.schedule import Schedule, do, draw_schedule
+from tests.support.simulator.search import observed
 from tests.support.simulator.shrink import shrink
 
 
@@ -56,3 +57,10 @@ def test_a_stopped_process_does_nothing_until_it_goes_on() -> None:
 
     assert [at for name, at in seen if name == "other"] == [1, 2, 3]
     assert [at for name, at in seen if name == "stopped"] == [1, 12, 13]
+
+
+def test_a_search_observes_the_branches_that_a_schedule_takes() -> None:
+    with observed() as behaviour:
+        failure_of(Schedule((do("services.offer", "lubeck", "web", False),)))
+
+    assert len(behaviour()) > 1000

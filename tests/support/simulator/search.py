@@ -20,7 +20,7 @@ Behaviour = frozenset[object]
 FRESH = 0.25
 """The share of schedules that are drawn anew instead of changed from an interesting one."""
 MOST_STEPS = 40
-SOURCES = ["hanse.runtime", "hanse.kube", "hanse.features", "hanse.dns"]
+SOURCES = [f"*/hanse/{package}/*" for package in ("runtime", "kube", "features", "dns")]
 
 
 class Interesting(Struct):
@@ -108,8 +108,8 @@ class Search:
 def observed() -> Iterator[Callable[[], Behaviour]]:
     """Observe what the product does in a block: branches taken and messages logged."""
     messages = _Messages()
-    logger, coverage = logging.getLogger("hanse"), Coverage(data_file=None, branch=True)
-    coverage.set_option("run:source_pkgs", SOURCES)
+    logger = logging.getLogger("hanse")
+    coverage = Coverage(data_file=None, config_file=False, branch=True, include=SOURCES)
     propagates, logger.propagate = logger.propagate, False
     logger.addHandler(messages)
     coverage.start()
