@@ -156,6 +156,7 @@ def test_a_lease_that_went_back_is_unknown_until_it_is_renewed_again() -> None:
 
     observer.observe(renewal(5), 11)
     restored = state_of(observer)
+    assert observer.has_changed("sys", "lubeck"), "unlike one that was found too old"
     observer.observe(renewal(21), 12)
     observer.observe(renewal(22), 13)
 

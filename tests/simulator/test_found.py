@@ -7,5 +7,6 @@ from tests.support.simulator.schedule import do
 
 
 @pytest.mark.parametrize("restore", ["faults.restore", "faults.restore_forward"])
-def test_a_restored_broker_takes_no_answer_away(restore: str) -> None:
-    play(do("services.offer", "lubeck", "web", False, pause=40), do(restore, "broker", 0))
+@pytest.mark.parametrize("pause", [40, 81.01])
+def test_a_restored_broker_takes_no_answer_away(restore: str, pause: float) -> None:
+    play(do("services.offer", "lubeck", "web", False, pause=pause), do(restore, "broker", 0))

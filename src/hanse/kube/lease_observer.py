@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.kube.lease import ObservedLease
 from hanse.kube.retry import DEFAULT_BACKOFF
@@ -24,7 +25,9 @@ class LeaseRecord(Struct, frozen=True):
     observed: ObservedLease
     state: HolderState
     renewals: int = 0
-    """How many renewals were seen; until the first the age of the lease decides."""
+    """How many renewals were seen in a row; until the first the age of the lease decides."""
+    changed: bool = False
+    """Whether the lease was ever seen to change, also back to an earlier renewal."""
 
     @property
     def expires(self) -> float:
@@ -60,14 +63,12 @@ class LeaseObserver:
             if silent and record.state is not HolderState.READY:
                 record = LeaseRecord(record.observed, HolderState.SILENT)
         elif lease.spec == before.spec:
-            observed = ObservedLease(lease, known.observed.since)
-            record = LeaseRecord(observed, known.state, known.renewals)
+            record = replace(known, observed=ObservedLease(lease, known.observed.since))
         elif _is_earlier(lease, before):
-            record = LeaseRecord(ObservedLease(lease, now), HolderState.UNKNOWN)
+            record = LeaseRecord(ObservedLease(lease, now), HolderState.UNKNOWN, changed=True)
         else:
-            record = LeaseRecord(
-                ObservedLease(lease, now), _state_after(lease, known), known.renewals + 1
-            )
+            state, renewals = _state_after(lease, known), known.renewals + 1
+            record = LeaseRecord(ObservedLease(lease, now), state, renewals, changed=True)
         self._records[name] = record
 
     def judge_ages(self, now: float, server_time: datetime) -> tuple[Name, ...]:
@@ -78,7 +79,7 @@ class LeaseObserver:
         renewed = []
         for name, record in self._records.items():
             lease = record.observed.lease
-            if lease is None or record.renewals or record.state is not HolderState.UNKNOWN:
+            if lease is None or record.changed or record.state is not HolderState.UNKNOWN:
                 continue
             judged = _first_record(lease, now, server_time)
             if judged.state is HolderState.READY:
@@ -105,7 +106,7 @@ class LeaseObserver:
         self._unreachable = False
         for name, record in self._records.items():
             observed = ObservedLease(record.observed.lease, now)
-            self._records[name] = LeaseRecord(observed, record.state, record.renewals)
+            self._records[name] = replace(record, observed=observed)
 
     def expire(self, now: float) -> tuple[Name, ...]:
         """Mark the newly expired leases and return their names; none while unreachable."""
@@ -118,7 +119,7 @@ class LeaseObserver:
         )
         for name in expired:
             record = self._records[name]
-            self._records[name] = LeaseRecord(record.observed, HolderState.SILENT, record.renewals)
+            self._records[name] = replace(record, state=HolderState.SILENT)
         return expired
 
     @property
@@ -139,7 +140,7 @@ class LeaseObserver:
     def has_changed(self, namespace: str, name: str) -> bool:
         """Whether a lease was seen to change."""
         record = self._records.get((namespace, name))
-        return record is not None and record.renewals > 0
+        return record is not None and record.changed
 
     def holder(self, namespace: str, name: str) -> str:
         """The holder of a lease; empty for a lease that is released or does not exist."""
