@@ -28,7 +28,7 @@ def test_the_yaml_is_formatted_for_users() -> None:
     assert "&id" not in said.stdout
     assert not [line for line in lines if len(line) > 120 and "rule:" not in line]
     assert "\n          description: Somebody with namespaces" in said.stdout
-    assert "\n    shortNames:\n      - ne\n      - net\n" in said.stdout
+    assert "\n    shortNames: [ne, net]\n" in said.stdout
 
 
 def test_json_is_one_list() -> None:

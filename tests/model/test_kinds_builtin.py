@@ -70,9 +70,14 @@ def test_the_api_knows_most_of_the_kinds_that_are_not_ours() -> None:
     assert {"Service", "EndpointSlice", "Lease", "StatefulSet", "NetworkPolicy"} <= names
 
 
+SERVICES_ALONE = {"LoadBalancerIngress.ipMode"}
+"""Fields of a Service's status that an Ingress lacks: we write it for Services only."""
+
+
 @pytest.mark.parametrize("kind", BUILTIN, ids=lambda kind: kind.__name__)
 def test_every_field_has_the_name_that_the_api_gives_it(kind: type[Object]) -> None:
-    assert [path for path, _, field in all_agreements(kind) if field is None] == []
+    unknown = {path for path, _, field in all_agreements(kind) if field is None}
+    assert unknown - SERVICES_ALONE == set()
 
 
 @pytest.mark.parametrize("kind", BUILTIN, ids=lambda kind: kind.__name__)
