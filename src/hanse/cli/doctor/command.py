@@ -84,7 +84,7 @@ def _examine(settings: GlobalOptions) -> "Report":
     now = datetime.now(UTC)
     findings = (
         *check_clusters(inventories, CheckContext(now, crds(), is_local(settings))),
-        *check_objects(lists, now),
+        *check_objects(lists, now, local=is_local(settings)),
         *check_federated_services(federated),
     )
     return Report(tuple(cluster.name for cluster in clusters), findings)

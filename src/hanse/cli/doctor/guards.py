@@ -14,7 +14,7 @@ _SHOWN = 3
 def check_guards(lists: ClusterLists) -> Iterator[Finding]:
     """BrokerUnguarded: a broker with accounts of members lacks policies that hold them."""
     bound = {binding["metadata"]["name"] for binding in lists["guards"]}
-    for namespace in sorted({_broker_namespace(account) for account in lists["accounts"]}):
+    for namespace in sorted({broker_namespace(account) for account in lists["accounts"]}):
         missing = sorted(_expected(namespace) - bound)
         if missing:
             names = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
@@ -26,7 +26,7 @@ def check_guards(lists: ClusterLists) -> Iterator[Finding]:
             )
 
 
-def _broker_namespace(account: dict[str, dict[str, str]]) -> str:
+def broker_namespace(account: dict[str, dict[str, str]]) -> str:
     """The broker namespace that a member's account belongs to."""
     namespace = account["metadata"]["namespace"]
     suffix = accounts_namespace("")

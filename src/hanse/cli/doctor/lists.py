@@ -56,6 +56,7 @@ PATHS: Mapping[str, str] = {
     "validating": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
     "mutating": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
     "guards": resource_path(ValidatingAdmissionPolicyBinding.kind),
+    "heartbeats": f"/apis/coordination.k8s.io/v1/leases?labelSelector={MEMBER}",
     "accounts": f"/api/v1/serviceaccounts?labelSelector={MEMBER}",
     "slices": f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/endpointslices",
     "nodes": "/api/v1/nodes",

@@ -12,6 +12,7 @@ from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.conditions import check_conditions
 from hanse.cli.doctor.gslb import check_gslb
 from hanse.cli.doctor.guards import check_guards
+from hanse.cli.doctor.heartbeats import check_heartbeats
 from hanse.cli.doctor.lists import ClusterLists
 from hanse.cli.doctor.policies import check_policies, check_policy_peers
 from hanse.features.networks.ranges import overlaps, parse_range, usable_addresses
@@ -25,11 +26,15 @@ TOKEN_SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - a type
 VERSION = "app.kubernetes.io/version"
 
 
-def check_objects(clusters: Sequence[ClusterLists], now: datetime) -> list[Finding]:
-    """The findings of all clusters, alone and together."""
+def check_objects(
+    clusters: Sequence[ClusterLists], now: datetime, *, local: bool = False
+) -> list[Finding]:
+    """The findings of all clusters, alone and together; `local` if `hanse up` runs them."""
     alone = [finding for lists in clusters for check in _CLUSTER_CHECKS for finding in check(lists)]
     stale = [finding for lists in clusters for finding in _expired_leases(lists, now)]
-    return [*alone, *stale, *(finding for check in _FLEET_CHECKS for finding in check(clusters))]
+    silent = [f for lists in clusters for f in check_heartbeats(lists, now, local=local)]
+    together = [finding for check in _FLEET_CHECKS for finding in check(clusters)]
+    return [*silent, *alone, *stale, *together]
 
 
 # -- one cluster
