@@ -211,8 +211,9 @@ async def test_a_cluster_runs_no_more_replicas_of_a_set_than_its_limit(
     await sets.set_policy("lubeck")
 
     async def is_unlimited() -> None:
-        parts = (await sets.admin(BROKER).list(StatefulSetPart)).objects
-        assert [p.spec.most for p in parts if p.spec.cluster == "lubeck"] == [None]
+        listed = (await sets.admin(BROKER).list(StatefulSetPart)).objects
+        parts = [p.spec for p in listed if p.spec.namespace == scenario.namespace]
+        assert [p.most for p in parts if p.cluster == "lubeck"] == [None]
 
     await scenario.eventually(is_unlimited)
     await sets.scale(8)

@@ -292,7 +292,8 @@ class Scenario:
         ]
 
     def _is_of_another_scenario(self, sent: Sent) -> bool:
-        return bool(set(_SCENARIO_NAMESPACES.findall(sent.request.path)) - {self.namespace})
+        named = _SCENARIO_NAMESPACES.findall(f"{sent.request.path} {sent.request.body.decode()}")
+        return bool(named) and self.namespace not in named
 
     async def _all_synced(self) -> None:
         for name, running in self.agents.items():

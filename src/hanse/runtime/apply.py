@@ -138,7 +138,8 @@ class Writer:
         except AlreadyExists as error:
             return await self._report_existing(action, error)
         except NotFound as error:
-            if isinstance(action, Update):  # deleted meanwhile: its watch event is about to come
+            if isinstance(action, Update) or _is_about_itself(error, action):
+                # deleted meanwhile, or it refers to an object that the server does not know yet
                 return WriteReport(action, "Failed", str(error), Conflict(error.status))
             return WriteReport(action, result_of(error), str(error), error)
         except KubeError as error:
@@ -199,6 +200,18 @@ class Writer:
             return WriteReport(action, "Failed", "it was there already", error)
         message = f"{target_ref(action).ref} exists already and was not made for this"
         return WriteReport(action, "Foreign", message)
+
+
+def _is_about_itself(error: NotFound, action: Action) -> bool:
+    """Whether a create was answered as if its object had to exist.
+
+    An API server does that for a RoleBinding whose Role is so new that it cannot compare its rights
+    with the writer's yet.
+    """
+    if not isinstance(action, Create):
+        return False
+    obj = action.object
+    return f'{type(obj).kind.definition} "{obj.metadata.name}" not found' in str(error)
 
 
 def _not_connected(action: Action) -> WriteReport:
