@@ -13,7 +13,7 @@ MUTANTS = load_mutants()
 
 SAMPLE = {
     "write-without-precondition": "tests/runtime/test_rules_ownership.py",
-    "newest-export-wins": "tests/features/services/test_merge.py",
+    "dead-cluster-imported": "tests/features/services/test_imports.py",
 }
 """Mutants that tests of few seconds notice."""
 
