@@ -9,9 +9,9 @@ import yaml
 
 from hanse import __version__
 from hanse.cli.manifests.render import render_chart, render_manifests
-from hanse.cli.manifests.values import FeatureName, Values, schema, values_yaml
+from hanse.cli.manifests.values import Values, schema, values_yaml
 from hanse.cli.yaml_text import Template, to_yaml
-from hanse.model.feature_names import FEATURES, with_required
+from hanse.model.feature_names import FEATURES, FeatureName, with_required
 from tests.cli.programs import hanse
 
 

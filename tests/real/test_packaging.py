@@ -8,12 +8,12 @@ import pytest
 import yaml
 
 from hanse.cli.manifests.render import render_chart, render_manifests
-from hanse.cli.manifests.values import FeatureName, Values
+from hanse.cli.manifests.values import Values
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import HELM_PROGRAM
-from hanse.model.feature_names import FEATURES
+from hanse.model.feature_names import FEATURES, FeatureName
 from tests.real.conftest import Kubectl
 
 pytestmark = pytest.mark.anyio

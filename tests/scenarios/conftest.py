@@ -7,12 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from hanse.features.services.feature import Services
 from hanse.local.real.fleet import RealFleet
 from hanse.model.admission import AdmissionHook
 from tests.scenarios.engines import missing
 from tests.scenarios.network_fixtures import *  # noqa: F403 - its fixtures
-from tests.scenarios.services import ServicesScenario
+from tests.scenarios.services import ServicesScenario, running_services
 from tests.scenarios.statefulset_fixtures import *  # noqa: F403 - its fixture
 from tests.scenarios.toy_offers import OffersScenario, shop_of
 from tests.support.rights import USED_RIGHTS, GrantedVerb
@@ -148,11 +147,5 @@ async def services(
     testbed: ClusterTestbed, request: pytest.FixtureRequest
 ) -> AsyncIterator[ServicesScenario]:
     """Multi-cluster services on a fleet whose agents have that feature alone."""
-    async with Scenario(testbed, shop_of(request.node.nodeid), lambda: (Services(),)) as scenario:
-        services = ServicesScenario(scenario)
-        await services.open()
-        await scenario.start_agents()
+    async with running_services(testbed, request.node.nodeid) as services:
         yield services
-        for running in list(scenario.agents):
-            await scenario.kill_agent(running)
-        await services.close()

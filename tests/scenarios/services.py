@@ -1,11 +1,13 @@
 """Actions of users on exported services, and checks of what they observe."""
 
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 
 from hanse.app import BROKER
+from hanse.features.services.feature import Services
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
@@ -22,8 +24,10 @@ from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE, unique_name
 from hanse.model.objects import ClusterId, K, Meta
+from tests.scenarios.toy_offers import shop_of
 from tests.support.federation import install_crds
 from tests.support.scenario import Check, Scenario
+from tests.support.testbed import ClusterTestbed
 
 HTTP = {"http": 80}
 Endpoints = dict[ClusterId, list[tuple[str, bool]]]
@@ -261,3 +265,19 @@ class ServicesScenario:
             assert observed_reasons == reasons, f"{name} of {cluster} has {observed}"
 
         return check
+
+
+@asynccontextmanager
+async def running_services(
+    testbed: ClusterTestbed, nodeid: str, broker: ClusterId = BROKER
+) -> AsyncIterator[ServicesScenario]:
+    """Services on a fleet with this cluster as its broker; agents have that feature alone."""
+    async with Scenario(testbed, shop_of(nodeid), lambda: (Services(),)) as scenario:
+        scenario.broker = broker
+        services = ServicesScenario(scenario)
+        await services.open()
+        await scenario.start_agents()
+        yield services
+        for running in list(scenario.agents):
+            await scenario.kill_agent(running)
+        await services.close()

@@ -7,14 +7,12 @@ from datetime import timedelta
 import pytest
 
 from hanse.app import BROKER
-from hanse.features.services.feature import Services
 from hanse.kube.lease_observer import CLOCK_PRECISION
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE
-from tests.scenarios.services import ServicesScenario
-from tests.scenarios.toy_offers import shop_of
-from tests.support.scenario import Check, Scenario, all_of
+from tests.scenarios.services import ServicesScenario, running_services
+from tests.support.scenario import Check, all_of
 from tests.support.testbed import ClusterTestbed
 
 A_WHILE = timedelta(seconds=12)
@@ -124,15 +122,8 @@ async def hosted(
     testbed: ClusterTestbed, request: pytest.FixtureRequest
 ) -> AsyncIterator[ServicesScenario]:
     """Services on a fleet whose broker is the API server of a member."""
-    async with Scenario(testbed, shop_of(request.node.nodeid), lambda: (Services(),)) as scenario:
-        scenario.broker = "lubeck"
-        services = ServicesScenario(scenario)
-        await services.open()
-        await scenario.start_agents()
+    async with running_services(testbed, request.node.nodeid, broker="lubeck") as services:
         yield services
-        for running in list(scenario.agents):
-            await scenario.kill_agent(running)
-        await services.close()
 
 
 async def test_a_member_that_hosts_the_broker_exports_like_any_other(

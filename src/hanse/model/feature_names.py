@@ -1,8 +1,9 @@
 """The features that an installation switches on or off, by the names of their objects."""
 
 from collections.abc import Iterable
+from typing import Literal, get_args
 
-FEATURES = (
+FeatureName = Literal[
     "services",
     "statefulsets",
     "gslb",
@@ -12,7 +13,10 @@ FEATURES = (
     "policies",
     "machines",
     "networks",
-)
+]
+"""The name of a feature."""
+
+FEATURES: tuple[FeatureName, ...] = get_args(FeatureName)
 """Every feature that can be switched, in the order of printing."""
 
 HOOKED = ("membership", "networks", "statefulsets", "policies")

@@ -34,7 +34,7 @@ def check_heartbeats(lists: ClusterLists, now: datetime, *, local: bool) -> Iter
                 f"hanse join --broker {lists.name} --broker-namespace {namespace} "
                 f"--cluster-id {member} --context {member}",
             )
-        elif (silence := _silence(lease, now)) is not None:
+        elif (silence := lease_silence(lease, now, GRACE)) is not None:
             logs = f"kubectl --context {member} -n {SYSTEM_NAMESPACE} logs deployment/{AGENT}"
             yield Finding(
                 lists.name,
@@ -44,11 +44,14 @@ def check_heartbeats(lists: ClusterLists, now: datetime, *, local: bool) -> Iter
             )
 
 
-def _silence(lease: dict[str, Any], now: datetime) -> timedelta | None:
-    """How long ago a Lease was renewed, if that is too long; None for one that nobody holds."""
+def lease_silence(lease: dict[str, Any], now: datetime, grace: timedelta) -> timedelta | None:
+    """How long ago a Lease was renewed, if that is longer than its duration and the grace.
+
+    None for one that is renewed in time, or that nobody holds.
+    """
     spec = lease.get("spec") or {}
     renewed, lasts = spec.get("renewTime"), timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
     if not spec.get("holderIdentity") or not renewed:
         return None
     silence = now - datetime.fromisoformat(renewed)
-    return silence if silence > lasts + GRACE else None
+    return silence if silence > lasts + grace else None

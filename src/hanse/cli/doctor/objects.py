@@ -12,7 +12,7 @@ from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.conditions import check_conditions
 from hanse.cli.doctor.gslb import check_gslb
 from hanse.cli.doctor.guards import check_guards
-from hanse.cli.doctor.heartbeats import check_heartbeats
+from hanse.cli.doctor.heartbeats import check_heartbeats, lease_silence
 from hanse.cli.doctor.lists import ClusterLists
 from hanse.cli.doctor.policies import check_policies, check_policy_peers
 from hanse.features.networks.ranges import overlaps, parse_range, usable_addresses
@@ -57,14 +57,10 @@ def _failed_federations(lists: ClusterLists) -> Iterator[Finding]:
 def _expired_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
     """Members whose leader does not renew its Lease."""
     for lease in lists["leases"]:
-        spec = lease.get("spec") or {}
-        renewed, holder = spec.get("renewTime"), spec.get("holderIdentity")
-        lasts = timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
-        if not holder or not renewed:
-            continue
-        silent = now - datetime.fromisoformat(renewed)
-        if silent > lasts + timedelta(minutes=1):
-            name, seconds = lease["metadata"]["name"], int(silent.total_seconds())
+        silence = lease_silence(lease, now, timedelta(minutes=1))
+        if silence is not None:
+            name, holder = lease["metadata"]["name"], lease["spec"]["holderIdentity"]
+            seconds = int(silence.total_seconds())
             yield Finding(
                 lists.name,
                 f"nobody leads {name}: {holder} has not renewed its Lease for {seconds} s",

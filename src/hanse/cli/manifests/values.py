@@ -1,11 +1,12 @@
 """The values of an installation: names, types, defaults and descriptions."""
 
-from typing import Annotated, Any, Literal, get_args, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 from hanse import __version__
+from hanse.model.feature_names import FeatureName
 from hanse.model.naming import ZONE
 
 
@@ -18,20 +19,6 @@ def _description(text: str, **bounds: Any) -> Meta:
 
 
 Replicas = Annotated[int, Meta(ge=0, le=100)]
-
-
-FeatureName = Literal[
-    "services",
-    "statefulsets",
-    "gslb",
-    "publishing",
-    "membership",
-    "federated",
-    "policies",
-    "machines",
-    "networks",
-]
-"""The names of `FEATURES`, as a type."""
 
 
 class Image(_Values, frozen=True, kw_only=True):
