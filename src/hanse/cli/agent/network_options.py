@@ -22,12 +22,14 @@ _OPTIONS = (
         envvar="HANSE_DEFAULT_NETWORK_TEMPLATE_PATH",
         show_envvar=True,
         metavar="FILE",
-        help="The network that each new tenant gets, as JSON or YAML; empty: none is made.",
+        help="The network that each new tenant gets, as JSON or YAML; an empty file: none is made.",
     ),
     click.option(
         "--network-provider",
         "network_providers",
         multiple=True,
+        envvar="HANSE_NETWORK_PROVIDERS",
+        show_envvar=True,
         metavar="TYPE=URL",
         help="Where Services of networks with ipam External get addresses. Repeatable.",
     ),
@@ -35,6 +37,8 @@ _OPTIONS = (
         "--network-trusts",
         "network_trusts",
         multiple=True,
+        envvar="HANSE_NETWORK_TRUSTS",
+        show_envvar=True,
         metavar="USER",
         help="A user beside Hanse and administrators, such as a provider's account, to whom the "
         "rules of tenants do not apply. Repeatable.",
@@ -44,6 +48,8 @@ _OPTIONS = (
         type=click.Choice(("hanse", "coredns")),
         default="hanse",
         show_default=True,
+        envvar="HANSE_NETWORK_DNS",
+        show_envvar=True,
         help="What answers the names of tenant networks.",
     ),
     click.option(
@@ -57,6 +63,8 @@ _OPTIONS = (
     click.option(
         "--network-guard/--no-network-guard",
         default=False,
+        envvar="HANSE_NETWORK_GUARD",
+        show_envvar=True,
         help="Also write ClusterNetworkPolicies, which tenants cannot open, where they are served.",
     ),
 )
@@ -105,7 +113,7 @@ def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
 
 
 def _read_template(path: str) -> str:
-    """The text of the template file, "" for no path; raises `InputError` if it is invalid."""
+    """The text of the template file, "" for no path or text; raises `InputError` for others."""
     from hanse.features.networks.tenants import InvalidTemplate, default_network
 
     if not path:

@@ -18,13 +18,17 @@ if TYPE_CHECKING:
     from hanse.model.dns.zones import View, ZoneSource
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
-_zone = click.option(
-    "--zone", default=ZONE, show_default=True, help="The zone of multi-cluster services."
-)
 
 
 @click.group("dns", invoke_without_command=True)
-@_zone
+@click.option(
+    "--zone",
+    default=ZONE,
+    show_default=True,
+    envvar="HANSE_DNS_ZONE",
+    show_envvar=True,
+    help="The zone of multi-cluster services.",
+)
 @click.option(
     "--cluster-id",
     default="",
@@ -43,12 +47,16 @@ _zone = click.option(
 )
 @click.option(
     "--workers",
-    type=click.IntRange(1, 64),
-    default=lambda: min(os.cpu_count() or 1, 4),
-    help="Processes that answer; by default one per core, four at most.",
+    type=click.IntRange(0, 64),
+    default=0,
+    envvar="HANSE_DNS_WORKERS",
+    show_envvar=True,
+    help="Processes that answer; 0, the default: one per core, four at most.",
 )
 @click.option(
     "--local-first/--no-local-first",
+    envvar="HANSE_DNS_LOCAL_FIRST",
+    show_envvar=True,
     default=True,
     show_default=True,
     help="Answer the cluster's own address when it is ready.",
@@ -56,6 +64,8 @@ _zone = click.option(
 @click.option(
     "--profile",
     type=click.Choice(("lighthouse", "kep-1645")),
+    envvar="HANSE_DNS_PROFILE",
+    show_envvar=True,
     help="Whose rules to follow; else those that the broker names.",
 )
 @click.option(
@@ -63,11 +73,15 @@ _zone = click.option(
     type=click.IntRange(0),
     default=20_000,
     show_default=True,
+    envvar="HANSE_DNS_RATE_LIMIT",
+    show_envvar=True,
     metavar="N",
     help="Answers per second to one network, not on loopback; 0: no limit.",
 )
 @click.option(
     "--log-every",
+    envvar="HANSE_DNS_LOG_EVERY",
+    show_envvar=True,
     type=click.IntRange(0),
     default=0,
     metavar="N",
@@ -76,6 +90,8 @@ _zone = click.option(
 @click.option(
     "--forward",
     multiple=True,
+    envvar="HANSE_DNS_FORWARD",
+    show_envvar=True,
     metavar="ADDRESS[:PORT]|FILE",
     help="Ask these servers, or those of a resolv.conf, about other zones; can be repeated.",
 )
@@ -95,6 +111,8 @@ _zone = click.option(
 @click.option(
     "--allow-transfer",
     multiple=True,
+    envvar="HANSE_DNS_ALLOW_TRANSFER",
+    show_envvar=True,
     metavar="NETWORK",
     help="Who may have the whole zone, such as 192.0.2.0/24; can be repeated; else nobody may.",
 )
@@ -108,6 +126,8 @@ _zone = click.option(
     "--broker-namespace",
     default="hanse-broker",
     show_default=True,
+    envvar="HANSE_BROKER_NAMESPACE",
+    show_envvar=True,
     metavar="NAME",
     help="Where clusters share there: a cluster whose Lease runs out is not answered.",
 )
@@ -120,7 +140,14 @@ _zone = click.option(
     metavar="FILE",
     help="How to reach the broker.",
 )
-@click.option("--broker-context", default="", metavar="NAME", help="The broker's context.")
+@click.option(
+    "--broker-context",
+    default="",
+    envvar="HANSE_BROKER_CONTEXT",
+    show_envvar=True,
+    metavar="NAME",
+    help="The broker's context.",
+)
 @features_option("Whose names it answers")
 @replica_name_options
 @click.pass_context
@@ -196,6 +223,7 @@ def command(
     replicas = parse_replica_names(replica_zone, federation)
     options = app.Options(features, broker_namespace, statefulsets=replicas)
     zone_sources = app.zone_sources(view, options) if tenant is None else (tenant,)
+    workers = workers or min(os.cpu_count() or 1, 4)
     listeners = [_bind(address, workers) for address in listen]
     metrics_listener = bind_listener("--metrics-listen", metrics_listen) if metrics_listen else None
     access = DnsCredentials(local, broker, broker_namespace)
@@ -210,7 +238,7 @@ def command(
 
 
 @command.command("corefile")
-@_zone
+@click.option("--zone", default=ZONE, show_default=True, help="The zone of multi-cluster services.")
 @click.argument("servers", nargs=-1, required=True, metavar="ADDRESS[:PORT]...")
 def corefile(zone: str, servers: tuple[str, ...]) -> None:
     """Print how CoreDNS hands the zone over.

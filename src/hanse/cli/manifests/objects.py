@@ -17,6 +17,9 @@ DASHBOARD_PORT = 8090
 DNS_PORT = 5353
 BROKER_FOLDER = "/var/run/hanse/broker"
 TOKEN_FOLDER = "/var/run/hanse/dashboard"  # noqa: S105 - where it is mounted
+TSIG_FOLDER = "/var/run/hanse/publishing"
+NETWORKS_FOLDER = "/etc/hanse/networks"
+NETWORK_TEMPLATE = "hanse-network-template"
 NON_ROOT_USER = 65532
 
 
@@ -42,16 +45,14 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
     """The Deployment, PodDisruptionBudget and Service of the agent."""
     ports = {"metrics": METRICS_PORT, "webhooks": WEBHOOK_PORT, "dashboard": DASHBOARD_PORT}
     environment = {
-        "HANSE_CLUSTER_ID": values.value("clusterId"),
-        "HANSE_FEATURES": values.joined("features"),
+        **_shared_environment(values),
+        **_feature_environment(values),
         "HANSE_LISTEN": f"0.0.0.0:{METRICS_PORT}",
-        "HANSE_BROKER_KUBECONFIG": values.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
-        "HANSE_BROKER_NAMESPACE": values.value("broker.namespace"),
         "HANSE_DASHBOARD_LISTEN": values.either("dashboard.enabled", f"0.0.0.0:{DASHBOARD_PORT}"),
         "HANSE_DASHBOARD_TOKEN_FILE": f"{TOKEN_FOLDER}/token",
         "HANSE_DASHBOARD_HOST": values.value("dashboard.hosts"),
         "HANSE_WEBHOOK_LISTEN": values.either("webhooks.enabled", f"0.0.0.0:{WEBHOOK_PORT}"),
-        "HANSE_NETWORK_DNS_IMAGE": values.image(),
+        "HANSE_WEBHOOK_URL": values.value("webhooks.url"),
         "HANSE_IDENTITY": _pod_field("metadata.name"),
         "HANSE_NAMESPACE": _pod_field("metadata.namespace"),
     }
@@ -63,6 +64,8 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
         "volumeMounts": [
             {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
             {"name": "dashboard", "mountPath": TOKEN_FOLDER, "readOnly": True},
+            {"name": "publishing", "mountPath": TSIG_FOLDER, "readOnly": True},
+            {"name": "networks", "mountPath": NETWORKS_FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
         ],
         "resources": values.value("agent.resources"),
@@ -70,10 +73,20 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
     volumes = [
         _secret_volume("broker", values.value("broker.secret")),
         _secret_volume("dashboard", values.value("dashboard.tokenSecret")),
+        _secret_volume("publishing", values.text_or("publishing.keySecret", "hanse-publishing")),
+        {"name": "networks", "configMap": {"name": NETWORK_TEMPLATE}},
         {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
     ]
+    deployment = _deployment(
+        values, AGENT, AGENT, values.value("agent.replicas"), container, volumes
+    )
+    # The agent reads the template once: another one has to restart it.
+    deployment["spec"]["template"]["metadata"]["annotations"] = {
+        "hanse.dev/network-template": values.digest("networks.template")
+    }
     return [
-        _deployment(values, AGENT, AGENT, values.value("agent.replicas"), container, volumes),
+        _network_template(values),
+        deployment,
         _disruption_budget(AGENT),
         _service(
             AGENT,
@@ -85,17 +98,71 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
     ]
 
 
+def _shared_environment(values: ValueSource) -> dict[str, Any]:
+    """The options that the agent and the name server have in common."""
+    return {
+        "HANSE_CLUSTER_ID": values.value("clusterId"),
+        "HANSE_FEATURES": values.joined("features"),
+        "HANSE_BROKER_KUBECONFIG": values.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
+        "HANSE_BROKER_CONTEXT": values.value("broker.context"),
+        "HANSE_BROKER_NAMESPACE": values.value("broker.namespace"),
+        "HANSE_REPLICA_ZONE": values.value("statefulsets.replicaZone"),
+        "HANSE_FEDERATION": values.value("statefulsets.federation"),
+    }
+
+
+def _feature_environment(values: ValueSource) -> dict[str, Any]:
+    """The options of the agent's features."""
+    return {
+        "HANSE_PUBLISH_ZONE": values.value("publishing.zone"),
+        "HANSE_PUBLISH_ENDPOINTS": values.value("publishing.endpoints"),
+        "HANSE_PUBLISH_WEIGHTED_RECORDS": values.either(
+            "publishing.weightedRecords", "true", "false"
+        ),
+        "HANSE_PUBLISH_SERVER": values.value("publishing.server"),
+        "HANSE_PUBLISH_KEY_FILE": values.either("publishing.keySecret", f"{TSIG_FOLDER}/key"),
+        "HANSE_GSLB_PROVIDER": values.joined("gslb.providers", " "),
+        "HANSE_GSLB_WITHDRAW": values.joined("gslb.withdraw", " "),
+        "HANSE_GSLB_WEIGHTED_RECORDS": values.either("gslb.weightedRecords", "true", "false"),
+        "HANSE_FEDERATED_HOSTNAME": values.value("federated.hostname"),
+        "HANSE_DEFAULT_NETWORK_TEMPLATE_PATH": f"{NETWORKS_FOLDER}/template",
+        "HANSE_NETWORK_PROVIDERS": values.joined("networks.providers", " "),
+        "HANSE_NETWORK_TRUSTS": values.joined("networks.trusts", " "),
+        "HANSE_NETWORK_DNS": values.value("networks.dns"),
+        "HANSE_NETWORK_DNS_IMAGE": values.network_dns_image(),
+        "HANSE_NETWORK_GUARD": values.either("networks.guard", "true", "false"),
+    }
+
+
+def _network_template(values: ValueSource) -> Wire:
+    """The ConfigMap with the network that new tenants get."""
+    metadata = {
+        "name": NETWORK_TEMPLATE,
+        "namespace": SYSTEM_NAMESPACE,
+        "labels": _labels(AGENT),
+    }
+    data = {"template": values.value("networks.template")}
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
+
+
 def _dns_objects(values: ValueSource) -> list[Wire]:
     """The Deployment, PodDisruptionBudget and Service of the name server."""
     listens = f"0.0.0.0:{DNS_PORT}"
     metrics = f"0.0.0.0:{METRICS_PORT}"
     arguments = ["dns", f"--listen={listens}", f"--metrics-listen={metrics}"]
-    arguments += ["--zone", values.value("dns.zone")]
-    arguments += ["--broker-namespace", values.value("broker.namespace")]
     environment = {
-        "HANSE_CLUSTER_ID": values.value("clusterId"),
-        "HANSE_FEATURES": values.joined("features"),
-        "HANSE_BROKER_KUBECONFIG": values.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
+        **_shared_environment(values),
+        "HANSE_DNS_ZONE": values.value("dns.zone"),
+        "HANSE_DNS_PROFILE": values.value("dns.profile"),
+        "HANSE_DNS_LOCAL_FIRST": values.either("dns.localFirst", "true", "false"),
+        "HANSE_DNS_GLOBAL_ZONES": values.joined("dns.globalZones", " "),
+        "HANSE_DNS_REGIONS": values.joined("dns.regions", " "),
+        "HANSE_DNS_TRUST_RESOLVERS": values.joined("dns.trustedResolvers", " "),
+        "HANSE_DNS_FORWARD": values.joined("dns.forward", " "),
+        "HANSE_DNS_ALLOW_TRANSFER": values.joined("dns.allowTransfer", " "),
+        "HANSE_DNS_WORKERS": values.text("dns.workers"),
+        "HANSE_DNS_RATE_LIMIT": values.text("dns.rateLimit"),
+        "HANSE_DNS_LOG_EVERY": values.text("dns.logEvery"),
     }
     protocols = [("dns", "UDP"), ("dns-tcp", "TCP")]
     container = {

@@ -1,5 +1,6 @@
 """Where objects take values from: given values for manifests, Helm templates for the chart."""
 
+import hashlib
 from collections.abc import Callable
 from functools import reduce
 from typing import Any, Protocol
@@ -22,12 +23,28 @@ class ValueSource(Protocol):
         """The value of a path, or of another where it is empty."""
         ...
 
-    def either(self, path: str, yes: str, no: str = "") -> Any:
-        """One of two texts, by a boolean value."""
+    def text_or(self, path: str, other: str) -> Any:
+        """The text of a path, or another one where it is empty."""
         ...
 
-    def joined(self, path: str) -> Any:
-        """The items of a list, parted by commas."""
+    def either(self, path: str, yes: str, no: str = "") -> Any:
+        """One of two texts: the second where the value is false or empty."""
+        ...
+
+    def joined(self, path: str, separator: str = ",") -> Any:
+        """The items of a list as one text."""
+        ...
+
+    def text(self, path: str) -> Any:
+        """A number as a text."""
+        ...
+
+    def digest(self, path: str) -> Any:
+        """The SHA-256 of a text."""
+        ...
+
+    def network_dns_image(self) -> Any:
+        """The image of the name servers of tenant networks; empty: the one of their kind."""
         ...
 
     def image(self) -> Any:
@@ -48,15 +65,32 @@ class PlainValues:
     def value_or(self, path: str, other: str) -> Any:
         return self.value(path) or self.value(other)
 
+    def text_or(self, path: str, other: str) -> Any:
+        return self.value(path) or other
+
     def either(self, path: str, yes: str, no: str = "") -> Any:
-        """`yes` if the value at the path is true, else `no`."""
         return yes if self.value(path) else no
 
-    def joined(self, path: str) -> Any:
-        return ",".join(self.value(path))
+    def joined(self, path: str, separator: str = ",") -> Any:
+        return separator.join(self.value(path))
+
+    def text(self, path: str) -> Any:
+        return str(self.value(path))
+
+    def digest(self, path: str) -> Any:
+        return hashlib.sha256(self.value(path).encode()).hexdigest()
+
+    def network_dns_image(self) -> Any:
+        own = self.image() if self._values.networks.dns == "hanse" else ""
+        return self._values.networks.dns_image or own
 
     def image(self) -> Any:
         return f"{self._values.image.repository}:{self._values.tag}"
+
+
+_HELM_IMAGE = (
+    'printf "%s:%s" .Values.image.repository (.Values.image.tag | default .Chart.AppVersion)'
+)
 
 
 class HelmValues:
@@ -68,15 +102,27 @@ class HelmValues:
     def value_or(self, path: str, other: str) -> Any:
         return Template(f"{{{{ toJson (.Values.{path} | default .Values.{other}) }}}}")
 
-    def either(self, path: str, yes: str, no: str = "") -> Any:
-        return Template(f'{{{{ ternary "{yes}" "{no}" .Values.{path} | quote }}}}')
+    def text_or(self, path: str, other: str) -> Any:
+        return Template(f'{{{{ .Values.{path} | default "{other}" | quote }}}}')
 
-    def joined(self, path: str) -> Any:
-        return Template(f'{{{{ join "," .Values.{path} | quote }}}}')
+    def either(self, path: str, yes: str, no: str = "") -> Any:
+        return Template(f'{{{{ ternary "{no}" "{yes}" (empty .Values.{path}) | quote }}}}')
+
+    def joined(self, path: str, separator: str = ",") -> Any:
+        return Template(f'{{{{ join "{separator}" .Values.{path} | quote }}}}')
+
+    def text(self, path: str) -> Any:
+        return Template(f"{{{{ .Values.{path} | int64 | quote }}}}")
+
+    def digest(self, path: str) -> Any:
+        return Template(f"{{{{ sha256sum .Values.{path} | quote }}}}")
 
     def image(self) -> Any:
-        tag = "(.Values.image.tag | default .Chart.AppVersion)"
-        return Template(f'{{{{ printf "%s:%s" .Values.image.repository {tag} | quote }}}}')
+        return Template(f"{{{{ {_HELM_IMAGE} | quote }}}}")
+
+    def network_dns_image(self) -> Any:
+        own = f'(ternary ({_HELM_IMAGE}) "" (eq .Values.networks.dns "hanse"))'
+        return Template(f"{{{{ .Values.networks.dnsImage | default {own} | quote }}}}")
 
 
 class Condition(Struct, frozen=True):

@@ -1,11 +1,13 @@
 """The values of an installation: names, types, defaults and descriptions."""
 
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import msgspec
 from msgspec import Meta, Struct, field
 
 from hanse import __version__
+from hanse.features.gslb.options import Provider
+from hanse.features.networks.options import BUILT_IN_TEMPLATE
 from hanse.model.feature_names import FeatureName
 from hanse.model.naming import ZONE
 
@@ -52,6 +54,7 @@ class BrokerValues(_Values, frozen=True, kw_only=True):
 
     enabled: Annotated[bool, _description("Whether this cluster has joined one.")] = True
     secret: Annotated[str, _description("The Secret with its kubeconfig.")] = "hanse-broker"  # noqa: S105
+    context: Annotated[str, _description("The context there; empty: the current one.")] = ""
     namespace: Annotated[str, _description("Where clusters share there.")] = "hanse-broker"
 
 
@@ -61,6 +64,37 @@ class DnsValues(_Values, frozen=True, kw_only=True):
     enabled: Annotated[bool, _description("Whether it runs.")] = True
     replicas: Annotated[Replicas, _description("All of them answer.")] = 2
     zone: Annotated[str, _description("The zone of multi-cluster services.")] = ZONE
+    profile: Annotated[
+        Literal["", "lighthouse", "kep-1645"],
+        _description("Whose rules it follows; empty: those that the broker names."),
+    ] = ""
+    local_first: Annotated[
+        bool, _description("Whether the cluster's own address is answered when it is ready.")
+    ] = True
+    global_zones: Annotated[
+        list[str], _description("Zones whose global hosts are answered, too.")
+    ] = []
+    regions: Annotated[
+        list[str],
+        _description("Clusters that are near to clients, as 198.51.100.0/24=bergen."),
+    ] = []
+    trusted_resolvers: Annotated[
+        list[str],
+        _description("Networks of resolvers whose word about their clients' subnets is taken."),
+    ] = []
+    forward: Annotated[
+        list[str], _description("Servers that are asked about other zones; none: it refuses them.")
+    ] = []
+    allow_transfer: Annotated[
+        list[str], _description("Networks that may have whole zones, as 192.0.2.0/24.")
+    ] = []
+    workers: Annotated[
+        int, _description("Processes that answer; 0: one per core, four at most.", ge=0, le=64)
+    ] = 0
+    rate_limit: Annotated[
+        int, _description("Answers per second to one network; 0: no limit.", ge=0)
+    ] = 20_000
+    log_every: Annotated[int, _description("Log one question in so many; 0: none.", ge=0)] = 0
     cluster_ip: Annotated[
         str, _description("A fixed address of its Service, to forward to; empty: any.")
     ] = ""
@@ -71,6 +105,9 @@ class WebhooksValues(_Values, frozen=True, kw_only=True):
     """Admission: identity, tenancy, and what is refused at the door."""
 
     enabled: Annotated[bool, _description("Whether the agent answers API servers.")] = True
+    url: Annotated[
+        str, _description("Where API servers find it; empty: by the Service hanse-webhooks.")
+    ] = ""
 
 
 class DashboardValues(_Values, frozen=True, kw_only=True):
@@ -96,6 +133,76 @@ class GslbValues(_Values, frozen=True, kw_only=True):
         str, _description("The context of this cluster; empty: its clusterId.")
     ] = ""
     clusters: Annotated[list[str], _description("The contexts of the members.")] = []
+    providers: Annotated[
+        list[Provider],
+        _description("Who publishes global hosts while this cluster leads.", min_length=1),
+    ] = field(default_factory=lambda: ["dns"])
+    withdraw: Annotated[
+        list[Provider], _description("Providers no longer used, whose records are to go.")
+    ] = []
+    weighted_records: Annotated[
+        bool, _description("Whether ExternalDNS gets a record per member with its weight.")
+    ] = False
+
+
+class PublishingValues(_Values, frozen=True, kw_only=True):
+    """The names of services in other DNS; in one cluster of the fleet."""
+
+    zone: Annotated[str, _description("The zone below which they are; empty: nothing is.")] = ""
+    endpoints: Annotated[
+        str, _description("The namespace of DNSEndpoints, which ExternalDNS reads.")
+    ] = ""
+    weighted_records: Annotated[
+        bool, _description("Whether ExternalDNS gets a record per cluster with its weight.")
+    ] = False
+    server: Annotated[str, _description("The name server that takes updates (RFC 2136).")] = ""
+    key_secret: Annotated[
+        str, _description("The Secret whose key `key` is its TSIG key, as tsig-keygen writes it.")
+    ] = ""
+
+
+class StatefulSetsValues(_Values, frozen=True, kw_only=True):
+    """The names of replicas of federated StatefulSets; the same in the whole fleet."""
+
+    replica_zone: Annotated[str, _description("The zone of replicas.")] = "example.com"
+    federation: Annotated[str, _description("The federation's own name within it.")] = (
+        "myfederation"
+    )
+
+
+class FederatedValues(_Values, frozen=True, kw_only=True):
+    """Federated Services."""
+
+    hostname: Annotated[
+        str,
+        _description("The name outside of each, as {name}.{namespace}.example.org; empty: none."),
+    ] = ""
+
+
+class NetworksValues(_Values, frozen=True, kw_only=True):
+    """The networks of tenants."""
+
+    template: Annotated[
+        str,
+        _description("The network that each new tenant gets, as JSON or YAML; empty: none."),
+    ] = BUILT_IN_TEMPLATE
+    providers: Annotated[
+        list[str],
+        _description("Where networks with ipam External get addresses, as mizar=https://HOST."),
+    ] = []
+    trusts: Annotated[
+        list[str],
+        _description("Users to whom the rules of tenants do not apply, beside Hanse's own."),
+    ] = []
+    dns: Annotated[
+        Literal["hanse", "coredns"], _description("What answers the names of networks.")
+    ] = "hanse"
+    dns_image: Annotated[
+        str, _description("Its image; empty: our own for hanse, else coredns.")
+    ] = ""
+    guard: Annotated[
+        bool, _description("Whether ClusterNetworkPolicies are written, where they are served.")
+    ] = False
 
 
 def _anywhere() -> list[dict[str, Any]]:
@@ -153,6 +260,14 @@ class Values(_Values, frozen=True, kw_only=True):
     gslb: Annotated[GslbValues, _description("The federation of GSLB configurations.")] = (
         GslbValues()
     )
+    publishing: Annotated[PublishingValues, _description("Names of services in other DNS.")] = (
+        PublishingValues()
+    )
+    statefulsets: Annotated[StatefulSetsValues, _description("Names of replicas.")] = (
+        StatefulSetsValues()
+    )
+    federated: Annotated[FederatedValues, _description("Federated Services.")] = FederatedValues()
+    networks: Annotated[NetworksValues, _description("The networks of tenants.")] = NetworksValues()
     network_policy: Annotated[
         bool, _description("Whether a NetworkPolicy says who may connect to our own pods.")
     ] = True
