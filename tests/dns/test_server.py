@@ -387,3 +387,45 @@ async def test_a_view_that_is_added_is_answered_and_those_before_go_on() -> None
             assert (await late.ask("web.shop.svc.late.example")).records == ("10.1.0.5",)
             assert (await first.ask("web.shop.svc.clusterset.local")).records == ("10.1.0.5",)
     listeners.close()
+
+
+@pytest.mark.parametrize("edns", [False, True], ids=["plain", "edns"])
+async def test_srv_answers_carry_the_addresses_of_their_targets(edns: bool) -> None:
+    pods = endpoint_slice("bergen", "10.3.0.1", "10.3.0.2", service="crowd")
+    async with running(cluster_snapshot("lubeck", *TWO, CROWD, pods)) as here:
+        crowd, single = (
+            dns.message.from_wire(
+                here.raw(
+                    dns.message.make_query(f"_http._tcp.{name}", "SRV", use_edns=edns).to_wire()
+                )
+            )
+            for name in (f"crowd.shop.svc.{ZONE}", WEB)
+        )
+
+    targets = {str(record.target) for record in crowd.answer[0]}
+    assert {str(rrset.name): str(rrset[0]) for rrset in crowd.additional} == {
+        target: target.partition(".")[0].replace("-", ".") for target in targets
+    }
+    assert len(targets) == 2
+    assert str(single.additional[0][0]) in {"10.2.0.1", "10.1.0.1"}
+
+
+async def test_addresses_that_do_not_fit_are_left_out_of_srv_answers() -> None:
+    pods = endpoint_slice("bergen", *MANY[:6], service="crowd")
+    query = dns.message.make_query(f"_http._tcp.crowd.shop.svc.{ZONE}", "SRV", use_edns=False)
+    async with running(cluster_snapshot("lubeck", CROWD, pods)) as here:
+        answer = dns.message.from_wire(packet := here.raw(query.to_wire()))
+
+    assert len(packet) <= 512
+    assert len(answer.answer[0]) == 6
+    assert 0 < len(answer.additional) < 6
+    assert not answer.flags & dns.flags.TC
+
+
+async def test_a_port_of_another_server_is_refused() -> None:
+    first = bind_listeners("127.0.0.1", 0, 2)
+    try:
+        with pytest.raises(OSError, match="in use"):
+            bind_listeners(*first.address, 2)
+    finally:
+        first.close()

@@ -13,7 +13,7 @@ from hanse.dns.questions import (
     build_response,
     with_opt,
 )
-from hanse.dns.table import Table
+from hanse.dns.table import Entry, Table, headers
 from hanse.model.dns.names import MAX_NAME_LENGTH, ROOT
 from hanse.model.dns.records import RecordType, parse_records
 
@@ -30,6 +30,7 @@ _NOT_FOLLOWED = {
 }
 """Query types for which a CNAME is not followed."""
 _TRUNCATED = 0x02
+_NO_ANSWER: Entry = (headers(Rcode.NXDOMAIN, 0), b"", [0], None, None)
 _RDATA_NAME_OFFSET = {RecordType.NS: 0, RecordType.CNAME: 0, 12: 0, 15: 2, RecordType.SRV: 6}
 """Offset of the domain name in the rdata, for types whose rdata ends with one."""
 
@@ -58,17 +59,21 @@ def follow_aliases(question: DnsQuestion, table: Table) -> Chain | None:
 
 def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, bytes]:
     """Rcode, number and bytes of the records for a chain whose target is in a zone of the table."""
-    entry = table.answers.get(chain.target + rtype)
-    if entry is None:
+    if chain.target + rtype not in table.answers:
         known = chain.target in table.names or chain.target in table.aliases
         return (Rcode.NOERROR if known else Rcode.NXDOMAIN), chain.count, chain.body
-    headers, body, _, rotation, _ = entry
+    records = records_for(chain.target, rtype, table, owner=chain.target)
+    return Rcode.NOERROR, chain.count + len(records), chain.body + b"".join(records)
+
+
+def records_for(name: bytes, rtype: bytes, table: Table, *, owner: bytes) -> list[bytes]:
+    """The next records of a name and type in the table, whole, with that owner; maybe none."""
+    front, body, _, rotation, _ = table.answers.get(name + rtype, _NO_ANSWER)
     if rotation is not None:
-        headers, body = next(rotation)
-    if not int.from_bytes(headers[0][4:6]):
-        return Rcode.NOERROR, chain.count, chain.body
-    more = [_record(chain.target, r.type, r.ttl, r.rdata) for r in parse_records(body)]
-    return Rcode.NOERROR, chain.count + len(more), chain.body + b"".join(more)
+        front, body = next(rotation)
+    if not int.from_bytes(front[0][4:6]):
+        return []
+    return [_record(owner, r.type, r.ttl, r.rdata) for r in parse_records(body)]
 
 
 def retarget_question(packet: bytes, question: DnsQuestion, chain: Chain) -> bytes:

@@ -13,6 +13,7 @@ from hanse.dns.limits import Limiter
 from hanse.dns.questions import MAX_UDP_SIZE, MIN_UDP_SIZE
 from hanse.dns.responder import rate_limited_response, respond
 from hanse.dns.table import Table
+from hanse.model.dns.records import RecordType
 
 _PLAIN = b"\0\1\0\0\0\0\0\0"
 _EDNS = b"\0\1\0\0\0\0\0\1"
@@ -30,6 +31,9 @@ _OPT_ENDS = {
     b"\0\0\x80\0\0\0": b"\0\0\x29" + MAX_UDP_SIZE.to_bytes(2) + b"\0\0\x80\0\0\0",
 }
 """How an OPT record without options ends, and the one in response."""
+
+_SRV = RecordType.SRV.to_bytes(2) + b"\0\1"
+"""How a question for SRV ends: its response has the addresses of the targets, too."""
 
 Sample = Callable[[Batch, int, bytes], None]
 """Called for every query while it is in its slot, with the response after the id."""
@@ -96,7 +100,7 @@ def _respond(packet: bytes, table: Table, client: str) -> bytes | None:
         if packet[-11:-8] != _OPT_FRONT or not opt:
             return respond(packet, table, stream=False, client=client)
         room = min(max(packet[-8] << 8 | packet[-7], MIN_UDP_SIZE), MAX_UDP_SIZE)
-    entry = table.ready.get(question.lower())
+    entry = None if question[-4:] == _SRV else table.ready.get(question.lower())
     if entry is None:
         return respond(packet, table, stream=False, client=client)
     table.cache_response(packet, entry, kind, opt, room)

@@ -50,12 +50,17 @@ def _bind(host: str, port: int, workers: int) -> Listeners:
     """Bind a UDP and a listening TCP socket for each worker, all on the same port.
 
     Port 0 takes the port that the first socket gets; on an error all sockets are closed.
+    SO_REUSEPORT would share a port with another server of the same user, so a given port is
+    bound without it first.
     """
+    if port:
+        _check_port_is_free(host, port)
     sockets: list[socket.socket] = []
     try:
         for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
             for _ in range(workers):
                 sock = _open_socket(host, kind)
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 sockets.append(sock)
                 sock.bind((host, port))
                 port = sock.getsockname()[1]
@@ -68,15 +73,21 @@ def _bind(host: str, port: int, workers: int) -> Listeners:
     return Listeners(tuple(sockets[:workers]), tuple(sockets[workers:]))
 
 
+def _check_port_is_free(host: str, port: int) -> None:
+    """Raise OSError if any other socket is bound to the port, whatever its options."""
+    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+        with _open_socket(host, kind) as sock:
+            sock.bind((host, port))
+
+
 def _open_socket(host: str, kind: socket.SocketKind) -> socket.socket:
-    """A non-blocking IPv4 or IPv6-only socket with SO_REUSEPORT, not bound.
+    """A non-blocking IPv4 or IPv6-only socket, not bound.
 
     TCP sockets also get SO_REUSEADDR, UDP sockets a larger receive buffer.
     """
     sock = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, kind)
     if ":" in host:
         sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
     if kind == socket.SOCK_STREAM:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     else:

@@ -170,7 +170,7 @@ def build_response(
 
 
 def with_opt(answer: bytes, edns: Edns, rcode: int, options: bytes = b"") -> bytes:
-    """The response with an OPT record."""
+    """The response with an OPT record at its end."""
     flags = 0x8000 if edns.wants_dnssec else 0
     opt = (
         b"\0"
@@ -181,7 +181,12 @@ def with_opt(answer: bytes, edns: Edns, rcode: int, options: bytes = b"") -> byt
         + len(options).to_bytes(2)
         + options
     )
-    return answer[:10] + b"\0\1" + answer[12:] + opt
+    return with_additional(answer, 1, opt)
+
+
+def with_additional(answer: bytes, count: int, records: bytes) -> bytes:
+    """The response with more records at the end of its additional section."""
+    return answer[:10] + (int.from_bytes(answer[10:12]) + count).to_bytes(2) + answer[12:] + records
 
 
 def fit_records(body: bytes, room: int) -> tuple[int, bytes]:

@@ -1,6 +1,6 @@
 """The general path from query to response, which handles every case."""
 
-from hanse.dns.cname_chains import Chain, follow_aliases, resolve_chain
+from hanse.dns.cname_chains import Chain, follow_aliases, records_for, resolve_chain
 from hanse.dns.questions import (
     HEADER,
     IN,
@@ -13,17 +13,21 @@ from hanse.dns.questions import (
     build_response,
     fit_records,
     parse_question,
+    with_additional,
     with_opt,
 )
 from hanse.dns.selection import client_from_address, client_from_subnet
 from hanse.dns.table import Entry, Table
-from hanse.model.dns.records import RecordType, type_mnemonic
+from hanse.model.dns.records import RecordType, parse_records, type_mnemonic
 
 MAX_TCP_SIZE = 65535
 _RESPONSE = 0x80
 _OPCODE = 0x78
 _TRUNCATED = 0x02
 _REFUSED_TYPES = {RecordType.ANY, RecordType.AXFR, RecordType.IXFR, 253, 254}
+_MAX_POINTER = 1 << 14
+"""Compression pointers lead to lower offsets."""
+_IN = IN.to_bytes(2)
 _META_TYPES = {0, RecordType.OPT}
 
 
@@ -93,12 +97,7 @@ def _respond_name(
         if client_.silent:
             return None
         if entry is not None:
-            headers, body, _, rotation, _ = entry
-            if rotation is not None:
-                headers, body = next(rotation)
-            count = int.from_bytes(headers[0][4:6])
-            authority = int.from_bytes(headers[0][6:8])
-            rcode = Rcode.NOERROR
+            rcode, (count, authority, body) = Rcode.NOERROR, _next_records(entry)
         else:
             rcode = Rcode.NOERROR if question.name in table.names else Rcode.NXDOMAIN
             body, authority = zone.authority, 1
@@ -108,7 +107,31 @@ def _respond_name(
     max_size = MAX_TCP_SIZE if stream else max_udp_size(question.edns)
     if len(answer) > max_size:
         answer = _truncate(packet, question, body, max_size)
+    elif question.type == RecordType.SRV:
+        answer = _with_target_addresses(answer, body if count else b"", table, max_size)
     return _count(table, zone.text if zone else "", type_mnemonic(question.type), rcode, answer)
+
+
+def _next_records(entry: Entry) -> tuple[int, int, bytes]:
+    """The records that an entry answers next, and how many are answer and authority."""
+    headers, body, _, rotation, _ = entry
+    if rotation is not None:
+        headers, body = next(rotation)
+    return int.from_bytes(headers[0][4:6]), int.from_bytes(headers[0][6:8]), body
+
+
+def _with_target_addresses(answer: bytes, body: bytes, table: Table, max_size: int) -> bytes:
+    """A response to SRV with the addresses of its targets (RFC 2782), as far as they fit."""
+    for target in dict.fromkeys(record.rdata[6:] for record in parse_records(body)):
+        at = answer.index(target, HEADER)
+        owner = (0xC000 | at).to_bytes(2) if at < _MAX_POINTER else target
+        for rtype in (RecordType.A, RecordType.AAAA):
+            records = records_for(target, rtype.to_bytes(2) + _IN, table, owner=owner)
+            more = with_additional(answer, len(records), b"".join(records))
+            if len(more) > max_size:
+                return answer
+            answer = more
+    return answer
 
 
 class _Client:

@@ -352,3 +352,17 @@ def test_families_are_those_that_all_have_and_else_the_oldests() -> None:
     assert six.ip_families == ("IPv6",)
     apart = [record("a", ip_families=("IPv4",)), record("b", ip_families=("IPv6",))]
     assert merged(apart, "kep-1645").ip_families == ("IPv4",)
+
+
+def test_a_union_tells_which_port_it_leaves_out() -> None:
+    old = record("lubeck", port(80, "http"), age=9)
+    new = record("bergen", port(81, "http"), port(80, "web"))
+
+    result = merged([old, new], "kep-1645")
+
+    assert result.ports == (port(80, "http"),)
+    (conflict,) = result.conflicts["bergen"]
+    assert conflict.message.startswith(
+        "the ports of all are imported but http TCP/81 of bergen, whose name an older export "
+        "uses and web TCP/80 of bergen, whose number is that of http; "
+    )

@@ -181,7 +181,7 @@ def _port_message(records: Sequence[ExportRecord], profile: Profile) -> Iterator
     if not differing:
         return
     if profile == "kep-1645":
-        used = "the ports of all are imported"
+        used = "the ports of all are imported" + _format_dropped(records)
     elif _intersect_ports(records):
         used = "only ports common to all are imported"
     else:
@@ -192,6 +192,19 @@ def _port_message(records: Sequence[ExportRecord], profile: Profile) -> Iterator
         f"{'differs' if len(differing) == 1 else 'differ'} from {oldest.cluster}, the oldest "
         f"export: {each}"
     )
+
+
+def _format_dropped(records: Sequence[ExportRecord]) -> str:
+    """The ports that the union leaves out or renames, since older exports use name or number."""
+    used = {(port.protocol, port.port): port.name for port in _union_ports(records)}
+    dropped = [
+        f"{_format_ports([port])} of {record.cluster}, whose "
+        + (f"number is that of {used[number]}" if number in used else "name an older export uses")
+        for record in records
+        for port in record.ports
+        if port.name and used.get(number := (port.protocol, port.port)) != port.name
+    ]
+    return f" but {' and '.join(dropped)}" if dropped else ""
 
 
 def _app_protocol_messages(records: Sequence[ExportRecord]) -> Iterator[str]:
