@@ -119,6 +119,7 @@ def test_a_services_only_member_writes_in_the_broker_namespace_alone() -> None:
         "",
         "coordination.k8s.io",
         "discovery.k8s.io",
+        "hanse.dev",
         "multicluster.x-k8s.io",
     }
     assert not [b for b in _of_kind("ClusterRoleBinding", only) if "statefulsets" in str(b)]

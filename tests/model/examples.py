@@ -16,7 +16,7 @@ from hanse.model.kinds.federation import (
 )
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
-from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
@@ -48,6 +48,14 @@ GOOD: dict[type[Object], str] = {
                clusters: [cluster1, cluster2]}
         """,
     ClusterClaim: "{metadata: {name: id.k8s.io}, value: lubeck}",
+    ClusterMember: """
+        metadata: {name: lubeck}
+        spec:
+          clusterID: lubeck
+          uid: 6f1b7a52-0a3e-4a5c-9d0e-3b8f5d6a7c11
+          features: [services, statefulsets]
+          ranges: {pods: [10.1.0.0/16, 'fd00:1::/64'], services: [10.96.0.0/16]}
+        """,
     ClusterSet: """
         metadata: {name: hanse}
         spec:
@@ -246,6 +254,9 @@ BAD = (
     Refused(ClusterClaim, ("value",), None, "value"),
     Refused(ClusterClaim, ("value",), "Lübeck", "value", by_rule=True),
     Refused(ClusterClaim, ("value",), "a" * 64, "value", by_rule=True),
+    Refused(ClusterMember, ("spec", "clusterID"), None, "spec.clusterID"),
+    Refused(ClusterMember, ("spec", "uid"), "", "spec.uid"),
+    Refused(ClusterMember, ("spec", "ranges", "pods", 0), "10.1.0.0", "spec.ranges.pods"),
     Refused(ClusterSet, ("spec", "profile"), "submariner", "spec.profile"),
     Refused(
         ClusterSet, ("spec", "clusters", 0, "ranges", 0), "10.0.0.0", "spec.clusters[0].ranges"

@@ -237,6 +237,12 @@ def account_attacks() -> Iterator[Attack]:  # noqa: PLR0915 - a list
     yield _patch("hamburg alive", f"{_LEASES}/hamburg", renewed)
     new = {"kind": "Lease", "metadata": {"name": "visby"}, "spec": {}}
     yield Attack("a new member", "POST", _LEASES, {"apiVersion": "coordination.k8s.io/v1", **new})
+    records = f"{_HANSE}/namespaces/{BROKER_NAMESPACE}/clustermembers"
+    yield _patch("another cluster behind its id", f"{records}/lubeck", {"spec": {"uid": "another"}})
+    yield Attack("its record deleted", "DELETE", f"{records}/lubeck")
+    for phase, whose in (("Replaced", "lubeck"), ("Left", "hamburg")):
+        change = {"status": {"phase": phase}}
+        yield _patch(f"{whose} {phase}", f"{records}/{whose}/status", change)
     everybody = {"spec": {"paused": True}}
     yield _patch("the fleet paused", f"{_HANSE}/clustersets/default", everybody)
     yield Attack("no rules", "DELETE", f"{_HANSE}/clustersets/default")

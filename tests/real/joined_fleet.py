@@ -21,7 +21,7 @@ BROKER_NAMESPACE = "joined-fleet-broker"
 ACCOUNTS_NAMESPACE = f"{BROKER_NAMESPACE}-accounts"
 """The broker namespace of these tests, apart from those of other tests."""
 SOURCE = "multicluster.kubernetes.io/source-cluster"
-_MEMBER_KINDS = "serviceaccount,role,rolebinding,clusterrolebinding,lease"
+_MEMBER_KINDS = "serviceaccount,role,rolebinding,clusterrolebinding,lease,clustermember"
 
 
 class JoinedFleet(Struct):

@@ -12,7 +12,7 @@ from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, SOURC
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.transport import Request
-from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
+from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
     Endpoint,
@@ -20,13 +20,19 @@ from hanse.model.kinds.discovery import (
     EndpointPort,
     EndpointSlice,
 )
-from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
+from hanse.model.kinds.hanse import (
+    ClusterMember,
+    ClusterMemberSpec,
+    ClusterSet,
+    ClusterSetSpec,
+    Profile,
+)
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE, unique_name
 from hanse.model.objects import ClusterId, K, Meta
 from tests.scenarios.toy_offers import shop_of
 from tests.support.federation import install_crds
-from tests.support.scenario import Check, Scenario
+from tests.support.scenario import Check, Features, Scenario
 from tests.support.testbed import ClusterTestbed
 
 HTTP = {"http": 80}
@@ -45,7 +51,8 @@ class ServicesScenario:
     async def open(self, profile: Profile = "lighthouse", lease: int = 3) -> None:
         """Install the CRDs in every cluster, and create the ClusterSet."""
         for cluster in (*self.scenario.names, BROKER):
-            await install_crds(self.scenario, cluster, ServiceExport, ServiceImport, ClusterSet)
+            kinds = (ServiceExport, ServiceImport, ClusterSet, ClusterMember)
+            await install_crds(self.scenario, cluster, *kinds)
         await self.scenario.make_namespace(self.scenario.broker, BROKER_NAMESPACE, keep=True)
         spec = ClusterSetSpec(profile=profile, lease_duration_seconds=lease)
         await self.scenario.eventually(
@@ -62,8 +69,16 @@ class ServicesScenario:
             f"/apis/discovery.k8s.io/v1/{inside}/endpointslices",
             f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceimports",
             f"/apis/coordination.k8s.io/v1/{inside}/leases",
+            f"/apis/hanse.dev/v1alpha1/{inside}/clustermembers",
         ):
             await self.admin(self.scenario.broker).send(Request("DELETE", path))
+
+    async def add_record(self, cluster: ClusterId) -> None:
+        """Create the record of a cluster on the broker, as `hanse join` does."""
+        uid = (await self.admin(cluster).read(Namespace, "kube-system")).metadata.uid
+        spec = ClusterMemberSpec(cluster_id=cluster, uid=uid)
+        meta = Meta(name=cluster, namespace=BROKER_NAMESPACE)
+        await self.admin(self.scenario.broker).create(ClusterMember(metadata=meta, spec=spec))
 
     async def set_profile(self, profile: Profile) -> None:
         """Set the profile of the ClusterSet."""
@@ -269,10 +284,13 @@ class ServicesScenario:
 
 @asynccontextmanager
 async def running_services(
-    testbed: ClusterTestbed, nodeid: str, broker: ClusterId = BROKER
+    testbed: ClusterTestbed,
+    nodeid: str,
+    broker: ClusterId = BROKER,
+    features: Features = lambda: (Services(),),
 ) -> AsyncIterator[ServicesScenario]:
-    """Services on a fleet with this cluster as its broker; agents have that feature alone."""
-    async with Scenario(testbed, shop_of(nodeid), lambda: (Services(),)) as scenario:
+    """Services on a fleet with this cluster as its broker; agents have these features alone."""
+    async with Scenario(testbed, shop_of(nodeid), features) as scenario:
         scenario.broker = broker
         services = ServicesScenario(scenario)
         await services.open()

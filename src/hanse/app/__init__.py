@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse import __version__
 from hanse.features.admission.feature import Admission
 from hanse.features.admission.options import AdmissionOptions
+from hanse.features.clusterset.feature import ClusterSetMember
+from hanse.features.clusterset.write_rules import MEMBER_RULES as RECORD_RULES
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.write_rules import SUPERVISOR_RULES as FEDERATED_RULES
@@ -70,8 +73,8 @@ class Options(Struct, frozen=True):
 def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008 - a frozen value
     """The features that are on; a new one is added here and to `FEATURES`.
 
-    The feature of admission webhooks is always among them: without hooks it removes those of an
-    agent that had some.
+    Two are always among them: that of admission webhooks, which without hooks removes those of an
+    agent that had some, and that of this cluster's record on a broker.
     """
     makers: dict[str, Callable[[], Iterable[Feature]]] = {
         "services": lambda: (Services(options.broker_namespace),),
@@ -86,7 +89,8 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
     }
     on = with_required(options.features)
     chosen = (feature for name, make in makers.items() if name in on for feature in make())
-    return (Admission(hooks(options), options.admission), *chosen)
+    member = ClusterSetMember(options.broker_namespace, on, __version__)
+    return (Admission(hooks(options), options.admission), member, *chosen)
 
 
 def publishing_features(options: Options) -> tuple[Feature, ...]:
@@ -134,7 +138,11 @@ def watches_by_feature(options: Options = Options()) -> dict[str, tuple[Watch, .
         here = PublishingOptions("example.org", endpoints_in=options.admission.namespace)
         options = replace(options, publishing=here)
     found = {feature.name: feature.watches for feature in features(options)}
-    base = (*PAUSE_WATCHES, *Admission((), options.admission).watches)
+    base = (
+        *PAUSE_WATCHES,
+        *Admission((), options.admission).watches,
+        *found.pop(ClusterSetMember.name),
+    )
     if not hooks(options):
         found.pop(Admission.name)
     return {BASE: base, **found}
@@ -153,7 +161,11 @@ def broker_access(options: Options = Options()) -> tuple[FeatureAccess, ...]:  #
     """
     namespace = options.broker_namespace
     access = (
-        FeatureAccess(Services.name, (*Services(namespace).watches, *PAUSE_WATCHES), SERVICE_RULES),
+        FeatureAccess(
+            Services.name,
+            (*Services(namespace).watches, *ClusterSetMember(namespace).watches, *PAUSE_WATCHES),
+            (*SERVICE_RULES, *RECORD_RULES),
+        ),
         FeatureAccess(StatefulSets.name, StatefulSets(namespace).watches, SET_RULES),
     )
     on = (Services.name, *options.features)

@@ -29,6 +29,7 @@ from hanse.model.dns.names import split_labels
 from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, ObjectChange, Watch
@@ -128,11 +129,16 @@ async def serving_zones(
 def _new_informers(
     access: DnsCredentials, view: View, sources: Sequence[ZoneSource], clock: Clock
 ) -> ClusterInformers:
-    """Informers of the served cluster and its broker, with the broker's Leases."""
+    """Informers of the served cluster and its broker, with the broker's Leases and records."""
     random = Random()  # noqa: S311 - spreads retries, guards nothing
-    leases = Watch(Role.BROKER, Lease, namespace=access.broker_namespace)
+    members = (
+        Watch(Role.BROKER, Lease, namespace=access.broker_namespace),
+        Watch(Role.BROKER, ClusterMember, namespace=access.broker_namespace),
+    )
     watched = [watch for source in sources for watch in source.watches]
-    informers = ClusterInformers([*watched, leases], Facts(), clock, view.local or UNNAMED_CLUSTER)
+    informers = ClusterInformers(
+        [*watched, *members], Facts(), clock, view.local or UNNAMED_CLUSTER
+    )
     local = ClusterClient(HttpTransport(access.local), random)
     informers.join(informers.local, {Role.LOCAL}, local)
     if access.broker is not None:

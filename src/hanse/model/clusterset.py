@@ -1,8 +1,10 @@
 """The cluster set as agents share it on the broker: its rules, and which clusters are alive."""
 
+from enum import StrEnum
+
 from hanse.model.facts import HolderState, LeaseLiveness, Role
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet, ClusterSetSpec
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
 
@@ -19,19 +21,45 @@ def clusterset_spec(snapshot: Snapshot, broker: ClusterId | None) -> ClusterSetS
     return first.spec if first is not None else ClusterSetSpec()
 
 
+class MemberState(StrEnum):
+    """What others make of a member: an unknown one keeps what it has, and gets nothing new."""
+
+    READY = "Ready"
+    SILENT = "Silent"
+    """Its Lease was seen to expire."""
+    UNKNOWN = "Unknown"
+    """Its Lease is missing, was old when we first saw it, or went back to an earlier renewal."""
+    GONE = "Gone"
+    """It has left, or another cluster has its id now: nothing of it counts, now or later."""
+
+
 def member_state(
     cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str
-) -> HolderState:
-    """The state of a cluster as `lease_state` has it, but the local one is always ready."""
+) -> MemberState:
+    """The state of a cluster as `common_state` has it, but the local one is always ready."""
     if cluster == snapshot.local:
-        return HolderState.READY
-    return lease_state(cluster, snapshot, broker, namespace)
+        return MemberState.READY
+    return common_state(cluster, snapshot, broker, namespace)
+
+
+def common_state(
+    cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str
+) -> MemberState:
+    """The state of a cluster by its record and its Lease on the broker, the same for every agent.
+
+    A cluster that is leaving is judged by its Lease until it has left: it withdraws its objects
+    itself. One without a record is an agent's of an earlier version, and judged by its Lease, too.
+    """
+    record = snapshot.get(broker, ClusterMember, cluster, namespace)
+    if record is not None and record.has_left:
+        return MemberState.GONE
+    return MemberState(lease_state(cluster, snapshot, broker, namespace))
 
 
 def lease_state(
     cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str
 ) -> HolderState:
-    """The state of a cluster by its Lease on the broker, the same for every agent.
+    """The state of a cluster by its Lease alone.
 
     While the broker's Leases are not listed, every cluster counts as ready: what is known of it
     stays. A cluster without a Lease is unknown.
@@ -43,12 +71,19 @@ def lease_state(
 
 
 def unanswered_clusters(snapshot: Snapshot, namespace: str = "") -> frozenset[ClusterId]:
-    """The clusters that no DNS answer names: silent ones, and those whose Lease we found too old.
+    """The clusters that no DNS answer names: silent ones, those whose Lease we found too old, and
+    those that have left.
 
-    The local cluster is never one of them. With a namespace, only Leases in it count.
+    The local cluster is never one of them. With a namespace, only Leases and records in it count.
     """
     brokers = snapshot.clusters(Role.BROKER)
-    return frozenset(
+    left = frozenset(
+        record.metadata.name
+        for broker in brokers
+        for record in snapshot.all(broker, ClusterMember)
+        if record.has_left and record.metadata.namespace == (namespace or record.metadata.namespace)
+    )
+    return (left - {snapshot.local}) | frozenset(
         liveness.lease
         for liveness in snapshot.facts(LeaseLiveness)
         if liveness.where in brokers

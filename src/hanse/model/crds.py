@@ -26,7 +26,7 @@ from hanse.model.kinds.federation import (
 from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
-from hanse.model.kinds.hanse import ClusterSet, FederatedStatefulSet
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
 from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
@@ -47,6 +47,7 @@ OWN_KINDS: tuple[type[Object], ...] = (
     AcceptancePolicy,
     AMKOCluster,
     ClusterClaim,
+    ClusterMember,
     ClusterSet,
     FederatedStatefulSet,
     Federation,

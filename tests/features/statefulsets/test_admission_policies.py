@@ -25,10 +25,13 @@ def test_every_annotation_with_choices_is_refused_with_any_other_value() -> None
         assert f"annotation {mark}: " in rule["messageExpression"]
 
 
-def test_names_are_measured_by_the_leases_of_the_fleet() -> None:
+def test_names_are_measured_by_the_records_of_the_fleet() -> None:
     policy, binding = (one.wire for one in name_policy(BROKER_NAMESPACE))
 
-    assert policy["spec"]["paramKind"] == {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease"}
+    assert policy["spec"]["paramKind"] == {
+        "apiVersion": "hanse.dev/v1alpha1",
+        "kind": "ClusterMember",
+    }
     assert binding["spec"]["paramRef"]["namespace"] == BROKER_NAMESPACE
     (rule,) = policy["spec"]["matchConstraints"]["resourceRules"]
     assert rule["operations"] == ["CREATE"], "a name cannot change"

@@ -29,7 +29,7 @@ from hanse.kube.transport import Request
 from hanse.model.feature_names import FEATURES
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
-from hanse.model.kinds.hanse import ClusterSet, Profile
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet, Profile
 from hanse.model.manifests import BINDINGS, SERVICE_ACCOUNT, Manifest, crd_manifests
 from hanse.model.naming import BROKER_NAMESPACE, BROKER_SECRET, SYSTEM_NAMESPACE
 
@@ -88,6 +88,8 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
         access = app.broker_access(options)
         objects = manifests.member(access, request.namespace, request.cluster, uid, new=new)
         on_broker = await apply(broker, objects, dry_run=dry_run)
+        if not dry_run:
+            await _begin_phase(broker, request)
         every = app.broker_access(app.Options(broker_namespace=request.namespace))
         wanted = {(one.kind, one.namespace, one.name) for one in objects}
         revoked = [
@@ -144,6 +146,13 @@ async def _is_new(broker: Client, request: BrokerJoin, uid: str) -> bool:
             f"{name} has no ClusterSet; run `hanse broker init --context {name}` first"
         )
     try:
+        await broker.list(ClusterMember, namespace=request.namespace)
+    except NotFound:
+        raise InputError(
+            f"{name} does not serve ClusterMembers yet; "
+            f"bring it up to date: `hanse broker init --context {name}`"
+        ) from None
+    try:
         lease = await broker.read(Lease, request.cluster, request.namespace)
     except NotFound:
         return True
@@ -155,6 +164,16 @@ async def _is_new(broker: Client, request: BrokerJoin, uid: str) -> bool:
             f"kubectl --context {name} -n {request.namespace} delete lease {request.cluster}"
         )
     return False
+
+
+async def _begin_phase(broker: Client, request: BrokerJoin) -> None:
+    """Say in a new record that its cluster is joining; the agent says everything after."""
+    record = await broker.read(ClusterMember, request.cluster, request.namespace)
+    if record.status.since is None:
+        since = datetime.now(UTC).replace(microsecond=0)
+        change = {"status": {"phase": "Joining", "epoch": 1, "since": msgspec.to_builtins(since)}}
+        place = (ClusterMember, request.cluster, request.namespace)
+        await broker.patch(*place, change, subresource="status")
 
 
 async def _secret(

@@ -10,7 +10,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from msgspec.structs import replace
 
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
-from hanse.model.clusterset import lease_state, member_state
+from hanse.model.clusterset import MemberState, lease_state, member_state
 from hanse.model.facts import HolderState
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, Endpoint, EndpointSlice
@@ -73,7 +73,7 @@ def counted_slices(
     broker: ClusterId,
     broker_namespace: str,
     *,
-    judge: Callable[[ClusterId, Snapshot, ClusterId, str], HolderState] = member_state,
+    judge: Callable[[ClusterId, Snapshot, ClusterId, str], MemberState] = member_state,
 ) -> list[EndpointSlice]:
     """The slices of clusters that are ready, and of unknown ones that are in use already.
 
@@ -83,8 +83,8 @@ def counted_slices(
     counted: dict[ClusterId, bool] = {}
     for cluster in {source_cluster(s) for s in slices}:
         state = judge(cluster, snapshot, broker, broker_namespace)
-        counted[cluster] = state is HolderState.READY or (
-            state is HolderState.UNKNOWN and cluster in standing
+        counted[cluster] = state is MemberState.READY or (
+            state is MemberState.UNKNOWN and cluster in standing
         )
     return [s for s in slices if counted[source_cluster(s)]]
 

@@ -31,7 +31,7 @@ from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
-from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.submariner import GlobalIngressIP
 from hanse.model.naming import BROKER_NAMESPACE
@@ -89,6 +89,7 @@ class Services:
             ),
             Watch(Role.BROKER, ClusterSet),
             Watch(Role.BROKER, Lease, namespace=broker_namespace),
+            Watch(Role.BROKER, ClusterMember, namespace=broker_namespace),
             Watch(
                 Role.BROKER,
                 EndpointSlice,
@@ -156,10 +157,14 @@ class Services:
     def _keys_for_broker_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys that an object of the broker affects: all of them for a ClusterSet.
 
-        A Lease counts only when it appears or vanishes.
+        A Lease counts only when it appears or vanishes, a record for what its cluster publishes.
         """
         if isinstance(change.object, ClusterSet):
             yield from self._all_keys(snapshot)
+            return
+        if isinstance(change.object, ClusterMember):
+            for endpoint_slice in snapshot.by(change.where, BY_SOURCE, change.object.metadata.name):
+                yield from _published_keys(endpoint_slice, snapshot)
             return
         if isinstance(change.object, Lease):
             if change.before is None or change.after is None:

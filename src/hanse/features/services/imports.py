@@ -42,7 +42,7 @@ from hanse.features.services.slices import (
 )
 from hanse.features.services.status import ADDRESSES_ALLOWED
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
-from hanse.model.clusterset import broker_cluster, clusterset_spec, lease_state
+from hanse.model.clusterset import broker_cluster, clusterset_spec, common_state
 from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.kinds.core import (
     IPFamily,
@@ -163,7 +163,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     current = snapshot.get(broker, ServiceImport, name, broker_namespace)
     place = (exporting_clusters(current), snapshot, broker, broker_namespace)
     published = list_published_slices(key, snapshot, broker)
-    exports = read_exports(counted_slices(published, *place, judge=lease_state))
+    exports = read_exports(counted_slices(published, *place, judge=common_state))
     sources = frozenset({broker})
     if exports.newer or awaited_clusters(published, *place):
         kept = () if current is None else (Desired(current, broker, sources=sources, shared=True),)

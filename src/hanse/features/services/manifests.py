@@ -11,7 +11,13 @@ from hanse.model import naming
 from hanse.model.admission_policies import PolicyScope, policy_manifests
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, Profile
+from hanse.model.kinds.hanse import (
+    ClusterMember,
+    ClusterMemberSpec,
+    ClusterSet,
+    ClusterSetSpec,
+    Profile,
+)
 from hanse.model.manifests import (
     SECRET,
     SERVICE_ACCOUNT,
@@ -142,7 +148,7 @@ def member(
     *,
     new: bool,
 ) -> tuple[Manifest, ...]:
-    """The objects of one member on the broker: its ServiceAccount, its rights and its Lease.
+    """The objects of one member on the broker: its account, its rights, its record and its Lease.
 
     A new Lease has no holder and a long duration, so that a member that has just joined does not
     count as dead before its agent first renews it; an existing Lease is left to the agent.
@@ -167,7 +173,17 @@ def member(
         *role_manifests(own_role, own),
         manifest(SERVICE_ACCOUNT, cluster, accounts, labels=labels),
         *binding_manifests(own_role, own_role, own, account, labels),
+        member_record(broker_namespace, cluster, uid),
         lease,
+    )
+
+
+def member_record(broker_namespace: str, cluster: ClusterId, uid: str) -> Manifest:
+    """The record of a member, whose other fields its agent writes."""
+    spec = msgspec.to_builtins(ClusterMemberSpec(cluster_id=cluster, uid=uid))
+    labels = {MEMBER: cluster}
+    return manifest(
+        ClusterMember.kind, cluster, broker_namespace, body={"spec": spec}, labels=labels
     )
 
 

@@ -31,7 +31,7 @@ from hanse.model.dns.service_records import address_rrsets
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Role
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
-from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ImportedPort, ServiceImport
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Snapshot, Watch
@@ -87,6 +87,8 @@ class ServiceZone:
         match change.object:
             case ClusterSet():
                 return self.keys(snapshot)
+            case ClusterMember(metadata=meta):
+                return _keys_exported_by(meta.name, snapshot)
             case ServiceImport(metadata=meta) if change.where == snapshot.local:
                 return (_service_key(meta.namespace, meta.name),)
             case EndpointSlice() if change.where == snapshot.local:

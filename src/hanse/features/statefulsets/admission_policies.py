@@ -12,7 +12,7 @@ from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicyBinding,
 )
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.manifests import Manifest, manifest
 from hanse.model.objects import Wire
 
@@ -67,18 +67,20 @@ def annotation_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
     """Denies names that are too long for a cluster of the fleet; only at a broker without nodes.
 
-    The clusters are known by their Leases, which the API server passes as parameters one by one.
+    The clusters are known by their ClusterMembers, which the API server passes as parameters one by
+    one. Parameters are of a kind of ours on purpose: an API server that has evaluated a policy with
+    parameters of a built-in kind never updates them again once that policy was deleted.
     """
-    kind = Lease.kind
+    kind = ClusterMember.kind
     high = f"object.metadata.name.size() + 1 + params.metadata.name.size() <= {MAX_SET_NAME}"
-    holder = "params.spec.holderIdentity"
-    member = f"has(params.spec) && has({holder}) && {holder} == params.metadata.name"
+    phase = "params.status.phase"
+    left = f"has(params.status) && has({phase}) && {phase} in ['Left', 'Replaced']"
     local = "object.metadata.name + '-' + params.metadata.name"
     spec: Wire = {
         "paramKind": {"apiVersion": kind.api_version, "kind": kind.name},
         "validations": [
             {
-                "expression": f"!({member}) || {high}",
+                "expression": f"({left}) || {high}",
                 "messageExpression": (
                     "'metadata.name: in cluster ' + params.metadata.name + \" it becomes '\" + "
                     f'{local} + "\', " + string(({local}).size()) + '

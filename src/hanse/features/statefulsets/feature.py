@@ -22,7 +22,7 @@ from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Pod, Service
-from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.hanse import ClusterMember, FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Object
 from hanse.model.plan import Key, Plan
@@ -100,6 +100,7 @@ class StatefulSets:
                 writes=OBJECTS,
             ),
             Watch(Role.BROKER, Lease, namespace=broker_namespace),
+            Watch(Role.BROKER, ClusterMember, namespace=broker_namespace),
             Watch(Role.BROKER, Node),
             Watch(Role.BROKER, Namespace),
         )

@@ -24,8 +24,7 @@ from hanse.features.statefulsets.status import (
     plan_set_status,
 )
 from hanse.features.statefulsets.submitted import SubmittedSet, find_submitted_set
-from hanse.model.clusterset import broker_cluster, member_state
-from hanse.model.facts import HolderState
+from hanse.model.clusterset import MemberState, broker_cluster, member_state
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import (
     FIRST_SCHEMA,
@@ -230,7 +229,8 @@ def _live_parts(
         c: p
         for c, p in parts.items()
         if c in joined
-        and member_state(c, snapshot, broker, broker_namespace) is not HolderState.SILENT
+        and member_state(c, snapshot, broker, broker_namespace)
+        not in (MemberState.SILENT, MemberState.GONE)
     }
 
 

@@ -23,6 +23,7 @@ from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
+from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.stateful import NamedPort, StatefulSetPart, StatefulSetShares
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Key
@@ -81,6 +82,7 @@ class StatefulSetZone:
                 Role.BROKER, StatefulSetPart, namespace=broker_namespace, indexes=(PARTS_BY_SET,)
             ),
             Watch(Role.BROKER, Lease, namespace=broker_namespace),
+            Watch(Role.BROKER, ClusterMember, namespace=broker_namespace),
         )
 
     def synced(self, snapshot: Snapshot) -> bool:
@@ -99,10 +101,12 @@ class StatefulSetZone:
                     yield Key(SERVICE, record.spec.service, record.metadata.namespace)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The Services that a change affects; all of them if a Lease's liveness changed."""
+        """The Services that a change affects; all of them for a Lease's liveness or a record."""
         if isinstance(change, FactChange):
             return set(self.keys(snapshot)) if isinstance(change.fact, LeaseLiveness) else ()
         match change.object:
+            case ClusterMember():
+                return set(self.keys(snapshot))
             case StatefulSetShares() if change.where != snapshot.local:
                 return {
                     Key(SERVICE, side.spec.service, side.metadata.namespace)

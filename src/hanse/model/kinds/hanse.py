@@ -1,15 +1,16 @@
 """The group `hanse.dev`: the fleet itself, and stateful sets spread over it."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
 from hanse.model.kinds.field_types import Cidr, ClusterName, Conditions, Count
-from hanse.model.objects import Kind, Object, Value
+from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import Column, Crd, Scale, Schema, ValidationRule
 
 Profile = Literal["lighthouse", "kep-1645"]
 EndpointSource = Literal["pods", "serviceIPs"]
 Weight = Annotated[int, Schema(minimum=0, maximum=1000)]
+FeatureTitle = Annotated[str, Schema(min_length=1, max_length=63)]
 
 
 class MemberSettings(Value, frozen=True, kw_only=True):
@@ -109,6 +110,84 @@ class ClusterSet(Object, frozen=True, kw_only=True):
 
     spec: Annotated[ClusterSetSpec, Schema(filled=True)] = ClusterSetSpec()
     status: ClusterSetStatus = ClusterSetStatus()
+
+
+MemberPhase = Literal["Joining", "Ready", "Leaving", "Left", "Replaced"]
+
+
+class MemberRanges(Value, frozen=True, kw_only=True):
+    """The address ranges of one cluster."""
+
+    pods: Annotated[
+        tuple[Cidr, ...], Schema("The ranges of its pods.", unique=True, max_items=64)
+    ] = ()
+    services: Annotated[
+        tuple[Cidr, ...], Schema("The ranges of its Services.", unique=True, max_items=16)
+    ] = ()
+
+
+class ClusterMemberSpec(Value, frozen=True, kw_only=True):
+    """Which cluster has joined under an id, and what it takes part in."""
+
+    cluster_id: Annotated[ClusterName, Schema("The cluster's id, as the name of this object.")] = (
+        wire_field("clusterID")
+    )
+    uid: Annotated[
+        str, Schema("The uid of its namespace kube-system.", min_length=1, max_length=128)
+    ]
+    features: Annotated[
+        tuple[FeatureTitle, ...],
+        Schema("The features that its agent runs.", unique=True, max_items=64),
+    ] = ()
+    ranges: Annotated[MemberRanges, Schema("Its address ranges, as far as they are known.")] = (
+        MemberRanges()
+    )
+
+
+class MemberAgent(Value, frozen=True, kw_only=True):
+    """The agent of a member."""
+
+    version: Annotated[str, Schema("The version of Hanse that it runs.", max_length=64)] = ""
+
+
+class ClusterMemberStatus(Value, frozen=True, kw_only=True):
+    """Where a member is between joining and leaving."""
+
+    phase: Annotated[
+        MemberPhase,
+        Schema(
+            "Joining until its agent has published everything, then Ready; Leaving until all is "
+            "withdrawn, then Left; Replaced if another cluster got its id."
+        ),
+    ] = "Joining"
+    epoch: Annotated[Count, Schema("How many clusters have had this id.")] = 1
+    since: Annotated[datetime | None, Schema("When the phase began.")] = None
+    agent: Annotated[MemberAgent, Schema("Its agent.")] = MemberAgent()
+
+
+class ClusterMember(Object, frozen=True, kw_only=True):
+    """The record of one cluster that has joined a broker, in the broker's namespace.
+
+    An administrator creates it by `hanse join`; from then on its own agent keeps it.
+    """
+
+    kind: ClassVar[Kind] = Kind("hanse.dev", "v1alpha1", "ClusterMember", "clustermembers")
+    crd: ClassVar[Crd] = Crd(
+        short_names=("cmem",),
+        columns=(
+            Column("Phase", ".status.phase"),
+            Column("Since", ".status.since", "date"),
+            Column("Version", ".status.agent.version"),
+        ),
+    )
+
+    spec: ClusterMemberSpec
+    status: ClusterMemberStatus = ClusterMemberStatus()
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it is no member any more, for good."""
+        return self.status.phase in ("Left", "Replaced")
 
 
 class ClusterPreference(Value, frozen=True, kw_only=True):

@@ -1,0 +1,1 @@
+"""The feature `clusterset`: the record of this cluster among the members of its broker."""

@@ -1,0 +1,102 @@
+"""Keeps the ClusterMember of this cluster on the broker: what it takes part in, and its phase."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from hanse.model.clusterset import broker_cluster
+from hanse.model.facts import ClusterState, HeartbeatState, Role
+from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.hanse import (
+    ClusterMember,
+    ClusterMemberStatus,
+    MemberAgent,
+    MemberPhase,
+)
+from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.objects import ClusterId, ClusterObjectRef, Wire, object_ref
+from hanse.model.plan import Key, Patch, Plan
+from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
+
+MEMBER = Key("member")
+IDENTITY_NAMESPACE = "kube-system"
+"""The namespace whose uid identifies a cluster: every cluster has it, and nobody deletes it."""
+
+
+class ClusterSetMember:
+    """The record of this cluster on the broker; `hanse join` creates it."""
+
+    name = "clusterset"
+
+    def __init__(
+        self,
+        broker_namespace: str = BROKER_NAMESPACE,
+        features: Sequence[str] = (),
+        version: str = "",
+    ) -> None:
+        """`features` and `version` are those of this agent."""
+        self._broker_namespace = broker_namespace
+        self._features = tuple(features)
+        self._version = version
+        self.watches: tuple[Watch, ...] = (
+            Watch(Role.LOCAL, Namespace, reason="the uid by which a cluster is known"),
+            Watch(
+                Role.BROKER,
+                ClusterMember,
+                namespace=broker_namespace,
+                writes=Writes.FIELDS | Writes.STATUS,
+            ),
+        )
+
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The one key: its record, the identity of this cluster and its heartbeat affect it."""
+        if isinstance(change, ObjectChange):
+            return (MEMBER,) if _concerns_member(change, snapshot) else ()
+        return (MEMBER,) if isinstance(change.fact, ClusterState | HeartbeatState) else ()
+
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - there is one key
+        """Patch the record, if this is the cluster that it is about and it has not left."""
+        broker = broker_cluster(snapshot)
+        if broker is None:
+            return Plan()
+        record = snapshot.get(broker, ClusterMember, snapshot.local, self._broker_namespace)
+        own = snapshot.get(snapshot.local, Namespace, IDENTITY_NAMESPACE)
+        if record is None or own is None or own.metadata.uid != record.spec.uid:
+            return Plan()
+        if record.status.phase in ("Leaving", "Left", "Replaced"):
+            return Plan()
+        place = ClusterObjectRef(broker, object_ref(record))
+        spec: Wire = {"features": sorted(self._features)}
+        status = self._status(record, snapshot, broker)
+        return Plan(
+            patches=(
+                Patch(place, {"spec": spec}),
+                Patch(place, {"status": status}, "status"),
+            )
+        )
+
+    def _status(self, record: ClusterMember, snapshot: Snapshot, broker: ClusterId) -> Wire:
+        """The status of a member: ready since its first renewal, which follows its first repair."""
+        heartbeat = snapshot.fact(HeartbeatState, broker)
+        known = record.status
+        phase: MemberPhase = known.phase
+        if heartbeat is not None and heartbeat.renewed:
+            phase = "Ready"
+        since = known.since if phase == known.phase else None
+        status = ClusterMemberStatus(
+            phase=phase,
+            epoch=max(known.epoch, 1),
+            since=since or snapshot.now.replace(microsecond=0),
+            agent=MemberAgent(version=self._version),
+        )
+        wire: Wire = msgspec.to_builtins(status)
+        return {**wire, "phase": phase, "epoch": status.epoch}
+
+
+def _concerns_member(change: ObjectChange, snapshot: Snapshot) -> bool:
+    """Whether an object is the record of this cluster, or tells its uid."""
+    name = change.object.metadata.name
+    if isinstance(change.object, ClusterMember):
+        return name == snapshot.local
+    is_local = change.where == snapshot.local
+    return is_local and isinstance(change.object, Namespace) and name == IDENTITY_NAMESPACE

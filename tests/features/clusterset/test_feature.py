@@ -1,0 +1,126 @@
+"""The record of a cluster on the broker, as its own agent keeps it, and what others make of it."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from hanse.features.clusterset.feature import MEMBER, ClusterSetMember
+from hanse.model.clusterset import MemberState, common_state, member_state, unanswered_clusters
+from hanse.model.facts import Fact, HeartbeatState, HolderState, LeaseLiveness, Role
+from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.hanse import (
+    ClusterMember,
+    ClusterMemberSpec,
+    ClusterMemberStatus,
+    MemberPhase,
+)
+from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.objects import Meta, apply_merge_patch, to_wire
+from hanse.model.plan import Plan
+from hanse.model.snapshot import Snapshot
+from tests.support.builders import cluster, snapshot, stored
+from tinykube.virtual_time import EPOCH
+
+FEATURE = ClusterSetMember(BROKER_NAMESPACE, ("services", "gslb"), "0.2.0")
+RENEWED = HeartbeatState("broker", renewed=True, since=EPOCH)
+NOW = EPOCH + timedelta(minutes=1)
+
+
+def record(
+    phase: MemberPhase = "Joining", *, uid: str = "here", name: str = "lubeck"
+) -> ClusterMember:
+    return stored(
+        ClusterMember(
+            metadata=Meta(name=name, namespace=BROKER_NAMESPACE),
+            spec=ClusterMemberSpec(cluster_id=name, uid=uid),
+            status=ClusterMemberStatus(phase=phase, epoch=3, since=EPOCH),
+        )
+    )
+
+
+def seen(*records: ClusterMember, facts: tuple[Fact, ...] = (RENEWED,)) -> Snapshot:
+    own = stored(Namespace(metadata=Meta(name="kube-system")), uid="here")
+    clusters = [cluster("lubeck", Role.LOCAL), cluster("broker", Role.BROKER)]
+    objects = {"lubeck": [own], "broker": list(records)}
+    return snapshot(FEATURE, "lubeck", clusters, objects, facts, NOW)
+
+
+def patched(plan: Plan, known: ClusterMember) -> dict[str, Any]:
+    """The record after the patches of a plan."""
+    wire: Any = to_wire(known)
+    for patch in plan.patches:
+        wire = apply_merge_patch(wire, patch.change)
+    found: dict[str, Any] = wire
+    return found
+
+
+def test_a_member_is_ready_with_its_first_renewal() -> None:
+    known = record()
+
+    before = patched(FEATURE.plan(MEMBER, seen(known, facts=())), known)
+    after = patched(FEATURE.plan(MEMBER, seen(known)), known)
+
+    assert before["status"]["phase"] == "Joining"
+    assert after["status"] == {
+        "phase": "Ready",
+        "epoch": 3,
+        "since": NOW.isoformat().replace("+00:00", "Z"),
+        "agent": {"version": "0.2.0"},
+    }
+    assert after["spec"]["features"] == ["gslb", "services"]
+
+
+def test_a_phase_that_lasts_keeps_its_beginning() -> None:
+    known = record("Ready")
+
+    after = patched(FEATURE.plan(MEMBER, seen(known)), known)
+
+    assert after["status"]["since"] == EPOCH.isoformat().replace("+00:00", "Z")
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(record(uid="another"), id="of another cluster"),
+        pytest.param(record("Left"), id="that has left"),
+        pytest.param(record("Replaced"), id="that was replaced"),
+    ],
+)
+def test_a_record_is_left_alone(known: ClusterMember) -> None:
+    assert FEATURE.plan(MEMBER, seen(known)) == Plan()
+
+
+def test_without_a_record_nothing_is_written() -> None:
+    assert FEATURE.plan(MEMBER, seen()) == Plan()
+
+
+READY = LeaseLiveness("broker", BROKER_NAMESPACE, "bergen", "bergen", HolderState.READY, EPOCH)
+
+
+@pytest.mark.parametrize(
+    ("phase", "state"),
+    [
+        ("Joining", MemberState.READY),
+        ("Ready", MemberState.READY),
+        ("Leaving", MemberState.READY),
+        ("Left", MemberState.GONE),
+        ("Replaced", MemberState.GONE),
+    ],
+)
+def test_who_has_left_is_gone_although_its_lease_is_renewed(
+    phase: MemberPhase, state: MemberState
+) -> None:
+    known = seen(record(phase, name="bergen"), facts=(READY,))
+
+    judged = common_state("bergen", known, "broker", BROKER_NAMESPACE)
+
+    assert judged is state
+    assert unanswered_clusters(known) == ({"bergen"} if state is MemberState.GONE else set())
+
+
+def test_a_cluster_is_ready_to_itself() -> None:
+    known = seen(record("Left"))
+
+    assert member_state("lubeck", known, "broker", BROKER_NAMESPACE) is MemberState.READY
+    assert common_state("lubeck", known, "broker", BROKER_NAMESPACE) is MemberState.GONE

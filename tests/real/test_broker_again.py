@@ -1,0 +1,65 @@
+"""A broker that is set up, uninstalled and set up again on one API server.
+
+An API server keeps what it has learned of policies and their parameters while it runs: these tests
+show that the second broker is judged by its own members, not by those of the first.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from hanse.local.real.fleet import RealFleet
+from tests.real.conftest import Kubectl
+from tests.real.joined_fleet import BROKER_NAMESPACE, JoinedFleet, stateful_set
+
+pytestmark = pytest.mark.anyio
+
+ATTEMPTS = 40
+
+
+async def _until_refused(fleet: JoinedFleet, name: str) -> str:
+    """What the API server answers once it refuses a StatefulSet of this name."""
+    submitted = stateful_set(name, {})
+    for _ in range(ATTEMPTS):  # an API server learns of new members and policies late
+        refused = await fleet.on("broker", "create", "--dry-run=server", "-f", "-", stdin=submitted)
+        if refused.status:
+            return refused.errors
+        await asyncio.sleep(0.5)
+    return "it was let in"
+
+
+def _record(cluster: str) -> str:
+    made: dict[str, Any] = {
+        "apiVersion": "hanse.dev/v1alpha1",
+        "kind": "ClusterMember",
+        "metadata": {"name": cluster, "namespace": BROKER_NAMESPACE},
+        "spec": {"clusterID": cluster, "uid": "any"},
+    }
+    return msgspec.json.encode(made).decode()
+
+
+async def test_a_broker_that_is_set_up_again_judges_names_by_its_new_members(
+    real_clusters: RealFleet, kubectl: Kubectl, tmp_path: Path
+) -> None:
+    fleet = JoinedFleet(real_clusters, tmp_path, kubectl)
+    init = ("broker", "init", "--context", "broker", "--namespace", BROKER_NAMESPACE)
+    uninstall = ("uninstall", "--context", "broker", "--yes")
+    name = "s" * 45
+    first = await fleet.hanse(*init)
+    await fleet.on("broker", "create", "-f", "-", stdin=_record("lubeck-before"))
+    before = await _until_refused(fleet, name)
+    gone = await fleet.hanse(*uninstall)
+    second = await fleet.hanse(*init)
+    joined = await fleet.join("hamburg")
+
+    after = await _until_refused(fleet, name)
+
+    left = [await fleet.hanse("uninstall", "--context", "hamburg", "--yes")]
+    left.append(await fleet.hanse(*uninstall))
+    for done in (first, gone, second, joined, *left):
+        assert done.status == 0, done.errors
+    assert f"it becomes '{name}-lubeck-before'" in before
+    assert f"it becomes '{name}-hamburg', 53 characters" in after
