@@ -16,7 +16,7 @@ from hanse.model.kinds.hanse import (
     MemberPhase,
 )
 from hanse.model.naming import BROKER_NAMESPACE
-from hanse.model.objects import Meta, apply_merge_patch, to_wire
+from hanse.model.objects import Meta, Object, apply_merge_patch, to_wire
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, snapshot, stored
@@ -42,7 +42,7 @@ def record(
 def seen(*records: ClusterMember, facts: tuple[Fact, ...] = (RENEWED,)) -> Snapshot:
     own = stored(Namespace(metadata=Meta(name="kube-system")), uid="here")
     clusters = [cluster("lubeck", Role.LOCAL), cluster("broker", Role.BROKER)]
-    objects = {"lubeck": [own], "broker": list(records)}
+    objects: dict[str, list[Object]] = {"lubeck": [own], "broker": list(records)}
     return snapshot(FEATURE, "lubeck", clusters, objects, facts, NOW)
 
 
