@@ -46,14 +46,11 @@ from hanse.providers.probes import ProbeFunction, Prober
 from hanse.providers.resolver import HostResolver
 from hanse.providers.tokens import TokenIssuer
 from hanse.runtime.api import ClusterClient
-from hanse.runtime.connection_reconciler import (
-    ConnectionReconciler,
-    TransportFactory,
-    http_transport,
-)
+from hanse.runtime.connection_reconciler import ConnectionReconciler
 from hanse.runtime.external import POLL_INTERVAL, ExternalApi, ExternalSystem
 from hanse.runtime.heartbeat_lease import HeartbeatLease
 from hanse.runtime.leader_election import LeaderElections
+from hanse.runtime.managed_connection import TransportFactory, http_transport
 from hanse.runtime.questions import Provider
 from hanse.runtime.readiness import serving
 from hanse.runtime.reconciler import Reconciler

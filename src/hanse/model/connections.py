@@ -55,9 +55,16 @@ class LeavingCluster(Struct, frozen=True):
 
 
 class ReleasedCluster(Struct, frozen=True):
-    """A cluster that other supervisors manage from now on: our objects stay in it."""
+    """A cluster that other supervisors name and we do not: our objects stay, it has not departed.
+
+    One that is connected is handed over: we resign, wait for a successor, and disconnect.
+    """
 
     cluster: ClusterId
+
+
+class UnknownClusters(Struct, frozen=True):
+    """Others may name clusters that we do not know: none that we do not name has departed."""
 
 
 class AbandonedCluster(Struct, frozen=True):
@@ -67,7 +74,12 @@ class AbandonedCluster(Struct, frozen=True):
 
 
 ConnectionIntent: TypeAlias = (
-    ClusterConnection | InvalidConnection | LeavingCluster | ReleasedCluster | AbandonedCluster
+    ClusterConnection
+    | InvalidConnection
+    | LeavingCluster
+    | ReleasedCluster
+    | AbandonedCluster
+    | UnknownClusters
 )
 """What to do with a cluster; one without an intent is left, its owned objects deleted first."""
 

@@ -6,18 +6,11 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
-from typing import Protocol
 
 from hanse.kube.client import Client
-from hanse.kube.client_config import (
-    ClientConfig,
-    Credentials,
-    UpdatableCredentials,
-)
+from hanse.kube.client_config import UpdatableCredentials
 from hanse.kube.errors import KubeError
-from hanse.kube.http_transport import HttpTransport
 from hanse.kube.rest_mapper import Notifier
-from hanse.kube.transport import Transport
 from hanse.model.connections import (
     ClusterConnection,
     ConnectionSource,
@@ -39,8 +32,14 @@ from hanse.runtime.desired_connections import (
     evaluate,
     merge_connections,
 )
+from hanse.runtime.handover import disconnect_released, wait_for_successors
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.leaving import force_leave, leave, owned_refs
+from hanse.runtime.managed_connection import (
+    ManagedConnection,
+    TransportFactory,
+    http_transport,
+)
 from hanse.runtime.ownership import owner_of, sources_of
 from hanse.runtime.reconciler import Reconciler
 
@@ -48,34 +47,6 @@ log = logging.getLogger(__name__)
 
 EMPTY_GRACE_PERIOD = timedelta(seconds=5)
 """How long a source must name no cluster, after several, before they are left."""
-
-
-class TransportFactory(Protocol):
-    """Makes the transport to a cluster; it reads the credentials at each request."""
-
-    def __call__(self, cluster: ClusterId, credentials: Credentials, /) -> Transport: ...
-
-
-def http_transport(cluster: ClusterId, credentials: Credentials, /) -> Transport:  # noqa: ARG001 - a `TransportFactory`
-    """The transport to a cluster by the URL in its credentials."""
-    return HttpTransport(credentials)
-
-
-class ManagedConnection:
-    """A connection that was made for a connection source."""
-
-    def __init__(
-        self,
-        desired: ClusterConnection,
-        config: ClientConfig,
-        client: Client,
-        credentials: UpdatableCredentials | None,
-    ) -> None:
-        self.desired = desired
-        self.config = config
-        self.client = client
-        self.credentials = credentials
-        """The credentials to rotate; None for the local cluster, which has its own."""
 
 
 class ConnectionReconciler:
@@ -107,6 +78,8 @@ class ConnectionReconciler:
         """By the name of the source."""
         self.managed: dict[ClusterId, ManagedConnection] = {}
         self._leave_tasks: dict[ClusterId, asyncio.Task[None]] = {}
+        self._handover: tuple[frozenset[ClusterId], asyncio.Task[None]] | None = None
+        """The clusters that are handed over to other supervisors together."""
         self._last_owned: dict[ClusterId, tuple[ClusterObjectRef, ...]] = {}
         """Our objects in a member when we ceased to lead it: from then on we do not watch them."""
         self._empty_since: dict[str, float] = {}
@@ -127,7 +100,7 @@ class ConnectionReconciler:
             finally:
                 self._reconciler.event_handlers.remove(self._on_change)
                 loop.cancel()
-                for task in self._leave_tasks.values():
+                for task in self._background_tasks():
                     task.cancel()
 
     def enqueue(self) -> None:
@@ -183,7 +156,10 @@ class ConnectionReconciler:
         desired_connections = merge_connections(self._desired.values())
         for cluster, connection in self._unfinished_leaves(desired_connections):
             await self._connect(cluster, connection)
-        for cluster in sorted(self.managed.keys() - desired_connections.keys()):
+        unwanted = self.managed.keys() - desired_connections.keys()
+        released = self._released(unwanted)
+        await self._hand_over(released, group)
+        for cluster in sorted(unwanted - released):
             await self._disconnect(cluster, group)
         for cluster, connection in sorted(desired_connections.items()):
             await self._connect(cluster, connection)
@@ -281,6 +257,7 @@ class ConnectionReconciler:
         """
         config = client_config(desired.credentials)
         if cluster == self._informers.local:
+            self._informers.drop_fact(ClusterDeparted, cluster)
             return ManagedConnection(desired, config, self._local_client, None)
         credentials = UpdatableCredentials(config)
         client = ClusterClient(self._new_transport(cluster, credentials), self._random)
@@ -313,15 +290,13 @@ class ConnectionReconciler:
             self._informers.set_leaving(cluster, False)
 
     async def _disconnect(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
-        """Abandon, release or else leave, in a task, a cluster that is no longer desired.
+        """Abandon, or else leave in a task, a cluster that is no longer desired.
 
         The local cluster is never abandoned; a leave under way goes on.
         """
         abandoned = any(cluster in desired.abandoned for desired in self._desired.values())
         if abandoned and cluster != self._informers.local:  # the local cluster is never abandoned
             await self._abandon(cluster)
-        elif any(cluster in desired.released for desired in self._desired.values()):
-            await self._release(cluster)
         elif cluster not in self._leave_tasks:
             log.info("leaving cluster", extra={"cluster": cluster})
             self._leave_tasks[cluster] = group.create_task(
@@ -342,22 +317,54 @@ class ConnectionReconciler:
         await force_leave(self._reconciler, cluster, self._last_owned.pop(cluster, ()))
         self.managed.pop(cluster, None)
 
-    async def _release(self, cluster: ClusterId) -> None:
-        """Disconnect a cluster at once; other supervisors look after our objects in it."""
-        await self._cancel_leave(cluster)
-        await self._elections.resign(cluster)
-        if cluster == self._informers.local:
-            self._informers.set_roles(cluster, {Role.LOCAL})
-        else:
-            await self._informers.disconnect(cluster)
-        self.managed.pop(cluster, None)
-        log.info("cluster given up to others", extra={"cluster": cluster})
+    def _released(self, unwanted: Iterable[ClusterId]) -> frozenset[ClusterId]:
+        """The clusters that other supervisors name, and nobody has abandoned."""
+        desired = self._desired.values()
+        abandoned = {c for d in desired for c in d.abandoned} - {self._informers.local}
+        return frozenset(unwanted) & {c for d in desired for c in d.released} - abandoned
+
+    async def _hand_over(self, clusters: frozenset[ClusterId], group: asyncio.TaskGroup) -> None:
+        """Hand clusters over in a task; one under way goes on unless it is about others."""
+        if self._handover is not None:
+            if self._handover[0] == clusters and not self._handover[1].done():
+                return
+            self._handover[1].cancel()
+            await asyncio.wait({self._handover[1]})
+            self._handover = None
+        if not clusters:
+            return
+        for cluster in clusters:
+            await self._cancel_leave(cluster)
+        task = group.create_task(self._run_handover(clusters), name="hand over clusters")
+        self._handover = (clusters, task)
+
+    async def _run_handover(self, clusters: frozenset[ClusterId]) -> None:
+        """Hand clusters over; once others lead all of them, nothing keeps us from disconnecting."""
+        members = {c: self.managed[c].client for c in clusters}
+        await wait_for_successors(self._informers, self._elections, members)
+        self._handover = None
+        for cluster in clusters:
+            self.managed.pop(cluster, None)
+        await disconnect_released(self._informers, sorted(clusters))
+
+    def _background_tasks(self) -> list[asyncio.Task[None]]:
+        """The tasks that leave clusters or hand them over."""
+        handover = [self._handover[1]] if self._handover is not None else []
+        return [*self._leave_tasks.values(), *handover]
 
     def _publish_departed(self, desired_connections: dict[ClusterId, ClusterConnection]) -> None:
-        """Publish as departed the sources of leaders' objects that no connection source names."""
-        named = {c for d in self._desired.values() for c in (*d.connections, *d.invalid)}
+        """Publish as departed the sources of objects that we lead and that nobody names."""
+        desired = self._desired.values()
+        released = {c for d in desired for c in d.released}
+        for cluster in released:
+            self._informers.drop_fact(ClusterDeparted, cluster)
+        if not all(d.complete for d in desired):
+            return
+        named = {c for d in desired for c in (*d.connections, *d.invalid)} | released
         known = self._informers.connections.keys() | desired_connections.keys() | named
-        for cluster in _sources_of_led(self._reconciler.owned.objects()) - known:
+        led = {c.cluster for c in self._informers.connections.values() if Role.LED in c.roles}
+        owned = ((where, obj) for where, obj in self._reconciler.owned.objects() if where in led)
+        for cluster in _sources_of_led(owned) - known:
             if self._informers.facts.get(ClusterDeparted, cluster) is None:
                 now = self._reconciler.snapshot().now
                 self._informers.put_fact(ClusterDeparted(cluster, now))

@@ -17,6 +17,7 @@ from hanse.model.connections import (
     LeavingCluster,
     ReleasedCluster,
     ServerCredentials,
+    UnknownClusters,
 )
 from hanse.model.facts import InvalidConnection
 from hanse.model.objects import ClusterId
@@ -31,6 +32,8 @@ class DesiredConnections(Struct, frozen=True):
     released: frozenset[ClusterId] = frozenset()
     abandoned: frozenset[ClusterId] = frozenset()
     invalid: dict[ClusterId, InvalidConnection] = {}
+    complete: bool = True
+    """Whether a cluster that is not named has departed."""
 
 
 def evaluate(
@@ -45,6 +48,7 @@ def evaluate(
     invalid: dict[ClusterId, InvalidConnection] = {}
     released: set[ClusterId] = set()
     abandoned: set[ClusterId] = set()
+    complete = True
     for intent in source.connection_intents(snapshot):
         match intent:
             case ClusterConnection(cluster):
@@ -62,6 +66,8 @@ def evaluate(
                 released.add(cluster)
             case AbandonedCluster(cluster):
                 abandoned.add(cluster)
+            case UnknownClusters():
+                complete = False
             case _:
                 assert_never(intent)
     kept = invalid.keys() & before.connections.keys() - connections.keys()
@@ -71,6 +77,7 @@ def evaluate(
         frozenset(released),
         frozenset(abandoned),
         invalid,
+        complete,
     )
 
 

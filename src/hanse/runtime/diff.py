@@ -342,7 +342,8 @@ class DiffBuilder:
         unsynced = {
             source
             for source in sources
-            if not _has_departed(source, snapshot) and not snapshot.synced(source)
+            if not snapshot.synced(source)
+            and (source == snapshot.local or not _has_departed(source, snapshot))
         }
         if unsynced:
             self._waiting_for |= unsynced

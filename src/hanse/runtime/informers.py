@@ -125,12 +125,13 @@ class ClusterInformers:
         for scope in list(connection.informers):
             self._restart_informer(connection, scope)
 
-    async def disconnect(self, cluster: ClusterId) -> None:
-        """Stop a cluster's informers, put a `ClusterDeparted` fact, and close its API."""
+    async def disconnect(self, cluster: ClusterId, *, departed: bool = True) -> None:
+        """Stop a cluster's informers, close its API, and put a `ClusterDeparted` fact if it has."""
         connection = self.connections.pop(cluster)
         self._disconnect(connection)
         self.drop_fact(ClusterState, cluster)
-        self.put_fact(ClusterDeparted(cluster, self._clock.now()))
+        if departed:
+            self.put_fact(ClusterDeparted(cluster, self._clock.now()))
         self._closing.append(connection.api)
         await self._close_api(connection.api)
 

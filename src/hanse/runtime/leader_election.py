@@ -48,6 +48,22 @@ class _SupervisorOrder:
         return holder_cluster(candidate) in self._preferred()
 
 
+class _AnyoneElse:
+    """The order of a supervisor that retires: everybody else comes before it."""
+
+    def __init__(self, timings: LeaseTimings) -> None:
+        self._timings = timings
+
+    def acquire_delay(self) -> timedelta:
+        return self._timings.retry_period
+
+    def prefers(self, candidate: str) -> bool:  # noqa: ARG002 - a `HolderPreference`
+        return True
+
+    def may_request(self) -> bool:
+        return False
+
+
 class LeaderElections:
     """Contends for the Leases of members, and for that of the agent among its replicas.
 
@@ -96,19 +112,26 @@ class LeaderElections:
         return elector is not None and elector.may_write()
 
     def contend(
-        self, member: ClusterId, client: Client, preferred: PreferredLeaders | None = None
+        self,
+        member: ClusterId,
+        client: Client,
+        preferred: PreferredLeaders | None = None,
+        *,
+        prefers_anyone: bool = False,
     ) -> None:
         """Contend for the leadership of a connected member, unless we do already.
 
         A free Lease is left to `preferred` supervisors for a moment, and released when one of them
-        requests it; with None whoever leads keeps the Lease.
+        requests it; with None whoever leads keeps the Lease, unless we prefer anyone.
         """
         assert self._group is not None, "elections run while the agent does"
         if member in self._electors:
             return
-        order = None
+        order: HolderPreference | None = None
         if preferred is not None:
             order = _SupervisorOrder(preferred, self._timings, self._may_request)
+        elif prefers_anyone:
+            order = _AnyoneElse(self._timings)
         elector = self._new_elector(client, SYSTEM, member, order)
         self._electors[member] = elector
         if self._informers.facts.get(Leadership, member) is None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator
 from msgspec import Struct
 
 from hanse.kube.errors import KubeError, NotFound
-from hanse.model.facts import ClusterAbandoned, Leadership, Role
+from hanse.model.facts import ClusterAbandoned, ClusterDeparted, Leadership, Role
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
 from hanse.model.ownership import OWNER
 from hanse.runtime.ownership import owner_of
@@ -38,7 +38,7 @@ async def leave(
 
     This waits until the cluster can be reached; when cancelled, the cluster stays in Leaving. The
     objects of a member that another supervisor leads are left to that one. The local cluster
-    stays connected and ceases to be a member only.
+    stays connected: it departs as a member only.
     """
     informers = reconciler.informers
     informers.set_leaving(cluster)
@@ -49,6 +49,7 @@ async def leave(
     if cluster == informers.local:
         informers.set_roles(cluster, {Role.LOCAL})
         informers.set_leaving(cluster, False)
+        informers.put_fact(ClusterDeparted(cluster, reconciler.snapshot().now))
     elif cluster in informers.connections:
         await informers.disconnect(cluster)
     return LeaveResult(cluster)

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from hanse.features.federation.members import ABANDONED
+from hanse.features.federation.other_supervisors import DISSOLVE
 from hanse.model.facts import ClusterDeparted, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event
@@ -191,7 +192,7 @@ async def test_a_former_supervisor_leaves_members_to_the_others_without_a_gap(
     assert {m: await flag_uid(membership, m) for m in membership.members} == flags
 
 
-async def test_the_last_supervisor_takes_everything_with_it(
+async def test_the_last_supervisor_keeps_everything_until_the_federation_is_dissolved(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
     await membership.admin("hamburg").delete(Federation, NAME, "")
@@ -199,7 +200,21 @@ async def test_the_last_supervisor_takes_everything_with_it(
     await scenario.eventually(membership.is_led("bergen", "lubeck"), TAKEOVER)
     await scenario.settled()
 
-    await membership.admin("lubeck").delete(Federation, NAME, "")
+    await membership.claim("lubeck", SUPERVISOR, "false")
+    await scenario.eventually(membership.has_conditions("lubeck", Valid="NoSuccessor"))
+    await asyncio.sleep(60)
+    for member in membership.members:
+        assert await flag_uid(membership, member)
+
+    await membership.claim("lubeck", SUPERVISOR, "true")
+    await membership.admin("lubeck").patch(
+        Federation, NAME, "", {"metadata": {"annotations": {DISSOLVE: "true"}}}
+    )
+    await scenario.kill_agent("lubeck")
+    await scenario.start_agent("lubeck")
 
     for member in membership.members:
         await scenario.eventually(no_flag(membership, member))
+    await scenario.settled()
+    assert await membership.is_led("bergen", "")() == ""
+    assert (await membership.federation_of("lubeck")).status.members == ()

@@ -6,16 +6,26 @@ from hypothesis import strategies as st
 
 from hanse.features.federation.claims import read_claims
 from hanse.features.federation.members import ABANDONED, connection_intents, server_url_error
+from hanse.features.federation.other_supervisors import DISSOLVE
 from hanse.model.connections import (
     AbandonedCluster,
     ClusterConnection,
+    ConnectionIntent,
+    LeavingCluster,
     ReleasedCluster,
     ServerCredentials,
+    UnknownClusters,
 )
 from hanse.model.facts import InvalidConnection, Role
 from hanse.model.kinds.about import ClusterProperty, ClusterPropertySpec
-from hanse.model.kinds.federation import CLUSTER_ID, DOMAINS, SUPERVISOR
-from hanse.model.objects import Meta
+from hanse.model.kinds.federation import (
+    CLUSTER_ID,
+    DOMAINS,
+    SUPERVISOR,
+    FederationStatus,
+    MemberState,
+)
+from hanse.model.objects import Meta, Object
 from tests.features.federation.builders import (
     FEATURE,
     HERE,
@@ -55,18 +65,24 @@ def test_a_claim_may_be_named_by_its_field_in_capitals_and_by_a_property() -> No
 def test_every_member_has_a_connection_and_the_local_one_needs_no_secret() -> None:
     snapshot_ = observed(*SUPERVISES, federation(HERE, "bergen"), secret("bergen", b"hush\n"))
 
-    local_objects, bergen = connection_intents(snapshot_)
+    local_objects, bergen, unknown = connection_intents(snapshot_)
 
     assert isinstance(local_objects, ClusterConnection)
     assert isinstance(bergen, ClusterConnection)
     assert bergen.credentials == ServerCredentials("https://bergen.example:6443", PEM, "hush")
     assert (bergen.roles, bergen.runs_election) == (frozenset({Role.MEMBER}), True)
+    assert unknown == UnknownClusters(), "whether bergen supervises is not known yet"
 
 
 def test_a_cluster_that_is_no_supervisor_has_no_connections() -> None:
     assert (
         connection_intents(
-            observed(claim(CLUSTER_ID, HERE), federation("bergen"), secret("bergen"))
+            observed(
+                claim(CLUSTER_ID, HERE),
+                federation("bergen"),
+                secret("bergen"),
+                clusters=[cluster(HERE, Role.LOCAL)],
+            )
         )
         == ()
     )
@@ -75,7 +91,7 @@ def test_a_cluster_that_is_no_supervisor_has_no_connections() -> None:
 def test_an_invalid_entry_is_reported_by_its_field_and_hides_no_other() -> None:
     snapshot_ = observed(*SUPERVISES, federation("oslo", "bergen"), secret("bergen"))
 
-    oslo, bergen = connection_intents(snapshot_)
+    oslo, bergen, *_ = connection_intents(snapshot_)
 
     assert isinstance(oslo, InvalidConnection)
     assert (oslo.field, oslo.reason) == ("spec.members[0].secret", "SecretMissing")
@@ -104,20 +120,81 @@ def test_abandoned_clusters_are_named_unless_they_are_members() -> None:
     )
 
 
-def test_who_supervises_no_longer_leaves_members_to_another_supervisor() -> None:
-    connected = [
-        cluster(HERE, Role.LOCAL, Role.MEMBER),
-        cluster("bergen", Role.MEMBER),
-        cluster("hamburg", Role.MEMBER),
-    ]
-    other = {"hamburg": (stored(claim(SUPERVISOR, "true")),)}
+CONNECTED = (
+    cluster(HERE, Role.LOCAL, Role.MEMBER),
+    cluster("bergen", Role.MEMBER),
+    cluster("hamburg", Role.MEMBER),
+)
 
-    assert connection_intents(observed(clusters=connected)) == ()
-    assert set(connection_intents(observed(clusters=connected, objects=other))) == {
-        ReleasedCluster(HERE),
-        ReleasedCluster("bergen"),
-        ReleasedCluster("hamburg"),
-    }
+
+def supervised_by_hamburg(*members: str) -> dict[str, tuple[Object, ...]]:
+    return {"hamburg": (stored(claim(SUPERVISOR, "true")), stored(federation(*members)))}
+
+
+def test_who_supervises_no_longer_releases_the_members_of_another_supervisor() -> None:
+    objects = supervised_by_hamburg(HERE, "hamburg")
+
+    intents = connection_intents(observed(clusters=CONNECTED, objects=objects))
+
+    assert {i.cluster for i in intents if isinstance(i, ReleasedCluster)} == {HERE, "hamburg"}
+    (kept,) = [i for i in intents if isinstance(i, InvalidConnection)]
+    assert (kept.cluster, kept.reason) == ("bergen", "NoSuccessor")
+
+
+def test_the_last_supervisor_keeps_its_members() -> None:
+    intents = connection_intents(observed(clusters=CONNECTED))
+
+    assert all(isinstance(intent, InvalidConnection) for intent in intents)
+    assert len(intents) == 3
+
+
+FORMER = FederationStatus(
+    members=(
+        MemberState(cluster_id="bergen", server="https://bergen.example", secret="member-bergen"),
+        MemberState(cluster_id="hamburg", secret="member-hamburg", supervisor=True),
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("named_by_hamburg", "fate"),
+    [
+        pytest.param(("hamburg", "bergen"), ReleasedCluster, id="another names it"),
+        pytest.param(("hamburg",), LeavingCluster, id="nobody names it"),
+        pytest.param(None, ClusterConnection, id="nobody knows whether another names it"),
+    ],
+)
+def test_a_member_that_is_removed_is_left_only_if_no_other_supervisor_names_it(
+    named_by_hamburg: tuple[str, ...] | None, fate: type[ConnectionIntent]
+) -> None:
+    here = (*SUPERVISES, federation("hamburg", status=FORMER), secret("bergen"), secret("hamburg"))
+    known = supervised_by_hamburg(*named_by_hamburg) if named_by_hamburg is not None else {}
+    clusters = CONNECTED if named_by_hamburg is not None else CONNECTED[:2]
+
+    intents = connection_intents(observed(*here, clusters=clusters, objects=known))
+
+    found = [i for i in intents if cluster_of(i) == "bergen"]
+    assert [type(i) for i in found] == [fate]
+
+
+def test_a_federation_that_is_dissolved_leaves_every_member() -> None:
+    dissolved = annotated(federation(HERE, "bergen"), {DISSOLVE: "true"})
+
+    intents = connection_intents(observed(*SUPERVISES, dissolved, secret("bergen")))
+
+    assert [cluster_of(i) for i in intents] == [HERE, "bergen"]
+    assert all(isinstance(intent, LeavingCluster) for intent in intents)
+
+
+def cluster_of(intent: ConnectionIntent) -> str:
+    """The cluster that an intent is about; empty for those about none."""
+    match intent:
+        case LeavingCluster(connection):
+            return connection.cluster
+        case UnknownClusters():
+            return ""
+        case _:
+            return intent.cluster
 
 
 NAMES = st.lists(

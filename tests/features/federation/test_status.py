@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanse.features.federation.feature import FEDERATION
-from hanse.features.federation.members import FEATURE_NAME
+from hanse.features.federation.other_supervisors import FEATURE_NAME
 from hanse.model.conditions import find_condition
 from hanse.model.facts import (
     ClusterState,

@@ -10,6 +10,7 @@ from typing import Any
 from hanse import __version__
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.conditions import check_conditions
+from hanse.cli.doctor.federations import check_federations
 from hanse.cli.doctor.gslb import check_gslb
 from hanse.cli.doctor.guards import check_guards
 from hanse.cli.doctor.heartbeats import check_heartbeats, lease_silence
@@ -38,20 +39,6 @@ def check_objects(
 
 
 # -- one cluster
-
-
-def _failed_federations(lists: ClusterLists) -> Iterator[Finding]:
-    """Conditions of Federations that are False."""
-    for federation in lists["federations"]:
-        name = federation["metadata"]["name"]
-        for one in federation.get("status", {}).get("conditions") or ():
-            if one.get("status") == "False":
-                message = f"{one.get('reason')}: {one.get('message', '')}"
-                yield Finding(
-                    lists.name,
-                    f"Federation {name}: {message}",
-                    f"kubectl --context {lists.name} describe federation {name}",
-                )
 
 
 def _expired_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
@@ -266,7 +253,7 @@ def _minor_versions_between(one: str, other: str) -> int:
 
 
 _CLUSTER_CHECKS: tuple[Callable[[ClusterLists], Iterable[Finding]], ...] = (
-    _failed_federations,
+    check_federations,
     check_conditions,
     _unserved_webhooks,
     _unforwarded_zone,

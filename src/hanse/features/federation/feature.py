@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.federation.inventory import known_clusters, plan_profile, plan_properties
-from hanse.features.federation.members import FEATURE_NAME, connection_intents
+from hanse.features.federation.members import connection_intents
+from hanse.features.federation.other_supervisors import FEATURE_NAME
 from hanse.features.federation.refusals import is_refusal
 from hanse.features.federation.status import plan_status
 from hanse.features.federation.tokens import clusters_with_tokens, plan_token
@@ -60,6 +61,7 @@ class Membership:
         Watch(Role.LOCAL, Lease, namespace=SYSTEM, reason="which supervisor leads a member"),
         Watch(Role.MEMBER, ClusterClaim, reason=_IDENTITY),
         Watch(Role.MEMBER, ClusterProperty, reason=_IDENTITY),
+        Watch(Role.MEMBER, Federation, reason="the members that other supervisors name"),
     )
     source_kinds: tuple[type[Object], ...] = (Federation, ClusterClaim, Secret)
 

@@ -1,12 +1,20 @@
 """The connections to members, from the Federation and the members' Secrets."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from ipaddress import ip_address
+from typing import Literal
 from urllib.parse import urlsplit
 
 from msgspec import Struct
 
 from hanse.features.federation.claims import possible_supervisors, read_claims
+from hanse.features.federation.other_supervisors import (
+    FEATURE_NAME,
+    OtherSupervisors,
+    is_dissolved,
+    oldest_federation,
+    read_other_supervisors,
+)
 from hanse.model.connections import (
     AbandonedCluster,
     ClusterConnection,
@@ -14,6 +22,7 @@ from hanse.model.connections import (
     LeavingCluster,
     ReleasedCluster,
     ServerCredentials,
+    UnknownClusters,
 )
 from hanse.model.facts import ClusterDeparted, InvalidConnection, Role
 from hanse.model.kinds.core import Secret
@@ -22,8 +31,6 @@ from hanse.model.naming import CLUSTER_ID
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
 
-FEATURE_NAME = "membership"
-"""The name of the feature, which is the source of these connections."""
 TOKEN = "token"  # noqa: S105 - the name of a key
 CA = "ca.crt"
 ABANDONED = "hanse.dev/abandoned"
@@ -42,33 +49,26 @@ class MemberFault(Struct, frozen=True):
 
 def current_federation(snapshot: Snapshot) -> Federation | None:
     """The oldest Federation of this cluster that is not being deleted; None where there is none."""
-    found = [
-        f for f in snapshot.all(snapshot.local, Federation) if f.metadata.deletion_timestamp is None
-    ]
-    return min(found, key=_age, default=None)
-
-
-def _age(federation: Federation) -> tuple[str, str]:
-    """Sort key: by creation, then by name."""
-    created = federation.metadata.creation_timestamp
-    return (created.isoformat() if created is not None else "~", federation.metadata.name)
+    return oldest_federation(snapshot.local, snapshot)
 
 
 def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     """The connections that this agent should have: to current, leaving and abandoned members.
 
-    Without the CRD all stay; a cluster that is no supervisor releases its members; a wrong local
-    cluster id makes every connection invalid.
+    Without the CRD all stay; a cluster that is no supervisor releases its members to others; a
+    wrong local cluster id makes every connection invalid. A member that only others name is theirs.
     """
     if snapshot.serves(snapshot.local, Federation) is False:
         return tuple(_keep_connections(snapshot))
     federation = current_federation(snapshot)
     claims = read_claims(snapshot, snapshot.local)
+    others = read_other_supervisors(snapshot, federation)
     if federation is None or claims is None or not claims.supervisor:
-        return tuple(_released_members(snapshot))
+        return tuple(_retired(others, snapshot))
     members = federation.spec.members
     named = {member.cluster_id for member in members}
-    abandoned = [AbandonedCluster(c) for c in abandoned_clusters(federation) if c not in named]
+    given_up = [c for c in abandoned_clusters(federation) if c not in named]
+    abandoned = [AbandonedCluster(c) for c in given_up]
     if claims.cluster_id not in ("", snapshot.local):
         text = f"ClusterClaim id.k8s.io says {claims.cluster_id!r}, the agent is {snapshot.local!r}"
         return tuple(
@@ -85,28 +85,62 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     connections = [
         _member_connection(i, m, members, snapshot, order) for i, m in enumerate(members)
     ]
-    return (*connections, *_leaving_connections(federation, snapshot), *abandoned)
+    if is_dissolved(federation):
+        return (*_dissolved(connections, snapshot), *abandoned)
+    released = [ReleasedCluster(c) for c in sorted(others.named - named - {*given_up})]
+    unknown = [UnknownClusters()] if others.unknown else []
+    former = _former_connections(federation, snapshot)
+    return (*connections, *former, *released, *abandoned, *unknown)
 
 
-def leaving_members(federation: Federation, snapshot: Snapshot) -> Iterator[MemberState]:
-    """Former members in the status with a Secret, neither abandoned nor departed yet."""
+def _dissolved(
+    connections: Iterable[ClusterConnection | InvalidConnection], snapshot: Snapshot
+) -> Iterator[LeavingCluster]:
+    """The members that are left since the federation ends, without those that departed."""
+    for connection in connections:
+        departed = snapshot.fact(ClusterDeparted, connection.cluster) is not None
+        if isinstance(connection, ClusterConnection) and not departed:
+            yield LeavingCluster(connection)
+
+
+class FormerMember(Struct, frozen=True):
+    """A cluster in the status that is no longer named, and what is to become of it."""
+
+    state: MemberState
+    fate: Literal["leaving", "undecided", "released"]
+
+
+def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[FormerMember]:
+    """Former members in the status with a Secret, neither abandoned nor departed yet.
+
+    One that other supervisors name is released; while that is not known it stays as it is.
+    """
     named = {member.cluster_id for member in federation.spec.members}
     abandoned = abandoned_clusters(federation)
+    others = read_other_supervisors(snapshot, federation)
     for state in federation.status.members:
         cluster = state.cluster_id
         if cluster in named or cluster in abandoned or not state.secret:
             continue
-        if snapshot.fact(ClusterDeparted, cluster) is None:
-            yield state
+        if cluster in others.named:
+            yield FormerMember(state, "released")
+        elif snapshot.fact(ClusterDeparted, cluster) is None:
+            undecided = others.unknown and not state.leaving
+            yield FormerMember(state, "undecided" if undecided else "leaving")
 
 
-def _leaving_connections(federation: Federation, snapshot: Snapshot) -> Iterator[LeavingCluster]:
-    """Connections to members that are being left; those with an invalid entry are skipped."""
-    for state in leaving_members(federation, snapshot):
+def _former_connections(
+    federation: Federation, snapshot: Snapshot
+) -> Iterator[LeavingCluster | ClusterConnection]:
+    """Connections to members that are left or undecided; without those with an invalid entry."""
+    for former in former_members(federation, snapshot):
+        state = former.state
         entry = Member(cluster_id=state.cluster_id, server=state.server, secret=state.secret)
         connection = _member_connection(0, entry, (), snapshot, {state.cluster_id: ()})
-        if isinstance(connection, ClusterConnection):
+        if isinstance(connection, ClusterConnection) and former.fate == "leaving":
             yield LeavingCluster(connection)
+        elif isinstance(connection, ClusterConnection) and former.fate == "undecided":
+            yield connection
 
 
 def abandoned_clusters(federation: Federation) -> tuple[ClusterId, ...]:
@@ -122,13 +156,16 @@ def _keep_connections(snapshot: Snapshot) -> Iterator[InvalidConnection]:
         yield InvalidConnection(FEATURE_NAME, cluster, "kind", "KindNotServed", text)
 
 
-def _released_members(snapshot: Snapshot) -> Iterator[ReleasedCluster]:
-    """Leave all members to the other supervisors; none where no other one is known."""
-    connected = snapshot.clusters(Role.MEMBER)
-    others = [c for c in connected if c != snapshot.local]
-    if any((claims := read_claims(snapshot, c)) is not None and claims.supervisor for c in others):
-        for cluster in connected:
+def _retired(
+    others: OtherSupervisors, snapshot: Snapshot
+) -> Iterator[ReleasedCluster | InvalidConnection]:
+    """Release members that other supervisors name; the last supervisor of a member keeps it."""
+    text = "no other supervisor names it; let one, or end the federation: hanse dissolve"
+    for cluster in snapshot.clusters(Role.MEMBER):
+        if cluster in others.named:
             yield ReleasedCluster(cluster)
+        else:
+            yield InvalidConnection(FEATURE_NAME, cluster, "spec.members", "NoSuccessor", text)
 
 
 def _member_connection(

@@ -9,21 +9,27 @@ from msgspec.structs import replace
 
 from hanse.features.federation.claims import read_claims
 from hanse.features.federation.members import (
-    FEATURE_NAME,
     abandoned_clusters,
     current_federation,
-    leaving_members,
+    former_members,
+)
+from hanse.features.federation.other_supervisors import (
+    FEATURE_NAME,
+    differing_lists,
+    is_dissolved,
 )
 from hanse.features.federation.refusals import RefusalReport, refusal_report
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import (
     ClusterAbandoned,
+    ClusterDeparted,
     ClusterState,
     HolderState,
     InvalidConnection,
     Leadership,
     LeaseLiveness,
     Phase,
+    Role,
     age,
 )
 from hanse.model.kinds.coordination import Lease
@@ -40,7 +46,7 @@ from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
-VALID, REACHABLE, LED = "Valid", "MembersReachable", "Led"
+VALID, REACHABLE, LED, DIFFER = "Valid", "MembersReachable", "Led", "MembersDiffer"
 LEADER_CHANGE_GRACE = timedelta(seconds=10)
 """How long a cluster may be without a leader before the condition Led turns False."""
 _LONGEST_MESSAGE = 32000
@@ -69,6 +75,7 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     status = FederationStatus(
         leaders=tuple(leaders),
         members=members,
+        retiring=() if supervises else tuple(sorted(snapshot.clusters(Role.MEMBER))),
         abandoned=tuple(_abandoned_members(federation, snapshot)),
         conditions=merge_conditions(
             current.conditions, conditions, snapshot.now, generation=federation.metadata.generation
@@ -76,7 +83,7 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     )
     ref = ClusterObjectRef(snapshot.local, object_ref(federation))
     events = tuple(
-        EventRequest(ref, c.reason, c.message, "Warning" if c.status == "False" else "Normal")
+        EventRequest(ref, c.reason, c.message, "Normal" if is_good(c) else "Warning")
         for c in conditions
         if _is_transition(c, find_condition(current.conditions, c.type))
     )
@@ -118,7 +125,7 @@ def _abandoned_event(member: AbandonedMember, ref: ClusterObjectRef) -> EventReq
 def _status_fields(status: FederationStatus) -> dict[str, object]:
     """All fields of the status for a merge patch, defaults included.
 
-    An empty `abandoned` is None.
+    Empty lists that are rarely used are None.
     """
     return {
         "leaders": list(status.leaders),
@@ -126,6 +133,7 @@ def _status_fields(status: FederationStatus) -> dict[str, object]:
             {"leader": "", "reachable": False, **msgspec.to_builtins(m)} for m in status.members
         ],
         "conditions": msgspec.to_builtins(status.conditions),
+        "retiring": list(status.retiring) or None,
         "abandoned": [{"objects": 0, **msgspec.to_builtins(a)} for a in status.abandoned] or None,
     }
 
@@ -139,14 +147,21 @@ def _supervises(snapshot: Snapshot) -> bool:
 def _member_states(federation: Federation, snapshot: Snapshot) -> Iterator[MemberState]:
     """One entry for each current or leaving member of which anything is known."""
     current = {m.cluster_id: m for m in federation.status.members}
+    dissolved = is_dissolved(federation)
     for member in federation.spec.members:
+        if dissolved and snapshot.fact(ClusterDeparted, member.cluster_id) is not None:
+            continue
         entry = MemberState(
-            cluster_id=member.cluster_id, server=member.server, secret=member.secret
+            cluster_id=member.cluster_id,
+            server=member.server,
+            secret=member.secret,
+            leaving=dissolved,
         )
         if known := _member_state(entry, current.get(member.cluster_id), snapshot):
             yield known
-    for state in leaving_members(federation, snapshot):
-        if known := _member_state(replace(state, leaving=True), state, snapshot):
+    for former in former_members(federation, snapshot):
+        entry = replace(former.state, leaving=former.fate == "leaving")
+        if former.fate != "released" and (known := _member_state(entry, former.state, snapshot)):
             yield known
 
 
@@ -167,7 +182,9 @@ def _member_state(
     leader = _member_leader(entry.cluster_id, known.leader, reachable=reachable, snapshot=snapshot)
     same = before is not None and (before.reachable, before.leader) == (reachable, leader)
     since = known.since if same else snapshot.now.replace(microsecond=0)
-    return replace(entry, reachable=reachable, leader=leader, since=since)
+    claims = read_claims(snapshot, entry.cluster_id)
+    supervisor = claims.supervisor if claims is not None else known.supervisor
+    return replace(entry, reachable=reachable, leader=leader, since=since, supervisor=supervisor)
 
 
 def is_reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
@@ -255,6 +272,7 @@ def _conditions(
         yield condition(VALID, True, "Valid")
     if _supervises(snapshot):
         yield from _reachable_condition(federation.spec.members, members, snapshot)
+        yield from _differ_condition(federation, snapshot)
     if own.name and own.known:
         yield condition(LED, True, "Led", f"{own.name} leads {snapshot.local}")
     elif own.known:
@@ -262,6 +280,16 @@ def _conditions(
             f"no supervisor renews the Lease {SYSTEM}/{snapshot.local}; what spans clusters rests"
         )
         yield condition(LED, False, "NoLeader", text)
+
+
+def _differ_condition(federation: Federation, snapshot: Snapshot) -> Iterator[Condition]:
+    """MembersDiffer: True while supervisors name different members, False only after a True."""
+    differences = differing_lists(federation, snapshot)
+    if differences:
+        text = f"{'; '.join(differences)}; what such members gave is kept"
+        yield condition(DIFFER, True, "ListsDiffer", text[:_LONGEST_MESSAGE])
+    elif find_condition(federation.status.conditions, DIFFER) is not None:
+        yield condition(DIFFER, False, "ListsAgree")
 
 
 def _reachable_condition(
@@ -321,7 +349,12 @@ def _second_federation_condition(chosen: Federation | None) -> Iterator[Conditio
 
 
 def _is_transition(now: Condition, before: Condition | None) -> bool:
-    """Whether a condition changed its status, or is new and False."""
+    """Whether a condition changed its status, or is new and not as it should be."""
     if before is None:
-        return now.status == "False"
+        return not is_good(now)
     return before.status != now.status
+
+
+def is_good(one: Condition) -> bool:
+    """Whether a condition of a Federation is as it should be."""
+    return one.status != ("True" if one.type == DIFFER else "False")

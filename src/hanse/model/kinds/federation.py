@@ -85,6 +85,7 @@ class MemberState(Value, frozen=True, kw_only=True):
     leaving: Annotated[bool, Schema("Whether it is no longer named, and not left yet.")] = False
     server: Annotated[str, Schema("The URL that it was named with.", max_length=2048)] = ""
     secret: Annotated[str, Schema("The Secret that it was named with.", max_length=253)] = ""
+    supervisor: Annotated[bool, Schema("Whether it supervises the federation, too.")] = False
 
 
 class AbandonedMember(Value, frozen=True, kw_only=True):
@@ -109,6 +110,14 @@ class FederationStatus(Value, frozen=True, kw_only=True):
     members: Annotated[
         tuple[MemberState, ...],
         Schema("Each member's state.", keys=("clusterID",), max_items=1000),
+    ] = ()
+    retiring: Annotated[
+        tuple[str, ...],
+        Schema(
+            "Members that this cluster supervises no longer, and not handed over yet.",
+            unique=True,
+            max_items=1000,
+        ),
     ] = ()
     abandoned: Annotated[
         tuple[AbandonedMember, ...],

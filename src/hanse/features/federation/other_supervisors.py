@@ -1,0 +1,108 @@
+"""What the other supervisors of a federation name as its members, read from their Federations."""
+
+from msgspec import Struct
+
+from hanse.features.federation.claims import read_claims
+from hanse.model.facts import ClusterDeparted, ClusterState, InvalidConnection, Leadership, Role
+from hanse.model.kinds.federation import Federation
+from hanse.model.naming import holder_cluster
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Snapshot
+
+FEATURE_NAME = "membership"
+"""The name of the feature, which is the source of connections to members."""
+
+DISSOLVE = "hanse.dev/dissolve"
+"""Annotation of a Federation: its supervisor withdraws everything from all members."""
+
+
+class OtherSupervisors(Struct, frozen=True):
+    """The members that each of the other supervisors names, as far as that is known."""
+
+    members: dict[ClusterId, frozenset[ClusterId]] = {}
+    """By supervisor; those that dissolve the federation name nobody."""
+    unknown: tuple[ClusterId, ...] = ()
+    """Supervisors whose Federation is not known, or that this cluster does not name."""
+
+    @property
+    def named(self) -> frozenset[ClusterId]:
+        """The clusters that any of them names."""
+        return frozenset(cluster for members in self.members.values() for cluster in members)
+
+
+def read_other_supervisors(snapshot: Snapshot, federation: Federation | None) -> OtherSupervisors:
+    """The lists of all other supervisors: members that claim to be one, and leaders of members.
+
+    Claims that cannot be read are taken from the status. A member that this agent is leaving does
+    not count, and neither does one that it cannot connect to as it is configured.
+    """
+    recorded = {m.cluster_id: m.supervisor for m in federation.status.members} if federation else {}
+    listed = [m.cluster_id for m in federation.spec.members] if federation else []
+    members: dict[ClusterId, frozenset[ClusterId]] = {}
+    unknown: set[ClusterId] = set()
+    for cluster in {*snapshot.clusters(Role.MEMBER), *listed, *recorded} - {snapshot.local}:
+        if _counts(cluster, snapshot):
+            claims = read_claims(snapshot, cluster)
+            supervises = claims.supervisor if claims is not None else recorded.get(cluster)
+            if supervises and snapshot.listed_or_unserved(cluster, Federation):
+                members[cluster] = _named_members(cluster, snapshot)
+            elif supervises is not False:
+                unknown.add(cluster)
+    leaders = {holder_cluster(lead.holder) for lead in snapshot.facts(Leadership) if lead.holder}
+    unknown |= leaders - {snapshot.local, *listed, *snapshot.clusters(Role.MEMBER)}
+    return OtherSupervisors(members, tuple(sorted(unknown)))
+
+
+def _counts(cluster: ClusterId, snapshot: Snapshot) -> bool:
+    """Whether a cluster is connected, or can be, and is neither left nor departed."""
+    state = snapshot.fact(ClusterState, cluster)
+    if state is not None:
+        return not state.leaving
+    invalid = snapshot.fact(InvalidConnection, (FEATURE_NAME, cluster))
+    return invalid is None and snapshot.fact(ClusterDeparted, cluster) is None
+
+
+def differing_lists(federation: Federation, snapshot: Snapshot) -> list[str]:
+    """What other supervisors name and this one does not, or the other way round, with remedies."""
+    others = read_other_supervisors(snapshot, federation)
+    named = {member.cluster_id for member in federation.spec.members}
+    name = federation.metadata.name
+    found = []
+    for supervisor, members in sorted(others.members.items()):
+        if not members:
+            continue  # it is about to join, or retires
+        more, fewer = members - named, named - members
+        for has, lacks, missing in (
+            (supervisor, snapshot.local, more),
+            (snapshot.local, supervisor, fewer),
+        ):
+            found += [
+                f"{has} names {cluster} and {lacks} does not: hanse join --federation {name} "
+                f"--cluster-id {cluster} --context {cluster} --supervisor {has}, or let it leave"
+                for cluster in sorted(missing)
+            ]
+    return found
+
+
+def is_dissolved(federation: Federation) -> bool:
+    """Whether a person wants the federation to end."""
+    return federation.metadata.annotations.get(DISSOLVE, "false") != "false"
+
+
+def oldest_federation(cluster: ClusterId, snapshot: Snapshot) -> Federation | None:
+    """The oldest Federation of a cluster that is not being deleted; None where there is none."""
+    found = [f for f in snapshot.all(cluster, Federation) if f.metadata.deletion_timestamp is None]
+    return min(found, key=_age, default=None)
+
+
+def _age(federation: Federation) -> tuple[str, str]:
+    """Sort key: by creation, then by name."""
+    created = federation.metadata.creation_timestamp
+    return (created.isoformat() if created is not None else "~", federation.metadata.name)
+
+
+def _named_members(cluster: ClusterId, snapshot: Snapshot) -> frozenset[ClusterId]:
+    federation = oldest_federation(cluster, snapshot)
+    if federation is None or is_dissolved(federation):
+        return frozenset()
+    return frozenset(member.cluster_id for member in federation.spec.members)
