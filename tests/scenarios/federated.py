@@ -184,6 +184,19 @@ class FederatedScenario:
             observed.setdefault(source, []).extend(found)
         return {source: sorted(found) for source, found in observed.items()}
 
+    def has_ready(self, cluster: ClusterId, *addresses: str) -> Check[None]:
+        """That exactly these addresses of the federated Service are ready in a cluster."""
+
+        async def check() -> None:
+            listed = await self.admin(cluster).list(
+                EndpointSlice, namespace=SYSTEM, labels=f"{KUBE_SERVICE}={self.web}"
+            )
+            endpoints = [e for s in listed.objects for e in s.endpoints or () if e.ready]
+            ready = sorted(a for e in endpoints for a in e.addresses)
+            assert ready == sorted(addresses), f"{cluster} has {ready} ready"
+
+        return check
+
     def has(
         self, cluster: ClusterId, name: str = "", space: str = SYSTEM, /, **endpoints: list[str]
     ) -> Check[None]:

@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from hanse.features.federated.feature import FederatedServices
+from hanse.features.federated.health import SILENT_AFTER
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
 from hanse.model.kinds.core import Service
@@ -13,6 +14,7 @@ from tests.scenarios.federated import FederatedScenario, address, federated_scen
 from tests.support.scenario import Features, Scenario, all_of
 
 A_WHILE = timedelta(seconds=10)
+LONG = SILENT_AFTER + timedelta(seconds=40)
 L1, L2 = address("lubeck", 1), address("lubeck", 2)
 H1 = address("hamburg", 1)
 B1, B2 = address("bergen", 1), address("bergen", 2)
@@ -62,6 +64,26 @@ async def test_an_unreachable_member_keeps_its_endpoints_and_catches_up(
     scenario.network.heal_all()
 
     await scenario.eventually(federated.everywhere(lubeck=[L1, L2], bergen=[B1, B2]))
+
+
+async def test_a_member_that_answers_nothing_is_drained_until_it_is_back(
+    federated: FederatedScenario,
+) -> None:
+    scenario = federated.scenario
+    for supervisor in federated.membership.supervisors:
+        scenario.network.cut(supervisor, "bergen")
+
+    for cluster in ("lubeck", "hamburg"):
+        await scenario.eventually(federated.has_ready(cluster, L1), LONG)
+        await federated.has(cluster, lubeck=[L1], bergen=[B1])()
+    [leader] = {await federated.membership.is_led("hamburg")()}
+    await scenario.kill_agent(leader)
+    await scenario.always(federated.has_ready("hamburg", L1), LONG)
+    await scenario.start_agent(leader)
+    scenario.network.heal_all()
+
+    for cluster in ("lubeck", "hamburg", "bergen"):
+        await scenario.eventually(federated.has_ready(cluster, L1, B1), LONG)
 
 
 async def test_leaders_that_restart_while_a_member_is_out_of_reach_keep_what_came_from_it(

@@ -59,6 +59,8 @@ class ClusterState(Fact, frozen=True):
     """Whether it was restored a moment ago: missing objects may still come back."""
     leaving: bool = False
     """Whether this agent is leaving it, reachable or not: nothing is desired there."""
+    silent: bool = False
+    """Whether it answers nothing at all, and may be dead; errors and missing rights are answers."""
 
     @property
     def key(self) -> ClusterId:

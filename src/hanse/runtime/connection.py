@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from hanse.kube.errors import Forbidden, KubeError
+from hanse.kube.errors import Forbidden, KubeError, Unreachable
 from hanse.kube.store import Store, StoreChange
 from hanse.kube.watch_events import (
     Applied,
@@ -145,6 +145,7 @@ class Connection:
             listed,
             self.recovering,
             self.leaving,
+            phase is Phase.UNREACHABLE and self.silent,
         )
 
     def log_phase(self) -> None:
@@ -158,6 +159,12 @@ class Connection:
     def interrupted(self) -> bool:
         """Whether an informer is down, which then retries by itself."""
         return any(informer.error is not None for informer in self.informers.values())
+
+    @property
+    def silent(self) -> bool:
+        """Whether no request of ours is answered, not even with an error."""
+        errors = [i.error for i in self.informers.values() if i.error is not None]
+        return bool(self.unresponsive) or all(isinstance(e, Unreachable) for e in errors)
 
     @property
     def forbidden(self) -> tuple[Kind, ...]:

@@ -218,7 +218,7 @@ def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
 def _is_state_change(change: FactChange) -> bool:
     """Whether a field of the cluster's state changed that plans depend on."""
     sides = [
-        (side.roles, side.phase, side.listed, side.recovering)
+        (side.roles, side.phase, side.listed, side.recovering, side.silent)
         if isinstance(side, ClusterState)
         else None
         for side in (change.before, change.after)

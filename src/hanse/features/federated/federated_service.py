@@ -1,6 +1,7 @@
 """Plans one federated Service in one member: Service, EndpointSlices, groups, DNSEndpoint."""
 
 from collections.abc import Iterable, Iterator
+from datetime import timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -11,6 +12,12 @@ from hanse.features.federated.external_dns import (
     external_hostname,
     external_targets,
     target_annotations,
+)
+from hanse.features.federated.health import (
+    drained,
+    drains_silent_members,
+    judged_again_after,
+    silent_clusters,
 )
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.members import (
@@ -33,7 +40,12 @@ from hanse.features.federated.slices import (
     slice_addresses,
     slice_origin,
 )
-from hanse.features.federated.status import NAME_FREE_CONDITION, name_conditions, status_plan
+from hanse.features.federated.status import (
+    NAME_FREE_CONDITION,
+    name_conditions,
+    reachability_conditions,
+    status_plan,
+)
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
 from hanse.model.conditions import find_condition
 from hanse.model.facts import WriteOutcome
@@ -61,6 +73,10 @@ class _ServiceState(Struct, frozen=True):
     """Current slices of clusters whose records are not known at the moment."""
     current: Service | None
     """The Service of that name in the member now, ours or not."""
+    silent: frozenset[ClusterId] = frozenset()
+    """Other clusters that count as gone: their endpoints are draining."""
+    judged_again_after: timedelta | None = None
+    """When the next cluster may count as gone."""
 
     @property
     def all_slices(self) -> tuple[EndpointSlice, ...]:
@@ -95,9 +111,8 @@ def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Pla
         Desired(obj, member, step, frozenset(sources), as_leader_of=member)
         for obj, step, sources in _objects(state, snapshot, options)
     ]
-    return _with_name_conditions(
-        Plan(tuple(desired)), state, _name_conflict(state, snapshot), snapshot
-    )
+    plan = Plan(tuple(desired), requeue_after=state.judged_again_after)
+    return _with_name_conditions(plan, state, _name_conflict(state, snapshot), snapshot)
 
 
 def _has_namespace(federated: FederatedName, member: ClusterId, snapshot: Snapshot) -> bool:
@@ -127,7 +142,8 @@ def _service_state(
     ]
     merged = merge_members([*(r.origin for r in known.values()), *dict(kept)])
     records = tuple(known[o.identity].record for o in merged.members if o.identity in known)
-    names = merged.names
+    others = {o.cluster for o in merged.members} - {member}
+    judged = others if drains_silent_members(merged.members) else set()
     slices = [
         endpoint_slice
         for origin in merged.members
@@ -135,19 +151,31 @@ def _service_state(
         for endpoint_slice in build_slices(
             federated,
             _member_endpoints(known[origin.identity].record, member, snapshot, origin),
-            names,
+            merged.names,
             options.slice_size,
         )
     ]
+    silent = silent_clusters(judged, snapshot)
     return _ServiceState(
         federated=federated,
         member=member,
         merged=merged,
         records=records,
-        slices=tuple(slices),
-        kept=tuple(as_applied(endpoint_slice) for _, endpoint_slice in kept),
+        slices=tuple(_with_silent_drained(slices, silent)),
+        kept=tuple(_with_silent_drained((as_applied(s) for _, s in kept), silent)),
         current=current,
+        silent=silent,
+        judged_again_after=judged_again_after(judged, snapshot),
     )
+
+
+def _with_silent_drained(
+    slices: Iterable[EndpointSlice], silent: frozenset[ClusterId]
+) -> Iterator[EndpointSlice]:
+    """The slices, those of silent clusters draining."""
+    for endpoint_slice in slices:
+        is_silent = endpoint_slice.metadata.annotations[CLUSTER] in silent
+        yield from drained([endpoint_slice]) if is_silent else (endpoint_slice,)
 
 
 def _keeps_slices(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) -> bool:
@@ -181,7 +209,8 @@ def _objects(
     """Each object with its step and source clusters; optional kinds only where they are served."""
     federated, member = state.federated, state.member
     external = external_hostname(federated, state.records, state.current, options)
-    targets = external_targets(state.records)
+    answering = [r for r in state.records if r.cluster not in state.silent]
+    targets = external_targets(answering) or external_targets(state.records)
     yield (
         _federated_service(
             state, {**external.annotations, **target_annotations(external, targets)}
@@ -190,7 +219,9 @@ def _objects(
         {member},
     )
     for endpoint_slice in state.all_slices:
-        yield endpoint_slice, 1, {member, endpoint_slice.metadata.annotations[CLUSTER]}
+        # what is known of a silent cluster may be incomplete, as after a restart: no reason to wait
+        origin = {endpoint_slice.metadata.annotations[CLUSTER]} - state.silent
+        yield endpoint_slice, 1, {member, *origin}
     if external.hostname and targets and snapshot.serves(member, DNSEndpoint):
         yield dns_endpoint(federated, external.hostname, targets), 1, {member}
     kinds = [kind for kind in (ClusterGroup, Group) if snapshot.serves(member, kind)]
@@ -245,7 +276,10 @@ def _with_name_conditions(
     """The plan with status patch and Events of the Service that has the name now, if any."""
     if state.current is None:
         return plan
-    conditions = name_conditions(state.current, conflict)
+    conditions = [
+        *name_conditions(state.current, conflict),
+        *reachability_conditions(state.current, state.silent, snapshot),
+    ]
     status = status_plan(state.current, state.member, conditions, snapshot)
     return replace(plan, patches=status.patches, events=status.events)
 

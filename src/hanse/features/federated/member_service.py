@@ -1,6 +1,6 @@
 """Plans the record of one member Service, which its leader writes for all other leaders."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hanse.features.federated.backends import (
     ResolvedBackends,
@@ -10,6 +10,7 @@ from hanse.features.federated.backends import (
     service_ports,
     unreachable_reason,
 )
+from hanse.features.federated.health import HEALTH, HEALTH_CHOICES, ruling_member
 from hanse.features.federated.join_requests import (
     FederatedName,
     Joinable,
@@ -22,6 +23,7 @@ from hanse.features.federated.names import EXTERNAL_DNS, topic_member
 from hanse.features.federated.records import (
     SCHEMA,
     Backends,
+    Identity,
     MemberRecord,
     read_record,
     record_configmap,
@@ -30,6 +32,7 @@ from hanse.features.federated.status import (
     PROTOCOL_CONFLICT,
     cleared_status,
     membership_conditions,
+    setting_conditions,
     status_plan,
 )
 from hanse.model.kinds.core import ConfigMap, Service
@@ -81,13 +84,13 @@ def plan_record(key: Key, snapshot: Snapshot) -> Plan:
     faults = [("InvalidName", text) for text in request.faults]
     if isinstance(obj, NativeService) and (reason := unreachable_reason(obj, member, snapshot)):
         faults.append(("NoAddress", reason))
-    faults += _conflicts(obj, request.joins, member, snapshot)
-    status = status_plan(
-        obj,
-        member,
-        membership_conditions(obj, faults, certain=all_records_complete(snapshot)),
-        snapshot,
-    )
+    identity = _identity(obj, member)
+    faults += _conflicts(identity, request.joins, snapshot)
+    conditions = [
+        *membership_conditions(obj, faults, certain=all_records_complete(snapshot)),
+        *setting_conditions(obj, list(_setting_faults(obj, identity, request.joins, snapshot))),
+    ]
+    status = status_plan(obj, member, conditions, snapshot)
     return Plan(
         desired,
         patches=status.patches,
@@ -129,6 +132,7 @@ def _member_record(
         ports=native_ports(obj) if isinstance(obj, NativeService) else service_ports(obj),
         backends=resolved.backends,
         hostname=annotated_hostname(meta.annotations),
+        health=meta.annotations.get(HEALTH, ""),
         schema=SCHEMA,
     )
 
@@ -154,12 +158,30 @@ def _recorded_backends(
     return ()
 
 
-def _conflicts(
-    obj: Joinable, joins: Sequence[FederatedName], member: ClusterId, snapshot: Snapshot
-) -> list[tuple[str, str]]:
-    """Reason and message for each federated Service that leaves the object out."""
+def _setting_faults(
+    obj: Joinable, identity: Identity, joins: Sequence[FederatedName], snapshot: Snapshot
+) -> Iterator[str]:
+    """What is wrong with the object's annotation of health, or whose is used instead."""
+    rule = obj.metadata.annotations.get(HEALTH, "")
+    if rule and rule not in HEALTH_CHOICES:
+        yield f"annotation {HEALTH}: {rule[:40]!r} is not {' or '.join(HEALTH_CHOICES)}"
+    for federated in joins if rule in HEALTH_CHOICES else ():
+        merged = merge_members(r.origin for r in list_records(federated, snapshot))
+        oldest = ruling_member(merged.members)
+        if oldest is not None and oldest.health != rule and oldest.identity != identity:
+            yield f"annotation {HEALTH}: {federated} uses {oldest.health!r} of {oldest}, the oldest"
+
+
+def _identity(obj: Joinable, member: ClusterId) -> Identity:
+    """The identity of an object's records."""
     kind = "NativeService" if isinstance(obj, NativeService) else "Service"
-    identity = (member, kind, obj.metadata.namespace, obj.metadata.name)
+    return (member, kind, obj.metadata.namespace, obj.metadata.name)
+
+
+def _conflicts(
+    identity: Identity, joins: Sequence[FederatedName], snapshot: Snapshot
+) -> list[tuple[str, str]]:
+    """Reason and message for each federated Service that leaves a member Service out."""
     faults: list[tuple[str, str]] = []
     for federated in joins:
         merged = merge_members(r.origin for r in list_records(federated, snapshot))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.federated.records import MemberPort, Origin
+from hanse.features.federated.records import Identity, MemberPort, Origin
 from hanse.model.kinds.core import Protocol, ServicePort
 from hanse.model.naming import is_label
 from hanse.model.ports import MAX_PORT_NAME_LENGTH, default_port_name, unused_port_name
@@ -22,7 +22,7 @@ class MergedService(Struct, frozen=True):
     ports: tuple[ServicePort, ...] = ()
     members: tuple[Origin, ...] = ()
     """Those that are part of it, in the order of joining."""
-    left_out: Mapping[tuple[str, str, str, str], str] = {}
+    left_out: Mapping[Identity, str] = {}
     """Why others are not part of it, by their identity."""
 
     @property
@@ -34,7 +34,7 @@ class MergedService(Struct, frozen=True):
 def merge_members(origins: Iterable[Origin]) -> MergedService:
     """The union of ports by protocol and number; a later member with a conflict is left out."""
     members: list[Origin] = []
-    left_out: dict[tuple[str, str, str, str], str] = {}
+    left_out: dict[Identity, str] = {}
     protocols: dict[int, tuple[set[Protocol], Origin]] = {}
     ports: dict[Number, MemberPort] = {}
     for origin in sorted(origins, key=lambda o: o.age):

@@ -24,6 +24,8 @@ from hanse.model.snapshot import Index
 SCHEMA = 1
 MOST_PORTS = 100
 MEMBER = "member.json"
+Identity = tuple[ClusterId, str, str, str]
+"""Cluster, kind, namespace and name of a member Service."""
 
 
 class MemberPort(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -58,6 +60,8 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
     name: str
     since: datetime
     ports: tuple[MemberPort, ...] = ()
+    health: str = ""
+    """The rule in its annotation; empty if it has none."""
 
     @property
     def age(self) -> tuple[datetime, ClusterId, str, str, str]:
@@ -65,7 +69,7 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
         return (self.since, self.cluster, self.namespace, self.name, self.kind)
 
     @property
-    def identity(self) -> tuple[ClusterId, str, str, str]:
+    def identity(self) -> Identity:
         """Cluster, kind, namespace and name of the member Service."""
         return (self.cluster, self.kind, self.namespace, self.name)
 
@@ -86,6 +90,8 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     backends: tuple[Backends, ...] = ()
     hostname: str = ""
     """The host name in its annotations for ExternalDNS."""
+    health: str = ""
+    """The rule in its annotation by which members that are gone are drained."""
     schema: int = 1
 
     @property
@@ -94,7 +100,9 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     def origin(self, since: datetime) -> Origin:
         """The record without its endpoints, with the time of joining."""
-        return Origin(self.cluster, self.kind, self.namespace, self.name, since, self.ports)
+        return Origin(
+            self.cluster, self.kind, self.namespace, self.name, since, self.ports, self.health
+        )
 
 
 class StoredRecord(Struct, frozen=True):

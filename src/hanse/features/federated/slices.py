@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
+from hanse.features.federated.health import DRAINING
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.merge import Number
 from hanse.features.federated.names import CLUSTER, DOMAIN, ORIGIN
@@ -23,7 +24,6 @@ from hanse.model.snapshot import Index
 
 _READY = EndpointConditions(ready=True)
 _UNREADY = EndpointConditions(ready=False)
-_DRAINING = EndpointConditions(ready=False, serving=True, terminating=True)
 
 
 def _generated_for(endpoint_slice: EndpointSlice) -> Iterator[str]:
@@ -57,7 +57,7 @@ def build_slices(
             Endpoint(addresses=(address,), conditions=conditions)
             for addresses, conditions in (
                 (backends.ready, _READY),
-                (backends.draining, _DRAINING),
+                (backends.draining, DRAINING),
                 (backends.unready, _UNREADY),
             )
             for address in addresses

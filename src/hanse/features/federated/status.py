@@ -5,7 +5,9 @@ from collections.abc import Sequence
 import msgspec
 
 from hanse.features.federated.join_requests import Joinable
+from hanse.features.federated.names import FEDERATED
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
+from hanse.model.facts import ClusterState
 from hanse.model.kinds.core import Service
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
@@ -16,6 +18,10 @@ FEDERATED_CONDITION = "Federated"
 PROTOCOL_CONFLICT = "ProtocolConflict"
 NAME_FREE_CONDITION = "FederatedNameFree"
 """Of a foreign Service that has the name of a federated one."""
+REACHABLE_CONDITION = "MembersReachable"
+"""Of a federated Service: whether the clusters of all its members answer."""
+SETTINGS_CONDITION = "FederatedSettingsValid"
+"""Of a member Service: whether its settings are used."""
 
 
 def membership_conditions(
@@ -43,6 +49,32 @@ def name_conditions(service: Service, conflict: str) -> list[Condition]:
     return []
 
 
+def reachability_conditions(
+    service: Service, silent: frozenset[ClusterId], snapshot: Snapshot
+) -> list[Condition]:
+    """MembersReachable of a federated Service: False with silent clusters, True after a False."""
+    if silent and FEDERATED in service.metadata.annotations:
+        states = [s for s in snapshot.facts(ClusterState) if s.cluster in silent]
+        since = "; ".join(
+            f"{s.cluster} has not answered since {s.since:%Y-%m-%dT%H:%M:%SZ}"
+            for s in sorted(states, key=lambda s: s.cluster)
+        )
+        message = f"{since}: its endpoints are used only while no others are ready"
+        return [condition(REACHABLE_CONDITION, False, "MemberSilent", message)]
+    if find_condition(service.status.conditions, REACHABLE_CONDITION) is not None:
+        return [condition(REACHABLE_CONDITION, True, "Reachable")]
+    return []
+
+
+def setting_conditions(obj: Joinable, faults: Sequence[str]) -> list[Condition]:
+    """FederatedSettingsValid: False with faults of its annotations, True only after a False."""
+    if faults:
+        return [condition(SETTINGS_CONDITION, False, "InvalidSetting", "; ".join(faults)[:32000])]
+    if find_condition(obj.status.conditions, SETTINGS_CONDITION) is not None:
+        return [condition(SETTINGS_CONDITION, True, "Valid")]
+    return []
+
+
 def status_plan(
     obj: Joinable, where: ClusterId, conditions: Sequence[Condition], snapshot: Snapshot
 ) -> Plan:
@@ -65,11 +97,11 @@ def status_plan(
 
 
 def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
-    """A patch that removes the Federated condition of an object; empty where it has none."""
+    """A patch that removes the conditions of a member Service; empty where it has none."""
     current = obj.status.conditions
-    if find_condition(current, FEDERATED_CONDITION) is None:
+    left = [c for c in current if c.type not in (FEDERATED_CONDITION, SETTINGS_CONDITION)]
+    if len(left) == len(current):
         return Plan()
-    left = [c for c in current if c.type != FEDERATED_CONDITION]
     change = {"status": {"conditions": msgspec.to_builtins(left)}}
     return Plan(
         patches=(

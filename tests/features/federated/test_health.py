@@ -1,0 +1,153 @@
+"""Members that answer nothing, and what is left of them in federated Services."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from hanse.features.federated.health import HEALTH, SILENT_AFTER
+from hanse.features.federated.names import CLUSTER
+from hanse.features.federated.status import REACHABLE_CONDITION, SETTINGS_CONDITION
+from hanse.model.conditions import Condition
+from hanse.model.facts import ClusterState, Phase
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.objects import Object
+from hanse.model.plan import Plan
+from hanse.runtime.diff import diff
+from tests.features.federated.builders import (
+    BERGEN,
+    GLOBAL_ANNOTATION,
+    HERE,
+    OURS,
+    applied_objects,
+    desired,
+    member,
+    observed,
+    plan_for,
+    pod_slice,
+    record,
+    record_key,
+    service,
+    service_key,
+    stored_configmap,
+)
+from tinykube.virtual_time import EPOCH
+
+Objects = dict[str, Iterable[Object]]
+SECOND = timedelta(seconds=1)
+
+
+def unreachable(
+    since: timedelta, *, silent: bool = True, phase: Phase = Phase.UNREACHABLE
+) -> ClusterState:
+    return replace(member("bergen", phase=phase), since=EPOCH - since, silent=silent)
+
+
+def reported(plan: Plan, type_: str) -> Condition:
+    """A condition in the plan's status patches."""
+    wire = [c for p in plan.patches for c in p.change["status"]["conditions"]]
+    return msgspec.convert(next(c for c in wire if c["type"] == type_), Condition)
+
+
+def ready_by_cluster(plan: Plan) -> dict[str, list[bool]]:
+    return {
+        s.metadata.annotations[CLUSTER]: [e.ready for e in s.endpoints or ()]
+        for s in desired(plan, EndpointSlice)
+    }
+
+
+def test_a_member_that_answers_nothing_is_drained_after_a_time() -> None:
+    soon = observed({**OURS, **BERGEN}, states=[unreachable(SILENT_AFTER - SECOND)])
+    after = observed({**OURS, **BERGEN}, states=[unreachable(SILENT_AFTER)])
+
+    before_, after_ = plan_for(service_key(), soon), plan_for(service_key(), after)
+
+    assert ready_by_cluster(before_) == {HERE: [True], "bergen": [True]}
+    assert before_.requeue_after == SECOND
+    begun = observed({**OURS, **BERGEN}, states=[unreachable(timedelta(0))])
+    assert plan_for(service_key(), begun).requeue_after == SILENT_AFTER
+    assert ready_by_cluster(after_) == {HERE: [True], "bergen": [False]}
+    [draining] = [
+        e.conditions
+        for s in desired(after_, EndpointSlice)
+        if s.metadata.annotations[CLUSTER] == "bergen"
+        for e in s.endpoints or ()
+    ]
+    assert (draining.serving, draining.terminating) == (True, True), "used if no others are ready"
+    assert after_.requeue_after is None
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        pytest.param(unreachable(SILENT_AFTER * 9, silent=False), id="it answers with errors"),
+        pytest.param(member("bergen"), id="it is back"),
+    ],
+)
+def test_a_member_that_answers_is_not_drained(state: ClusterState) -> None:
+    plan = plan_for(service_key(), observed({**OURS, **BERGEN}, states=[state]))
+
+    assert ready_by_cluster(plan)["bergen"] == [True]
+
+
+def test_after_a_restart_a_silent_member_is_drained_in_time() -> None:
+    current = applied_objects(observed({**OURS, **BERGEN}))
+    objects = {HERE: [*current, *OURS[HERE]]}
+
+    for silence, ready in ((SECOND, True), (SILENT_AFTER, False)):
+        view = observed(objects, states=[unreachable(silence, phase=Phase.CONNECTING)])
+        plan = plan_for(service_key(), view)
+        assert ready_by_cluster(plan)["bergen"] == [ready]
+        actions = diff("federated", service_key(), plan, (), view).actions
+        assert bool(actions) is not ready, "it is written, too"
+
+
+def test_a_service_may_keep_silent_members() -> None:
+    keeping = replace(record("bergen", "10.3.0.1"), health="none")
+    objects = {**OURS, "bergen": [stored_configmap(keeping, age=9)]}
+
+    plan = plan_for(service_key(), observed(objects, states=[unreachable(SILENT_AFTER)]))
+
+    assert ready_by_cluster(plan)["bergen"] == [True]
+
+
+def test_a_federated_service_tells_of_silent_members_and_that_they_are_back() -> None:
+    current = applied_objects(observed({**OURS, **BERGEN}))
+    objects: Objects = {HERE: [*current, *OURS[HERE]], **BERGEN}
+
+    silent = plan_for(service_key(), observed(objects, states=[unreachable(SILENT_AFTER)]))
+
+    told = reported(silent, REACHABLE_CONDITION)
+    assert (told.status, told.reason) == ("False", "MemberSilent")
+    assert told.message.startswith("bergen has not answered since ")
+    assert [e.reason for e in silent.events] == ["MemberSilent"]
+    [made] = [o for o in current if isinstance(o, Service)]
+    marked = replace(made, status=replace(made.status, conditions=(told,)))
+    rest = [o for o in current if not isinstance(o, Service)]
+    back = plan_for(service_key(), observed({HERE: [marked, *rest, *OURS[HERE]], **BERGEN}))
+    assert reported(back, REACHABLE_CONDITION).status == "True"
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("lesae", f"annotation {HEALTH}: 'lesae' is not lease or none"),
+        ("lease", "uses 'none' of Service shop/web-bergen of bergen, the oldest"),
+    ],
+)
+def test_a_rule_that_is_not_used_is_told(rule: str, message: str) -> None:
+    mine = service(annotations={GLOBAL_ANNOTATION: "web", HEALTH: rule})
+    older = replace(record("bergen", "10.3.0.1"), health="none")
+    objects: Objects = {
+        HERE: [mine, pod_slice("web-here", "10.1.0.1")],
+        "bergen": [stored_configmap(older, age=99)],
+    }
+
+    plan = plan_for(record_key(), observed(objects))
+
+    told = reported(plan, SETTINGS_CONDITION)
+    assert told.status == "False"
+    assert message in told.message
