@@ -177,7 +177,22 @@ def test_an_id_of_another_cluster_is_refused(
 
     assert result.status == 2
     assert result.err.startswith("hanse: cluster id 'rome' is that of another cluster (kube-system")
-    assert result.err.endswith("kubectl --context broker -n league delete lease rome\n")
+    assert result.err.endswith("add --replace if that cluster is gone, or is this one built anew\n")
+
+
+def test_an_id_is_not_taken_by_a_cluster_whose_agent_runs_under_another(
+    fleet: RunningFederation, joined: CommandResult
+) -> None:
+    taken = _join(fleet, "rome", "--replace", context="paris")
+    new = _join(fleet, "visby", context="paris")
+
+    for result in (taken, new):
+        assert result.status == 2
+        assert result.err.startswith("hanse: an agent runs in paris as 'paris'; use that --cluster")
+    path = "jsonpath={.metadata.uid}"
+    uid = fleet.kubectl("--context", "rome", "get", "namespace", "kube-system", "-o", path)
+    record = ("-n", "league", "get", "clustermember", "rome", "-o", "jsonpath={.spec.uid}")
+    assert fleet.kubectl("--context", "broker", *record).out == uid.out
 
 
 def test_members_of_a_local_federation_hold_their_ids_from_the_start(

@@ -1,14 +1,20 @@
 """Membership of a broker: records of members, and who counts."""
 
+import asyncio
 from collections.abc import AsyncIterator
+from datetime import timedelta
 
 import pytest
 
+from hanse.cli.join.replace import replace_member
+from hanse.cli.member_records import MemberPlace, set_phase
 from hanse.features.clusterset.feature import ClusterSetMember
 from hanse.features.services.feature import Services
+from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.naming import BROKER_NAMESPACE
 from tests.scenarios.services import ServicesScenario, running_services
+from tests.support.faults import READ_METHODS
 from tests.support.scenario import Check
 from tests.support.testbed import ClusterTestbed
 
@@ -69,3 +75,70 @@ async def test_a_cluster_that_has_left_is_imported_nowhere_although_its_agent_ru
 
     await scenario.eventually(members.imports("bergen", "web", "bergen"))
     await scenario.eventually(members.imports("hamburg", "web", "bergen"))
+
+
+async def test_an_agent_that_takes_another_cluster_for_its_own_ends_before_its_first_write(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    await members.serve_and_export("lubeck")
+    await scenario.eventually(members.everywhere("web", "lubeck"))
+    await scenario.settled()
+    await scenario.kill_agent("lubeck")
+    before = len(scenario.network.sent)
+
+    await scenario.start_agent("lubeck", home="hamburg")
+    reason = await scenario.end_of("lubeck")
+
+    wrote = [sent for sent in scenario.network.sent[before:] if sent.source == "lubeck"]
+    assert "cluster id 'lubeck' is that of another cluster on the broker" in reason
+    assert "hanse join --replace --cluster-id lubeck" in reason
+    assert [sent for sent in wrote if sent.request.method not in READ_METHODS] == []
+
+
+async def test_an_agent_of_another_cluster_writes_nothing_when_it_meets_the_broker_late(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    await members.serve_and_export("lubeck")
+    await scenario.eventually(members.everywhere("web", "lubeck"))
+    await scenario.settled()
+    await scenario.kill_agent("lubeck")
+    before = len(scenario.network.sent)
+
+    scenario.network.cut("lubeck", scenario.broker)
+    await scenario.start_agent("lubeck", home="hamburg")
+    await asyncio.sleep(5)
+    scenario.network.heal("lubeck", scenario.broker)
+    await scenario.end_of("lubeck")
+
+    wrote = [sent for sent in scenario.network.sent[before:] if sent.source == "lubeck"]
+    assert [sent for sent in wrote if sent.request.method not in READ_METHODS] == []
+
+
+async def test_a_cluster_that_takes_the_id_of_a_dead_one_inherits_nothing(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    broker = members.admin(scenario.broker)
+    await members.serve_and_export("lubeck", "old")
+    await members.serve_and_export("hamburg", "new")
+    await scenario.eventually(members.everywhere("old", "lubeck"))
+    await scenario.eventually(members.everywhere("new", "hamburg"))
+    before = await broker.read(ClusterMember, "lubeck", BROKER_NAMESPACE)
+    for cluster in ("lubeck", "hamburg"):
+        await scenario.kill_agent(cluster)
+
+    rebuilt = (await members.admin("hamburg").read(Namespace, "kube-system")).metadata.uid
+    place = MemberPlace(scenario.broker, BROKER_NAMESPACE, "lubeck")
+    await replace_member(broker, place, before.spec.uid, rebuilt, dry_run=False)
+    await scenario.eventually(members.imports("bergen", "old"))
+    replaced = await broker.read(ClusterMember, "lubeck", BROKER_NAMESPACE)
+    await set_phase(broker, replaced, "Joining", epoch=replaced.status.epoch + 1)
+    await scenario.start_agent("lubeck", home="hamburg")
+
+    await scenario.eventually(has_phase(members, "lubeck", "Ready"))
+    await scenario.eventually(members.imports("bergen", "new", "lubeck"))
+    await scenario.always(members.imports("bergen", "old"), for_=timedelta(seconds=12))
+    after = await broker.read(ClusterMember, "lubeck", BROKER_NAMESPACE)
+    assert (after.spec.uid, after.status.epoch) == (rebuilt, before.status.epoch + 1)

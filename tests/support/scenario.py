@@ -168,11 +168,16 @@ class Scenario:
             if cluster not in self.agents:
                 await self.start_agent(cluster)
 
-    async def start_agent(self, cluster: ClusterId, replica: str = "") -> Agent:
-        """Start an agent with empty caches; with `replica` it is one of several of its cluster."""
+    async def start_agent(
+        self, cluster: ClusterId, replica: str = "", *, home: ClusterId = ""
+    ) -> Agent:
+        """Start an agent with empty caches; with `replica` it is one of several of its cluster.
+
+        `home` is the cluster whose API server it takes for its own, by mistake.
+        """
         name = f"{cluster}/{replica}" if replica else cluster
         assert name not in self.agents, f"{name} runs already"
-        home = await self._agent_transport(name, cluster, Role.LOCAL)
+        own = await self._agent_transport(name, home or cluster, Role.LOCAL)
         broker = await self._agent_transport(name, cluster, Role.BROKER)
         endpoint_for_webhooks = self.testbed.webhook_endpoint(name)
         admission = AdmissionOptions(bool(self.hooks), endpoint_for_webhooks.url, self.system)
@@ -185,7 +190,7 @@ class Scenario:
                 replicated=bool(replica),
                 timings=self.testbed.timings,
             ),
-            home,
+            own,
             broker=broker,
             probe=self.attempt,
             resolver=self.lookup,
@@ -216,6 +221,13 @@ class Scenario:
         running = self.agents.pop(name)
         running.task.cancel()
         await asyncio.wait({running.task})
+
+    async def end_of(self, name: str) -> str:
+        """Wait until an agent ends by itself; returns the reason that it gives."""
+        running = self.agents.pop(name)
+        async with asyncio.timeout((TIMEOUT + self.testbed.slack).total_seconds()):
+            await running.task
+        return running.agent.end_reason
 
     async def kill_agent(self, name: str) -> None:
         """Kill an agent: none of its remaining requests arrives."""
@@ -340,7 +352,7 @@ class Scenario:
     async def _run(self, agent: Agent, endpoint_for_webhooks: WebhookEndpoint) -> None:
         try:
             async with agent.running(webhooks=endpoint_for_webhooks.listener):
-                await asyncio.get_running_loop().create_future()
+                await agent.ended.wait()
         finally:
             self.testbed.set_webhook_server(endpoint_for_webhooks, None)
             await agent.close()

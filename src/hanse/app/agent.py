@@ -51,6 +51,7 @@ from hanse.runtime.external import POLL_INTERVAL, ExternalApi, ExternalSystem
 from hanse.runtime.heartbeat_lease import HeartbeatLease
 from hanse.runtime.leader_election import LeaderElections
 from hanse.runtime.managed_connection import TransportFactory, http_transport
+from hanse.runtime.pause import brokers_to_read
 from hanse.runtime.questions import Provider
 from hanse.runtime.readiness import serving
 from hanse.runtime.reconciler import Reconciler
@@ -122,6 +123,10 @@ class Agent:
             secret=WEBHOOKS,
         )
         self.reconciler.event_handlers.append(self.webhook_server.on_change)
+        self.ended = asyncio.Event()
+        """Set when this agent has to end; `end_reason` says why."""
+        self.end_reason = ""
+        self.reconciler.on_refused = self._end
         identity = f"{settings.cluster}_{settings.identity}"
         self.elections = LeaderElections(
             informers, identity, clock=clock, random=random, timings=settings.timings
@@ -157,26 +162,35 @@ class Agent:
             clock=clock,
             loopback=settings.options.gslb.loopback,
         )
-        for name, system in (external_systems or {}).items():
-            informers.join(name, {Role.OUTSIDE}, ExternalApi(system))
         self._avi = AviController(self._avi_controller)
-        if "avi" in settings.options.gslb.providers:
-            avi = ExternalApi(self._avi, self._avi_poll_interval)
-            informers.join(CONTROLLER, {Role.OUTSIDE}, avi)
+        self._join_external_systems(external_systems or {})
         self._heartbeat: HeartbeatLease | None = None
         if broker is not None:
-            client = ClusterClient(broker, random)
-            informers.join(BROKER, {Role.BROKER}, client)
-            self._heartbeat = HeartbeatLease(
-                client,
-                settings.options.broker_namespace,
-                settings.cluster,
-                clock,
-                self._lease_duration,
-                self._publish_heartbeat,
-                lambda restored: self.reconciler.repair(BROKER, relist=restored),
-            )
-            self.reconciler.event_handlers.append(self._on_change)
+            self._heartbeat = self._join_broker(ClusterClient(broker, random))
+
+    def _join_external_systems(self, systems: Mapping[ClusterId, ExternalSystem]) -> None:
+        """Connect external systems, among them the Avi controller if it is a provider."""
+        informers = self.reconciler.informers
+        for name, system in systems.items():
+            informers.join(name, {Role.OUTSIDE}, ExternalApi(system))
+        if "avi" in self.settings.options.gslb.providers:
+            avi = ExternalApi(self._avi, self._avi_poll_interval)
+            informers.join(CONTROLLER, {Role.OUTSIDE}, avi)
+
+    def _join_broker(self, client: ClusterClient) -> HeartbeatLease:
+        """Connect the broker; returns the Lease that shows there that this cluster is alive."""
+        self.reconciler.informers.join(BROKER, {Role.BROKER}, client)
+        self.reconciler.event_handlers.append(self._on_change)
+        return HeartbeatLease(
+            client,
+            self.settings.options.broker_namespace,
+            self.settings.cluster,
+            self._clock,
+            self._lease_duration,
+            self._publish_heartbeat,
+            lambda restored: self.reconciler.repair(BROKER, relist=restored),
+            self._may_renew,
+        )
 
     @asynccontextmanager
     async def running(
@@ -252,6 +266,15 @@ class Agent:
     def _avi_poll_interval(self) -> timedelta:
         """How often the Avi controller is polled, as configured now."""
         return configured_refresh_interval(self.reconciler.snapshot()) or POLL_INTERVAL
+
+    def _end(self, reason: str) -> None:
+        """Ask whoever runs this agent to end it."""
+        self.end_reason = reason
+        self.ended.set()
+
+    def _may_renew(self) -> bool:
+        """Whether this is known to be the cluster that joined the broker under its id."""
+        return not self.reconciler.refused and not brokers_to_read(self.reconciler.snapshot())
 
     def _lease_duration(self) -> timedelta:
         return clusterset_spec(self.reconciler.snapshot(), BROKER).lease_duration

@@ -1,12 +1,20 @@
 """The cluster set as agents share it on the broker: its rules, and which clusters are alive."""
 
+from collections.abc import Iterable, Iterator
 from enum import StrEnum
 
 from hanse.model.facts import HolderState, LeaseLiveness, Role
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, ClusterSetSpec
-from hanse.model.objects import ClusterId
-from hanse.model.snapshot import Snapshot
+from hanse.model.objects import ClusterId, K
+from hanse.model.snapshot import Change, ObjectChange, Snapshot
+
+IDENTITY_NAMESPACE = "kube-system"
+"""The namespace whose uid identifies a cluster: every cluster has it, and nobody deletes it."""
+
+CLUSTER_UID = "hanse.dev/cluster-uid"
+"""Annotation of a member's Lease: the kube-system uid of the cluster that joined with this id."""
 
 
 def broker_cluster(snapshot: Snapshot) -> ClusterId | None:
@@ -68,6 +76,51 @@ def lease_state(
     if liveness is not None:
         return liveness.state
     return HolderState.UNKNOWN if snapshot.listed(broker, Lease) else HolderState.READY
+
+
+def identity_error(snapshot: Snapshot) -> str:
+    """Why this cluster is not the one that joined under its id; empty as far as that is known.
+
+    Record and Lease on the broker have the uid of the cluster that joined. A local cluster that is
+    not listed yet, and a broker without either, say nothing.
+    """
+    own = snapshot.get(snapshot.local, Namespace, IDENTITY_NAMESPACE)
+    broker = broker_cluster(snapshot)
+    if own is None or broker is None:
+        return ""
+    joined = [record.spec.uid for record in _named(snapshot.all(broker, ClusterMember), snapshot)]
+    joined += [
+        lease.metadata.annotations[CLUSTER_UID]
+        for lease in _named(snapshot.all(broker, Lease), snapshot)
+        if CLUSTER_UID in lease.metadata.annotations
+    ]
+    known = next(iter(joined), own.metadata.uid)
+    if known == own.metadata.uid:
+        return ""
+    return (
+        f"cluster id {snapshot.local!r} is that of another cluster on the broker (kube-system uid "
+        f"{known}, here it is {own.metadata.uid}): name the id or the context of this cluster; if "
+        f"this is {snapshot.local} built anew: `hanse join --replace --cluster-id {snapshot.local}`"
+    )
+
+
+def may_tell_identity(change: Change, local: ClusterId) -> bool:
+    """Whether a change may alter what `identity_error` says."""
+    if not isinstance(change, ObjectChange):
+        return False
+    name = change.object.metadata.name
+    match change.object:
+        case ClusterMember() | Lease():
+            return name == local
+        case Namespace():
+            return name == IDENTITY_NAMESPACE
+        case _:
+            return False
+
+
+def _named(objects: Iterable[K], snapshot: Snapshot) -> Iterator[K]:
+    """The objects that are named like the local cluster."""
+    return (obj for obj in objects if obj.metadata.name == snapshot.local)
 
 
 def unanswered_clusters(snapshot: Snapshot, namespace: str = "") -> frozenset[ClusterId]:

@@ -139,6 +139,10 @@ class Snapshot:
         stores = self._stores.get((where, kind.kind), ())
         return bool(stores) and all(store.synced for store in stores)
 
+    def watches(self, where: ClusterId, kind: type[Object]) -> bool:
+        """Whether a kind is watched in a cluster."""
+        return bool(self._stores.get((where, kind.kind)))
+
     def serves(self, where: ClusterId, kind: type[Object]) -> bool | None:
         """Whether a cluster serves a kind; None while discovery has not answered."""
         served = self.fact(KindServed, (where, kind.kind))

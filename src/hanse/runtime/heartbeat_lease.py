@@ -32,11 +32,13 @@ class HeartbeatLease:
         duration: Callable[[], timedelta],
         on_state: Callable[[bool], None],
         repair: Callable[[bool], Awaitable[None]],
+        may_renew: Callable[[], bool] = lambda: True,
     ) -> None:
         """Renew with a client; `on_state` is called when renewals begin to fail, or succeed again.
 
         `repair` writes all that this cluster has on that server, as it should be now. Its argument
-        says whether the server may have been restored since it was listed.
+        says whether the server may have been restored since it was listed. `may_renew` is asked
+        after that: whether this is the cluster that the Lease stands for.
         """
         self._client = client.with_own_limit()
         self._namespace = namespace
@@ -46,6 +48,7 @@ class HeartbeatLease:
         self._on_state = on_state
         self._renewed: bool | None = None
         self._repair = repair
+        self._may_renew = may_renew
         self._known: Lease | None = None
         self._written = LeaseSpec()
         """What we wrote last; empty until then."""
@@ -98,6 +101,8 @@ class HeartbeatLease:
                 known = self._known or await self._read()
             if known is None or known.spec != self._written:
                 await self._repair_in_time()
+            if not self._may_renew():
+                return False
             spec = self._renewed_spec(known.spec if known is not None else LeaseSpec())
             async with asyncio.timeout(self._duration().total_seconds()):
                 self._known = await self._write(known, spec)

@@ -2,8 +2,8 @@
 
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
-from hanse.model.kinds.hanse import ClusterSet
-from hanse.model.objects import ClusterId
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet
+from hanse.model.objects import ClusterId, Object
 from hanse.model.ownership import ALLOW_MASS_DELETION
 from hanse.model.snapshot import Snapshot, Watch
 from hanse.runtime.ownership import is_paused
@@ -36,22 +36,33 @@ def pause_reason(snapshot: Snapshot, system_namespace: str) -> str:
 def brokers_to_read(snapshot: Snapshot) -> tuple[ClusterId, ...]:
     """The brokers that are being connected, whose ClusterSets may pause writes.
 
-    An agent that starts in a paused fleet must not write before it has read them. A broker that
+    An agent that starts in a paused fleet, or as another cluster than the one that joined under its
+    id, must not write before it has read them. A broker that
     cannot be reached by then counts as paused: only status is written.
     """
     return _brokers_in(snapshot, Phase.CONNECTING)
 
 
 def _brokers_in(snapshot: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
-    """The brokers in a phase whose ClusterSets were never listed."""
+    """The brokers in a phase whose ClusterSets, or records of members, were never listed."""
     return tuple(
         state.cluster
         for state in snapshot.facts(ClusterState)
         if state.phase is phase
         and Role.BROKER in state.roles
-        and not snapshot.listed(state.cluster, ClusterSet)
-        and snapshot.serves(state.cluster, ClusterSet) is None
+        and (_is_unread(state.cluster, ClusterSet, snapshot) or _has_unread_record(state, snapshot))
     )
+
+
+def _is_unread(cluster: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
+    """Whether a kind was never listed, and may be served."""
+    return not snapshot.listed(cluster, kind) and snapshot.serves(cluster, kind) is None
+
+
+def _has_unread_record(state: ClusterState, snapshot: Snapshot) -> bool:
+    """Whether the record of this cluster may be on a broker, and is not read yet."""
+    is_watched = snapshot.watches(state.cluster, ClusterMember)
+    return is_watched and not snapshot.listed_or_unserved(state.cluster, ClusterMember)
 
 
 def allowed_mass_deletions(snapshot: Snapshot, system_namespace: str) -> frozenset[str]:

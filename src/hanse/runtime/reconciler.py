@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from hanse.kube.clock import Clock
 from hanse.kube.errors import Unreachable
+from hanse.model.clusterset import identity_error, may_tell_identity
 from hanse.model.facts import ClusterState, Facts, KindServed
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Call, Feature, Plan, Read
@@ -95,6 +96,9 @@ class Reconciler:
         self.active = False
         self.paused = ""
         """Why writes are paused; empty when they are not."""
+        self.refused = ""
+        """Why this agent may write nothing at all, for good; empty if it may."""
+        self.on_refused: Callable[[str], None] = lambda _: None
         self.queue = WorkQueue(_loop_time)
         self._system_namespace = system_namespace
         self._managed = {feature.name: managed_watches(feature) for feature in features}
@@ -117,6 +121,7 @@ class Reconciler:
         self._paused_items: set[Item] = set()
         self._observers = (
             self._index_owned,
+            self._observe_identity,
             self._observe_pause,
             self.enqueuer.retry_refused,
             LeaseTracker(self.informers, clock).on_change,
@@ -207,6 +212,14 @@ class Reconciler:
                 return found
         return None
 
+    def _observe_identity(self, change: Change) -> None:
+        """Stop all writes for good if another cluster has joined a broker under our id."""
+        if not self.refused and may_tell_identity(change, self.informers.local):
+            self.refused = identity_error(self.snapshot())
+            if self.refused:
+                log.error("agent refused", extra={"why": self.refused})
+                self.on_refused(self.refused)
+
     def _observe_pause(self, change: Change) -> None:
         """Pause, resume, or release held deletions when a change may say so."""
         if isinstance(change, ObjectChange):
@@ -294,6 +307,8 @@ class Reconciler:
         if actions:
             roles = {name: c.roles for name, c in self.informers.connections.items()}
             require_declared_writes(actions, self.features[dequeued.item[0]].watches, roles)
+        if self.refused:
+            return []
         if self.paused:
             self._paused_items.add(dequeued.item)
             actions = [a for a in actions if isinstance(a, Update) and a.subresource == "status"]

@@ -13,9 +13,12 @@ from msgspec import Struct
 from hanse import app
 from hanse.app.agent import Agent, AgentSettings
 from hanse.app.log_level import following_log_level
+from hanse.cli.agent.running import running_agent
 from hanse.cli.clusters import check_readable, open_client
-from hanse.features.services.manifests import KUBECONFIG, accounts_namespace
+from hanse.cli.errors import CommandFailed, InputError
+from hanse.features.services.manifests import CLUSTER_ID, KUBECONFIG, accounts_namespace
 from hanse.kube import credentials
+from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import KubeError
@@ -28,6 +31,7 @@ from hanse.kube.token_renewal import (
     TokenStore,
     token_account,
 )
+from hanse.model.kinds.core import Secret
 from hanse.model.naming import BROKER_SECRET
 
 log = logging.getLogger(__name__)
@@ -84,8 +88,14 @@ async def run_agent(
     listeners: AgentListeners,
     dashboard: DashboardSettings | None = None,
 ) -> int:
-    """Run the agent until SIGINT or SIGTERM; returns 0. Unreadable credentials: `InputError`."""
+    """Run the agent until SIGINT or SIGTERM; returns 0. Unreadable credentials: `InputError`.
+
+    It refuses to run as another cluster than this one is, and ends with `CommandFailed` if the
+    broker says that it is another.
+    """
     local, broker = await check_readable(access.local), access.broker
+    async with open_client(local) as client:
+        await check_identity(client, settings)
     agent = Agent(
         settings,
         HttpTransport(local),
@@ -114,11 +124,46 @@ async def run_agent(
             if dashboard is not None:
                 fields["dashboard"] = "{}:{}".format(*dashboard.listener.getsockname()[:2])
             log.info("agent runs", extra=fields)
-            await stop.wait()
+            await _first_of(stop, agent.ended)
             log.info("agent stops", extra={"cluster": settings.cluster})
     finally:
         await agent.close()
+    if agent.end_reason:
+        raise CommandFailed(agent.end_reason)
     return 0
+
+
+async def _first_of(*events: asyncio.Event) -> None:
+    """Wait until one of the events is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
+
+
+async def check_identity(local: Client, settings: AgentSettings) -> None:
+    """Refuse an id that is not this cluster's: its Secret or its running agent has another.
+
+    Raises `InputError`. What cannot be read now is not checked: the agent compares uids itself.
+    """
+    cluster = settings.cluster
+    try:
+        secret = await local.read(Secret, BROKER_SECRET, settings.namespace)
+        joined = secret.metadata.annotations.get(CLUSTER_ID, cluster)
+    except KubeError:
+        joined = cluster
+    if joined != cluster:
+        raise InputError(
+            f"this cluster has joined its broker as {joined!r}, not as {cluster!r}; "
+            "use that --cluster-id, or name another --context"
+        )
+    if (holder := await running_agent(local, settings.namespace)) not in ("", cluster):
+        raise InputError(
+            f"an agent runs in this cluster as {holder!r}; use that --cluster-id, name another "
+            "--context, or stop that agent first"
+        )
 
 
 async def _broker_account(settings: AgentSettings, broker: Credentials) -> ServiceAccountName:

@@ -8,6 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse import app
+from hanse.cli.agent.running import running_agent
 from hanse.cli.apply import apply, apply_definitions, deleted, remove, report_applied
 from hanse.cli.clusters import ClusterAccess, connect, open_client
 from hanse.cli.errors import CommandFailed, InputError
@@ -16,9 +17,10 @@ from hanse.cli.inventory import credentials_expiry
 from hanse.cli.join.agent import apply_agent
 from hanse.cli.join.claims import check_cluster_id, read_claims
 from hanse.cli.join.guard import await_policies_in_force, members_attack
+from hanse.cli.join.replace import replace_member
+from hanse.cli.member_records import MemberPlace, find_record, set_phase
 from hanse.features.services import manifests
 from hanse.features.services.manifests import BrokerCredentials, accounts_namespace
-from hanse.features.services.write_rules import CLUSTER_UID
 from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
 from hanse.kube import credentials
 from hanse.kube.client import Client
@@ -26,6 +28,7 @@ from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, Sta
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
+from hanse.model.clusterset import CLUSTER_UID, IDENTITY_NAMESPACE
 from hanse.model.feature_names import FEATURES
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
@@ -44,6 +47,8 @@ class BrokerJoin(Struct, frozen=True):
     server: str
     lifetime: timedelta
     features: tuple[str, ...] = FEATURES
+    replace: bool = False
+    """Whether it takes the id of another cluster, which is gone."""
 
 
 async def init_broker(
@@ -82,8 +87,14 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
     """Join a cluster to a broker, and print what was done and how to start its agent."""
     async with connect(request.member) as member, connect(request.broker) as broker:
         await _check_member(member, request)
-        uid = (await member.read(Namespace, "kube-system")).metadata.uid
-        new = await _is_new(broker, request, uid)
+        uid = (await member.read(Namespace, IDENTITY_NAMESPACE)).metadata.uid
+        await _check_broker(broker, request)
+        former = await _former_cluster(broker, request, uid)
+        await _check_agent(member, request)
+        if former:
+            place = MemberPlace(request.broker.name, request.namespace, request.cluster)
+            await replace_member(broker, place, former, uid, dry_run=dry_run)
+        new = bool(former) or await _is_new(broker, request)
         options = app.Options(features=request.features, broker_namespace=request.namespace)
         access = app.broker_access(options)
         objects = manifests.member(access, request.namespace, request.cluster, uid, new=new)
@@ -131,8 +142,18 @@ async def _check_member(member: Client, request: BrokerJoin) -> None:
         )
 
 
-async def _is_new(broker: Client, request: BrokerJoin, uid: str) -> bool:
-    """Whether the id is new; refuses a server that is no broker, and another cluster's id."""
+async def _check_agent(member: Client, request: BrokerJoin) -> None:
+    """Raise `InputError` if an agent of another id runs in the cluster."""
+    running = await running_agent(member)
+    if running not in ("", request.cluster):
+        raise InputError(
+            f"an agent runs in {request.member.name} as {running!r}; use that --cluster-id, or "
+            "stop the agent first"
+        )
+
+
+async def _check_broker(broker: Client, request: BrokerJoin) -> None:
+    """Raise `InputError` for a server that is no broker, or one of an earlier version."""
     name = request.broker.name
     try:
         await broker.read(Namespace, request.namespace)
@@ -152,28 +173,50 @@ async def _is_new(broker: Client, request: BrokerJoin, uid: str) -> bool:
             f"{name} does not serve ClusterMembers yet; "
             f"bring it up to date: `hanse broker init --context {name}`"
         ) from None
+
+
+async def _former_cluster(broker: Client, request: BrokerJoin, uid: str) -> str:
+    """The uid of another cluster that has the id; empty if it is free, or this cluster's own.
+
+    Raises `InputError` unless that cluster is to be replaced, or has left.
+    """
+    place = MemberPlace(request.broker.name, request.namespace, request.cluster)
+    record = await find_record(broker, place)
+    lease = await _find_lease(broker, request)
+    annotated = lease.metadata.annotations.get(CLUSTER_UID, uid) if lease is not None else uid
+    holder = record.spec.uid if record is not None else annotated
+    if holder == uid:
+        return ""
+    if request.replace or (record is not None and record.has_left):
+        return holder
+    raise InputError(
+        f"cluster id {request.cluster!r} is that of another cluster (kube-system uid {holder}); "
+        "choose another --cluster-id, or add --replace if that cluster is gone, or is this one "
+        "built anew"
+    )
+
+
+async def _is_new(broker: Client, request: BrokerJoin) -> bool:
+    """Whether the id has no Lease yet."""
+    return await _find_lease(broker, request) is None
+
+
+async def _find_lease(broker: Client, request: BrokerJoin) -> Lease | None:
     try:
-        lease = await broker.read(Lease, request.cluster, request.namespace)
+        return await broker.read(Lease, request.cluster, request.namespace)
     except NotFound:
-        return True
-    holder = lease.metadata.annotations.get(CLUSTER_UID, uid)
-    if holder != uid:
-        raise InputError(
-            f"cluster id {request.cluster!r} is that of another cluster "
-            f"(kube-system uid {holder}); choose another --cluster-id, or if that cluster is gone: "
-            f"kubectl --context {name} -n {request.namespace} delete lease {request.cluster}"
-        )
-    return False
+        return None
 
 
 async def _begin_phase(broker: Client, request: BrokerJoin) -> None:
-    """Say in a new record that its cluster is joining; the agent says everything after."""
+    """Say in a record that its cluster is joining, unless it is a member already.
+
+    The agent says everything after that.
+    """
     record = await broker.read(ClusterMember, request.cluster, request.namespace)
-    if record.status.since is None:
-        since = datetime.now(UTC).replace(microsecond=0)
-        change = {"status": {"phase": "Joining", "epoch": 1, "since": msgspec.to_builtins(since)}}
-        place = (ClusterMember, request.cluster, request.namespace)
-        await broker.patch(*place, change, subresource="status")
+    if record.has_left or record.status.since is None:
+        again = record.status.epoch + 1 if record.has_left else record.status.epoch
+        await set_phase(broker, record, "Joining", epoch=again)
 
 
 async def _secret(

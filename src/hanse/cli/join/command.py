@@ -69,6 +69,12 @@ _LONGEST = timedelta(days=30)
     metavar="DURATION",
     help="How long the token for the broker or for supervisors holds; agents renew it halfway.",
 )
+@click.option(
+    "--replace",
+    "replaces",
+    is_flag=True,
+    help="Take the id of a cluster that is gone, or was built anew: what it published is deleted.",
+)
 @features_option("What the cluster's agent does, and so which rights and kinds it gets")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
 @click.pass_context
@@ -83,6 +89,7 @@ def command(
     supervises: bool,
     server: str,
     token_lifetime: str,
+    replaces: bool,
     features: tuple[str, ...],
     dry_run: bool,
 ) -> None:
@@ -99,6 +106,9 @@ def command(
     The agent gets the rights, kinds and namespaces of --features alone; `hanse manifests --explain`
     says why each is needed. A feature that is no longer named loses its rights.
 
+    An id belongs to one cluster, known by the uid of its namespace kube-system. --replace gives the
+    id of a cluster that is gone to this one: others drop what it published, and its tokens end.
+
     Running it again changes only what is not so yet, and renews a token past half its life.
 
     \b
@@ -107,6 +117,7 @@ def command(
       hanse join --federation league --cluster-id lubeck --context lubeck --supervises
       hanse join --federation league --cluster-id bergen --context bergen --supervisor lubeck
       hanse join --broker broker --cluster-id lubeck --context lubeck --dry-run
+      hanse join --broker broker --cluster-id lubeck --context lubeck --replace
     """
     from hanse.cli.clusters import select_cluster
     from hanse.cli.process import run_async, start_logging
@@ -116,6 +127,8 @@ def command(
         raise InputError(f"--cluster-id: {why}")
     if not broker and not federation:
         raise InputError("name what to join: --broker CONTEXT, or --federation NAME, or both")
+    if replaces and not broker:
+        raise InputError("--replace goes with --broker CONTEXT")
     if (supervisors or supervises or server) and not federation:
         raise InputError("--supervisor, --supervises and --server go with --federation NAME")
     if federation and "membership" not in features:
@@ -128,7 +141,14 @@ def command(
 
         access = select_cluster(settings, broker)
         request = BrokerJoin(
-            cluster_id, member, access, broker_namespace, broker_server, lifetime, features
+            cluster_id,
+            member,
+            access,
+            broker_namespace,
+            broker_server,
+            lifetime,
+            features,
+            replaces,
         )
         run_async(lambda: join_broker(request, dry_run=dry_run))
     if federation:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from hanse.model.clusterset import broker_cluster
+from hanse.model.clusterset import IDENTITY_NAMESPACE, broker_cluster, identity_error
 from hanse.model.facts import ClusterState, HeartbeatState, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import (
@@ -19,8 +19,6 @@ from hanse.model.plan import Key, Patch, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 
 MEMBER = Key("member")
-IDENTITY_NAMESPACE = "kube-system"
-"""The namespace whose uid identifies a cluster: every cluster has it, and nobody deletes it."""
 
 
 class ClusterSetMember:
@@ -61,7 +59,7 @@ class ClusterSetMember:
             return Plan()
         record = snapshot.get(broker, ClusterMember, snapshot.local, self._broker_namespace)
         own = snapshot.get(snapshot.local, Namespace, IDENTITY_NAMESPACE)
-        if record is None or own is None or own.metadata.uid != record.spec.uid:
+        if record is None or own is None or identity_error(snapshot):
             return Plan()
         if record.status.phase in ("Leaving", "Left", "Replaced"):
             return Plan()

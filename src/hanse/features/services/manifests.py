@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 import msgspec
 from msgspec import Struct
 
-from hanse.features.services.write_rules import CLUSTER_UID
 from hanse.model import naming
 from hanse.model.admission_policies import PolicyScope, policy_manifests
+from hanse.model.clusterset import CLUSTER_UID
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.hanse import (

@@ -21,9 +21,6 @@ from hanse.model.write_rules import (
     label,
 )
 
-CLUSTER_UID = "hanse.dev/cluster-uid"
-"""Annotation of a member's Lease: the kube-system uid of the cluster that joined with this id."""
-
 LEGACY_SOURCE = "lighthouse.submariner.io/sourceCluster"
 """Label of the import that an older agent publishes for its cluster alone."""
 

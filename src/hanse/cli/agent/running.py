@@ -1,0 +1,20 @@
+"""The agent that runs in a cluster, by its Lease."""
+
+from datetime import UTC, datetime
+
+from hanse.cli.inventory import parse_agent_lease
+from hanse.kube.client import Client
+from hanse.kube.errors import KubeError
+from hanse.model.kinds.coordination import Lease
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, holder_cluster
+from hanse.model.objects import ClusterId, to_wire
+
+
+async def running_agent(client: Client, namespace: str = SYSTEM_NAMESPACE) -> ClusterId:
+    """The id under which an agent runs in a cluster; empty if none does, or none can be seen."""
+    try:
+        lease = await client.read(Lease, AGENT, namespace)
+    except KubeError:
+        return ""
+    agent = parse_agent_lease(to_wire(lease), datetime.now(UTC))
+    return holder_cluster(agent.holder) if agent is not None and agent.alive else ""

@@ -1,0 +1,127 @@
+"""The records of members on a broker, and what a broker has for one member."""
+
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from hanse.features.services.manifests import MEMBER, accounts_namespace
+from hanse.features.services.names import SOURCE_CLUSTER
+from hanse.kube.client import Client
+from hanse.kube.errors import NotFound
+from hanse.kube.requests import delete, resource_path
+from hanse.kube.transport import Request
+from hanse.model.json_input import decode_json
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.hanse import ClusterMember, MemberPhase
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.kinds.stateful import StatefulSetPart
+from hanse.model.manifests import (
+    CLUSTER_ROLE,
+    CLUSTER_ROLE_BINDING,
+    ROLE,
+    ROLE_BINDING,
+    SERVICE_ACCOUNT,
+)
+from hanse.model.objects import ClusterId, Kind, Wire
+
+_LEGACY_SOURCE = "lighthouse.submariner.io/sourceCluster"
+
+
+class MemberPlace(Struct, frozen=True):
+    """A member, the namespace in which it shares, and the name of the broker."""
+
+    broker: str
+    namespace: str
+    cluster: ClusterId
+
+
+class BrokerObject(Struct, frozen=True):
+    """An object of one member on a broker."""
+
+    kind: Kind
+    name: str
+    namespace: str = ""
+
+    def __str__(self) -> str:
+        place = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        return f"{self.kind.name} {place}"
+
+
+async def find_record(broker: Client, place: MemberPlace) -> ClusterMember | None:
+    """The record of a member; None if there is none, or the kind is not served."""
+    try:
+        return await broker.read(ClusterMember, place.cluster, place.namespace)
+    except NotFound:
+        return None
+
+
+async def set_phase(
+    broker: Client, record: ClusterMember, phase: MemberPhase, *, epoch: int = 0
+) -> ClusterMember:
+    """Write a phase, which begins now; returns the record as stored."""
+    since = msgspec.to_builtins(datetime.now(UTC).replace(microsecond=0))
+    status: Wire = {"phase": phase, "since": since, "epoch": epoch or record.status.epoch}
+    return await broker.patch(
+        ClusterMember, record.name, record.namespace, {"status": status}, subresource="status"
+    )
+
+
+async def list_published(broker: Client, place: MemberPlace) -> list[BrokerObject]:
+    """What a member's agent has written on a broker as its own, by labels and names."""
+    cluster, namespace = place.cluster, place.namespace
+    own = f"{SOURCE_CLUSTER}={cluster}"
+    legacy = f"{_LEGACY_SOURCE}={cluster}"
+    parts = await _listed(broker, StatefulSetPart.kind, namespace)
+    return [
+        *_objects(EndpointSlice.kind, await _listed(broker, EndpointSlice.kind, namespace, own)),
+        *_objects(ServiceImport.kind, await _listed(broker, ServiceImport.kind, namespace, legacy)),
+        *_objects(
+            StatefulSetPart.kind, [p for p in parts if p.get("spec", {}).get("cluster") == cluster]
+        ),
+    ]
+
+
+async def list_prepared(broker: Client, place: MemberPlace) -> list[BrokerObject]:
+    """What `hanse join` has made for a member on a broker, but its record: bindings come first."""
+    labelled, own_role = f"{MEMBER}={place.cluster}", f"{place.namespace}:{place.cluster}"
+    spaces = (place.namespace, accounts_namespace(place.namespace))
+    found: list[BrokerObject] = []
+    for kind in (CLUSTER_ROLE_BINDING, ROLE_BINDING):
+        bound = _objects(kind, await _listed(broker, kind, "", labelled))
+        found += [one for one in bound if f"{one.name}:".startswith(f"{own_role}:")]
+    for kind in (CLUSTER_ROLE, ROLE):
+        roles = _objects(kind, await _listed(broker, kind, ""))
+        found += [one for one in roles if one.name == own_role]
+    for kind in (Lease.kind, SERVICE_ACCOUNT):
+        made = _objects(kind, await _listed(broker, kind, "", labelled))
+        found += [one for one in made if one.namespace in spaces]
+    return found
+
+
+async def delete_objects(broker: Client, objects: list[BrokerObject]) -> None:
+    """Delete objects in order; those that are gone already are fine."""
+    for one in objects:
+        try:
+            await broker.send(delete(one.kind, one.name, one.namespace))
+        except NotFound:
+            continue
+
+
+async def _listed(broker: Client, kind: Kind, namespace: str, labels: str = "") -> list[Wire]:
+    """The objects of a kind; none where it is not served."""
+    query = (("labelSelector", labels),) if labels else ()
+    try:
+        answer = await broker.send(Request("GET", resource_path(kind, namespace), query))
+    except NotFound:
+        return []
+    found: Wire = decode_json(answer.body)
+    return list(found.get("items") or ())
+
+
+def _objects(kind: Kind, wires: list[Wire]) -> list[BrokerObject]:
+    return [
+        BrokerObject(kind, one["metadata"]["name"], one["metadata"].get("namespace", ""))
+        for one in wires
+    ]
