@@ -197,6 +197,16 @@ class FederatedScenario:
 
         return check
 
+    def has_endpoints(
+        self, cluster: ClusterId, name: str, space: str, endpoints: Endpoints
+    ) -> Check[None]:
+        """That a Service, whosever it is, has exactly these endpoints; `?`: its cluster's own."""
+
+        async def check() -> None:
+            assert await self.endpoints(cluster, name, space) == endpoints
+
+        return check
+
     def has(
         self, cluster: ClusterId, name: str = "", space: str = SYSTEM, /, **endpoints: list[str]
     ) -> Check[None]:

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from hanse.features.federated.feature import FederatedServices
-from hanse.features.federated.names import FEDERATED
+from hanse.features.federated.names import FEDERATED, JOIN
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
 from hanse.model.kinds.core import Node, Service
@@ -175,6 +175,28 @@ async def test_a_foreign_service_of_that_name_is_left_alone_until_it_goes(
     await federated.admin("hamburg").delete(Service, federated.web, SYSTEM)
 
     await scenario.eventually(federated.has("hamburg", lubeck=[L1]))
+
+
+async def test_services_of_one_name_become_one_where_their_owners_agree(
+    federated: FederatedScenario,
+) -> None:
+    scenario, space = federated.scenario, federated.namespace
+    for cluster, number in (("lubeck", 1), ("bergen", 1)):
+        marks = {NAMESPACED: "web", JOIN: "true"}
+        await federated.join(cluster, number, marks=marks)
+    first = await federated.find("lubeck", Service, "web", space)
+
+    for cluster, other, remote in (("lubeck", "bergen", B1), ("bergen", "lubeck", L1)):
+        joined = {"?": [address(cluster, 1)], other: [remote]}
+        await scenario.eventually(federated.has_endpoints(cluster, "web", space, joined))
+    await federated.edit("lubeck", Service, "web", {"metadata": {"annotations": {JOIN: None}}})
+
+    alone = {"?": [L1]}
+    await scenario.eventually(federated.has_endpoints("lubeck", "web", space, alone))
+    after = await federated.find("lubeck", Service, "web", space)
+    assert first is not None
+    assert after is not None
+    assert (after.metadata.uid, after.spec) == (first.metadata.uid, first.spec)
 
 
 async def test_annotations_of_users_and_a_mesh_on_services_are_kept(

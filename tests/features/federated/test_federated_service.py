@@ -5,7 +5,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.features.federated.join_requests import FederatedName
-from hanse.features.federated.names import CLUSTER, FEDERATED
+from hanse.features.federated.names import CLUSTER, FEDERATED, JOIN
 from hanse.features.federated.records import Backends, MemberPort
 from hanse.model.facts import ClusterDeparted, Phase, WriteOutcome
 from hanse.model.kinds.acceptance import (
@@ -23,12 +23,13 @@ from hanse.model.kinds.core import (
 )
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.objects import ClusterObjectRef, Meta, object_ref
+from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Plan
 from hanse.runtime.diff import diff
 from tests.features.federated.builders import (
     BERGEN,
     HERE,
+    NAMESPACED_ANNOTATION,
     OURS,
     SHOP,
     addresses,
@@ -266,6 +267,36 @@ def test_a_record_that_names_another_cluster_is_ignored() -> None:
     assert addresses(plan_for(service_key(), observed({**OURS, "bergen": [forged]}))) == {
         HERE: ["10.1.0.1"]
     }
+
+
+# -- users' Services that agree
+
+
+def test_the_endpoints_of_others_join_a_users_service_that_agrees() -> None:
+    web = FederatedName(SHOP, "web")
+    marks = {NAMESPACED_ANNOTATION: "web", JOIN: "true"}
+    ports = (ServicePort(port=80, name="plain"), ServicePort(port=81, name="more"))
+    mine = service("web", ports, annotations=marks)
+    theirs = record("bergen", "10.3.0.1", federated=web)
+    unserved = record("hamburg", "10.2.0.1", federated=web, ports=(MemberPort(port=99),))
+    objects: dict[str, list[Object]] = {
+        HERE: [
+            mine,
+            pod_slice("web", "10.1.0.1"),
+            stored_configmap(record(HERE, name="web", federated=web)),
+        ],
+        "bergen": [stored_configmap(theirs)],
+        "hamburg": [stored_configmap(unserved)],
+    }
+
+    plan = plan_for(service_key(of=web), observed(objects))
+
+    assert not desired(plan, Service), "it is the user's"
+    [endpoint_slice] = desired(plan, EndpointSlice)
+    assert endpoint_slice.metadata.labels["kubernetes.io/service-name"] == "web"
+    assert [p.name for p in endpoint_slice.ports or ()] == ["plain"], "as its own port is named"
+    assert [e.addresses for e in endpoint_slice.endpoints or ()] == [("10.3.0.1",)]
+    assert not conditions(plan)
 
 
 # -- conditions

@@ -15,6 +15,7 @@ from hanse.features.federated.member_service import NATIVE_PREFIX, plan_record
 from hanse.features.federated.members import active_members, is_led, led_members, service_key
 from hanse.features.federated.names import (
     DOMAIN,
+    JOIN,
     RECORD,
     RECORD_NAMESPACE,
     RECORD_TOPIC,
@@ -124,6 +125,8 @@ def _keys_for_led_object(
             for side in (change.before, change.after):
                 if isinstance(side, Service | NativeService):
                     yield from _joinable_keys(side, where)
+                    if JOIN in side.metadata.annotations:
+                        yield service_key(FederatedName(meta.namespace, meta.name), where)
         case EndpointSlice():
             yield from _slice_keys(obj, where, snapshot)
         case Node() if _is_node_change(change):

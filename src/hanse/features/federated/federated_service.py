@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from msgspec import Struct
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from hanse.features.federated.backends import pod_backends
 from hanse.features.federated.external_dns import (
@@ -28,8 +28,8 @@ from hanse.features.federated.members import (
     list_records,
     unreadable_members,
 )
-from hanse.features.federated.merge import MergedService, merge_members
-from hanse.features.federated.names import CLUSTER, FEDERATED, topic_member
+from hanse.features.federated.merge import MergedService, Number, merge_members
+from hanse.features.federated.names import CLUSTER, FEDERATED, JOIN, topic_member
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import MemberRecord, Origin
 from hanse.features.federated.slices import (
@@ -55,6 +55,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
+from hanse.model.ownership import owner_claim
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -73,6 +74,8 @@ class _ServiceState(Struct, frozen=True):
     """Current slices of clusters whose records are not known at the moment."""
     current: Service | None
     """The Service of that name in the member now, ours or not."""
+    joined: bool = False
+    """Whether it is a user's that agrees to get the endpoints of others."""
     silent: frozenset[ClusterId] = frozenset()
     """Other clusters that count as gone: their endpoints are draining."""
     judged_again_after: timedelta | None = None
@@ -105,7 +108,7 @@ def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Pla
         if not all_records_complete(snapshot):
             return Plan()
         return _with_name_conditions(Plan(), state, "", snapshot)
-    if current is not None and _must_be_recreated(current, state.merged):
+    if not state.joined and current is not None and _must_be_recreated(current, state.merged):
         return Plan()  # nothing desired: the Service is deleted, and created by the next plan
     desired = [
         Desired(obj, member, step, frozenset(sources), as_leader_of=member)
@@ -141,6 +144,8 @@ def _service_state(
         and _keeps_slices(origin.cluster, federated, snapshot)
     ]
     merged = merge_members([*(r.origin for r in known.values()), *dict(kept)])
+    joined = current is not None and _accepts_endpoints(current)
+    names = _port_names(current) if current is not None and joined else merged.names
     records = tuple(known[o.identity].record for o in merged.members if o.identity in known)
     others = {o.cluster for o in merged.members} - {member}
     judged = others if drains_silent_members(merged.members) else set()
@@ -148,12 +153,14 @@ def _service_state(
         endpoint_slice
         for origin in merged.members
         if origin.identity in known
+        and not (joined and origin.identity == (member, "Service", *astuple(federated)))
         for endpoint_slice in build_slices(
             federated,
             _member_endpoints(known[origin.identity].record, member, snapshot, origin),
-            merged.names,
+            names,
             options.slice_size,
         )
+        if endpoint_slice.ports or not names
     ]
     silent = silent_clusters(judged, snapshot)
     return _ServiceState(
@@ -164,6 +171,7 @@ def _service_state(
         slices=tuple(_with_silent_drained(slices, silent)),
         kept=tuple(_with_silent_drained((as_applied(s) for _, s in kept), silent)),
         current=current,
+        joined=joined,
         silent=silent,
         judged_again_after=judged_again_after(judged, snapshot),
     )
@@ -176,6 +184,23 @@ def _with_silent_drained(
     for endpoint_slice in slices:
         is_silent = endpoint_slice.metadata.annotations[CLUSTER] in silent
         yield from drained([endpoint_slice]) if is_silent else (endpoint_slice,)
+
+
+def _is_ours(service: Service) -> bool:
+    """Whether a Service is a federated one, even if somebody removed one of its annotations."""
+    claim = owner_claim(service)
+    ours = claim is not None and claim.feature == "federated"
+    return ours or FEDERATED in service.metadata.annotations
+
+
+def _accepts_endpoints(service: Service) -> bool:
+    """Whether a user's Service agrees to get endpoints from other clusters."""
+    return not _is_ours(service) and service.metadata.annotations.get(JOIN) == "true"
+
+
+def _port_names(service: Service) -> dict[Number, str]:
+    """The names of a Service's ports, by which slices refer to them."""
+    return {(port.protocol, port.port): port.name for port in service.spec.ports}
 
 
 def _keeps_slices(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) -> bool:
@@ -211,13 +236,11 @@ def _objects(
     external = external_hostname(federated, state.records, state.current, options)
     answering = [r for r in state.records if r.cluster not in state.silent]
     targets = external_targets(answering) or external_targets(state.records)
-    yield (
-        _federated_service(
-            state, {**external.annotations, **target_annotations(external, targets)}
-        ),
-        0,
-        {member},
-    )
+    if not state.joined:
+        annotations = {**external.annotations, **target_annotations(external, targets)}
+        yield _federated_service(state, annotations), 0, {member}
+    if not state.joined and state.current is not None and not _is_ours(state.current):
+        return  # a user's Service gets no endpoints of others, nor keeps those that it had
     for endpoint_slice in state.all_slices:
         # what is known of a silent cluster may be incomplete, as after a restart: no reason to wait
         origin = {endpoint_slice.metadata.annotations[CLUSTER]} - state.silent
@@ -249,7 +272,7 @@ def _federated_service(state: _ServiceState, annotations: dict[str, str]) -> Ser
 def _name_conflict(state: _ServiceState, snapshot: Snapshot) -> str:
     """The message for a foreign Service that has the name; empty where there is none."""
     current = state.current
-    if current is None:
+    if current is None or state.joined:
         return ""
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(state.member, object_ref(current)))
     reported = (
@@ -266,7 +289,7 @@ def _name_conflict(state: _ServiceState, snapshot: Snapshot) -> str:
     return (
         f"this Service has the name of the federated Service {state.federated}, which {first} "
         "joins: it is left alone, and the federated one is not in this cluster until one of them "
-        "is renamed"
+        f"is renamed; annotation {JOIN}=true on it adds the endpoints of other clusters to it"
     )
 
 

@@ -14,6 +14,8 @@ CLUSTER = "cluster.federated.antreaplus.vmware-tanzu.com"
 
 DOMAIN = "federated.hanse.dev"
 """Prefix of our labels and annotations, and the manager of our EndpointSlices."""
+JOIN = f"{DOMAIN}/join"
+"""Annotation `true` of a user's Service: the federated Service of its name may add endpoints."""
 
 RECORD = SERVICE_RECORD
 """Label of records, by which they are watched: the name of the federated Service."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from hanse.features.federated.join_requests import Joinable
-from hanse.features.federated.names import FEDERATED
+from hanse.features.federated.names import FEDERATED, JOIN
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import ClusterState
 from hanse.model.kinds.core import Service
@@ -53,7 +53,7 @@ def reachability_conditions(
     service: Service, silent: frozenset[ClusterId], snapshot: Snapshot
 ) -> list[Condition]:
     """MembersReachable of a federated Service: False with silent clusters, True after a False."""
-    if silent and FEDERATED in service.metadata.annotations:
+    if silent and {FEDERATED, JOIN} & service.metadata.annotations.keys():
         states = [s for s in snapshot.facts(ClusterState) if s.cluster in silent]
         since = "; ".join(
             f"{s.cluster} has not answered since {s.since:%Y-%m-%dT%H:%M:%SZ}"

@@ -1,6 +1,6 @@
 """What a supervisor may write in a member for federated Services."""
 
-from hanse.features.federated.names import DOMAIN, FEDERATED
+from hanse.features.federated.names import DOMAIN, FEDERATED, JOIN
 from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
@@ -57,9 +57,10 @@ _GENERATED_SLICE = Requirement(
     before_and_after(f"{label('it', MANAGED_BY)} == '{DOMAIN}'"),
 )
 _OF_A_FEDERATED_SERVICE = Requirement(
-    f"label {KUBE_SERVICE} names no Service of users: they get no endpoints from elsewhere",
+    f"label {KUBE_SERVICE} names no Service of users: they get no endpoints from elsewhere unless "
+    f"their annotation {JOIN} is true",
     f"request.operation == 'DELETE' || {label('object', KUBE_SERVICE)} != params.metadata.name || "
-    f"{annotation('params', FEDERATED)} == 'true'",
+    f"{annotation('params', FEDERATED)} == 'true' || {annotation('params', JOIN)} == 'true'",
 )
 
 
