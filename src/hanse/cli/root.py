@@ -33,6 +33,7 @@ COMMANDS = {
     "resolve": "Show what DNS answers, from each cluster, and why.",
     "agent": "Run one cluster's agent.",
     "dns": "Serve the names of multi-cluster services.",
+    "guard": "Keep the networks of tenants apart on this machine.",
     "cni": "Be a CNI plugin that hands a pod's cni-args on to another plugin.",
     "netcheck": "Answer and make connections, as pods of `hanse verify` do.",
     "crds": "Print the definitions of all kinds that Hanse brings.",

@@ -30,7 +30,13 @@ from hanse.model.kinds.hanse import ClusterMember, ClusterSet, FederatedStateful
 from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
 from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
+from hanse.model.kinds.networks import (
+    Network,
+    NetworkAccess,
+    NetworkPeering,
+    NetworkPort,
+    Tenant,
+)
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Kind, Object, Wire
@@ -57,6 +63,7 @@ OWN_KINDS: tuple[type[Object], ...] = (
     GSLBHostRule,
     NativeService,
     Network,
+    NetworkAccess,
     NetworkInterface,
     NetworkPeering,
     NetworkPort,

@@ -46,6 +46,19 @@ _DEFAULT_FOLDER = Path(".hanse")
     "neither; those of nodes and load balancers always do.",
 )
 @click.option(
+    "--node-count",
+    type=click.IntRange(1, 4),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="Nodes with containers of each cluster.",
+)
+@click.option(
+    "--guard",
+    is_flag=True,
+    help="With --nodes containers: run `hanse guard` on each node, which keeps tenants apart.",
+)
+@click.option(
     "--image",
     "images",
     multiple=True,
@@ -100,6 +113,8 @@ def command(
     engine: Literal["embedded", "kubernetes"],
     nodes: Literal["simulated", "containers"],
     fabric: Literal["routed", "flat", "isolated"],
+    node_count: int,
+    guard: bool,
     images: tuple[Path, ...],
     folder: Path | None,
     profile: str | None,
@@ -138,6 +153,8 @@ def command(
     start_logging(global_options(context))
     if nodes == "containers" and engine != "kubernetes":
         raise click.UsageError("--nodes containers needs --engine kubernetes", context)
+    if nodes != "containers" and (guard or node_count > 1):
+        raise click.UsageError("--guard and --node-count need --nodes containers", context)
     options = FederationOptions(
         _parse_members(clusters),
         generated_access(),
@@ -148,6 +165,8 @@ def command(
         profile,
         sample,
         federation=federation,
+        node_count=node_count,
+        guard=guard,
     )
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
     session = UpSession(options, place, script, began, dns_port, dashboard_port)

@@ -107,7 +107,11 @@ class UpSession:
             return await self._run_federation(page, None)
         from hanse.local.up.container_nodes import container_nodes
 
-        async with container_nodes(self._options.members, self._options.fabric) as nodes:
+        chosen = self._options
+        network = container_nodes(
+            chosen.members, chosen.fabric, chosen.node_count, guard=chosen.guard
+        )
+        async with network as nodes:
             return await self._run_federation(page, nodes)
 
     async def _run_federation(self, page: LocalDashboard, nodes: "NodeSettings | None") -> int:

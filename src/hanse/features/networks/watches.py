@@ -21,7 +21,7 @@ from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import ConfigMap, Namespace, Pod, Service, ServiceAccount
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networking import IPAddress, NetworkPolicy, ServiceCIDR
-from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.kinds.networks import Network, NetworkAccess, NetworkPeering, Tenant
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.kinds.rbac import RbacRole, RoleBinding
@@ -42,6 +42,7 @@ WATCHES: tuple[Watch, ...] = (
         writes=_ALL | Writes.STATUS,
         reason="networks of tenants, and their conditions",
     ),
+    Watch(Role.LOCAL, NetworkAccess, reason="what the platform allows networks"),
     Watch(
         Role.LOCAL,
         NetworkPeering,

@@ -266,6 +266,7 @@ def _write_node_access(
             "kube-proxy": ("system:kube-proxy",),
             # Kubernetes has no built-in role for CoreDNS.
             "coredns": ("coredns", "system:masters"),
+            "guard": ("hanse-guard", "system:masters"),
         }
         for file, (user, *groups) in users.items():
             access = _user_config(config, authority, user, *groups)

@@ -15,7 +15,7 @@ from hanse.local.up.topology import LocalMember
 
 @asynccontextmanager
 async def container_nodes(
-    members: Sequence[LocalMember], kind: FabricKind
+    members: Sequence[LocalMember], kind: FabricKind, per_cluster: int = 1, *, guard: bool = False
 ) -> AsyncIterator[NodeSettings]:
     """Run the network of the nodes; raises `NodesUnsupported` where containers cannot run."""
     require_support()
@@ -23,4 +23,10 @@ async def container_nodes(
     netcheck = binaries[NETCHECK.name]
     clusters = [FabricCluster(member.name, member.ranges) for member in members]
     async with running_fabric(kind, clusters, netcheck) as fabric:
-        yield NodeSettings(fabric=fabric, images=node_images(netcheck), pid=os.getpid())
+        yield NodeSettings(
+            fabric=fabric,
+            images=node_images(netcheck),
+            pid=os.getpid(),
+            per_cluster=per_cluster,
+            guard=guard,
+        )

@@ -101,6 +101,10 @@ class FederationOptions(Struct, frozen=True):
     """The URL of the dashboard."""
     federation: bool = True
     """Whether the clusters are members of one Federation from the start."""
+    node_count: int = 1
+    """Nodes with containers of each cluster."""
+    guard: bool = False
+    """Whether a guard on each node with containers keeps the networks of tenants apart."""
     containers: "NodeSettings | None" = None
     """The settings of nodes with containers; without them, nodes are simulated."""
     login_link: Callable[[], str] = str

@@ -213,3 +213,59 @@ class NetworkPeering(Object, frozen=True, kw_only=True):
 
     spec: NetworkPeeringSpec
     status: NetworkPeeringStatus = NetworkPeeringStatus()
+
+
+class AccessPort(Value, frozen=True, kw_only=True):
+    """A port of the side that answers."""
+
+    protocol: Annotated[Literal["TCP", "UDP", "SCTP"], Schema("The protocol.")] = "TCP"
+    port: Annotated[int, Schema("The port.", minimum=1, maximum=65535)]
+
+
+class AccessPeer(Value, frozen=True, kw_only=True):
+    """The other side: pods of the platform, machines outside the cluster, or nodes."""
+
+    validation_rules: ClassVar[tuple[ValidationRule, ...]] = (
+        ValidationRule(
+            "(has(self.namespace) ? 1 : 0) + (has(self.cidr) ? 1 : 0) + "
+            "(has(self.nodes) && self.nodes ? 1 : 0) == 1",
+            "exactly one of namespace, cidr and nodes is needed",
+        ),
+    )
+
+    namespace: Annotated[
+        str, Schema("The pods of a namespace without a tenant.", min_length=1, max_length=63)
+    ] = ""
+    cidr: Annotated[
+        Cidr, Schema("Addresses outside the cluster; those of pods and nodes are never meant.")
+    ] = ""
+    nodes: Annotated[bool, Schema("The nodes of the cluster.")] = False
+    ports: Annotated[tuple[AccessPort, ...], Schema("Ports; without any, all.", max_items=32)] = ()
+
+
+class NetworkAccessSpec(Value, frozen=True, kw_only=True):
+    """What the platform allows networks beside themselves."""
+
+    networks: Annotated[
+        tuple[Annotated[str, Schema(max_length=127)], ...],
+        Schema("Networks, as <tenant>.<network>, <tenant>.* or *.", min_items=1, max_items=256),
+    ]
+    from_: Annotated[
+        tuple[AccessPeer, ...], Schema("Who may open connections to their pods.", max_items=64)
+    ] = wire_field("from", ())
+    to: Annotated[
+        tuple[AccessPeer, ...], Schema("What their pods may open connections to.", max_items=64)
+    ] = ()
+
+
+class NetworkAccess(Object, frozen=True, kw_only=True):
+    """What the platform lets networks reach, and who may reach them; for administrators."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, "v1", "NetworkAccess", "networkaccesses", namespaced=False)
+    crd: ClassVar[Crd] = Crd(
+        short_names=("neacc",),
+        columns=(Column("Networks", ".spec.networks"),),
+        status=False,
+    )
+
+    spec: NetworkAccessSpec

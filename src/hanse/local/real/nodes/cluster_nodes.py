@@ -38,6 +38,8 @@ class NodeSettings(Struct, frozen=True):
     zones: tuple[str, ...] = ()
     """The zones that the clusters' CoreDNS forwards to our DNS."""
     per_cluster: int = 1
+    guard: bool = False
+    """Whether a guard on each node keeps the networks of tenants apart."""
 
 
 def plan_container_nodes(
@@ -58,6 +60,7 @@ def plan_container_nodes(
             dns_server=dns_address(ranges),
             zones=shared.zones,
             cgroup=f"{cgroup_parent(shared.pid)}/{cluster}-{number}",
+            guard=shared.guard,
             labels={REGION: cluster, ZONE: f"{cluster}-{number}"},
         )
         for number, pods in zip(range(1, shared.per_cluster + 1), subnets, strict=False)

@@ -3,6 +3,7 @@
 import asyncio
 import shlex
 import shutil
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from hanse.local.real.nodes.namespaces import MachineNamespace
 from hanse.local.real.nodes.settings import (
     NODE_FOLDER,
     NodeConfig,
+    guard_arguments,
     kubelet_arguments,
     write_settings,
 )
@@ -19,6 +21,8 @@ from hanse.local.real.programs import COREDNS_SERVER, KUBE_PROXY, KUBELET, NETCH
 from hanse.local.real.server import Server, ServerCommand
 
 CONTAINERD = "containerd"
+GUARD = "guard"
+_HANSE = ("-c", "from hanse.cli import main; main()")
 
 _KUBELET_TUNABLES = {
     "vm/overcommit_memory": 1,
@@ -43,7 +47,7 @@ class ContainerNode:
         on_death: Callable[[ServerDied], None],
     ) -> None:
         self.config = config
-        self._binaries = binaries
+        self._binaries = {**binaries, GUARD: Path(sys.executable)}
         self._fabric = fabric
         self._logs = logs
         self._on_death = on_death
@@ -91,6 +95,8 @@ class ContainerNode:
             KUBE_PROXY.name: (f"--config={NODE_FOLDER}/kube-proxy.yaml",),
             COREDNS_SERVER.name: ("-conf", f"{NODE_FOLDER}/Corefile"),
         }
+        if self.config.guard:
+            arguments[GUARD] = (*_HANSE, *guard_arguments(self.config))
         return {
             name: Server(self._command(namespace, name, given), self._fabric.group, self._on_death)
             for name, given in arguments.items()

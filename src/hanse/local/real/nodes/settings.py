@@ -32,6 +32,8 @@ class NodeConfig(Struct, frozen=True):
     zones: tuple[str, ...]
     """The zones that CoreDNS forwards to our DNS."""
     cgroup: str
+    guard: bool = False
+    """Whether it runs `hanse guard`."""
     labels: dict[str, str] = {}
 
 
@@ -177,4 +179,14 @@ def kubelet_arguments(node: NodeConfig) -> Sequence[str]:
         f"--hostname-override={node.name}",
         f"--node-ip={node.address}",
         f"--node-labels={labels}",
+    )
+
+
+def guard_arguments(node: NodeConfig) -> Sequence[str]:
+    """The arguments of `hanse` for the node's guard."""
+    return (
+        "guard",
+        f"--node={node.name}",
+        f"--pod-range={node.pods}",
+        f"--kubeconfig={NODE_FOLDER}/guard.kubeconfig",
     )

@@ -1,0 +1,294 @@
+"""The guard of a node: keeps its nftables rules as the cluster's networks want them."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from http import HTTPStatus
+from random import Random
+from typing import Protocol
+
+from msgspec import Struct
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from hanse.features.networks.guard.facts import (
+    AddressOwner,
+    ClusterFacts,
+    address_owner,
+    cluster_facts,
+    pod_addresses,
+)
+from hanse.features.networks.guard.ruleset import TABLE, Ruleset, build_ruleset
+from hanse.features.networks.guard.transaction import (
+    REMOVAL,
+    difference,
+    move_addresses,
+    replacement,
+)
+from hanse.features.networks.guard.watches import GUARD_WATCHES
+from hanse.features.networks.lookups import tenant_namespaces
+from hanse.health import Readiness
+from hanse.kube.client_config import Credentials
+from hanse.kube.clock import WallClock
+from hanse.kube.errors import KubeError
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Request
+from hanse.model.facts import Facts, Role
+from hanse.model.kinds.core import Namespace, Pod
+from hanse.model.kinds.networks import Network
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Change, ObjectChange, Snapshot
+from hanse.providers.nftables import Nftables, NftablesError
+from hanse.runtime.api import ClusterClient
+from hanse.runtime.informers import ClusterInformers
+
+log = logging.getLogger(__name__)
+
+CHECK_SECONDS = 5.0
+"""How often it is checked that nobody has removed the rules."""
+RETRY_SECONDS = 1.0
+GONE_TIMEOUT = timedelta(seconds=5)
+
+
+class GuardUnavailable(Exception):
+    """This machine cannot be guarded; the message says why."""
+
+
+class Rules(Protocol):
+    """Where rules are applied: all commands of a call, or none."""
+
+    def run(self, commands: str) -> str: ...
+
+
+class GuardSettings(Struct, frozen=True):
+    """The node that is guarded."""
+
+    node: str
+    pod_ranges: tuple[str, ...] = ()
+    """Its pod ranges, where its Node does not have them."""
+
+
+class GuardMetrics:
+    """What a guard tells Prometheus."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.addresses = Gauge(
+            "hanse_guard_addresses", "Pod addresses in the rules.", registry=self.registry
+        )
+        self.networks = Gauge(
+            "hanse_guard_networks", "Networks in the rules.", registry=self.registry
+        )
+        self.failures = Counter(
+            "hanse_guard_failures", "Changes that nftables refused.", registry=self.registry
+        )
+        self.updates = Histogram(
+            "hanse_guard_update_seconds",
+            "How long a change of the rules took.",
+            buckets=(0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 5.0),
+            registry=self.registry,
+        )
+
+
+class Guard:
+    """Follows the cluster and changes the rules of this machine; pods in no network reach nothing.
+
+    Until everything is listed, rules of an earlier guard stay; without any, the node's pod ranges
+    are closed. While the API server is away, the rules stay as they are.
+    """
+
+    def __init__(
+        self, settings: GuardSettings, rules: Rules, snapshot: Callable[[], Snapshot]
+    ) -> None:
+        self.metrics = GuardMetrics()
+        self._settings = settings
+        self._rules = rules
+        self._snapshot = snapshot
+        self._ruleset: Ruleset | None = None
+        self._facts = ClusterFacts()
+        self._owners: dict[str, AddressOwner] = {}
+        self._addresses: set[str] = set()
+        """Addresses whose owner may have changed."""
+        self._facts_changed = True
+        self._changed = asyncio.Event()
+
+    @property
+    def readiness(self) -> Readiness:
+        """Ready once the rules are those of the listed cluster."""
+        if self._ruleset is None:
+            return Readiness(False, "waiting for the cluster's pods and networks")
+        return Readiness(True, f"{len(self._owners)} addresses guarded")
+
+    def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
+        """Note what a change concerns; the rules follow soon."""
+        if not isinstance(change, ObjectChange):
+            return
+        if isinstance(change.object, Pod):
+            before = change.before if isinstance(change.before, Pod) else None
+            after = change.after if isinstance(change.after, Pod) else None
+            self._addresses |= pod_addresses(before) | pod_addresses(after)
+        else:
+            self._facts_changed = True
+            if self._ruleset is not None:
+                self._addresses |= _addresses_of(change.object, self._snapshot())
+        self._changed.set()
+
+    def on_unwatched(self, where: ClusterId, obj: Object) -> None:
+        """Ignored: an address stays until the deletion of its pod is observed."""
+
+    async def run(self) -> None:
+        """Keep the rules until cancelled; they stay when it ends."""
+        if not self._is_in_place():
+            self._close_pods()
+        while True:
+            try:
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._changed.wait()
+            except TimeoutError:
+                if self._ruleset is not None and not self._is_in_place():
+                    log.warning("the rules were removed; they are written again")
+                    self._ruleset = None
+                    self._facts_changed = True
+            self._changed.clear()
+            try:
+                self._update()
+            except NftablesError as error:
+                self.metrics.failures.inc()
+                log.warning("the rules cannot be changed", extra={"why": str(error)})
+                self._ruleset, self._facts_changed = None, True
+                self._changed.set()
+                await asyncio.sleep(RETRY_SECONDS)
+
+    def remove(self) -> None:
+        """Remove all rules."""
+        self._rules.run(REMOVAL)
+
+    def _update(self) -> None:
+        """Change the rules if something has changed; nothing until everything is listed."""
+        snapshot, started = self._snapshot(), time.perf_counter()
+        if not all(
+            snapshot.listed_or_unserved(snapshot.local, watch.kind) for watch in GUARD_WATCHES
+        ):
+            return
+        commands = self._replace(snapshot) if self._ruleset is None else self._advance(snapshot)
+        if commands:
+            self._rules.run(commands)
+            self.metrics.updates.observe(time.perf_counter() - started)
+        self.metrics.addresses.set(len(self._owners))
+        self.metrics.networks.set(len(self._facts.networks))
+
+    def _replace(self, snapshot: Snapshot) -> str:
+        """Everything anew."""
+        every = {a for pod in snapshot.all(snapshot.local, Pod) for a in pod_addresses(pod)}
+        self._addresses.clear()
+        self._owners = {a: o for a in every if (o := address_owner(a, snapshot)) is not None}
+        self._facts = cluster_facts(snapshot, self._settings.node, self._settings.pod_ranges)
+        self._facts_changed = False
+        self._ruleset = build_ruleset(self._facts, self._owners)
+        log.info("rules written", extra={"addresses": len(self._owners)})
+        return replacement(self._ruleset)
+
+    def _advance(self, snapshot: Snapshot) -> str:
+        """What has changed since the last update."""
+        assert self._ruleset is not None
+        moved = {address: address_owner(address, snapshot) for address in self._addresses}
+        self._addresses.clear()
+        for address, owner in moved.items():
+            if owner is None:
+                self._owners.pop(address, None)
+            else:
+                self._owners[address] = owner
+        if self._facts_changed:
+            self._facts_changed = False
+            facts = cluster_facts(snapshot, self._settings.node, self._settings.pod_ranges)
+            if facts != self._facts:
+                old, self._facts = self._ruleset, facts
+                self._ruleset = build_ruleset(facts, self._owners)
+                return difference(old, self._ruleset)
+        return move_addresses(self._ruleset, moved)
+
+    def _close_pods(self) -> None:
+        """Close the node's pod ranges, as far as they are known without the API server."""
+        ranges = self._settings.pod_ranges
+        closed = build_ruleset(ClusterFacts(inside=ranges, local_pods=ranges), {})
+        try:
+            self._rules.run(replacement(closed))
+        except NftablesError as error:
+            log.warning("the pods of this node cannot be closed", extra={"why": str(error)})
+
+    def _is_in_place(self) -> bool:
+        """Whether the table exists with its first chain."""
+        try:
+            return "jump decide" in self._rules.run(f"list chain inet {TABLE} forward")
+        except NftablesError:
+            return False
+
+
+def _addresses_of(changed: Object, snapshot: Snapshot) -> set[str]:
+    """Addresses whose network may change with a namespace or a network."""
+    match changed:
+        case Namespace():
+            spaces = [changed.metadata.name]
+        case Network():
+            tenant = changed.spec.tenant
+            spaces = [n.metadata.name for n in tenant_namespaces(tenant, snapshot)]
+        case _:
+            return set()
+    pods = (p for s in spaces for p in snapshot.in_namespace(snapshot.local, Pod, s))
+    return {address for pod in pods for address in pod_addresses(pod)}
+
+
+@asynccontextmanager
+async def guarding(
+    credentials: Credentials, settings: GuardSettings, rules: Rules | None = None
+) -> AsyncIterator[Guard]:
+    """Guard this machine as a node of a cluster until the block ends; the rules stay.
+
+    Raises `GuardUnavailable` where nftables is not installed.
+    """
+    rules = rules or _open_rules()
+    clock, random = WallClock(), Random()  # noqa: S311 - spreads retries, guards nothing
+    informers = ClusterInformers(GUARD_WATCHES, Facts(), clock, "here")
+    informers.join("here", {Role.LOCAL}, ClusterClient(HttpTransport(credentials), random))
+    guard = Guard(settings, rules, informers.snapshot)
+    informers.change_handler = guard
+    try:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(guard.run(), name="guard")
+            async with informers.running():
+                yield guard
+            task.cancel()
+    finally:
+        await informers.close()
+
+
+def remove_rules() -> None:
+    """Remove the rules of this machine, if there are any; raises `GuardUnavailable`."""
+    try:
+        _open_rules().run(REMOVAL)
+    except NftablesError as error:
+        raise GuardUnavailable(f"the rules cannot be removed: {error}") from None
+
+
+async def is_gone(credentials: Credentials, namespace: str, daemonset: str) -> bool:
+    """Whether a DaemonSet was deleted; an API server that does not say so has not deleted it."""
+    path = f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{daemonset}"
+    transport = HttpTransport(credentials)
+    try:
+        answer = await transport.send(Request("GET", path, timeout=GONE_TIMEOUT))
+    except KubeError:
+        return False
+    finally:
+        await transport.close()
+    if answer.status == HTTPStatus.NOT_FOUND:
+        return True
+    return answer.status == HTTPStatus.OK and b'"deletionTimestamp"' in answer.body
+
+
+def _open_rules() -> Nftables:
+    try:
+        return Nftables()
+    except NftablesError as error:
+        raise GuardUnavailable(str(error)) from None

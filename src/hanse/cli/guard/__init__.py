@@ -1,0 +1,1 @@
+"""`hanse guard`: keeps the networks of tenants apart on a node."""

@@ -1,0 +1,105 @@
+"""`hanse guard`: the options of a node's guard."""
+
+import click
+
+from hanse.cli.errors import CommandFailed, InputError
+from hanse.cli.settings import global_options
+
+
+@click.command("guard")
+@click.option(
+    "--node",
+    default="",
+    envvar="HANSE_NODE",
+    show_envvar=True,
+    metavar="NAME",
+    help="This machine's Node.",
+)
+@click.option(
+    "--pod-range",
+    "pod_ranges",
+    multiple=True,
+    metavar="NETWORK",
+    help="A pod range of this node, closed from the start; can be repeated. Else that of its Node.",
+)
+@click.option(
+    "--metrics-listen",
+    default="",
+    envvar="HANSE_LISTEN",
+    show_envvar=True,
+    metavar="ADDRESS:PORT",
+    help="Where /healthz, /readyz and /metrics are served; without it they are not.",
+)
+@click.option(
+    "--daemonset",
+    default="",
+    envvar="HANSE_DAEMONSET",
+    show_envvar=True,
+    metavar="NAMESPACE/NAME",
+    help="Remove the rules at the end if this DaemonSet is gone.",
+)
+@click.option("--remove", is_flag=True, help="Remove the rules of this machine, and end.")
+@click.pass_context
+def command(
+    context: click.Context,
+    node: str,
+    pod_ranges: tuple[str, ...],
+    metrics_listen: str,
+    daemonset: str,
+    remove: bool,
+) -> None:
+    """Keep the networks of tenants apart on this machine.
+
+    Pods of different networks exchange no packet, whatever NetworkPolicies say, unless both tenants
+    agree (NetworkPeering) or the platform allows it (NetworkAccess). It needs the network
+    namespace of the node and CAP_NET_ADMIN. The rules are one nftables table, hanse-guard; they
+    stay when it ends, so that it can be restarted, and --remove takes them away.
+
+    \b
+    Examples:
+      hanse guard --node worker-1 --kubeconfig /etc/hanse/guard.kubeconfig
+      hanse guard --remove
+      nft list table inet hanse-guard
+    """
+    from hanse.app.guard import GuardSettings, GuardUnavailable, remove_rules
+    from hanse.cli.addresses import bind_listener
+    from hanse.cli.guard.process import run_guard
+    from hanse.cli.process import run_async, start_logging
+    from hanse.kube import credentials
+
+    settings = global_options(context)
+    start_logging(settings, service=not remove)
+    if not node and not remove:
+        raise InputError("--node is needed; give the name of this machine's Node")
+    guarded = GuardSettings(node, tuple(_pod_range(text) for text in pod_ranges))
+    owner = _daemonset(daemonset)
+    try:
+        if remove:
+            remove_rules()
+            return
+        listener = bind_listener("--metrics-listen", metrics_listen) if metrics_listen else None
+        access = credentials.find_credentials(settings.kubeconfig, context=settings.context)
+        run = run_async(lambda: run_guard(access, guarded, listener, owner), long_running=True)
+    except GuardUnavailable as error:
+        raise CommandFailed(str(error)) from None
+    context.exit(run)
+
+
+def _pod_range(text: str) -> str:
+    """The range with host bits cleared; raises `InputError` if it is none."""
+    from ipaddress import ip_network
+
+    try:
+        return str(ip_network(text, strict=False))
+    except ValueError:
+        raise InputError(f"--pod-range {text!r} is no network; write it as 10.244.1.0/24") from None
+
+
+def _daemonset(text: str) -> tuple[str, str] | None:
+    """Namespace and name of a DaemonSet; raises `InputError` if it is not NAMESPACE/NAME."""
+    if not text:
+        return None
+    namespace, _, name = text.partition("/")
+    if not namespace or not name or "/" in name:
+        raise InputError(f"--daemonset {text!r} is not NAMESPACE/NAME; write it as hanse/guard")
+    return namespace, name

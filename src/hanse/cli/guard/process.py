@@ -1,0 +1,39 @@
+"""The process of `hanse guard`: signals, and its end."""
+
+import asyncio
+import logging
+import signal
+import socket
+from contextlib import AsyncExitStack
+
+from hanse import health
+from hanse.app.guard import GuardSettings, guarding, is_gone
+from hanse.cli.clusters import check_readable
+from hanse.kube.client_config import Credentials
+
+log = logging.getLogger(__name__)
+
+
+async def run_guard(
+    access: Credentials,
+    settings: GuardSettings,
+    listener: socket.socket | None,
+    daemonset: tuple[str, str] | None,
+) -> int:
+    """Guard until a signal; raises `InputError` for credentials that cannot be read."""
+    stop = asyncio.Event()
+    for which in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(which, stop.set)
+    await check_readable(access)
+    async with AsyncExitStack() as stack:
+        guard = await stack.enter_async_context(guarding(access, settings))
+        if listener is not None:
+            registry = guard.metrics.registry
+            serving = health.serving(listener, registry, lambda: guard.readiness)
+            await stack.enter_async_context(serving)
+        log.info("guarding", extra={"node": settings.node})
+        await stop.wait()
+    if daemonset is not None and await is_gone(access, *daemonset):
+        guard.remove()
+        log.info("rules removed")
+    return 0

@@ -1,0 +1,262 @@
+"""The rules of a node: sets and maps of addresses, and a chain for each direction of a network.
+
+A connection is decided by its client and its server as connection tracking knows them: the
+client before source NAT, the server after destination NAT. So the rules are the same for both
+directions of packets, and a Service is decided by the pod behind it.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import collapse_addresses, ip_address, ip_network
+
+from msgspec import Struct
+
+from hanse.features.networks.guard.facts import Access, AddressOwner, ClusterFacts, NetworkFacts
+from hanse.features.networks.names import NetworkName, shorten_name
+
+TABLE = "hanse-guard"
+FAMILIES = (4, 6)
+_KEYWORD = {4: "ip", 6: "ip6"}
+_TYPE = {4: "ipv4_addr", 6: "ipv6_addr"}
+_BASE_SETS = ("tenants", "platform", "resolvers")
+_MAX_NAME = 120
+
+
+class Elements(Struct):
+    """A set or map of the table: its declaration and its elements with their values."""
+
+    declaration: str
+    values: dict[str, str]
+    interval: bool = False
+    is_map: bool = False
+
+
+class Ruleset(Struct):
+    """The whole table: sets by name, and rules by chain."""
+
+    sets: dict[str, Elements]
+    chains: dict[str, tuple[str, ...]]
+
+
+def build_ruleset(facts: ClusterFacts, owners: Mapping[str, AddressOwner]) -> Ruleset:
+    """The table for a cluster and the owners of all addresses of pods."""
+    ruleset = Ruleset(_sets(facts), _chains(facts))
+    for address, owner in owners.items():
+        for name, value in address_elements(address, owner, ruleset):
+            ruleset.sets[name].values[address] = value
+    return ruleset
+
+
+def address_elements(
+    address: str, owner: AddressOwner | None, ruleset: Ruleset
+) -> Iterator[tuple[str, str]]:
+    """The sets that hold an address of a pod, with its value there."""
+    if owner is None:
+        return
+    family = _family(address)
+    if owner.network is None:
+        yield f"platform{family}", ""
+        if (name := f"{_space_set(owner.namespace)}{family}") in ruleset.sets:
+            yield name, ""
+        return
+    network = _short(owner.network)
+    if f"pods-{network}-{family}" not in ruleset.sets:
+        return  # the network is new: it follows with the next ruleset
+    yield f"tenants{family}", ""
+    yield f"pods-{network}-{family}", ""
+    yield f"clients{family}", f"goto from-{network}"
+    yield f"servers{family}", f"goto to-{network}"
+    if owner.is_dns:
+        yield f"resolvers{family}", ""
+
+
+def _sets(facts: ClusterFacts) -> dict[str, Elements]:
+    spaces = {a.namespace for n in facts.networks for a in n.accesses if a.namespace}
+    names = (
+        *_BASE_SETS,
+        *(f"pods-{_short(network.name)}-" for network in facts.networks),
+        *(_space_set(space) for space in sorted(spaces)),
+    )
+    sets: dict[str, Elements] = {}
+    for family in FAMILIES:
+        kind = _TYPE[family]
+        for name in names:
+            sets[f"{name}{family}"] = Elements(f"type {kind};", {})
+        for name in ("clients", "servers"):
+            sets[f"{name}{family}"] = Elements(f"type {kind} : verdict;", {}, is_map=True)
+        sets[f"nodes{family}"] = Elements(f"type {kind};", _keys(facts.nodes, family))
+        ranges = {"inside": (*facts.inside, *facts.nodes), "local-pods": facts.local_pods}
+        for name, texts in ranges.items():
+            elements = _merged(texts, family)
+            sets[f"{name}{family}"] = Elements(
+                f"type {kind}; flags interval;", elements, interval=True
+            )
+        endpoints = {f"{a} . {p}": "" for a, p in facts.apiservers if _family(a) == family}
+        sets[f"apiservers{family}"] = Elements(f"type {kind} . inet_service;", endpoints)
+    return sets
+
+
+def _chains(facts: ClusterFacts) -> dict[str, tuple[str, ...]]:
+    chains: dict[str, tuple[str, ...]] = {
+        "untracked": tuple(_untracked()),
+        "decide": tuple(_decide()),
+        "platform-servers": tuple(_platform_servers()),
+        "inside-clients": tuple(_inside("original")),
+    }
+    for network in facts.networks:
+        short = _short(network.name)
+        chains[f"from-{short}"] = tuple(_from_network(network))
+        chains[f"to-{short}"] = tuple(_to_network(network))
+    chains["forward"] = (
+        "type filter hook forward priority filter; policy accept;",
+        "ct state invalid,untracked goto untracked",
+        *_forged_sources(),
+        "jump decide",
+        *_unknown_pods("reply"),
+    )
+    chains["input"] = (
+        "type filter hook input priority filter; policy accept;",
+        "iifname lo accept",
+        "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit } accept",
+        "ct state invalid,untracked goto untracked",
+        "ct direction reply accept",
+        *_forged_sources(),
+        "jump decide",
+    )
+    return chains
+
+
+def _from_network(network: NetworkFacts) -> Iterator[str]:
+    """A pod of the network is the client."""
+    for name in (network.name, *network.peers):
+        for family in FAMILIES:
+            yield f"{_server(family)} @pods-{_short(name)}-{family} accept"
+    outbound = [a for a in network.accesses if not a.inbound]
+    yield from _named(outbound, "reply")
+    yield "jump platform-servers"
+    yield from _ranges(outbound, "reply")
+    yield "counter drop"
+
+
+def _to_network(network: NetworkFacts) -> Iterator[str]:
+    """A pod of the network is the server, and the client is no tenant's."""
+    inbound = [a for a in network.accesses if a.inbound]
+    yield from _named(inbound, "original")
+    yield "jump inside-clients"
+    yield from _ranges(inbound, "original")
+    yield "counter drop"
+
+
+def _platform_servers() -> Iterator[str]:
+    """What every network reaches, and what no range of an access means."""
+    for family in FAMILIES:
+        endpoint = f"{_server(family)} . ct reply proto-src"
+        yield f"meta l4proto tcp {endpoint} @apiservers{family} accept"
+        dns = "meta l4proto { tcp, udp } ct reply proto-src 53"
+        asked = f"{_client(family)} @resolvers{family} {dns} {_server(family)}"
+        for other in (f"@platform{family}", f"@nodes{family}", f"!= @inside{family}"):
+            yield f"{asked} {other} accept"
+    yield from _inside("reply")
+
+
+def _inside(direction: str) -> Iterator[str]:
+    """Drop what is of the cluster: only accesses by name reach it."""
+    for family in FAMILIES:
+        for name in ("tenants", "platform", "inside"):
+            yield f"ct {direction} {_KEYWORD[family]} saddr @{name}{family} counter drop"
+
+
+def _decide() -> Iterator[str]:
+    """By the client's network, else by the server's; a pod of this node that is nobody's: drop."""
+    for direction, name in (("original", "clients"), ("reply", "servers")):
+        for family in FAMILIES:
+            yield f"ct {direction} {_KEYWORD[family]} saddr vmap @{name}{family}"
+    yield from _unknown_pods("original")
+
+
+def _unknown_pods(direction: str) -> Iterator[str]:
+    """Drop what is of a pod range of this node and nobody's; `decide` has ended for tenants."""
+    for family in FAMILIES:
+        address = f"ct {direction} {_KEYWORD[family]} saddr"
+        yield f"{address} @local-pods{family} {address} != @platform{family} counter drop"
+
+
+def _untracked() -> Iterator[str]:
+    """Packets that connection tracking does not know are never a tenant's."""
+    for family in FAMILIES:
+        for side in ("saddr", "daddr"):
+            yield f"{_KEYWORD[family]} {side} @tenants{family} counter drop"
+
+
+def _forged_sources() -> Iterator[str]:
+    """Drop packets of and to tenants that do not come from where their source address is."""
+    for family in FAMILIES:
+        for side in ("saddr", "daddr"):
+            yield (
+                f"{_KEYWORD[family]} {side} @tenants{family} "
+                "fib saddr . iif oif missing counter drop"
+            )
+
+
+def _named(accesses: Iterable[Access], direction: str) -> Iterator[str]:
+    """Accept accesses of namespaces and nodes."""
+    for access in accesses:
+        for family in FAMILIES:
+            address = f"ct {direction} {_KEYWORD[family]} saddr"
+            if access.namespace:
+                target = f"{address} @{_space_set(access.namespace)}{family}"
+            elif access.nodes:
+                target = f"{address} @nodes{family}"
+            else:
+                continue
+            for ports in _ports(access):
+                yield f"{target} {ports}accept"
+
+
+def _ranges(accesses: Iterable[Access], direction: str) -> Iterator[str]:
+    """Accept accesses of ranges outside the cluster."""
+    for access in accesses:
+        if access.range:
+            keyword = _KEYWORD[ip_network(access.range).version]
+            for ports in _ports(access):
+                yield f"ct {direction} {keyword} saddr {access.range} {ports}accept"
+
+
+def _ports(access: Access) -> Iterator[str]:
+    """A match for each port of the server, or one that matches all."""
+    if not access.ports:
+        yield ""
+    for protocol, port in access.ports:
+        yield f"meta l4proto {protocol} ct reply proto-src {port} "
+
+
+def _client(family: int) -> str:
+    return f"ct original {_KEYWORD[family]} saddr"
+
+
+def _server(family: int) -> str:
+    return f"ct reply {_KEYWORD[family]} saddr"
+
+
+def _short(name: NetworkName) -> str:
+    return shorten_name(str(name), _MAX_NAME)
+
+
+def _space_set(namespace: str) -> str:
+    return f"namespace-{namespace}-"
+
+
+def _family(address: str) -> int:
+    return ip_address(address).version
+
+
+def _keys(addresses: Iterable[str], family: int) -> dict[str, str]:
+    return {a: "" for a in addresses if _family(a) == family}
+
+
+def _merged(texts: Iterable[str], family: int) -> dict[str, str]:
+    """Ranges and addresses of a family without overlaps, as intervals may not have any."""
+    if family == 4:
+        four = [n for t in texts if (n := ip_network(t)).version == 4]
+        return {str(n): "" for n in collapse_addresses(four)}
+    six = [n for t in texts if (n := ip_network(t)).version == 6]
+    return {str(n): "" for n in collapse_addresses(six)}

@@ -1,0 +1,124 @@
+"""Commands for nftables that turn one ruleset into another, all of them or none."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from hanse.features.networks.guard.facts import AddressOwner
+from hanse.features.networks.guard.ruleset import TABLE, Elements, Ruleset, address_elements
+
+_NAME = f"inet {TABLE}"
+_BATCH = 512
+"""Elements of one command."""
+
+REMOVAL = f"table {_NAME}\ndelete table {_NAME}\n"
+"""Removes the table, also if there is none."""
+
+
+def replacement(ruleset: Ruleset) -> str:
+    """Replace whatever the table was, in one transaction."""
+    return REMOVAL + f"table {_NAME}\n" + difference(Ruleset({}, {}), ruleset)
+
+
+def difference(old: Ruleset, new: Ruleset) -> str:
+    """The commands from one ruleset to another; empty if they are equal."""
+    return "".join(f"{line}\n" for line in _difference(old, new))
+
+
+def move_addresses(ruleset: Ruleset, owners: Mapping[str, AddressOwner | None]) -> str:
+    """Give addresses to other owners: changes the ruleset, and returns the commands for it."""
+    lines: list[str] = []
+    for address, owner in owners.items():
+        wanted = dict(address_elements(address, owner, ruleset))
+        for name in _sets_of(address, ruleset):
+            held = ruleset.sets[name]
+            if wanted.get(name) != held.values[address]:
+                del held.values[address]
+                lines.append(f"delete element {_NAME} {name} {{ {address} }}")
+        for name, value in wanted.items():
+            held = ruleset.sets[name]
+            if address not in held.values:
+                held.values[address] = value
+                lines.append(f"add element {_NAME} {name} {{ {_element(address, value)} }}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _sets_of(address: str, ruleset: Ruleset) -> list[str]:
+    """The sets of pods that hold an address."""
+    family = "6" if ":" in address else "4"
+    network = ruleset.sets[f"clients{family}"].values.get(address, "").removeprefix("goto from-")
+    names = [f"{n}{family}" for n in ("platform", "tenants", "clients", "servers", "resolvers")]
+    spaces = [n for n in ruleset.sets if n.startswith("namespace-") and n.endswith(family)]
+    own = [f"pods-{network}-{family}"] if network else []
+    return [n for n in (*names, *spaces, *own) if address in ruleset.sets[n].values]
+
+
+def _difference(old: Ruleset, new: Ruleset) -> Iterator[str]:
+    """New sets and chains, old elements, changed chains, new elements, then what is gone."""
+    yield from _declarations(old, new)
+    for name, before in old.sets.items():
+        if name in new.sets:
+            yield from _removed(name, before, new.sets[name])
+    for name, rules in new.chains.items():
+        if old.chains.get(name) != rules:
+            yield from _rules(name, rules, replaced=name in old.chains)
+    for name, held in new.sets.items():
+        yield from _added(name, old.sets.get(name), held)
+    yield from _deletions(old, new)
+
+
+def _declarations(old: Ruleset, new: Ruleset) -> Iterator[str]:
+    for name, held in new.sets.items():
+        if name not in old.sets:
+            yield f"add {_kind(held)} {_NAME} {name} {{ {held.declaration} }}"
+    for name, rules in new.chains.items():
+        if name not in old.chains:
+            base = f" {{ {rules[0]} }}" if _is_base(rules[0]) else ""
+            yield f"add chain {_NAME} {name}{base}"
+
+
+def _rules(name: str, rules: tuple[str, ...], *, replaced: bool) -> Iterator[str]:
+    if replaced:
+        yield f"flush chain {_NAME} {name}"
+    yield from (f"add rule {_NAME} {name} {rule}" for rule in rules if not _is_base(rule))
+
+
+def _deletions(old: Ruleset, new: Ruleset) -> Iterator[str]:
+    gone = [name for name in old.chains if name not in new.chains]
+    yield from (f"flush chain {_NAME} {name}" for name in gone)
+    yield from (f"delete chain {_NAME} {name}" for name in gone)
+    for name, before in old.sets.items():
+        if name not in new.sets:
+            yield f"delete {_kind(before)} {_NAME} {name}"
+
+
+def _kind(held: Elements) -> str:
+    return "map" if held.is_map else "set"
+
+
+def _removed(name: str, old: Elements, new: Elements) -> Iterator[str]:
+    """Remove elements; intervals that differ are replaced whole."""
+    if new.interval:
+        if old.values != new.values and old.values:
+            yield f"flush set {_NAME} {name}"
+        return
+    gone = [key for key, value in old.values.items() if new.values.get(key) != value]
+    yield from _batches("delete", name, gone)
+
+
+def _added(name: str, old: Elements | None, new: Elements) -> Iterator[str]:
+    before = {} if old is None or (new.interval and old.values != new.values) else old.values
+    fresh = [_element(k, v) for k, v in new.values.items() if before.get(k) != v]
+    yield from _batches("add", name, fresh)
+
+
+def _batches(verb: str, name: str, elements: list[str]) -> Iterator[str]:
+    for start in range(0, len(elements), _BATCH):
+        part: Iterable[str] = elements[start : start + _BATCH]
+        yield f"{verb} element {_NAME} {name} {{ {', '.join(part)} }}"
+
+
+def _element(key: str, value: str) -> str:
+    return f"{key} : {value}" if value else key
+
+
+def _is_base(rule: str) -> bool:
+    return rule.startswith("type ")

@@ -1,0 +1,133 @@
+"""Packets through the guard's rules, between network namespaces on a real network stack."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from hanse.features.networks.guard.facts import Access, AddressOwner, ClusterFacts, NetworkFacts
+from hanse.features.networks.guard.ruleset import Ruleset, build_ruleset
+from hanse.features.networks.guard.transaction import (
+    REMOVAL,
+    difference,
+    move_addresses,
+    replacement,
+)
+from hanse.features.networks.names import NetworkName
+from tests.features.networks.test_packets import lacking
+
+SCRIPT = Path(__file__).with_name("netns_runner.py")
+ACME, LAB, BOLT = NetworkName("acme"), NetworkName("acme", "lab"), NetworkName("bolt")
+WEB, DNS = 8080, 53
+
+A1, A2, LAB1, B1, B2 = (f"10.4.0.{n}" for n in range(1, 6))
+INGRESS, PLATFORM, UNKNOWN = "10.4.0.6", "10.4.0.7", "10.4.0.8"
+API, WORLD, NODE = "192.0.2.1", "192.0.2.2", "192.0.2.3"
+NAMES = {A1: "a1", A2: "a2", LAB1: "lab", B1: "b1", B2: "b-dns", INGRESS: "ingress"}
+NAMES |= {PLATFORM: "platform", UNKNOWN: "unknown", API: "api", WORLD: "world", NODE: "node"}
+OWNERS = {
+    A1: AddressOwner("acme-web", ACME),
+    A2: AddressOwner("acme-db", ACME),
+    LAB1: AddressOwner("acme-web", LAB),
+    B1: AddressOwner("bolt-web", BOLT),
+    B2: AddressOwner("bolt-kube-system", BOLT, is_dns=True),
+    INGRESS: AddressOwner("ingress"),
+    PLATFORM: AddressOwner("monitoring"),
+}
+FACTS = ClusterFacts(
+    networks=(
+        NetworkFacts(
+            ACME,
+            accesses=(
+                Access(True, "ingress", ports=(("tcp", WEB),)),
+                Access(False, range="0.0.0.0/0"),
+            ),
+        ),
+        NetworkFacts(LAB, peers=(BOLT,)),
+        NetworkFacts(BOLT, peers=(LAB,), accesses=(Access(True, range="192.0.2.2/31"),)),
+    ),
+    apiservers=((API, WEB),),
+    nodes=(NODE,),
+    inside=("10.4.0.0/16",),
+    local_pods=("10.4.0.0/24",),
+)
+PASSES = {
+    *(("a1", "a2"), ("a2", "a1"), ("b1", "b-dns"), ("b-dns", "b1")),
+    *(("lab", "b1"), ("b1", "lab"), ("lab", "b-dns"), ("b-dns", "lab")),
+    *(("a1", "world"), ("a2", "world"), ("a1", "api"), ("a2", "api")),
+    ("world", "b1"),
+    ("world", "b-dns"),
+    *((one, other) for one in ("ingress", "platform") for other in ("ingress", "platform")),
+    *((one, other) for one in ("ingress", "platform") for other in ("api", "world", "node")),
+    *((one, other) for one in ("api", "world", "node") for other in ("ingress", "platform")),
+    *((one, other) for one in ("api", "world", "node") for other in ("api", "world", "node")),
+}
+"""Who reaches whom on all ports."""
+PASSES_WEB = {("ingress", "a1"), ("ingress", "a2"), *((t, "api") for t in ("lab", "b1", "b-dns"))}
+PASSES_DNS = {("b-dns", name) for name in ("ingress", "platform", "api", "world", "node")}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _namespaces() -> None:
+    if reason := lacking():
+        pytest.skip(reason)
+
+
+def connections(rules: str, addresses: Sequence[str] = tuple(NAMES)) -> set[tuple[str, str, int]]:
+    """Who reached whom on which port, when these commands have been run."""
+    plan = {"rules": rules, "addresses": list(addresses), "ports": [WEB, DNS]}
+    output = subprocess.run(
+        ["unshare", "-rn", sys.executable, str(SCRIPT)],
+        input=json.dumps(plan),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert output.returncode == 0, output.stderr
+    found = [(NAMES[a], NAMES[b], port) for a, b, port in json.loads(output.stdout)]
+    return {one for one in found if one[0] != one[1]}
+
+
+def expected(passes: set[tuple[str, str]]) -> set[tuple[str, str, int]]:
+    return {
+        *((a, b, port) for a, b in passes for port in (WEB, DNS) if a != b),
+        *((a, b, WEB) for a, b in PASSES_WEB),
+        *((a, b, DNS) for a, b in PASSES_DNS),
+    }
+
+
+def test_networks_reach_themselves_their_peers_and_what_the_platform_allows() -> None:
+    assert connections(replacement(build_ruleset(FACTS, OWNERS))) == expected(PASSES)
+
+
+def test_changes_in_steps_end_in_the_same_rules() -> None:
+    """From an empty cluster, with addresses of others, by one transaction after another."""
+    ruleset = build_ruleset(ClusterFacts(local_pods=("10.4.0.0/24",)), {})
+    steps = [replacement(ruleset)]
+    others = {A1: AddressOwner("bolt-web", BOLT), B1: AddressOwner("monitoring")}
+    earlier = build_ruleset(ClusterFacts(networks=FACTS.networks[1:]), others)
+    steps.append(difference(ruleset, earlier))
+    later = build_ruleset(FACTS, others)
+    steps.append(difference(earlier, later))
+    steps.append(move_addresses(later, OWNERS))
+
+    assert later == build_ruleset(FACTS, OWNERS)
+    assert connections("".join(steps)) == expected(PASSES)
+
+
+def test_nothing_is_left_of_rules_that_are_removed() -> None:
+    rules = replacement(build_ruleset(FACTS, OWNERS)) + REMOVAL
+    everyone = {(a, b) for a in NAMES.values() for b in NAMES.values() if a != b}
+
+    assert {(a, b) for a, b, _ in connections(rules)} == everyone
+
+
+def test_difference_of_equal_rulesets_is_empty() -> None:
+    empty = Ruleset({}, {})
+
+    assert difference(build_ruleset(FACTS, OWNERS), build_ruleset(FACTS, OWNERS)) == ""
+    assert difference(empty, empty) == ""
