@@ -19,6 +19,8 @@ FROM ${BASE}
 LABEL org.opencontainers.image.title="hanse" \
       org.opencontainers.image.description="A federation control plane for Kubernetes" \
       org.opencontainers.image.licenses="Apache-2.0"
+# For `hanse guard`, which changes the rules of its node through libnftables.
+RUN apt-get update && apt-get install -y --no-install-recommends libnftables1 && rm -rf /var/lib/apt/lists/*
 COPY --from=built /hanse /hanse
 ENV PATH=/hanse/bin:$PATH PYTHONDONTWRITEBYTECODE=1 PYTHONUNBUFFERED=1
 USER 65532:65532

@@ -154,14 +154,15 @@ def test_rules_outlive_the_guard_until_they_are_removed(fleet: NodesFleet) -> No
     for pid in node_processes(fleet):
         inside = ("nsenter", "--net", "--target", str(pid))
         subprocess.run([*inside, *HANSE, "guard", "--remove"], check=True)
-        listed = subprocess.run([*inside, "nft", "list", "tables"], capture_output=True, text=True)
-        assert "hanse-guard" not in listed.stdout
+        tables = subprocess.check_output([*inside, "nft", "list", "tables"], text=True)
+        assert "hanse-guard" not in tables
     await_reached(fleet, "acme-web", NODES[0], target)
 
 
 def guard_processes(fleet: NodesFleet) -> list[int]:
     """The guards of all nodes."""
-    return [p.pid for p in descendants(fleet.running.process.pid) if b"guard" in arguments(p.pid)]
+    found = [(p.pid, arguments(p.pid)) for p in descendants(fleet.running.process.pid)]
+    return [pid for pid, words in found if words[0] == HANSE[0].encode() and b"guard" in words]
 
 
 def node_processes(fleet: NodesFleet) -> list[int]:

@@ -2,12 +2,9 @@
 
 import pytest
 
-from hanse.features.networks.names import NETWORK, TENANT, parse_network_name
+from hanse.features.networks.names import TENANT, parse_network_name
 from hanse.features.networks.reachability import (
     ReachabilityMatrix,
-    TrafficEndpoint,
-    TrafficPort,
-    can_reach,
     reachability_matrix,
 )
 from hanse.model.kinds.apps import Deployment
@@ -101,7 +98,7 @@ async def test_a_network_waits_for_its_pods_and_services_and_then_goes_with_all_
         (Service, "kube-dns-lab", f"{acme}-kube-system"),
         (Deployment, "kube-dns-lab", f"{acme}-kube-system"),
         (Service, "kubernetes-lab", f"{acme}-default"),
-        (NetworkPolicy, "hanse-network-lab", space),
+        (NetworkPolicy, "hanse-network.lab", space),
     ):
         await tenancy.scenario.eventually(tenancy.gone(kind, called, where))
     await tenancy.scenario.settled()
@@ -158,19 +155,13 @@ async def test_the_default_network_is_its_tenants_to_change(tenancy: NetworksSce
 async def test_policies_follow_namespaces_and_networks(tenancy: NetworksScenario) -> None:
     acme = await tenancy.create_tenant()
     space = await tenancy.create_namespace(acme)
-    default = ("hanse-base-default", "hanse-base-default-unnamed")
-    within = ("hanse-network-default", "hanse-network-default-unnamed")
-    await tenancy.scenario.eventually(tenancy.policies(space, "hanse-deny", *default, *within))
+    default = ("hanse-deny", "hanse-network.default", "hanse-unlabelled")
+    await tenancy.scenario.eventually(tenancy.policies(space, *default))
 
     await tenancy.create_network(acme, "lab")
-    lab = ("hanse-base-lab", "hanse-network-lab")
-    await tenancy.scenario.eventually(
-        tenancy.policies(space, "hanse-deny", *default, *within, *lab)
-    )
+    await tenancy.scenario.eventually(tenancy.policies(space, *default, "hanse-network.lab"))
     await tenancy.admin.delete(NetworkPolicy, "hanse-deny", space)
-    await tenancy.scenario.eventually(
-        tenancy.policies(space, "hanse-deny", *default, *within, *lab)
-    )
+    await tenancy.scenario.eventually(tenancy.policies(space, *default, "hanse-network.lab"))
     await tenancy.edit(Namespace, space, {"metadata": {"labels": {TENANT: None}}})
 
     await tenancy.scenario.eventually(tenancy.policies(space))
@@ -258,7 +249,7 @@ def is_peered(tenancy: NetworksScenario, space: str, phase: str) -> Check[None]:
 async def test_policies_follow_the_api_servers_addresses(tenancy: NetworksScenario) -> None:
     acme = await tenancy.create_tenant()
     space = await tenancy.create_namespace(acme)
-    base = "hanse-base-default"
+    base = "hanse-network.default"
     await tenancy.scenario.eventually(tenancy.there(NetworkPolicy, base, space))
     own = await tenancy.admin.read(EndpointSlice, "kubernetes", "default")
     moved = [{"addresses": ["192.0.2.77"], "conditions": {"ready": True}}]
@@ -281,35 +272,3 @@ async def test_policies_follow_the_api_servers_addresses(tenancy: NetworksScenar
 
     await tenancy.scenario.eventually(follows)
     assert own.endpoints
-
-
-async def test_users_narrow_their_network_by_their_own_policies(
-    tenancy: NetworksScenario,
-) -> None:
-    acme = await tenancy.create_tenant()
-    space = await tenancy.create_namespace(acme)
-    await tenancy.scenario.eventually(tenancy.has_phase(f"{acme}.default", "Ready"))
-    rule = {"from": [{"podSelector": {"matchLabels": {"app": "web"}}}]}
-    spec = {"podSelector": {"matchLabels": {"app": "db"}}, "ingress": [rule]}
-    for name in ("web", "db", "batch"):
-        await tenancy.create_pod(space, name, "default")
-
-    await tenancy.admin.create(made(NetworkPolicy, "only-web", space, spec=spec))
-
-    async def narrowed() -> None:
-        policies = (await tenancy.admin.list(NetworkPolicy, namespace=space)).objects
-        marks = {TENANT: acme, "kubernetes.io/metadata.name": space}
-
-        def spot(app: str) -> TrafficEndpoint:
-            return TrafficEndpoint(
-                app, space, {"app": app, NETWORK: "default"}, marks, ("10.0.0.1",)
-            )
-
-        reachable = {
-            app: can_reach(spot(app), spot("db"), TrafficPort(80), policies)
-            for app in ("web", "batch")
-        }
-        assert reachable == {"web": True, "batch": False}, reachable
-        assert can_reach(spot("db"), spot("batch"), TrafficPort(80), policies)
-
-    await tenancy.scenario.eventually(narrowed)

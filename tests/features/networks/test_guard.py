@@ -16,11 +16,13 @@ from hanse.features.networks.guard.ruleset import Ruleset, build_ruleset
 from hanse.features.networks.guard.transaction import difference, move_addresses
 from hanse.features.networks.guard.watches import GUARD_WATCHES
 from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
+from hanse.features.networks.options import NetworksOptions
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Pod, PodSpec
 from hanse.model.objects import Object
+from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
-from tests.features.networks.builders import HERE, network, pod, space
+from tests.features.networks.builders import FEATURE, HERE, cluster_snapshot, network, pod, space
 from tests.support.builders import cluster, snapshot
 from tinykube.virtual_time import EPOCH
 
@@ -154,3 +156,11 @@ def test_a_difference_names_only_what_differs(
 
     assert bool(difference(before, after)) == (before != after)
     assert difference(Ruleset({}, {}), Ruleset({}, {})) == ""
+
+
+def test_no_policies_are_written_where_a_guard_isolates() -> None:
+    observed = cluster_snapshot(network("acme.default"))
+    key = Key("isolation", "acme-web")
+
+    assert FEATURE.plan(key, observed).desired
+    assert not Networks(NetworksOptions(guard=True)).plan(key, observed).desired

@@ -38,7 +38,7 @@ def anyio_backend() -> object:
 @pytest.fixture
 async def tenancy() -> AsyncIterator[NetworksScenario]:
     """Tenants of a cluster whose agent guards them by ClusterNetworkPolicies where it can."""
-    options = NetworksOptions(guard=True, agents=agent_users("kinds"))
+    options = NetworksOptions(admin_policies=True, agents=agent_users("kinds"))
     async with (
         embedded_testbed((HERE,)) as testbed,
         Scenario(testbed, "kinds", lambda: (Networks(options),)) as scenario,

@@ -242,7 +242,7 @@ def test_each_address_has_a_port_name_and_a_mac_of_its_own(address: str) -> None
 
 
 def guarded_world(*objects: Object) -> tuple[Networks, Snapshot]:
-    feature = Networks(NetworksOptions(guard=True))
+    feature = Networks(NetworksOptions(admin_policies=True))
     homes = [space(), space("acme-kube-system"), space("bolt-web", of="bolt")]
     here = [tenant(), tenant("bolt"), *homes, *objects]
     served = KindServed(HERE, ClusterNetworkPolicy.kind, served=True)

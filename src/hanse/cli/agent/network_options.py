@@ -65,7 +65,16 @@ _OPTIONS = (
         default=False,
         envvar="HANSE_NETWORK_GUARD",
         show_envvar=True,
-        help="Also write ClusterNetworkPolicies, which tenants cannot open, where they are served.",
+        help="`hanse guard` runs on every node and isolates networks: write no NetworkPolicies, so "
+        "that those of tenants narrow what passes within a network.",
+    ),
+    click.option(
+        "--network-admin-policies/--no-network-admin-policies",
+        default=False,
+        envvar="HANSE_NETWORK_ADMIN_POLICIES",
+        show_envvar=True,
+        help="Isolate networks by ClusterNetworkPolicies, which tenants cannot open, where they "
+        "are served.",
     ),
 )
 
@@ -95,6 +104,7 @@ class NetworkFlags(Struct, frozen=True):
     network_dns: str
     network_dns_image: str
     network_guard: bool
+    network_admin_policies: bool
 
 
 def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
@@ -106,6 +116,7 @@ def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
         template=BUILT_IN_TEMPLATE if path is None else _read_template(path),
         agents=(agent, *flags.network_trusts),
         guard=flags.network_guard,
+        admin_policies=flags.network_admin_policies,
         dns_workload=flags.network_dns,
         dns_image=flags.network_dns_image or flags.network_dns,
         providers=tuple(_parse_provider(one) for one in flags.network_providers),

@@ -3,6 +3,7 @@
 from typing import Any
 
 from hanse import __version__
+from hanse.cli.manifests.guard import guard_files
 from hanse.cli.manifests.rights import DNS, dns_rights_files, rights_files
 from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
 from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
@@ -30,6 +31,7 @@ def chart_files() -> tuple[ChartFile, ...]:
         ChartFile("agent", _agent_objects),
         *dns_rights_files(),
         ChartFile("dns", _dns_objects, Condition("dns.enabled")),
+        *guard_files(),
         ChartFile("network-policy", lambda _: _network_policies(), Condition("networkPolicy")),
         ChartFile("egress", _egress_policy, Condition("egress.enabled")),
         ChartFile("egress-gslb", _probe_policy, Condition("egress.enabled", ("gslb",))),
@@ -131,6 +133,7 @@ def _feature_environment(values: ValueSource) -> dict[str, Any]:
         "HANSE_NETWORK_DNS": values.value("networks.dns"),
         "HANSE_NETWORK_DNS_IMAGE": values.network_dns_image(),
         "HANSE_NETWORK_GUARD": values.either("networks.guard", "true", "false"),
+        "HANSE_NETWORK_ADMIN_POLICIES": values.either("networks.adminPolicies", "true", "false"),
     }
 
 

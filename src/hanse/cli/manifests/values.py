@@ -201,6 +201,9 @@ class NetworksValues(_Values, frozen=True, kw_only=True):
         str, _description("Its image; empty: our own for hanse, else coredns.")
     ] = ""
     guard: Annotated[
+        bool, _description("Whether `hanse guard` keeps networks apart on every node.")
+    ] = False
+    admin_policies: Annotated[
         bool, _description("Whether ClusterNetworkPolicies are written, where they are served.")
     ] = False
 

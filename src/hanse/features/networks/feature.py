@@ -26,7 +26,6 @@ from hanse.features.networks.names import (
     RANGE_OF,
     TENANT,
     NetworkName,
-    is_managed,
     parse_network_name,
     shorten_name,
 )
@@ -44,7 +43,7 @@ from hanse.model.kinds.admission import (
 from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
-from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
+from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
@@ -115,21 +114,21 @@ class Networks:
         namespace = snapshot.get(snapshot.local, Namespace, key.name)
         if not tenant or namespace is None or namespace.terminating:
             return Plan()
+        if self._is_isolated_otherwise(snapshot):
+            return Plan()
         networks = [n for n in tenant_networks(tenant, snapshot) if not is_drained(n)]
-        policies = snapshot.in_namespace(snapshot.local, NetworkPolicy, key.name)
         inputs = IsolationInputs(
             tenant=tenant,
             networks=tuple(parse_network_name(n.metadata.name).network for n in networks),
             apiservers=tuple(apiserver_endpoints(snapshot)),
             peers=tuple(agreed_peers(tenant, snapshot)),
-            user_policies=tuple(
-                sorted(
-                    (p for p in policies if not is_managed(p.metadata.labels)),
-                    key=lambda p: p.metadata.name,
-                )
-            ),
         )
         return Plan(tuple(Desired(p, snapshot.local) for p in isolation_policies(key.name, inputs)))
+
+    def _is_isolated_otherwise(self, snapshot: Snapshot) -> bool:
+        """Whether guards on nodes or ClusterNetworkPolicies isolate networks."""
+        served = is_served(ClusterNetworkPolicy, snapshot)
+        return self.options.guard or (self.options.admin_policies and served)
 
     def _port_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The port of one pod."""
@@ -160,7 +159,7 @@ class Networks:
         )
         return Plan(tuple(Desired(guard, snapshot.local) for guard in guards))
 
-    def _keys_for_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:  # noqa: C901 - one case for each kind
+    def _keys_for_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys that a changed object concerns, by kind."""
         obj = change.object
         meta = obj.metadata
@@ -185,9 +184,6 @@ class Networks:
                 meta.labels.get(KUBE_SERVICE),
             ) == _KUBERNETES_SERVICE:
                 yield from self._all_keys(snapshot)
-            case NetworkPolicy() if not is_managed(meta.labels):
-                if namespace_tenant(meta.namespace, snapshot):
-                    yield Key("isolation", meta.namespace)
             case ServiceCIDR():
                 yield from self._keys_for_range(obj, snapshot)
             case NetworkPeering():

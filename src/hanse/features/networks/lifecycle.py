@@ -115,7 +115,7 @@ def desired_objects(
     namespaces = [n.metadata.name for n in tenant_namespaces(name.tenant, snapshot)]
     cidrs = service_cidrs(name, pool)
     yield from (Desired(cidr, snapshot.local) for cidr in cidrs)
-    if options.guard and is_served(ClusterNetworkPolicy, snapshot):
+    if options.admin_policies and is_served(ClusterNetworkPolicy, snapshot):
         peers = tuple(p for mine, p in agreed_peers(name.tenant, snapshot) if mine == name.network)
         yield from (
             Desired(guard, snapshot.local) for guard in cluster_network_policies(name, peers)

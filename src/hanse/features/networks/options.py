@@ -27,6 +27,9 @@ class NetworksOptions(Struct, frozen=True):
     )
     """Groups that are exempt from the restrictions of tenants."""
     guard: bool = False
-    """Whether ClusterNetworkPolicies, which tenants cannot override, isolate networks, too."""
+    """Whether a guard runs on every node: then no NetworkPolicies are written, and those of
+    tenants narrow what passes within a network."""
+    admin_policies: bool = False
+    """Whether ClusterNetworkPolicies, which tenants cannot override, isolate networks."""
     providers: tuple[tuple[str, str], ...] = ()
     """Network types with ipam External, and the URL of their provider's address service."""

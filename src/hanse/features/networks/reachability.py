@@ -12,7 +12,6 @@ from typing import Literal
 from msgspec import Struct
 
 from hanse.features.networks.names import DEFAULT, DNS, NETWORK, TENANT, NetworkName
-from hanse.features.networks.selectors import policy_types
 from hanse.model.kinds.core import Namespace, Pod, Protocol
 from hanse.model.kinds.networking import IPBlock, NetworkPolicy, PolicyPeer, PolicyPort
 from hanse.model.selectors import selects
@@ -89,6 +88,13 @@ def _ingress_allowed(
         for p in selecting
         for rule in p.spec.ingress or ()
     )
+
+
+def policy_types(policy: NetworkPolicy) -> frozenset[str]:
+    """The policy types of a NetworkPolicy, with the defaults of the API."""
+    if policy.spec.policy_types:
+        return frozenset(policy.spec.policy_types)
+    return frozenset({"Ingress", "Egress"} if policy.spec.egress else {"Ingress"})
 
 
 def _selects_endpoint(policy: NetworkPolicy, endpoint: TrafficEndpoint) -> bool:

@@ -1,0 +1,89 @@
+"""The guard of an installation: a DaemonSet, its account, and what it may read."""
+
+from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
+from hanse.features.networks.guard.watches import GUARD_WATCHES
+from hanse.model.facts import Role
+from hanse.model.manifests import (
+    PART_OF,
+    SERVICE_ACCOUNT,
+    Subject,
+    binding_manifests,
+    manifest,
+    role_manifests,
+)
+from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.objects import Wire
+from hanse.model.rbac import RbacRule, rbac_rules
+
+GUARD = "hanse-guard"
+METRICS_PORT = 9342
+"""A port of the node: the guard shares its network."""
+
+_LABELS = {"app.kubernetes.io/name": GUARD, PART_OF: "hanse"}
+_WHEN = Condition("networks.guard", ("networks",))
+
+
+def guard_files() -> tuple[ChartFile, ...]:
+    """The rights of the guard, then its DaemonSet."""
+    return (
+        ChartFile("guard-rights", lambda _: _rights(), _WHEN),
+        ChartFile("guard", lambda values: [_daemon_set(values)], _WHEN),
+    )
+
+
+def _rights() -> list[Wire]:
+    """It reads; at its end it looks whether its DaemonSet is gone."""
+    own = RbacRule(SYSTEM_NAMESPACE, "apps", "daemonsets", ("get",), (GUARD,))
+    rules = [*rbac_rules(GUARD_WATCHES, Role.LOCAL), own]
+    account = manifest(SERVICE_ACCOUNT, GUARD, SYSTEM_NAMESPACE)
+    subject = Subject(GUARD, SYSTEM_NAMESPACE)
+    bound = binding_manifests(GUARD, GUARD, rules, subject, {})
+    return [one.wire for one in (account, *role_manifests(GUARD, rules), *bound)]
+
+
+def _daemon_set(values: ValueSource) -> Wire:
+    """One guard on each node, in the node's network and with no right on it but CAP_NET_ADMIN."""
+    environment: dict[str, Wire] = {
+        "HANSE_NODE": {"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+        "HANSE_DAEMONSET": {"value": f"{SYSTEM_NAMESPACE}/{GUARD}"},
+        "HANSE_LISTEN": {"value": f"127.0.0.1:{METRICS_PORT}"},
+    }
+    container = {
+        "name": "guard",
+        "image": values.image(),
+        "imagePullPolicy": values.value("image.pullPolicy"),
+        "args": ["guard"],
+        "env": [{"name": name, **value} for name, value in environment.items()],
+        "securityContext": {
+            "runAsUser": 0,
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]},
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "livenessProbe": _probe("/healthz", 20),
+        "readinessProbe": _probe("/readyz", 5),
+        "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}},
+    }
+    pod = {
+        "serviceAccountName": GUARD,
+        "hostNetwork": True,
+        "priorityClassName": "system-node-critical",
+        "tolerations": [{"operator": "Exists"}],
+        "containers": [container],
+    }
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "DaemonSet",
+        "metadata": {"name": GUARD, "namespace": SYSTEM_NAMESPACE, "labels": _LABELS},
+        "spec": {
+            "selector": {"matchLabels": _LABELS},
+            "updateStrategy": {"rollingUpdate": {"maxUnavailable": "10%"}},
+            "template": {"metadata": {"labels": _LABELS}, "spec": pod},
+        },
+    }
+
+
+def _probe(path: str, every: int) -> Wire:
+    request = {"host": "127.0.0.1", "path": path, "port": METRICS_PORT}
+    return {"httpGet": request, "periodSeconds": every}
