@@ -18,7 +18,7 @@ from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, FederatedStatefulSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
+from hanse.model.kinds.networks import Network, NetworkAccess, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Object, Wire
 
@@ -143,6 +143,13 @@ GOOD: dict[type[Object], str] = {
     NetworkInterface: """
         metadata: {name: db-eni}
         spec: {internalIP: 10.2.0.7, externalIP: 203.0.113.9}
+        """,
+    NetworkAccess: """
+        metadata: {name: ingress}
+        spec:
+          networks: [acme.default, globex.*]
+          from: [{namespace: ingress-nginx, ports: [{protocol: TCP, port: 8080}]}]
+          to: [{cidr: 198.51.100.0/24}, {nodes: true}]
         """,
     NetworkPeering: "{metadata: {name: with-globex}, spec: {peer: globex.default}}",
     NetworkPort: """
@@ -324,6 +331,8 @@ BAD = (
     Refused(Network, ("spec", "service", "cidrs", 1), "10.0.0.0/16", "spec.service.cidrs[1]"),
     Refused(Network, ("spec", "type"), "flat", "spec.type", updating=True, by_rule=True),
     Refused(NetworkInterface, ("spec", "externalIP"), "db.example.com", "spec.externalIP"),
+    Refused(NetworkAccess, ("spec", "networks"), [], "spec.networks"),
+    Refused(NetworkAccess, ("spec", "to", 0), {}, "spec.to[0]", by_rule=True),
     Refused(NetworkPeering, ("spec", "peer"), "globex", "spec.peer"),
     Refused(NetworkPort, ("spec", "mac"), "02-00", "spec.mac"),
     Refused(NetworkPort, ("spec", "address"), "10.0.0.6", "spec.address", True, True),
