@@ -16,8 +16,6 @@ from hanse.cli.inventory import (
     InventoryResult,
     NodeCounts,
     Permission,
-    ServiceInventory,
-    UnreadCluster,
     parse_services,
 )
 from hanse.model.crds import crds
@@ -68,19 +66,6 @@ def test_kinds_of_features_that_are_off_are_not_missed() -> None:
     ("inventory", "problem", "remedy"),
     [
         pytest.param(
-            UnreadCluster("lubeck", "connection refused", "silence"),
-            "connection refused",
-            "kubectl --context lubeck cluster-info",
-            id="silence",
-        ),
-        pytest.param(
-            UnreadCluster("lubeck", "Unauthorized", "credentials"),
-            "Unauthorized",
-            "see what context lubeck says: kubectl config view --minify --context lubeck; then log "
-            "in anew, or mend its cluster, user or files",
-            id="bad credentials",
-        ),
-        pytest.param(
             _inventory(expires=NOW + timedelta(days=3, hours=1)),
             "the credentials end in 3 days, on 2026-07-04 13:00 UTC",
             "log in anew as your cluster's provider says, or: kubectl config set-credentials "
@@ -120,36 +105,10 @@ def test_kinds_of_features_that_are_off_are_not_missed() -> None:
             id="an old definition",
         ),
         pytest.param(
-            _inventory(agent=None),
-            "no agent has ever run here: there is no Lease hanse-system/hanse-agent",
-            "hanse agent --context lubeck --cluster-id lubeck",
-            id="no agent",
-        ),
-        pytest.param(
-            _inventory(agent=AgentLease("lubeck-0", timedelta(seconds=16), timedelta(seconds=15))),
-            "its agent is silent for 16 s",
-            "kubectl --context lubeck -n hanse-system get pods,leases",
-            id="a silent agent",
-        ),
-        pytest.param(
-            _inventory(nodes=NodeCounts(3, 1)),
-            "2 of 3 nodes are not ready",
-            "kubectl --context lubeck describe nodes",
-            id="nodes not ready",
-        ),
-        pytest.param(
             _inventory(denied=(Permission("watch", "services"), Permission("list", "namespaces"))),
             "these credentials may not watch services, list namespaces",
             "kubectl --context lubeck auth can-i --list",
             id="rights missing",
-        ),
-        pytest.param(
-            _inventory(
-                services=ServiceInventory((ExportState("shop", "web", False, "no such Service"),))
-            ),
-            "the export of shop/web: no such Service",
-            "kubectl --context lubeck -n shop describe serviceexport web",
-            id="an export in trouble",
         ),
     ],
 )
@@ -159,41 +118,8 @@ def test_each_trouble_is_found_with_its_remedy(
     assert check_clusters([inventory], KNOWN) == [Finding("lubeck", problem, remedy)]
 
 
-def test_the_same_condition_of_an_export_in_several_clusters_is_shown_once() -> None:
-    conflict = ExportState("shop", "web", True, "bergen has 81")
-    alone = ExportState("shop", "db", False, "no such Service")
-    inventories = [
-        _inventory(services=ServiceInventory((conflict,))),
-        _inventory(name="bergen", services=ServiceInventory((conflict, alone))),
-    ]
-
-    assert [(one.cluster, one.problem) for one in check_clusters(inventories, KNOWN)] == [
-        ("lubeck", "the export of shop/web (also in bergen): bergen has 81"),
-        ("bergen", "the export of shop/db: no such Service"),
-    ]
-
-
-def test_a_dead_cluster_of_a_local_federation_can_be_started() -> None:
-    silent = UnreadCluster("bergen", "connection refused", "silence")
-
-    (found,) = check_clusters([silent], replace(KNOWN, local=True))
-
-    assert found.remedy == "hanse local start bergen"
-
-
-def test_a_broker_needs_no_agent() -> None:
-    assert check_clusters([_inventory(agent=None, is_broker=True)], KNOWN) == []
-
-
 def test_a_small_skew_is_no_trouble() -> None:
     assert check_clusters([_inventory(skew=timedelta(seconds=2))], KNOWN) == []
-
-
-def test_one_dead_cluster_hides_no_other() -> None:
-    silent = UnreadCluster("bergen", "connection refused", "silence")
-    old = _inventory(version="v1.20.0")
-
-    assert [one.cluster for one in check_clusters([silent, old], KNOWN)] == ["bergen", "lubeck"]
 
 
 @pytest.mark.parametrize(
@@ -256,28 +182,3 @@ def test_an_export_has_a_problem_when_a_user_must_act(
 
 def test_a_cluster_without_the_kinds_has_no_services_to_show() -> None:
     assert parse_services(None, None) is None
-
-
-def test_an_import_by_somebody_else_is_found_where_the_service_is_only_imported() -> None:
-    export = ExportState("shop", "web", ready=True)
-    theirs = {"metadata": {"namespace": "shop", "name": "web"}}
-    unrelated = {"metadata": {"namespace": "shop", "name": "other"}}
-    importing = _inventory(services=parse_services({"items": []}, {"items": [theirs, unrelated]}))
-    exporting = _inventory(name="bergen", services=ServiceInventory((export,)))
-
-    assert check_clusters([importing, exporting], KNOWN) == [
-        Finding(
-            "lubeck",
-            "shop/web is not imported: a ServiceImport of that name was not made by Hanse",
-            "kubectl --context lubeck -n shop delete serviceimport web",
-        )
-    ]
-
-
-def test_an_import_of_ours_is_no_finding() -> None:
-    ours = {"metadata": {"namespace": "shop", "name": "web", "labels": {"hanse.dev/owner": "s-1"}}}
-    exports = (ExportState("shop", "web", ready=True),)
-    inventory = parse_services({"items": []}, {"items": [ours]})
-    assert inventory is not None
-
-    assert check_clusters([_inventory(services=replace(inventory, exports=exports))], KNOWN) == []

@@ -1,15 +1,12 @@
 """Exported services, merged from the objects of clusters."""
 
-import pytest
-
 from hanse.cli.exported_services import json_document
-from hanse.cli.status.command import _print_services
-from hanse.features.services.view import (
+from hanse.features.services.exported import (
     ClusterServices,
     EndpointCount,
     ExportProblem,
+    all_exported,
     export_problems,
-    service_views,
 )
 from hanse.model.conditions import Condition, condition
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
@@ -61,7 +58,7 @@ def test_a_service_is_shown_once_with_all_who_export_and_import_it() -> None:
     bergen = ClusterServices("bergen", (good,), (_import("lubeck", "bergen"),))
     hamburg = ClusterServices("hamburg", (), (_import("lubeck", "bergen"),))
 
-    (service,) = service_views([lubeck, hamburg, bergen])
+    (service,) = all_exported([lubeck, hamburg, bergen])
 
     assert (service.namespace, service.name, service.type) == ("shop", "web", "Headless")
     assert service.exporters == ("bergen", "lubeck")
@@ -74,12 +71,12 @@ def test_a_clusters_own_report_of_its_endpoints_takes_precedence() -> None:
     own = ClusterServices("lubeck", (), (_import("lubeck"),), (_slice("lubeck", True, False),))
 
     for clusters in ([stale, own], [own, stale]):
-        (service,) = service_views(clusters)
+        (service,) = all_exported(clusters)
         assert service.endpoints == {"lubeck": EndpointCount(1, 2)}
 
 
 def test_endpoints_of_an_unread_cluster_are_taken_from_the_others() -> None:
-    (service,) = service_views(
+    (service,) = all_exported(
         [ClusterServices("hamburg", (), (_import("lubeck"),), (_slice("lubeck", True, True),))]
     )
 
@@ -90,7 +87,7 @@ def test_an_export_that_nobody_imports_is_shown_with_what_is_wrong() -> None:
     missing = condition("Valid", False, "NoService", "there is no Service web here")
     pending = condition("Ready", False, "Pending", "it is exported when the Service is created")
 
-    (service,) = service_views([ClusterServices("lubeck", (_export(missing, pending),))])
+    (service,) = all_exported([ClusterServices("lubeck", (_export(missing, pending),))])
 
     assert (service.type, service.exporters) == ("", ())
     assert [p.reason for p in service.problems] == ["NoService", "Pending"]
@@ -100,7 +97,7 @@ def test_a_conflict_is_a_problem_of_each_cluster_that_reports_it() -> None:
     conflict = condition("Conflict", True, "PortConflict", "bergen has 81")
     export = _export(VALID, READY, conflict)
 
-    (service,) = service_views(
+    (service,) = all_exported(
         [ClusterServices("lubeck", (export,)), ClusterServices("bergen", (export,))]
     )
 
@@ -109,19 +106,6 @@ def test_a_conflict_is_a_problem_of_each_cluster_that_reports_it() -> None:
         ExportProblem("lubeck", "PortConflict", "bergen has 81"),
     )
     assert json_document(service)["problems"][0]["message"] == "bergen has 81"
-
-
-def test_the_same_message_of_several_clusters_is_shown_once(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    conflict = _export(VALID, READY, condition("Conflict", True, "PortConflict", "bergen has 81"))
-    clusters = [ClusterServices(cluster, (conflict,)) for cluster in ("lubeck", "bergen")]
-
-    _print_services(service_views(clusters))
-
-    assert capsys.readouterr().out.splitlines()[-1] == (
-        "! shop/web in bergen, lubeck: PortConflict: bergen has 81"
-    )
 
 
 def test_an_export_without_conditions_is_a_problem() -> None:

@@ -27,7 +27,7 @@ OBJECT = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n"
         (("networks", "list"), f"hanse: rome does not answer: {REFUSED}; start it, or name"),
         (("join", "--cluster-id", "rome", "--federation", "f"), f"does not answer: {REFUSED}"),
         (("plan", "-f", "web.yaml"), f"hanse: rome: {REFUSED}; see `hanse doctor`"),
-        (("doctor",), f"rome: {REFUSED}"),
+        (("doctor",), f"ClusterUnreachable: cluster rome is not reached: {REFUSED}"),
         (("resolve", "web.shop"), REFUSED),
         (("policies",), "no policy is federated in a cluster that answers"),
         (("gslb", "status"), "no cluster that answers has an AMKOCluster in avi-system"),

@@ -32,6 +32,7 @@ from hanse.model.admission import AdmissionHook
 from hanse.model.clusterset import clusterset_spec
 from hanse.model.connections import ConnectionSource
 from hanse.model.facts import HeartbeatState, Role
+from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.naming import SLOT_LEASES, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
@@ -210,6 +211,7 @@ class Agent:
             stack.push_async_callback(self._socket_probe.close)
             await stack.enter_async_context(self._prober.running())
             if listener is not None:
+                self._export_findings()
                 await stack.enter_async_context(serving(self.reconciler, listener))
             if webhooks is not None:
                 await stack.enter_async_context(self.webhook_server.running(webhooks))
@@ -228,6 +230,16 @@ class Agent:
                     self._local_client, self.settings.namespace, self._set_active
                 )
             yield
+
+    def _export_findings(self) -> None:
+        """Add findings to the metrics; the views are imported only where they are served."""
+        from hanse.app.finding_metrics import FindingsCollector
+
+        cluster = self.settings.cluster
+        collector = FindingsCollector(
+            lambda: MultiClusterSnapshot({cluster: self.reconciler.snapshot()})
+        )
+        self.reconciler.metrics.registry.register(collector)
 
     @property
     def is_published(self) -> bool:

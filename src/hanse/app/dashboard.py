@@ -10,15 +10,15 @@ import msgspec
 from hanse.app.agent import Agent
 from hanse.app.explain import InvalidQuestion, explain, full_name, record_type
 from hanse.app.preview import Reconcilers
+from hanse.app.views import views
 from hanse.model.dns.zones import View
+from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.naming import ZONE
 from hanse.model.snapshot import Change
 from hanse.web.dashboard.actions import Action, ActionRefused, PageActions
 from hanse.web.dashboard.auth import Authenticator
 from hanse.web.dashboard.items import ItemCache
-from hanse.web.dashboard.sections import sections
 from hanse.web.dashboard.server import serving
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 from hanse.web.dashboard.updates import LiveUpdates, LocalStateSource
 
 
@@ -28,7 +28,8 @@ class Dashboard:
     def __init__(self, auth: Authenticator, local_state: LocalStateSource | None = None) -> None:
         self._auth = auth
         self._agents: dict[str, Agent] = {}
-        self._updates = LiveUpdates(ItemCache(sections(), self._snapshot), local_state)
+        self._local = local_state is not None
+        self._updates = LiveUpdates(ItemCache(views(), self._snapshot), local_state)
 
     @property
     def reconcilers(self) -> Reconcilers:
@@ -81,5 +82,6 @@ class Dashboard:
 
     def _snapshot(self) -> MultiClusterSnapshot:
         return MultiClusterSnapshot(
-            {name: agent.reconciler.snapshot() for name, agent in self._agents.items()}
+            {name: agent.reconciler.snapshot() for name, agent in self._agents.items()},
+            local=self._local,
         )

@@ -3,15 +3,13 @@
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
-from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
-from hanse.cli.inventory import discover_kinds
+from hanse.features.services.exported import ClusterServices, ExportedService
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE
-from hanse.features.services.view import ClusterServices, ServiceView, service_views
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
-from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Object
 
@@ -19,18 +17,6 @@ _IMPORTED_SLICES = f"{SERVICE_NAME},{MANAGED_BY}={DOMAIN},!{SERVICE_NAMESPACE}"
 """Selects imported slices; those with the namespace as a label are on a broker."""
 
 K = TypeVar("K", bound=Object)
-
-
-async def read_exported_services(clusters: Iterable[ClusterAccess]) -> list[ServiceView]:
-    """Read every cluster; those that fail are left out, as the inventory reports them."""
-    results = await read_clusters(clusters, _read_cluster, limit=None)
-    return service_views([one for one in results if not isinstance(one, ReadFailure)])
-
-
-async def _read_cluster(cluster: ClusterAccess, client: Client) -> ClusterServices:
-    """Discover the kinds that the cluster serves, then read its exported Services."""
-    await discover_kinds(client)
-    return await read_cluster_services(client, cluster.name)
 
 
 async def read_cluster_services(client: Client, name: str, namespace: str = "") -> ClusterServices:
@@ -67,16 +53,13 @@ async def list_or_empty(
         return ()  # the kind itself is not served
 
 
-def json_document(service: ServiceView) -> dict[str, Any]:
+def json_document(service: ExportedService) -> dict[str, Any]:
     """A service as it is in the JSON output of commands."""
     return {
         "namespace": service.namespace,
         "name": service.name,
         "type": service.type,
-        "ports": [
-            {"name": p.name, "port": p.port, "protocol": p.protocol, "appProtocol": p.app_protocol}
-            for p in service.ports
-        ],
+        "ports": port_documents(service.ports),
         "exporters": list(service.exporters),
         "importers": list(service.importers),
         "endpoints": {
@@ -88,3 +71,11 @@ def json_document(service: ServiceView) -> dict[str, Any]:
             for p in service.problems
         ],
     }
+
+
+def port_documents(ports: Iterable[ImportedPort]) -> list[dict[str, Any]]:
+    """Ports as they are in the JSON output of commands."""
+    return [
+        {"name": p.name, "port": p.port, "protocol": p.protocol, "appProtocol": p.app_protocol}
+        for p in ports
+    ]

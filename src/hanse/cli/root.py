@@ -16,7 +16,7 @@ COMMANDS = {
     "up": "Run a whole federation on this machine.",
     "local": "Make things go wrong in a running local federation, and right again.",
     "dashboard": "Print a link that lets a browser into the dashboard.",
-    "status": "Show every cluster at a glance.",
+    "status": "Show every cluster at a glance, and first what is wrong.",
     "check": "Check whether clusters are fit for an installation.",
     "doctor": "Find what is wrong and say how to mend it.",
     "verify": "Try whether services, names and packets arrive between clusters.",

@@ -184,6 +184,43 @@ class Leadership(Fact, frozen=True):
         return self.member
 
 
+class AgentRun(Fact, frozen=True):
+    """What the Lease of a cluster's agent says, to somebody who is not that agent."""
+
+    cluster: ClusterId
+    holder: str
+    """Empty where no agent has ever held it."""
+    alive: bool
+    renewed: datetime | None = None
+
+    @property
+    def key(self) -> ClusterId:
+        return self.cluster
+
+
+class CredentialsRefused(Fact, frozen=True):
+    """A cluster that answers, and does not accept or cannot be asked with our credentials."""
+
+    cluster: ClusterId
+    reason: str
+
+    @property
+    def key(self) -> ClusterId:
+        return self.cluster
+
+
+class ListDenied(Fact, frozen=True):
+    """A list that a cluster refused: its objects are unknown, and not absent."""
+
+    cluster: ClusterId
+    kind: Kind
+    reason: str
+
+    @property
+    def key(self) -> tuple[ClusterId, Kind]:
+        return (self.cluster, self.kind)
+
+
 WriteResult = Literal["Done", "Foreign", "Fenced", "Refused", "Forbidden", "Failed", "Held"]
 
 

@@ -45,3 +45,8 @@ def parse_owner_claim(text: str) -> OwnerClaim | None:
 def owner_claim(obj: Object) -> OwnerClaim | None:
     """The owner in an object's annotation, unchecked; None if it has none or it is invalid."""
     return parse_owner_claim(obj.metadata.annotations.get(OWNER_KEY, ""))
+
+
+def is_paused(obj: Object) -> bool:
+    """Whether a person paused an object by an annotation: we never write it then."""
+    return obj.metadata.annotations.get(PAUSED, "false") != "false"

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from hanse.model.facts import ClusterDeparted, ClusterState, Leadership, WriteResult
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire, object_ref
+from hanse.model.ownership import is_paused
 from hanse.model.plan import Desired, Key, Patch, Plan, Removal
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.compare import object_patch, patch_has_effect, status_patch, with_applied_record
@@ -14,7 +15,6 @@ from hanse.runtime.ownership import (
     SHARED,
     Owner,
     epoch_of,
-    is_paused,
     owner_of,
     sources_of,
     with_owner,

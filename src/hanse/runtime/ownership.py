@@ -15,7 +15,6 @@ from hanse.model.ownership import (
     OWN_PREFIX,
     OWNER,
     OWNER_KEY,
-    PAUSED,
     SOURCES,
     OwnerClaim,
     parse_owner_claim,
@@ -128,11 +127,6 @@ def epoch_of(obj: Object) -> int:
     """The epoch of the lease under which an object was last written; 0 without one."""
     value = obj.metadata.annotations.get(EPOCH, "")
     return int(value) if value.isdecimal() else 0
-
-
-def is_paused(obj: Object) -> bool:
-    """Whether a person paused an object by an annotation: we never write it then."""
-    return obj.metadata.annotations.get(PAUSED, "false") != "false"
 
 
 def replicable(marks: dict[str, str]) -> dict[str, str]:

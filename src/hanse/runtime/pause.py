@@ -4,9 +4,8 @@ from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.objects import ClusterId, Object
-from hanse.model.ownership import ALLOW_MASS_DELETION
+from hanse.model.ownership import ALLOW_MASS_DELETION, is_paused
 from hanse.model.snapshot import Snapshot, Watch
-from hanse.runtime.ownership import is_paused
 
 PAUSE_WATCHES = (
     Watch(

@@ -18,6 +18,7 @@ from hanse.features.policies.ledger import LocalState, PolicyRecord, record_conf
 from hanse.features.policies.versions import EMPTY_HISTORY, append_event, merge
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.model.facts import Role
+from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.globalservice import (
     GlobalMember,
@@ -42,19 +43,18 @@ from hanse.model.kinds.stateful import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key
+from hanse.model.view import View, worst
 from hanse.web.dashboard.federated import FederatedSection
 from hanse.web.dashboard.gslb import HostsSection
 from hanse.web.dashboard.networks import NetworksSection, ReachSection
 from hanse.web.dashboard.policies import PoliciesSection
-from hanse.web.dashboard.section import Section, worst
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 from hanse.web.dashboard.statefulsets import StatefulSetsSection
 from tests.support.builders import annotated, cluster, snapshot
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
-def render_item(section: Section, key: str, snapshots: MultiClusterSnapshot) -> Any:
+def render_item(section: View, key: str, snapshots: MultiClusterSnapshot) -> Any:
     assert key in set(section.keys(snapshots))
     return json.loads(msgspec.json.encode(section.render(key, snapshots)))
 

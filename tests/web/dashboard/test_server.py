@@ -10,17 +10,17 @@ from typing import Any
 import aiohttp
 import pytest
 
+from hanse.features.fleet.view import ClustersView
 from hanse.features.services.feature import Services
 from hanse.model.facts import Role
+from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Meta
 from hanse.model.snapshot import ObjectChange
 from hanse.web.dashboard.actions import ActionRefused, PageActions
 from hanse.web.dashboard.auth import CODE_LIFETIME, COOKIE, Authenticator
-from hanse.web.dashboard.fleet import ClustersSection
 from hanse.web.dashboard.items import ItemCache
 from hanse.web.dashboard.server import serving
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 from hanse.web.dashboard.updates import LiveUpdates
 from tests.support.builders import cluster, snapshot
 
@@ -31,7 +31,7 @@ class Desk:
     def __init__(self, url: str, http: aiohttp.ClientSession) -> None:
         self.url, self.http, self.auth = url, http, Authenticator()
         self.objects: list[Any] = []
-        self.updates = LiveUpdates(ItemCache([ClustersSection()], self.multi_snapshot))
+        self.updates = LiveUpdates(ItemCache([ClustersView()], self.multi_snapshot))
 
     def multi_snapshot(self) -> MultiClusterSnapshot:
         own_snapshot = snapshot(

@@ -6,10 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
+from hanse.features.fleet.view import ClustersView, LinksView
 from hanse.features.services.feature import Services as Feature
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
+from hanse.features.services.view import ServicesView
 from hanse.model.conditions import condition
 from hanse.model.facts import ClusterState, HolderState, Leadership, LeaseLiveness, Phase, Role
+from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Event, ObjectReference, Secret
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.multicluster import (
@@ -22,12 +25,10 @@ from hanse.model.kinds.multicluster import (
     ServiceImportStatus,
 )
 from hanse.model.objects import Meta, Object
+from hanse.model.ownership import OWNER
 from hanse.model.snapshot import FactChange, ObjectChange
-from hanse.web.dashboard.fleet import ClustersSection, LinksSection
+from hanse.model.view import View
 from hanse.web.dashboard.items import ItemCache
-from hanse.web.dashboard.section import Section
-from hanse.web.dashboard.services import ServicesSection
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
 from hanse.web.dashboard.timeline import DUPLICATE_WINDOW, MAX_ENTRIES, Timeline
 from tests.support.builders import cluster, snapshot
 
@@ -37,7 +38,7 @@ SHOP = "shop"
 
 def web(*exporters: str) -> ServiceImport:
     return ServiceImport(
-        metadata=Meta(name="web", namespace=SHOP),
+        metadata=Meta(name="web", namespace=SHOP, labels={OWNER: "services"}),
         spec=ServiceImportSpec(type="ClusterSetIP", ports=(ImportedPort(port=80, name="http"),)),
         status=ServiceImportStatus(clusters=tuple(ExportingCluster(cluster=c) for c in exporters)),
     )
@@ -79,7 +80,7 @@ def multi_snapshot(**objects_by_cluster: list[Object]) -> MultiClusterSnapshot:
     )
 
 
-def render_item(section: Section, key: str, snapshots: MultiClusterSnapshot) -> Any:
+def render_item(section: View, key: str, snapshots: MultiClusterSnapshot) -> Any:
     return msgspec.json.decode(msgspec.json.encode(section.render(key, snapshots)))
 
 
@@ -93,15 +94,15 @@ def test_a_service_shows_who_exports_it_and_what_is_ready_there() -> None:
         bergen=[export(*GOOD), web("lubeck", "bergen"), endpoint_slice("bergen", True, False)],
     )
 
-    item = render_item(ServicesSection(), "shop/web", snapshots)
+    item = render_item(ServicesView(), "shop/web", snapshots)
 
-    assert list(ServicesSection().keys(snapshots)) == ["shop/web"]
-    assert item["ports"] == ["80/TCP http"]
+    assert list(ServicesView().keys(snapshots)) == ["shop/web"]
+    assert item["ports"] == [{"port": 80, "name": "http"}]
     assert [(e["cluster"], e["ready"], e["all"], e["weight"]) for e in item["exporters"]] == [
         ("bergen", 1, 2, ""),
         ("lubeck", 2, 2, "3"),
     ]
-    assert item["state"] == "warn"
+    assert item["state"] == "good"
 
 
 def test_a_conflict_is_shown_with_the_message_of_each_cluster() -> None:
@@ -110,7 +111,7 @@ def test_a_conflict_is_shown_with_the_message_of_each_cluster() -> None:
         lubeck=[export(*GOOD, conflict), web("lubeck"), endpoint_slice("lubeck", True)]
     )
 
-    item = render_item(ServicesSection(), "shop/web", snapshots)
+    item = render_item(ServicesView(), "shop/web", snapshots)
 
     assert item["problems"] == [
         {"cluster": "lubeck", "reason": "PortConflict", "message": "bergen has 81"}
@@ -119,19 +120,17 @@ def test_a_conflict_is_shown_with_the_message_of_each_cluster() -> None:
 
 
 def test_a_service_that_nobody_exports_or_imports_is_not_shown() -> None:
-    assert ServicesSection().render("shop/web", multi_snapshot(lubeck=[])) is None
+    assert ServicesView().render("shop/web", multi_snapshot(lubeck=[])) is None
 
 
 def test_a_cluster_is_shown_as_its_own_agent_sees_it_and_others_by_who_looks() -> None:
     snapshots = multi_snapshot(lubeck=[export(*GOOD), web("lubeck")])
 
-    lubeck, broker = (
-        render_item(ClustersSection(), name, snapshots) for name in ("lubeck", "broker")
-    )
+    lubeck, broker = (render_item(ClustersView(), name, snapshots) for name in ("lubeck", "broker"))
 
     assert (lubeck["agent"], lubeck["exports"], lubeck["imports"]) == (True, 1, 1)
     assert (broker["agent"], broker["roles"], broker["state"]) == (False, ["broker"], "good")
-    assert [link["source"] for link in render_item(LinksSection(), "broker", snapshots)] == [
+    assert [link["source"] for link in render_item(LinksView(), "broker", snapshots)["links"]] == [
         "lubeck"
     ]
 
@@ -145,7 +144,7 @@ def test_a_cluster_that_is_reached_twice_is_shown_once() -> None:
 
     assert snapshots.clusters == ("lubeck", "gslb/bergen")
     assert both.clusters == ("lubeck", "bergen")
-    for section in (ClustersSection(), LinksSection()):
+    for section in (ClustersView(), LinksView()):
         assert section.render("gslb/bergen", snapshots) is not None
         assert section.render("gslb/bergen", both) is None, "although a fact about it wakes it"
 
@@ -156,17 +155,17 @@ def test_a_cluster_whose_lease_ran_out_is_bad_although_it_answers() -> None:
     snapshots.by_agent["lubeck"]._facts.put(dead)
 
     assert (
-        render_item(ClustersSection(), "bergen", snapshots)["reason"]
+        render_item(ClustersView(), "bergen", snapshots)["reason"]
         == "its Lease on broker has run out"
     )
-    assert render_item(ClustersSection(), "bergen", snapshots)["state"] == "bad"
+    assert render_item(ClustersView(), "bergen", snapshots)["state"] == "bad"
 
 
 def test_only_changed_items_are_rendered_again_and_sent_only_if_they_differ() -> None:
     snapshots = multi_snapshot(
         lubeck=[export(*GOOD), web("lubeck"), endpoint_slice("lubeck", True)]
     )
-    items = ItemCache([ClustersSection(), ServicesSection()], lambda: snapshots)
+    items = ItemCache([ClustersView(), ServicesView()], lambda: snapshots)
 
     first, second = items.refresh(), items.refresh()
     items.on_change(ObjectChange("lubeck", web("lubeck"), web("lubeck", "bergen")))
@@ -184,7 +183,7 @@ def test_only_changed_items_are_rendered_again_and_sent_only_if_they_differ() ->
 def test_a_long_board_is_read_in_turns() -> None:
     names = [f"web-{n}" for n in range(30)]
     exports = [ServiceExport(metadata=Meta(name=n, namespace=SHOP)) for n in names]
-    items = ItemCache([ServicesSection()], lambda: multi_snapshot(lubeck=list(exports)))
+    items = ItemCache([ServicesView()], lambda: multi_snapshot(lubeck=list(exports)))
 
     turns = 0
     while items.stale:

@@ -3,16 +3,15 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from typing import assert_never
 
 from msgspec import Struct
 
 from hanse import app
 from hanse.cli.apply import contains
-from hanse.cli.inventory import ClusterInventory, InventoryResult, Permission, UnreadCluster
+from hanse.cli.inventory import ClusterInventory, InventoryResult, Permission
 from hanse.model.crds import OWN_KINDS
 from hanse.model.feature_names import FEATURES
-from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
 OLDEST_MINOR, NEWEST_MINOR = 30, 35
@@ -40,13 +39,7 @@ class Finding(Struct, frozen=True):
     cluster: str
     problem: str
     remedy: str
-
-
-class Report(Struct, frozen=True):
-    """The clusters that were examined, and all findings."""
-
-    clusters: tuple[str, ...]
-    findings: tuple[Finding, ...]
+    code: str = "Check"
 
 
 class CheckContext(Struct, frozen=True):
@@ -60,65 +53,8 @@ class CheckContext(Struct, frozen=True):
 
 def check_clusters(inventories: Iterable[InventoryResult], context: CheckContext) -> list[Finding]:
     """The findings of all clusters."""
-    found: list[Finding] = []
-    results = list(inventories)
-    for one in results:
-        match one:
-            case UnreadCluster():
-                found.append(_unread(one, context))
-            case ClusterInventory():
-                found += [finding for check in _CHECKS for finding in check(one, context)]
-            case _:
-                assert_never(one)
-    read = [one for one in results if isinstance(one, ClusterInventory)]
-    return [*found, *_exports(read), *_foreign_imports(read)]
-
-
-def _exports(read: Sequence[ClusterInventory]) -> Iterator[Finding]:
-    """Failed exports; the same failure in several clusters is one finding."""
-    clusters: dict[tuple[str, str, str], list[str]] = {}
-    for cluster in read:
-        for export in cluster.services.exports if cluster.services is not None else ():
-            if export.trouble:
-                failure = (export.namespace, export.name, export.trouble)
-                clusters.setdefault(failure, []).append(cluster.name)
-    for (namespace, name, trouble), (first, *others) in clusters.items():
-        also = f" (also in {', '.join(others)})" if others else ""
-        yield Finding(
-            first,
-            f"the export of {namespace}/{name}{also}: {trouble}",
-            f"kubectl --context {first} -n {namespace} describe serviceexport {name}",
-        )
-
-
-def _foreign_imports(read: Sequence[ClusterInventory]) -> Iterator[Finding]:
-    """Foreign ServiceImports with the name of an exported service."""
-    served = [(cluster, cluster.services) for cluster in read if cluster.services is not None]
-    exported = {(e.namespace, e.name) for _, services in served for e in services.exports}
-    for cluster, services in served:
-        for namespace, name in services.foreign if not cluster.is_broker else ():
-            if (namespace, name) in exported:
-                yield Finding(
-                    cluster.name,
-                    f"{namespace}/{name} is not imported: a ServiceImport of that name was not "
-                    "made by Hanse",
-                    f"kubectl --context {cluster.name} -n {namespace} delete serviceimport {name}",
-                )
-
-
-def _unread(cluster: UnreadCluster, context: CheckContext) -> Finding:
-    """The finding for a cluster that could not be read."""
-    match cluster.fault:
-        case "credentials":
-            remedy = (
-                f"see what context {cluster.name} says: kubectl config view --minify --context "
-                f"{cluster.name}; then log in anew, or mend its cluster, user or files"
-            )
-        case "silence" if context.local:
-            remedy = f"hanse local start {cluster.name}"
-        case _:
-            remedy = f"kubectl --context {cluster.name} cluster-info"
-    return Finding(cluster.name, cluster.why, remedy)
+    read = (one for one in inventories if isinstance(one, ClusterInventory))
+    return [finding for one in read for check in _CHECKS for finding in check(one, context)]
 
 
 def _old_credentials(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:
@@ -188,26 +124,6 @@ def _needed_definitions(cluster: ClusterInventory) -> frozenset[str]:
     return frozenset(kind.kind.definition for kind in kinds)
 
 
-def _agent(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
-    """No agent, or one that does not renew its Lease."""
-    if cluster.is_broker and cluster.agent is None:
-        return
-    if cluster.agent is None:
-        yield Finding(
-            cluster.name,
-            f"no agent has ever run here: there is no Lease {SYSTEM_NAMESPACE}/{AGENT}",
-            f"hanse agent --context {cluster.name} --cluster-id {cluster.name}",
-        )
-    elif not cluster.agent.alive:
-        silent = cluster.agent.silent
-        since = f"silent for {silent.total_seconds():.0f} s" if silent.days < 365 else "not running"
-        yield Finding(
-            cluster.name,
-            f"its agent is {since}",
-            f"kubectl --context {cluster.name} -n {SYSTEM_NAMESPACE} get pods,leases",
-        )
-
-
 def unready_nodes(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     """Nodes that are not ready."""
     if cluster.nodes is not None and cluster.nodes.ready < cluster.nodes.all:
@@ -235,8 +151,6 @@ _CHECKS: tuple[Callable[[ClusterInventory, CheckContext], Iterator[Finding]], ..
     unsupported_version,
     wrong_clock,
     _definitions,
-    _agent,
-    unready_nodes,
     denied_permissions,
 )
 

@@ -27,13 +27,11 @@ TOKEN_SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - a type
 VERSION = "app.kubernetes.io/version"
 
 
-def check_objects(
-    clusters: Sequence[ClusterLists], now: datetime, *, local: bool = False
-) -> list[Finding]:
-    """The findings of all clusters, alone and together; `local` if `hanse up` runs them."""
+def check_objects(clusters: Sequence[ClusterLists], now: datetime) -> list[Finding]:
+    """The findings of all clusters, alone and together."""
     alone = [finding for lists in clusters for check in _CLUSTER_CHECKS for finding in check(lists)]
     stale = [finding for lists in clusters for finding in _expired_leases(lists, now)]
-    silent = [f for lists in clusters for f in check_heartbeats(lists, now, local=local)]
+    silent = [f for lists in clusters for f in check_heartbeats(lists)]
     together = [finding for check in _FLEET_CHECKS for finding in check(clusters)]
     return [*silent, *alone, *stale, *together]
 

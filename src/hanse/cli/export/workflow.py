@@ -12,9 +12,14 @@ from msgspec import Struct
 from hanse.cli import exported_services
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed, InputError
+from hanse.features.services.exported import (
+    ExportedService,
+    ExportProblem,
+    all_exported,
+    format_port,
+)
 from hanse.features.services.exports import API_SERVER, NEVER_EXPORTED
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
-from hanse.features.services.view import ExportProblem, ServiceView, format_port, service_views
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import AlreadyExists, NotFound
@@ -50,7 +55,7 @@ class ExportResult(Struct, frozen=True):
     """The state of an export."""
 
     cluster: str
-    service: ServiceView
+    service: ExportedService
     waited: bool
 
     def __str__(self) -> str:
@@ -99,7 +104,7 @@ async def export(request: ExportRequest) -> ExportResult:
         fresh = await _create_or_annotate(client, request, *place)
         if request.timeout is None:
             cluster = await exported_services.read_cluster_id(client, request.access.name)
-            return ExportResult(cluster, ServiceView(place[1], place[0]), waited=False)
+            return ExportResult(cluster, ExportedService(place[1], place[0]), waited=False)
         return await _ExportWait(client, request.access.name, *place, fresh=fresh).wait(
             request.timeout
         )
@@ -209,7 +214,7 @@ class _ExportWait:
         services = await exported_services.read_cluster_services(
             self._client, self._where, self._namespace
         )
-        found = service_views([services])
+        found = all_exported([services])
         view = next((one for one in found if one.name == self._name), None)
         export = next((one for one in services.exports if one.name == self._name), None)
         if view is None or export is None:
@@ -229,7 +234,7 @@ class _ExportWait:
             return result, True
         text = "it is published, and not imported here yet; see `hanse doctor`"
         problem = ExportProblem(result.cluster, "NotImported", text)
-        view = ServiceView(self._namespace, self._name, problems=(problem,))
+        view = ExportedService(self._namespace, self._name, problems=(problem,))
         return ExportResult(result.cluster, view, waited=True), False
 
     async def _check_agent(self) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, assert_never
 
 import click
 
+from hanse.cli.errors import EXIT_PROBLEM
 from hanse.cli.settings import GlobalOptions, global_options
 
 if TYPE_CHECKING:
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
     )
     from hanse.cli.statefulsets.replicas import SetView
     from hanse.cli.status.local import ConnectionPhases, LocalFederationState
-    from hanse.features.services.view import ServiceView
+    from hanse.features.services.view import ServiceItem
+    from hanse.model.fleet import MultiClusterSnapshot
 
     Results = tuple[
         list[InventoryResult],
-        list[ServiceView],
+        MultiClusterSnapshot,
         FederatedView,
         list[SetView],
         GslbView,
@@ -33,9 +35,15 @@ if TYPE_CHECKING:
 
 @click.command("status")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["outage", "degraded", "risk", "note"]),
+    default=None,
+    help="Exit with status 1 if anything so bad, or worse, is found.",
+)
 @click.pass_context
-def command(context: click.Context, as_json: bool) -> None:
-    """Show every cluster at a glance.
+def command(context: click.Context, as_json: bool, fail_on: str | None) -> None:
+    """Show every cluster at a glance, and first what is wrong.
 
     Of a local federation that runs in this folder, else of the kubeconfig's contexts: whether each
     cluster answers, its version, whether its agent is alive, how many nodes and exported services
@@ -44,31 +52,38 @@ def command(context: click.Context, as_json: bool) -> None:
     same of federated Services and of machines that are Services; then StatefulSets over clusters,
     with the clusters that refuse one, and global hosts. A cluster
     that does not answer is shown as such, and in a local federation what agents do not reach; the
-    exit status is 0 all the same (see `hanse doctor`).
+    exit status is 0 all the same, unless --fail-on says otherwise. `hanse doctor` has the remedies.
 
     \b
     Examples:
       hanse status
       hanse status --context lubeck
+      hanse status --fail-on degraded
       hanse status --json | jq '.clusters[] | select(.reachable | not) | .name'
       hanse status --json | jq '.services[] | select(.problems != [])'
     """
-    from hanse.cli import exported_services
+    from hanse.app.views import examine
+    from hanse.cli.findings import findings_document, print_summaries, reaches
     from hanse.cli.gslb import view as gslb_view
     from hanse.cli.status import federated, statefulsets
+    from hanse.model.findings import Severity
 
-    clusters, services, federated_view, sets, gslb, local = _read_results(global_options(context))
+    clusters, fleet, federated_view, sets, gslb, local = _read_results(global_options(context))
+    examination = examine(fleet)
+    services = list(examination.items["services"].values())
     if as_json:
         document = {
             "clusters": [_cluster_document(one, local) for one in clusters],
             "dns": local.clusterless_dns,
-            "services": [exported_services.json_document(one) for one in services],
+            "findings": findings_document(examination.findings),
+            "services": [_service_document(one) for one in services],
             **federated.json_document(federated_view),
             "statefulSets": statefulsets.json_document(sets),
             "gslb": gslb_view.json_document(gslb),
         }
         click.echo(json.dumps(document, indent=2))
     else:
+        print_summaries(examination.findings)
         _print_clusters(clusters)
         _print_unsynced(local.phases)
         _print_membership(clusters)
@@ -76,15 +91,18 @@ def command(context: click.Context, as_json: bool) -> None:
         federated.print_tables(federated_view)
         statefulsets.print_table(sets)
         gslb_view.print_hosts(gslb)
+    if fail_on is not None and reaches(examination.findings, Severity(fail_on)):
+        context.exit(EXIT_PROBLEM)
 
 
 def _read_results(settings: GlobalOptions) -> "Results":
     """Start logging and read everything that status shows, concurrently."""
     import asyncio
 
-    from hanse.cli.clusters import select_clusters
-    from hanse.cli.exported_services import read_exported_services
+    from hanse.app.views import reads
+    from hanse.cli.clusters import is_local, select_clusters
     from hanse.cli.federated_services import read_federated_services
+    from hanse.cli.fleet import read_fleet
     from hanse.cli.gslb.view import read_gslb
     from hanse.cli.inventory import read_inventories
     from hanse.cli.process import run_async, start_logging
@@ -97,7 +115,7 @@ def _read_results(settings: GlobalOptions) -> "Results":
     async def read() -> "Results":
         return await asyncio.gather(
             read_inventories(clusters),
-            read_exported_services(clusters),
+            read_fleet(clusters, reads(), local=is_local(settings)),
             read_federated_services(clusters),
             read_sets_of_broker(clusters),
             read_gslb(clusters),
@@ -222,10 +240,10 @@ def _print_unsynced(phases: "ConnectionPhases") -> None:
                 click.echo(f"! the agent of {agent} does not see {name} as it is now: {how}")
 
 
-def _print_services(services: "Sequence[ServiceView]") -> None:
-    """Print the table of Services, then each problem once with all its clusters."""
+def _print_services(services: "Sequence[ServiceItem]") -> None:
+    """Print the table of Services."""
     from hanse.cli.tables import table
-    from hanse.features.services.view import format_port
+    from hanse.features.services.exported import format_port
 
     if not services:
         return
@@ -234,22 +252,40 @@ def _print_services(services: "Sequence[ServiceView]") -> None:
             f"{one.namespace}/{one.name}",
             one.type or "-",
             ", ".join(format_port(port) for port in one.ports) or "-",
-            ", ".join(one.exporters) or "-",
-            ", ".join(f"{cluster} {count}" for cluster, count in one.endpoints.items()) or "-",
+            ", ".join(e.cluster for e in one.exporters if not e.lost) or "-",
+            ", ".join(
+                f"{e.cluster} {'lost' if e.lost else f'{e.ready}/{e.all}'}" for e in one.exporters
+            )
+            or "-",
         )
         for one in services
     ]
     click.echo()
     click.echo(table(("SERVICE", "TYPE", "PORTS", "EXPORTED BY", "ENDPOINTS READY"), rows))
-    for one in services:
-        clusters_by_problem: dict[tuple[str, str], list[str]] = {}
-        for problem in one.problems:  # the same problem in several clusters is printed once
-            clusters_by_problem.setdefault((problem.reason, problem.message), []).append(
-                problem.cluster
-            )
-        for (reason, message), clusters in clusters_by_problem.items():
-            where = f"{one.namespace}/{one.name} in {', '.join(clusters)}"
-            click.echo(f"! {where}: {click.style(reason, fg='yellow')}: {message}")
+
+
+def _service_document(service: "ServiceItem") -> dict[str, Any]:
+    """A service as it is in the JSON of `hanse status`."""
+    from hanse.cli.exported_services import port_documents
+    from hanse.cli.findings import findings_document
+
+    return {
+        "namespace": service.namespace,
+        "name": service.name,
+        "type": service.type,
+        "state": service.state,
+        "ports": port_documents(service.ports),
+        "exporters": [one.cluster for one in service.exporters if not one.lost],
+        "importers": list(service.importers),
+        "endpoints": {
+            one.cluster: {"ready": one.ready, "all": one.all} for one in service.exporters
+        },
+        "problems": [
+            {"cluster": p.cluster, "reason": p.reason, "message": p.message}
+            for p in service.problems
+        ],
+        "findings": findings_document(service.findings),
+    }
 
 
 def membership_document(membership: "MembershipState | None") -> dict[str, Any] | None:

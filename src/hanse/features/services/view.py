@@ -1,126 +1,216 @@
-"""A view of every exported service, assembled from the objects of all clusters."""
+"""Multi-cluster services: who exports them, what is ready where, and what is wrong with them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
-from msgspec import Struct
-
-from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
-from hanse.features.services.status import ADDRESSES_ALLOWED, IMPORTED_HERE, SETTINGS_VALID
-from hanse.model.conditions import Condition, find_condition
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.features.services.clusters import IMPORTED, PUBLISHED, source_cluster
+from hanse.features.services.exported import (
+    ClusterServices,
+    ExportedService,
+    exported_service,
+)
+from hanse.features.services.findings import condition_findings, endpoint_findings, import_findings
+from hanse.features.services.names import (
+    PRIORITY,
+    SERVICE_NAME,
+    SERVICE_NAMESPACE,
+    SOURCE_CLUSTER,
+    WEIGHT,
+)
+from hanse.model.facts import Role
+from hanse.model.findings import Finding
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
-from hanse.model.objects import Object
-
-POSITIVE_CONDITIONS = ("Valid", "Ready", SETTINGS_VALID, ADDRESSES_ALLOWED, IMPORTED_HERE)
-"""Types of conditions that are True when all is well."""
-CONFLICT = "Conflict"
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import Item, Part, State, state_of
 
 
-class ClusterServices(Struct, frozen=True):
-    """The objects of exported services in one cluster."""
+class ServiceExporter(Part, frozen=True, kw_only=True):
+    """One cluster's part of a service."""
 
-    cluster: str
-    """The cluster's id if its agent publishes it, else the name of the context."""
-    exports: tuple[ServiceExport, ...] = ()
-    imports: tuple[ServiceImport, ...] = ()
-    slices: tuple[EndpointSlice, ...] = ()
-
-
-class EndpointCount(Struct, frozen=True):
-    """Number of endpoints, and of ready ones."""
-
+    cluster: ClusterId
     ready: int
     all: int
+    weight: str = ""
+    priority: str = ""
+    lost: bool = False
+    """Whether the cluster cannot be counted on, so that the numbers are old."""
 
-    def __str__(self) -> str:
-        return f"{self.ready}/{self.all}"
 
+class ServiceProblem(Part, frozen=True, kw_only=True):
+    """What one cluster says is wrong."""
 
-class ExportProblem(Struct, frozen=True):
-    """A bad condition of one cluster's export."""
-
-    cluster: str
+    cluster: ClusterId
     reason: str
     message: str
 
 
-class ServiceView(Struct, frozen=True):
-    """One exported service in all clusters that were read."""
+class ServiceItem(Item, frozen=True, kw_only=True):
+    """One service of the cluster set."""
 
     namespace: str
     name: str
-    type: str = ""
-    """Empty while no cluster imports it."""
-    ports: tuple[ImportedPort, ...] = ()
-    exporters: tuple[str, ...] = ()
-    importers: tuple[str, ...] = ()
-    endpoints: dict[str, EndpointCount] = {}
-    """By the cluster that they run in."""
-    problems: tuple[ExportProblem, ...] = ()
+    type: str
+    state: State
+    ports: tuple[ImportedPort, ...]
+    addresses: dict[ClusterId, tuple[str, ...]]
+    exporters: tuple[ServiceExporter, ...]
+    importers: tuple[ClusterId, ...]
+    problems: tuple[ServiceProblem, ...]
 
 
-def service_views(clusters: Sequence[ClusterServices]) -> list[ServiceView]:
-    """The view of each service that any cluster exports or imports, sorted by name."""
-    names = {(o.namespace, o.name) for c in clusters for o in (*c.exports, *c.imports)}
-    return [service_view(namespace, name, clusters) for namespace, name in sorted(names)]
+class ServicesView:
+    """Every service that a cluster exports or imports."""
+
+    name = "services"
+    reads = (
+        Watch(Role.LOCAL, ServiceExport),
+        Watch(Role.LOCAL, ServiceImport),
+        Watch(
+            Role.LOCAL,
+            EndpointSlice,
+            labels=f"{SERVICE_NAME},{MANAGED_BY}",
+            indexes=(IMPORTED, PUBLISHED),
+        ),
+    )
+
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """`namespace/name` of every ServiceExport and ServiceImport of the members."""
+        return {
+            key
+            for where in snapshot.members
+            for kind in (ServiceExport, ServiceImport)
+            for obj in snapshot.all(where, kind)
+            for key in _service_keys(obj)
+        }
+
+    def keys_for(self, change: Change) -> Iterable[str]:
+        """The services of a changed object; none for facts."""
+        if isinstance(change, FactChange):
+            return ()
+        return _service_keys(change.object)
+
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> ServiceItem | None:
+        """The item of a service over all members; None if it is neither exported nor imported."""
+        namespace, _, name = key.partition("/")
+        clusters = [
+            _cluster_services(where, namespace, name, snapshot) for where in snapshot.members
+        ]
+        if not any(one.exports or one.imports for one in clusters):
+            return None
+        service = exported_service(namespace, name, clusters)
+        exporters = _exporters(service, clusters, snapshot)
+        findings = tuple(_findings(service, clusters, exporters, snapshot))
+        idle = not any(one.all for one in exporters)
+        return ServiceItem(
+            namespace=namespace,
+            name=name,
+            type=service.type,
+            state=state_of(findings, "idle" if idle else "good"),
+            ports=service.ports,
+            addresses={
+                one.cluster: one.imports[0].spec.ips
+                for one in clusters
+                if one.imports and one.imports[0].spec.ips
+            },
+            exporters=exporters,
+            importers=service.importers,
+            problems=tuple(
+                ServiceProblem(cluster=p.cluster, reason=p.reason, message=p.message)
+                for p in service.problems
+            ),
+            findings=findings,
+        )
 
 
-def service_view(namespace: str, name: str, clusters: Sequence[ClusterServices]) -> ServiceView:
-    """The view of one service; type and ports are those of an exporter's import, if any."""
+def _findings(
+    service: ExportedService,
+    clusters: list[ClusterServices],
+    exporters: tuple[ServiceExporter, ...],
+    snapshot: MultiClusterSnapshot,
+) -> Iterator[Finding]:
+    """What is wrong with a service: its endpoints, its exports, and imports in the way."""
+    ready = {one.cluster: one.ready for one in exporters}
+    yield from endpoint_findings(service, ready, snapshot)
+    yield from condition_findings(service, clusters, snapshot)
+    yield from import_findings(service, clusters, snapshot)
 
-    def matches(obj: Object) -> bool:
-        return (obj.namespace, obj.name) == (namespace, name)
 
-    imports = {c.cluster: i for c in clusters for i in c.imports if matches(i)}
-    exports = {c.cluster: e for c in clusters for e in c.exports if matches(e)}
-    shown = next((imports[c] for c in (*exports, *imports) if c in imports), None)
-    exporters = {e.cluster for i in imports.values() for e in i.status.clusters}
-    return ServiceView(
-        namespace,
-        name,
-        type=shown.spec.type if shown is not None else "",
-        ports=shown.spec.ports if shown is not None else (),
-        exporters=tuple(sorted(exporters)),
-        importers=tuple(sorted(imports)),
-        endpoints=_count_endpoints(namespace, name, clusters),
-        problems=tuple(p for c, e in sorted(exports.items()) for p in export_problems(c, e)),
+def _service_keys(obj: Object) -> tuple[str, ...]:
+    """The key of the service that an object belongs to, if any."""
+    match obj:
+        case ServiceExport() | ServiceImport() if SERVICE_NAMESPACE not in obj.metadata.labels:
+            return (f"{obj.namespace}/{obj.name}",)
+        case EndpointSlice() if SERVICE_NAME in obj.metadata.labels:
+            labels = obj.metadata.labels
+            namespace = labels.get(SERVICE_NAMESPACE, obj.namespace)
+            return (f"{namespace}/{labels[SERVICE_NAME]}",)
+        case _:
+            return ()
+
+
+def _cluster_services(
+    where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot
+) -> ClusterServices:
+    """The export, the import and the imported EndpointSlices of a service in one cluster."""
+    exported = snapshot.get(where, ServiceExport, name, namespace)
+    imported = snapshot.get(where, ServiceImport, name, namespace)
+    return ClusterServices(
+        where,
+        () if exported is None else (exported,),
+        () if imported is None else (imported,),
+        tuple(snapshot.by(where, IMPORTED, f"{namespace}/{name}")),
     )
 
 
-def _count_endpoints(
-    namespace: str, name: str, clusters: Sequence[ClusterServices]
-) -> dict[str, EndpointCount]:
-    """Endpoints by source cluster; the slices in the source cluster itself take precedence."""
-    counts: dict[str, EndpointCount] = {}
-    for cluster in clusters:
-        by_source: dict[str, list[bool]] = {}
-        for endpoint_slice in cluster.slices:
-            labels = endpoint_slice.metadata.labels
-            if (endpoint_slice.namespace, labels.get(SERVICE_NAME)) == (namespace, name):
-                ready = by_source.setdefault(labels.get(SOURCE_CLUSTER, ""), [])
-                ready += [endpoint.ready for endpoint in endpoint_slice.endpoints or ()]
-        for source, ready in by_source.items():
-            if source == cluster.cluster or source not in counts:
-                counts[source] = EndpointCount(sum(ready), len(ready))
-    return dict(sorted(counts.items()))
+def _exporters(
+    service: ExportedService, clusters: list[ClusterServices], snapshot: MultiClusterSnapshot
+) -> tuple[ServiceExporter, ...]:
+    """Each exporting cluster with its endpoint counts, weight and priority, sorted by name.
+
+    What a lost cluster published is still on the broker when the others import it no longer.
+    """
+    shares = _shares(clusters)
+    published = _published_counts(service, snapshot)
+    shown = []
+    for cluster in sorted({*service.exporters, *service.endpoints, *published}):
+        count = service.endpoints.get(cluster)
+        weight, priority = shares.get(cluster, ("", ""))
+        lost = snapshot.fault_of(cluster) is not None
+        if cluster not in service.exporters and count is None and not lost:
+            continue  # it is not imported, and its conditions say why
+        shown.append(
+            ServiceExporter(
+                cluster=cluster,
+                ready=count.ready if count is not None and not lost else 0,
+                all=count.all if count is not None else published.get(cluster, 0),
+                weight=weight,
+                priority=priority,
+                lost=lost,
+            )
+        )
+    return tuple(shown)
 
 
-def export_problems(cluster: str, export: ServiceExport) -> tuple[ExportProblem, ...]:
-    """The bad conditions of an export; an export without any condition is a problem too."""
-    conditions = export.status.conditions
-    if not conditions:
-        text = "no agent has looked at it; see `hanse doctor`"
-        return (ExportProblem(cluster, "Unseen", text),)
-    found = [find_condition(conditions, type_) for type_ in (*POSITIVE_CONDITIONS, CONFLICT)]
-    bad = [c for c in found if c is not None and _is_bad(c)]
-    return tuple(ExportProblem(cluster, c.reason, c.message) for c in bad)
+def _published_counts(
+    service: ExportedService, snapshot: MultiClusterSnapshot
+) -> Mapping[ClusterId, int]:
+    """How many endpoints each cluster has published on a broker."""
+    found: dict[ClusterId, int] = {}
+    for broker in snapshot.clusters_with_role(Role.BROKER):
+        for one in snapshot.by(broker, PUBLISHED, f"{service.namespace}/{service.name}"):
+            source = source_cluster(one)
+            found[source] = found.get(source, 0) + len(one.endpoints or ())
+    return found
 
 
-def _is_bad(condition: Condition) -> bool:
-    """Whether a condition is not True, or is the Conflict condition and True."""
-    return (condition.status == "True") == (condition.type == CONFLICT)
-
-
-def format_port(port: ImportedPort) -> str:
-    """A port for people: `80/TCP http`."""
-    return f"{port.port}/{port.protocol}" + (f" {port.name}" if port.name else "")
+def _shares(clusters: list[ClusterServices]) -> dict[ClusterId, tuple[str, str]]:
+    """The weight and priority that each exporter's slices carry."""
+    found: dict[ClusterId, tuple[str, str]] = {}
+    for one in clusters:
+        for slice_ in one.slices:
+            annotations = slice_.metadata.annotations
+            source = slice_.metadata.labels.get(SOURCE_CLUSTER, "")
+            found.setdefault(source, (annotations.get(WEIGHT, ""), annotations.get(PRIORITY, "")))
+    return found

@@ -4,17 +4,18 @@ from collections.abc import Iterable
 
 from hanse.features.federated.names import FEDERATED
 from hanse.features.federated.records import BY_SERVICE, MemberRecord, read_record
+from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.objects import ClusterId
-from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.section import ClusterPart, FeatureItem
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import ClusterPart, FeatureItem
 
 
 class FederatedSection:
     """Every federated Service with a record."""
 
     name = "federated"
+    reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         """`namespace/name` of every service that has a member record in any cluster."""

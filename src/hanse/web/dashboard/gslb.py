@@ -3,16 +3,17 @@
 from collections.abc import Iterable, Sequence
 
 from hanse.features.gslb.leadership import leader_term
+from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
-from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.section import ClusterPart, FeatureItem
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import ClusterPart, FeatureItem
 
 
 class HostsSection:
     """Every host name that is load balanced."""
 
     name = "gslb"
+    reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return {_service_key(one) for _, one in snapshot.everywhere(GlobalService)}

@@ -5,9 +5,14 @@ from collections.abc import Callable, Iterable
 import msgspec
 from msgspec import Struct
 
-from hanse.model.snapshot import Change
-from hanse.web.dashboard.section import Section
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
+from hanse.model.facts import ClusterState, LeaseLiveness
+from hanse.model.findings import Finding, judge
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.snapshot import Change, FactChange
+from hanse.model.view import View
+
+FINDINGS = "findings"
+"""The section of judged findings, beside those of the views."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -26,12 +31,14 @@ class ItemCache:
     """The items of all sections as they were last sent."""
 
     def __init__(
-        self, sections: Iterable[Section], take_snapshot: Callable[[], MultiClusterSnapshot]
+        self, sections: Iterable[View], take_snapshot: Callable[[], MultiClusterSnapshot]
     ) -> None:
         self._sections = {section.name: section for section in sections}
         self._take_snapshot = take_snapshot
         self._items: dict[str, dict[str, bytes]] = {name: {} for name in self._sections}
+        self._items[FINDINGS] = {}
         self._dirty: dict[str, set[str]] = {name: set() for name in self._sections}
+        self._findings: dict[tuple[str, str], tuple[Finding, ...]] = {}
         self._unlisted = True
 
     @property
@@ -45,9 +52,14 @@ class ItemCache:
         return self._unlisted or any(self._dirty.values())
 
     def on_change(self, change: Change) -> None:
-        """Mark the keys that a change concerns."""
+        """Mark the keys that a change concerns; a cluster that is lost or back concerns all."""
+        concerns_all = isinstance(change, FactChange) and isinstance(
+            change.fact, ClusterState | LeaseLiveness
+        )
         for name, section in self._sections.items():
             self._dirty[name].update(section.keys_for(change))
+            if concerns_all:
+                self._dirty[name].update(self._items[name])
 
     def invalidate(self) -> None:
         """Stop following changes, as nobody is subscribed; everything is rendered again later."""
@@ -77,11 +89,27 @@ class ItemCache:
             while dirty and limit > 0:
                 limit -= 1
                 self._refresh_item(section, dirty.pop(), snapshot, put, gone)
+        if not self.stale:
+            self._refresh_findings(put, gone)
         return ItemChanges(put, gone)
+
+    def _refresh_findings(
+        self, put: dict[str, dict[str, msgspec.Raw]], gone: dict[str, tuple[str, ...]]
+    ) -> None:
+        """Judge the findings of all items, and record which changed or are gone."""
+        known = self._items[FINDINGS]
+        judged = judge(f for several in self._findings.values() for f in several)
+        current = {finding_key(one): _encode(one) for one in judged}
+        changed = {key: msgspec.Raw(v) for key, v in current.items() if known.get(key) != v}
+        if changed:
+            put[FINDINGS] = changed
+        if ended := tuple(key for key in known if key not in current):
+            gone[FINDINGS] = ended
+        self._items[FINDINGS] = current
 
     def _refresh_item(
         self,
-        section: Section,
+        section: View,
         key: str,
         snapshot: MultiClusterSnapshot,
         put: dict[str, dict[str, msgspec.Raw]],
@@ -90,6 +118,10 @@ class ItemCache:
         """Render one key, and record whether its item changed or is gone."""
         known = self._items[section.name]
         rendered = section.render(key, snapshot)
+        if rendered is not None and rendered.findings:
+            self._findings[section.name, key] = rendered.findings
+        else:
+            self._findings.pop((section.name, key), None)
         if rendered is None:
             if known.pop(key, None) is not None:
                 gone[section.name] = (*gone.get(section.name, ()), key)
@@ -98,3 +130,10 @@ class ItemCache:
         if known.get(key) != item:
             known[key] = item
             put.setdefault(section.name, {})[key] = msgspec.Raw(item)
+
+
+def finding_key(finding: Finding) -> str:
+    """The key of a finding among all: its code and subject."""
+    subject = finding.subject
+    parts = (finding.code, subject.kind, subject.cluster, subject.namespace, subject.name)
+    return "/".join(parts)

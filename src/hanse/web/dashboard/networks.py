@@ -6,13 +6,13 @@ from hanse.features.networks.lookups import PODS_BY_NETWORK, SERVICES_BY_NETWORK
 from hanse.features.networks.names import NETWORK, TENANT, parse_network_name
 from hanse.features.networks.ranges import parse_range, usable_addresses
 from hanse.features.networks.reachability import reachability_matrix
+from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkPeering
 from hanse.model.objects import ClusterId
-from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.section import ClusterPart, FeatureItem, Item, State
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import ClusterPart, FeatureItem, Item, State
 
 NEARLY_FULL = 90
 """Of a hundred addresses: from there on a pool is worth a look."""
@@ -27,6 +27,7 @@ class NetworksSection:
     """Every tenant network of every cluster."""
 
     name = "networks"
+    reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return {f"{where}/{one.name}" for where, one in snapshot.everywhere(Network)}
@@ -96,6 +97,7 @@ class ReachSection:
     """What policies let through, by cluster."""
 
     name = "reach"
+    reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return snapshot.clusters

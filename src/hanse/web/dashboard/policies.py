@@ -13,13 +13,13 @@ from hanse.features.policies.ledger import (
 )
 from hanse.features.policies.versions import merge_all
 from hanse.features.policies.view import MemberStatus, PolicyView, list_policies
+from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
-from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.section import ClusterPart, FeatureItem, State, worst
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import ClusterPart, FeatureItem, State, worst
 
 _TOPICS = ("acnp", "anp")
 
@@ -28,6 +28,7 @@ class PoliciesSection:
     """Every policy that a ledger knows."""
 
     name = "policies"
+    reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return {key for _, ledger in snapshot.everywhere(ConfigMap) for key in _item_key(ledger)}

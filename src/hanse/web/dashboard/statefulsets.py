@@ -3,21 +3,22 @@
 from collections.abc import Iterable
 
 from hanse.model.facts import Role
+from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.stateful import (
     StatefulSetPart,
     StatefulSetPartSpec,
     StatefulSetShares,
     newer_schema_message,
 )
-from hanse.model.snapshot import Change, FactChange
-from hanse.web.dashboard.section import ClusterPart, FeatureItem, worst
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import ClusterPart, FeatureItem, worst
 
 
 class StatefulSetsSection:
     """Every set with a StatefulSetShares on a broker."""
 
     name = "statefulsets"
+    reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         """`namespace/name` of all StatefulSetShares on the brokers."""

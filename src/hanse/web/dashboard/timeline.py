@@ -21,7 +21,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, Kind, Object, ObjectRef, object_ref
 from hanse.model.snapshot import Change, FactChange, ObjectChange
-from hanse.web.dashboard.section import Item, State
+from hanse.model.view import Part, State
 
 EntryKind = Literal["created", "changed", "deleted", "told", "event", "fleet"]
 
@@ -37,7 +37,7 @@ _IGNORED_KINDS = (Lease, Node, Secret, Pod, ConfigMap)
 _OWN_PREFIXES = ("hanse.dev/", "services.hanse.dev/")
 
 
-class TimelineEntry(Item, frozen=True, kw_only=True):
+class TimelineEntry(Part, frozen=True, kw_only=True):
     """One change: the object, its cluster, and a text."""
 
     number: int

@@ -1,6 +1,6 @@
 // The frame: where we are, what is shown there, and keys.
 import { h } from "/page/dom.js";
-import { state, items, onChange, connect } from "/page/store.js";
+import { state, onChange, connect } from "/page/store.js";
 import { fleet } from "/page/fleet.js";
 import { services } from "/page/services.js";
 import { names } from "/page/names.js";
@@ -8,6 +8,7 @@ import { timeline } from "/page/timeline.js";
 import { whatIf } from "/page/whatif.js";
 import { found } from "/page/found.js";
 import { features } from "/page/features.js";
+import { serious, worst } from "/page/wrong.js";
 
 const VIEWS = [fleet, services, names, ...features, timeline, whatIf];
 const main = document.getElementById("main");
@@ -36,9 +37,9 @@ function drawNav(place) {
 }
 
 function drawPulse() {
-  const troubled = items("clusters").filter((c) => c.state === "bad").length;
-  pulse.className = `pulse ${!state.connected ? "warn" : troubled ? "bad" : "good"}`;
-  pulse.textContent = !state.connected ? "connecting" : troubled ? `live · ${troubled} unreachable` : "live";
+  const troubled = serious().length;
+  pulse.className = `pulse ${!state.connected ? "bad" : troubled ? worst() : "good"}`;
+  pulse.textContent = !state.connected ? (state.loaded ? "not connected: what is shown is old" : "connecting") : troubled ? `live · ${troubled} to mend` : "live";
 }
 
 function draw() {

@@ -3,6 +3,7 @@ import { h, s, badge, head, panel, facts, ago, table, clock, counted } from "/pa
 import { state, items, item } from "/page/store.js";
 import { order } from "/page/act.js";
 import { happening } from "/page/timeline.js";
+import { wrong, serious, worst } from "/page/wrong.js";
 
 const WIDTH = 760, NODE_W = 172, NODE_H = 70;
 const LOCAL = (name) => state.around?.clusters.find((c) => c.name === name);
@@ -67,7 +68,7 @@ function node(c, at, picked) {
 function map(picked) {
   const clusters = inOrder();
   const { at, height } = places(clusters);
-  const links = items("links").flat();
+  const links = items("links").flatMap((x) => x.links);
   return s("svg", { class: "map", viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": "Map of the fleet" },
     links.map((link) => edge(link, at)), clusters.map((c) => node(c, at, picked)));
 }
@@ -96,7 +97,7 @@ function detail(name) {
   const c = item("clusters", name);
   if (!c) return panel(name, h("div", { class: "empty" }, `There is no cluster ${name} in this fleet.`));
   const told = condition(c), local = LOCAL(name);
-  const seenBy = (item("links", name) || []).map((l) => h("div", {}, badge(l.state, l.source), " ", h("span", { class: "muted" }, l.phase + (l.reason ? `: ${l.reason}` : ""))));
+  const seenBy = (item("links", name)?.links || []).map((l) => h("div", {}, badge(l.state, l.source), " ", h("span", { class: "muted" }, l.phase + (l.reason ? `: ${l.reason}` : ""))));
   return h("div", { class: "grid side" },
     panel(name, h("div", { class: "body" }, facts([
       ["State", badge(told.state, told.text)],
@@ -119,7 +120,7 @@ function detail(name) {
 function tiles() {
   const clusters = items("clusters"), all = items("services");
   const troubled = clusters.filter((c) => condition(c).state !== "good").length;
-  const broken = items("links").flat().filter((l) => l.state === "bad" || isCut(l.source, l.target)).length;
+  const broken = items("links").flatMap((x) => x.links).filter((l) => l.state === "bad" || isCut(l.source, l.target)).length;
   const wrong = all.filter((x) => x.problems.length).length;
   const ready = all.reduce((n, x) => n + x.exporters.reduce((m, e) => m + e.ready, 0), 0);
   const tile = (href, value, label, sub, kind) => h("a", { class: "panel tile", href }, h("b", {}, value), h("span", {}, label), h("span", { class: `sub ${kind || ""}` }, sub));
@@ -133,8 +134,8 @@ function tiles() {
 export const fleet = {
   name: "fleet", title: "Fleet",
   count: () => {
-    const bad = items("clusters").filter((c) => condition(c).state === "bad").length;
-    return bad ? { text: bad, state: "bad", title: `${bad} not healthy` } : { text: items("clusters").length };
+    const bad = serious().length;
+    return bad ? { text: bad, state: worst(), title: `${bad} to mend` } : { text: items("clusters").length };
   },
   draw(place) {
     const picked = place.path[0];
@@ -144,6 +145,7 @@ export const fleet = {
     const recent = state.timeline.slice(-8).reverse();
     return [
       head("Fleet", "Clusters, and who sees whom."),
+      wrong(),
       tiles(),
       h("div", { class: "grid two" },
         panel("Map", h("div", { class: "body" }, map(picked)), heal),

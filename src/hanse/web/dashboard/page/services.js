@@ -7,6 +7,7 @@ const FILTERS = [["", "All"], ["problems", "With problems"], ["bad", "Not ready"
 
 export const href = (x) => `#/services/${encodeURIComponent(x.namespace)}/${encodeURIComponent(x.name)}`;
 const sorted = (all) => all.sort((a, b) => (a.namespace + a.name < b.namespace + b.name ? -1 : 1));
+const ports = (x) => x.ports.map((p) => `${p.port}/${p.protocol || "TCP"}${p.name ? ` ${p.name}` : ""}`).join(", ");
 const per = (x) => h("div", { class: "chips" }, x.exporters.map((e) => chip([h("span", {}, e.cluster), h("b", {}, `${e.ready}/${e.all}`)], e.ready === 0 ? "bad" : e.ready < e.all ? "warn" : "")));
 
 export function row(x, open) {
@@ -14,7 +15,7 @@ export function row(x, open) {
     h("td", {}, h("span", { class: "ns" }, `${x.namespace} / `), h("a", { class: "name", href: href(x) }, x.name)),
     h("td", {}, badge(x.state, x.problems.length ? x.problems[0].reason : WORDS[x.state])),
     h("td", { class: "muted" }, x.type || "–"),
-    h("td", { class: "mono" }, x.ports.join(", ") || "–"),
+    h("td", { class: "mono" }, ports(x) || "–"),
     h("td", {}, per(x)));
 }
 
@@ -39,7 +40,7 @@ function detail(key) {
     facts([
       ["State", badge(x.state, WORDS[x.state])],
       ["Type", x.type || "not imported yet"],
-      ["Ports", x.ports.length ? h("code", {}, x.ports.join(", ")) : "none in common"],
+      ["Ports", x.ports.length ? h("code", {}, ports(x)) : "none in common"],
       ["Exported by", per(x)],
       ["Weights", x.exporters.some((e) => e.weight || e.priority) && x.exporters.map((e) => h("div", {}, `${e.cluster}: weight ${e.weight || 1}, priority ${e.priority || 10}`))],
       ["Imported by", x.importers.join(", ") || "nobody"],

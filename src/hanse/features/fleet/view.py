@@ -1,16 +1,18 @@
-"""The sections of clusters and of connections between them."""
+"""Every cluster, its agent, and the connections between clusters."""
 
 from collections.abc import Iterable
 from datetime import datetime
 
-from hanse.model.facts import ClusterState, HolderState, Leadership, LeaseLiveness, Phase, Role
-from hanse.model.kinds.core import Node
+from hanse.features.fleet.findings import cluster_findings, link_findings
+from hanse.model.facts import AgentRun, ClusterState, Leadership, LeaseLiveness, Phase, Role
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.core import Namespace, Node
+from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.naming import holder_cluster
-from hanse.model.objects import ClusterId
-from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
-from hanse.web.dashboard.section import Item, State
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
+from hanse.model.naming import SYSTEM_NAMESPACE, holder_cluster
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
+from hanse.model.view import Item, Part, State, state_of
 
 _STATES: dict[Phase, State] = {
     Phase.SYNCED: "good",
@@ -38,7 +40,7 @@ class ClusterItem(Item, frozen=True, kw_only=True):
     nodes: int = 0
 
 
-class LinkItem(Item, frozen=True, kw_only=True):
+class LinkItem(Part, frozen=True, kw_only=True):
     """The connection of one cluster's agent to another cluster."""
 
     source: ClusterId
@@ -50,10 +52,15 @@ class LinkItem(Item, frozen=True, kw_only=True):
     leads: bool = False
 
 
-class ClustersSection:
-    """Every cluster that an agent connects to."""
+class ClustersView:
+    """Every cluster that an agent connects to, or that shows a broker that it is alive."""
 
     name = "clusters"
+    reads = (
+        Watch(Role.LOCAL, Node),
+        Watch(Role.LOCAL, Namespace, name=SYSTEM_NAMESPACE),
+        Watch(Role.LOCAL, ClusterSet),
+    )
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return snapshot.clusters
@@ -64,26 +71,28 @@ class ClustersSection:
             case FactChange():
                 return _concerned_clusters(change)
             case ObjectChange(where, before, after):
-                counted = isinstance(after or before, ServiceExport | ServiceImport | Node)
+                if isinstance(after or before, Node | ClusterSet) or _is_system(after or before):
+                    return (where,)
+                counted = isinstance(after or before, ServiceExport | ServiceImport)
                 return (where,) if counted and (before is None or after is None) else ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ClusterItem | None:
-        """The cluster's item; None if it or its state is unknown, bad if it counts as dead."""
-        agent_snapshot = snapshot.for_cluster(key)
-        if agent_snapshot is None or key not in snapshot.clusters:
+        """The cluster's item; None if it is unknown."""
+        if key not in snapshot.clusters:
             return None
-        state = agent_snapshot.fact(ClusterState, key)
-        if state is None:
-            return None
-        dead = _death_reason(key, snapshot)
+        state = next(iter(snapshot.connections_to(key).values()), None)
+        fault = snapshot.fault_of(key)
+        findings = tuple(cluster_findings(key, snapshot))
+        connected: State = "idle" if state is None else _STATES[state.phase]
         return ClusterItem(
             name=key,
             roles=_roles(key, snapshot),
-            agent=key in snapshot.by_agent,
-            state="bad" if dead else _STATES[state.phase],
-            phase=state.phase,
-            since=state.since,
-            reason=state.reason or dead,
+            agent=_has_agent(key, snapshot),
+            state="bad" if fault is not None else state_of(findings, connected),
+            phase=state.phase if state is not None else "",
+            since=fault.since if fault is not None else state.since if state is not None else None,
+            reason=fault.reason if fault is not None else state.reason if state is not None else "",
+            findings=findings,
             leader=_leader(key, snapshot),
             exports=sum(1 for _ in snapshot.all(key, ServiceExport)),
             imports=sum(1 for _ in snapshot.all(key, ServiceImport)),
@@ -91,10 +100,17 @@ class ClustersSection:
         )
 
 
-class LinksSection:
+class LinksItem(Item, frozen=True, kw_only=True):
+    """The connections of other clusters' agents to one cluster."""
+
+    links: tuple[LinkItem, ...]
+
+
+class LinksView:
     """Every connection of agents, by the cluster that it leads to."""
 
     name = "links"
+    reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return snapshot.clusters
@@ -102,7 +118,7 @@ class LinksSection:
     def keys_for(self, change: Change) -> Iterable[str]:
         return _concerned_clusters(change)
 
-    def render(self, key: str, snapshot: MultiClusterSnapshot) -> tuple[LinkItem, ...] | None:
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> LinksItem | None:
         """The links of other agents to a cluster; None if there are none."""
         if key not in snapshot.clusters:
             return None
@@ -111,7 +127,10 @@ class LinksSection:
             for source, agent_snapshot in snapshot.by_agent.items()
             if source != key
         )
-        return tuple(link for link in found if link is not None) or None
+        links = tuple(link for link in found if link is not None)
+        if not links:
+            return None
+        return LinksItem(links=links, findings=tuple(link_findings(key, snapshot)))
 
 
 def _link_item(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> LinkItem | None:
@@ -148,14 +167,7 @@ def _concerned_clusters(change: Change) -> tuple[ClusterId, ...]:
 
 def _roles(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
     """The sorted roles of a cluster as all agents see them, without LED."""
-    found = {
-        role
-        for one in snapshot.by_agent.values()
-        if (state := one.fact(ClusterState, cluster)) is not None
-        for role in state.roles
-        if role is not Role.LED
-    }
-    return tuple(sorted(found))
+    return tuple(sorted(role for role in snapshot.roles(cluster) if role is not Role.LED))
 
 
 def _leader(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
@@ -167,14 +179,14 @@ def _leader(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
     return "" if chosen is None else holder_cluster(chosen.holder)
 
 
-def _death_reason(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """Why a cluster counts as dead: its Lease on a broker expired; empty if it does not."""
-    for broker in snapshot.clusters_with_role(Role.BROKER):
-        agent_snapshot = snapshot.for_cluster(broker)
-        for liveness in agent_snapshot.facts(LeaseLiveness) if agent_snapshot is not None else ():
-            if (liveness.where, liveness.lease) == (
-                broker,
-                cluster,
-            ) and liveness.state is HolderState.SILENT:
-                return f"its Lease on {broker} has run out"
-    return ""
+def _has_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
+    """Whether a cluster has an agent: one of ours here, or by the Lease that it holds."""
+    reporter = snapshot.by_agent.get(cluster)
+    if reporter is None:
+        return snapshot.silence_of(cluster) is not None
+    run = reporter.fact(AgentRun, cluster)
+    return run is None or bool(run.holder)
+
+
+def _is_system(obj: Object | None) -> bool:
+    return isinstance(obj, Namespace) and obj.name == SYSTEM_NAMESPACE

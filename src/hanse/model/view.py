@@ -1,25 +1,37 @@
-"""The contract of a dashboard section: items by key, each a pure function of a snapshot."""
+"""The contract of a feature's view: items by key, each a pure function of the fleet's snapshots."""
 
 from collections.abc import Iterable
 from typing import Any, Literal, Protocol
 
 from msgspec import Struct
 
-from hanse.model.snapshot import Change
-from hanse.web.dashboard.snapshot import MultiClusterSnapshot
+from hanse.model.findings import Finding, Severity, worst_severity
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.snapshot import Change, Watch
 
 State = Literal["good", "warn", "bad", "idle"]
 
 
-class Item(Struct, frozen=True, rename="camel", kw_only=True):
-    """One item of a section as the page gets it."""
+class Part(Struct, frozen=True, rename="camel", kw_only=True):
+    """A part of what is shown, as the page gets it."""
 
 
-class Section(Protocol):
-    """A part of the page: which keys a change concerns, and the item of a key."""
+class Item(Part, frozen=True, kw_only=True):
+    """One thing that is shown, and what is wrong with it."""
+
+    findings: tuple[Finding, ...] = ()
+
+
+class View(Protocol):
+    """What is shown of a feature: which keys a change concerns, and the item of a key."""
 
     @property
     def name(self) -> str: ...
+
+    @property
+    def reads(self) -> tuple[Watch, ...]:
+        """The kinds that items are made of; a kind that is not in a snapshot is not judged."""
+        ...
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         """Every key that has an item now."""
@@ -34,7 +46,7 @@ class Section(Protocol):
         ...
 
 
-class ClusterPart(Item, frozen=True, kw_only=True):
+class ClusterPart(Part, frozen=True, kw_only=True):
     """One cluster's part of a feature item."""
 
     cluster: str
@@ -57,6 +69,17 @@ class FeatureItem(Item, frozen=True, kw_only=True):
     problems: tuple[str, ...] = ()
     versions: tuple[tuple[str, str], ...] = ()
     """Conflicting versions, each with the cluster that has it."""
+
+
+def state_of(findings: Iterable[Finding], otherwise: State = "good") -> State:
+    """The state of something with these findings."""
+    match worst_severity(findings):
+        case Severity.OUTAGE:
+            return "bad"
+        case Severity.DEGRADED | Severity.RISK:
+            return "warn"
+        case _:
+            return otherwise
 
 
 def worst(states: Iterable[State]) -> State:

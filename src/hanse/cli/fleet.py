@@ -1,0 +1,199 @@
+"""The fleet as a person sees it: every cluster read once, as snapshots that views judge."""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+
+from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
+from hanse.cli.inventory import discover_kinds
+from hanse.features.services.manifests import MEMBER
+from hanse.kube.client import Client
+from hanse.kube.errors import ApiError, BadCredentials, Forbidden, NotFound
+from hanse.kube.store import Store
+from hanse.kube.watch_events import Listed
+from hanse.model.facts import (
+    AgentRun,
+    ClusterState,
+    CredentialsRefused,
+    Fact,
+    Facts,
+    HolderState,
+    KindServed,
+    LeaseLiveness,
+    ListDenied,
+    Phase,
+    Role,
+)
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE, holder_cluster
+from hanse.model.objects import ClusterId, Kind
+from hanse.model.snapshot import Snapshot, Watch
+
+GRACE = timedelta(seconds=5)
+"""How much longer than its Lease a holder may be silent, as its clock is not ours."""
+
+
+class ClusterRead(Struct, frozen=True):
+    """One cluster as it was read: what it listed, and why not the rest."""
+
+    context: str
+    lists: dict[Watch, Listed[Any]] = {}
+    unserved: frozenset[Kind] = frozenset()
+    denied: dict[Kind, str] = {}
+    failure: str = ""
+    """Why it could not be read at all."""
+    refused: bool = False
+    """Whether that is for our credentials."""
+
+    def objects(self, kind: type[Any]) -> list[Any]:
+        """All objects of a kind that were listed."""
+        found = (one.objects for watch, one in self.lists.items() if watch.kind is kind)
+        return [obj for several in found for obj in several]
+
+    @property
+    def cluster(self) -> ClusterId:
+        """The id by the holder of its agent's Lease; the context where no agent ran."""
+        lease = self.agent_lease
+        holder = lease.spec.holder_identity if lease is not None else ""
+        return holder_cluster(holder) if "_" in holder else self.context
+
+    @property
+    def agent_lease(self) -> Lease | None:
+        """The Lease of its agent."""
+        own = (SYSTEM_NAMESPACE, AGENT)
+        leases = (one for one in self.objects(Lease) if (one.namespace, one.name) == own)
+        return next(leases, None)
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether it has ClusterSets: only brokers do."""
+        return bool(self.objects(ClusterSet))
+
+
+async def read_fleet(
+    clusters: Sequence[ClusterAccess], watches: Iterable[Watch], *, local: bool = False
+) -> MultiClusterSnapshot:
+    """Read what the watches name in every cluster; one that fails is unreachable, not absent."""
+    needed = (*dict.fromkeys(watches), Watch(Role.LOCAL, Lease), Watch(Role.LOCAL, ClusterSet))
+
+    async def read(cluster: ClusterAccess, client: Client) -> ClusterRead:
+        return await _read_cluster(cluster, client, tuple(dict.fromkeys(needed)))
+
+    results = await read_clusters(clusters, read, limit=None)
+    reads = [_unread(one) if isinstance(one, ReadFailure) else one for one in results]
+    return build_fleet(reads, datetime.now(UTC), local=local)
+
+
+def _unread(failure: ReadFailure) -> ClusterRead:
+    """A cluster that could not be read."""
+    refused = isinstance(failure.error, BadCredentials | ApiError)
+    message = failure.message("no answer in time")
+    return ClusterRead(failure.cluster, failure=message, refused=refused)
+
+
+def build_fleet(
+    reads: Iterable[ClusterRead], now: datetime, *, local: bool = False
+) -> MultiClusterSnapshot:
+    """The snapshots of the clusters that were read, each as its own agent would have it."""
+    found = {one.cluster: one for one in reads}
+    return MultiClusterSnapshot(
+        {name: _snapshot(name, one, now) for name, one in found.items()},
+        contexts={name: one.context for name, one in found.items()},
+        local=local,
+    )
+
+
+async def _read_cluster(
+    cluster: ClusterAccess, client: Client, watches: tuple[Watch, ...]
+) -> ClusterRead:
+    """List everything concurrently; kinds that are not served or not allowed are told apart."""
+    await discover_kinds(client)
+    lists: dict[Watch, Listed[Any]] = {}
+    unserved: set[Kind] = set()
+    denied: dict[Kind, str] = {}
+
+    async def read(watch: Watch) -> None:
+        fields = f"metadata.name={watch.name}" if watch.name else ""
+        try:
+            lists[watch] = await client.list(
+                watch.kind, namespace=watch.namespace, labels=watch.labels, fields=fields
+            )
+        except NotFound:
+            unserved.add(watch.kind.kind)
+        except Forbidden as error:
+            denied[watch.kind.kind] = str(error)
+
+    await asyncio.gather(*(read(watch) for watch in watches))
+    return ClusterRead(cluster.name, lists, frozenset(unserved), denied)
+
+
+def _snapshot(name: ClusterId, read: ClusterRead, now: datetime) -> Snapshot:
+    """The snapshot of one cluster."""
+    facts = Facts()
+    stores: dict[tuple[ClusterId, Kind], list[Any]] = {}
+    for watch, listed in read.lists.items():
+        store: Store[Any] = Store(watch.indexes)
+        store.apply_event(listed)
+        stores.setdefault((name, watch.kind.kind), []).append(store)
+    for fact in _facts(name, read, now):
+        facts.put(fact)
+    return Snapshot(stores, facts, now, name)
+
+
+def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
+    """What an observer knows of a cluster beside its objects."""
+    phase = Phase.UNREACHABLE if read.failure else Phase.SYNCED
+    lease = read.agent_lease
+    roles = {Role.BROKER} if read.is_broker else set()
+    if lease is not None or not roles:
+        roles.add(Role.LOCAL)
+    yield ClusterState(name, frozenset(roles), phase, now, read.failure, listed=not read.failure)
+    for kind in read.unserved:
+        yield KindServed(name, kind, served=False)
+    for kind, reason in read.denied.items():
+        yield ListDenied(name, kind, reason)
+    if read.refused:
+        yield CredentialsRefused(name, read.failure)
+    if read.failure:
+        return
+    if Lease.kind not in read.denied:
+        yield _agent_run(name, lease, now)
+    if read.is_broker:
+        yield from _heartbeats(name, read, now)
+
+
+def _agent_run(name: ClusterId, lease: Lease | None, now: datetime) -> AgentRun:
+    """Whether the agent of a cluster holds its Lease."""
+    if lease is None or not lease.spec.holder_identity:
+        return AgentRun(name, "", alive=False)
+    return AgentRun(name, lease.spec.holder_identity, not is_late(lease, now), renewed(lease))
+
+
+def _heartbeats(broker: ClusterId, read: ClusterRead, now: datetime) -> Iterable[LeaseLiveness]:
+    """The state of each member's Lease on a broker."""
+    for lease in read.objects(Lease):
+        if MEMBER in lease.metadata.labels or lease.namespace == BROKER_NAMESPACE:
+            state = HolderState.SILENT if is_late(lease, now) else HolderState.READY
+            since = renewed(lease) or now
+            holder = lease.spec.holder_identity
+            yield LeaseLiveness(broker, lease.namespace, lease.name, holder, state, since)
+
+
+def is_late(lease: Lease, now: datetime) -> bool:
+    """Whether a held Lease was not renewed in time; an unreadable time is not late."""
+    last, duration = renewed(lease), timedelta(seconds=lease.spec.lease_duration_seconds)
+    held = bool(lease.spec.holder_identity)
+    return held and last is not None and now - last > duration + GRACE
+
+
+def renewed(lease: Lease) -> datetime | None:
+    """When a Lease was last renewed; None if it does not say."""
+    try:
+        return datetime.fromisoformat(lease.spec.renew_time or "")
+    except ValueError:
+        return None

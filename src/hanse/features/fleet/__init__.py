@@ -1,0 +1,1 @@
+"""Clusters, agents and the connections between them: what is seen of them."""

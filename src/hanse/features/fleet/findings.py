@@ -1,0 +1,210 @@
+"""What is wrong with clusters, their agents, and the connections between them."""
+
+from collections.abc import Iterator
+
+from hanse.model.facts import AgentRun, ClusterState, CredentialsRefused, ListDenied, Phase, Role
+from hanse.model.findings import (
+    Finding,
+    Ref,
+    Severity,
+    Unknown,
+    cluster_ref,
+    remedy,
+    subject_of,
+)
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.core import Namespace, Node
+from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.objects import ClusterId
+from hanse.model.ownership import PAUSED, is_paused
+
+
+def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """What is wrong with one cluster; the first reason why it cannot be counted on is the only."""
+    down = next(_faults(cluster, snapshot), None)
+    if down is not None:
+        yield down
+    yield from _pauses(cluster, snapshot)
+    yield from _unready_nodes(cluster, snapshot)
+    yield from _denied_lists(cluster, snapshot)
+
+
+def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """ClusterUnreachable or BrokerLost, AgentMissing, AgentSilent, ClusterSilent."""
+    fault = snapshot.fault_of(cluster)
+    own = snapshot.by_agent.get(cluster)
+    if own is not None and (refused := own.fact(CredentialsRefused, cluster)) is not None:
+        context = snapshot.context(cluster)
+        yield Finding(
+            code="CredentialsRefused",
+            severity=Severity.DEGRADED,
+            subject=cluster_ref(cluster),
+            summary=f"the credentials of context {context} do not work: {refused.reason}",
+            remedy=remedy(
+                f"kubectl config view --minify --context {context}",
+                advice="log in anew, or mend its cluster, user or files in the kubeconfig",
+            ),
+            certainty=Unknown(refused.reason),
+        )
+        return
+    if fault is not None and fault.code == "ClusterUnreachable":
+        is_broker = snapshot.roles(cluster) == {Role.BROKER}
+        start = f"hanse local start {cluster}"
+        yield Finding(
+            code="BrokerLost" if is_broker else "ClusterUnreachable",
+            severity=Severity.DEGRADED,
+            subject=cluster_ref(cluster),
+            summary=f"{'the broker' if is_broker else 'cluster'} {cluster} is not reached: "
+            f"{fault.reason or 'it does not answer'}",
+            remedy=remedy(start)
+            if snapshot.local
+            else remedy(
+                snapshot.kubectl(cluster, "cluster-info"),
+                advice=f"start the API server of {cluster}, or mend the network to it",
+            ),
+            since=fault.since,
+        )
+        return
+    yield from _agent_faults(cluster, snapshot)
+    if fault is not None:
+        yield _silent(cluster, snapshot)
+
+
+def _agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """AgentMissing and AgentSilent, by the Lease of the agent in its own cluster."""
+    own = snapshot.by_agent.get(cluster)
+    run = own.fact(AgentRun, cluster) if own is not None else None
+    if run is None or run.alive or (Role.BROKER in snapshot.roles(cluster) and not run.holder):
+        return
+    start = f"hanse local start agent {cluster}"
+    context = snapshot.context(cluster)
+    restart = (
+        f"kubectl --context {context} -n {SYSTEM_NAMESPACE} rollout restart deployment/{AGENT}"
+    )
+    install = f"hanse manifests --cluster-id {cluster} | kubectl --context {context} apply -f -"
+    yield Finding(
+        code="AgentSilent" if run.holder else "AgentMissing",
+        severity=Severity.DEGRADED,
+        subject=cluster_ref(cluster),
+        summary=f"the agent of {cluster} does not run: it does not renew its Lease"
+        if run.holder
+        else f"no agent has ever run in {cluster}: there is no Lease {SYSTEM_NAMESPACE}/{AGENT}",
+        remedy=remedy(start if snapshot.local else restart if run.holder else install),
+        since=run.renewed,
+    )
+
+
+def _silent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
+    """ClusterSilent: its agent runs, or nobody can say, and does not show so on the broker."""
+    silence = snapshot.silence_of(cluster)
+    broker = silence.where if silence is not None else "the broker"
+    own = snapshot.by_agent.get(cluster)
+    if own is None and snapshot.local:  # the page of `hanse up` has every agent that runs
+        commands: tuple[str, ...] = (f"hanse local start agent {cluster}",)
+        why = f"the agent of {cluster} does not run"
+    else:
+        commands = (f"hanse local heal {cluster} {broker}",) if snapshot.local else ()
+        why = f"the agent of {cluster} does not reach {broker}"
+    return Finding(
+        code="ClusterSilent",
+        severity=Severity.DEGRADED,
+        subject=cluster_ref(cluster),
+        summary=f"{cluster} is silent: {why}, so that the other clusters leave out what it has",
+        remedy=remedy(*commands)
+        if commands
+        else remedy(
+            snapshot.kubectl(cluster, f"logs deployment/{AGENT} --tail=20", SYSTEM_NAMESPACE),
+            advice=f"mend the network between {cluster} and {broker}, or the credentials of its "
+            "agent, which its log names",
+        ),
+        since=silence.since if silence is not None else None,
+    )
+
+
+def _pauses(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """AgentPaused: a person stopped the writes of one agent, or of all."""
+    system = snapshot.get(cluster, Namespace, SYSTEM_NAMESPACE)
+    if system is not None and is_paused(system):
+        yield Finding(
+            code="AgentPaused",
+            severity=Severity.DEGRADED,
+            subject=cluster_ref(cluster),
+            summary=f"the agent of {cluster} is paused and writes nothing but status: namespace "
+            f"{SYSTEM_NAMESPACE} is annotated {PAUSED}=true",
+            remedy=remedy(
+                snapshot.kubectl(cluster, f"annotate namespace {SYSTEM_NAMESPACE} {PAUSED}-")
+            ),
+        )
+    for one in snapshot.all(cluster, ClusterSet):
+        if one.spec.paused:
+            patch = '{"spec":{"paused":false}}'
+            yield Finding(
+                code="FleetPaused",
+                severity=Severity.DEGRADED,
+                subject=subject_of(one, cluster),
+                summary=f"all agents are paused and write nothing but status: ClusterSet "
+                f"{one.name} says so",
+                remedy=remedy(
+                    snapshot.kubectl(
+                        cluster, f"patch clusterset {one.name} --type merge -p '{patch}'"
+                    )
+                ),
+            )
+
+
+def _unready_nodes(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """NodesNotReady: some nodes, or all of them."""
+    nodes = list(snapshot.all(cluster, Node))
+    bad = [node.name for node in nodes if not node.ready]
+    if bad:
+        shown = ", ".join(bad[:3]) + (f" and {len(bad) - 3} more" if len(bad) > 3 else "")
+        yield Finding(
+            code="NodesNotReady",
+            severity=Severity.DEGRADED if len(bad) == len(nodes) else Severity.RISK,
+            subject=Ref("Node", bad[0], cluster=cluster),
+            summary=f"{len(bad)} of {len(nodes)} nodes of {cluster} are not ready: {shown}",
+            remedy=remedy(
+                snapshot.kubectl(cluster, f"describe node {bad[0]}"),
+                advice="mend what its conditions name; your provider replaces nodes",
+            ),
+        )
+
+
+def _denied_lists(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """NotReadable: kinds that these credentials may not list, so that nothing is known of them."""
+    own = snapshot.by_agent.get(cluster)
+    denied = sorted(own.facts(ListDenied), key=lambda one: one.kind) if own is not None else []
+    if denied:
+        names = ", ".join(one.kind.plural for one in denied[:3])
+        more = f" and {len(denied) - 3} more kinds" if len(denied) > 3 else ""
+        yield Finding(
+            code="NotReadable",
+            severity=Severity.RISK,
+            subject=Ref("Credentials", snapshot.context(cluster), cluster=cluster),
+            summary=f"your credentials may not list {names}{more} in {cluster}: what is wrong "
+            "with them is not known",
+            remedy=remedy(
+                snapshot.kubectl(cluster, "auth can-i --list"),
+                advice=f"the administrator of {cluster} grants them",
+            ),
+            certainty=Unknown(denied[0].reason),
+        )
+
+
+def link_findings(target: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """LinkCut: agents that do not reach a cluster which others reach, or which is not known."""
+    for source, agent in snapshot.by_agent.items():
+        state = agent.fact(ClusterState, target)
+        if source == target or state is None or state.phase is not Phase.UNREACHABLE:
+            continue
+        heal = (f"hanse local heal {source} {target.rpartition('/')[2]}",) if snapshot.local else ()
+        yield Finding(
+            code="LinkCut",
+            severity=Severity.DEGRADED,
+            subject=Ref("Link", f"{source}-{target}", cluster=source),
+            summary=f"the agent of {source} does not reach {target}: {state.reason}",
+            remedy=remedy(*heal, advice=f"mend the network from {source} to {target}"),
+            since=state.since,
+            caused_by=(cluster_ref(target.rpartition("/")[2]), cluster_ref(source)),
+        )

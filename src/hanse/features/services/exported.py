@@ -1,0 +1,133 @@
+"""Every exported service, assembled from the objects of all clusters."""
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
+from hanse.features.services.status import ADDRESSES_ALLOWED, IMPORTED_HERE, SETTINGS_VALID
+from hanse.model.conditions import Condition, find_condition
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
+from hanse.model.objects import Object
+
+POSITIVE_CONDITIONS = ("Valid", "Ready", SETTINGS_VALID, ADDRESSES_ALLOWED, IMPORTED_HERE)
+"""Types of conditions that are True when all is well."""
+CONFLICT = "Conflict"
+
+
+class ClusterServices(Struct, frozen=True):
+    """The objects of exported services in one cluster."""
+
+    cluster: str
+    """The cluster's id if its agent publishes it, else the name of the context."""
+    exports: tuple[ServiceExport, ...] = ()
+    imports: tuple[ServiceImport, ...] = ()
+    slices: tuple[EndpointSlice, ...] = ()
+
+
+class EndpointCount(Struct, frozen=True):
+    """Number of endpoints, and of ready ones."""
+
+    ready: int
+    all: int
+
+    def __str__(self) -> str:
+        return f"{self.ready}/{self.all}"
+
+
+class ExportProblem(Struct, frozen=True):
+    """A bad condition of one cluster's export."""
+
+    cluster: str
+    reason: str
+    message: str
+
+
+class ExportedService(Struct, frozen=True):
+    """One exported service in all clusters that were read."""
+
+    namespace: str
+    name: str
+    type: str = ""
+    """Empty while no cluster imports it."""
+    ports: tuple[ImportedPort, ...] = ()
+    exporters: tuple[str, ...] = ()
+    importers: tuple[str, ...] = ()
+    endpoints: dict[str, EndpointCount] = {}
+    """By the cluster that they run in."""
+    problems: tuple[ExportProblem, ...] = ()
+
+
+def all_exported(clusters: Sequence[ClusterServices]) -> list[ExportedService]:
+    """The view of each service that any cluster exports or imports, sorted by name."""
+    names = {(o.namespace, o.name) for c in clusters for o in (*c.exports, *c.imports)}
+    return [exported_service(namespace, name, clusters) for namespace, name in sorted(names)]
+
+
+def exported_service(
+    namespace: str, name: str, clusters: Sequence[ClusterServices]
+) -> ExportedService:
+    """The view of one service; type and ports are those of an exporter's import, if any."""
+
+    def matches(obj: Object) -> bool:
+        return (obj.namespace, obj.name) == (namespace, name)
+
+    imports = {c.cluster: i for c in clusters for i in c.imports if matches(i)}
+    exports = {c.cluster: e for c in clusters for e in c.exports if matches(e)}
+    shown = next((imports[c] for c in (*exports, *imports) if c in imports), None)
+    exporters = {e.cluster for i in imports.values() for e in i.status.clusters}
+    return ExportedService(
+        namespace,
+        name,
+        type=shown.spec.type if shown is not None else "",
+        ports=shown.spec.ports if shown is not None else (),
+        exporters=tuple(sorted(exporters)),
+        importers=tuple(sorted(imports)),
+        endpoints=_count_endpoints(namespace, name, clusters),
+        problems=tuple(p for c, e in sorted(exports.items()) for p in export_problems(c, e)),
+    )
+
+
+def _count_endpoints(
+    namespace: str, name: str, clusters: Sequence[ClusterServices]
+) -> dict[str, EndpointCount]:
+    """Endpoints by source cluster; the slices in the source cluster itself take precedence."""
+    counts: dict[str, EndpointCount] = {}
+    for cluster in clusters:
+        by_source: dict[str, list[bool]] = {}
+        for endpoint_slice in cluster.slices:
+            labels = endpoint_slice.metadata.labels
+            if (endpoint_slice.namespace, labels.get(SERVICE_NAME)) == (namespace, name):
+                ready = by_source.setdefault(labels.get(SOURCE_CLUSTER, ""), [])
+                ready += [endpoint.ready for endpoint in endpoint_slice.endpoints or ()]
+        for source, ready in by_source.items():
+            if source == cluster.cluster or source not in counts:
+                counts[source] = EndpointCount(sum(ready), len(ready))
+    return dict(sorted(counts.items()))
+
+
+def export_problems(cluster: str, export: ServiceExport) -> tuple[ExportProblem, ...]:
+    """The bad conditions of an export; an export without any condition is a problem too."""
+    conditions = export.status.conditions
+    if not conditions:
+        text = "no agent has looked at it; see `hanse doctor`"
+        return (ExportProblem(cluster, "Unseen", text),)
+    return tuple(ExportProblem(cluster, c.reason, c.message) for c in bad_conditions(export))
+
+
+def bad_conditions(export: ServiceExport) -> tuple[Condition, ...]:
+    """The conditions of an export that are not as they should be."""
+    types = (*POSITIVE_CONDITIONS, CONFLICT)
+    found = (find_condition(export.status.conditions, type_) for type_ in types)
+    return tuple(c for c in found if c is not None and _is_bad(c))
+
+
+def _is_bad(condition: Condition) -> bool:
+    """Whether a condition is not True, or is the Conflict condition and True."""
+    return (condition.status == "True") == (condition.type == CONFLICT)
+
+
+def format_port(port: ImportedPort) -> str:
+    """A port for people: `80/TCP http`."""
+    return f"{port.port}/{port.protocol}" + (f" {port.name}" if port.name else "")

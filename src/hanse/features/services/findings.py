@@ -1,0 +1,204 @@
+"""What is wrong with one multi-cluster service."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from hanse.features.services.exported import (
+    CONFLICT,
+    ClusterServices,
+    ExportedService,
+    bad_conditions,
+)
+from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
+from hanse.features.services.status import ADDRESSES_ALLOWED, IMPORTED_HERE, SETTINGS_VALID
+from hanse.model.conditions import Condition
+from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, remedy, subject_of
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.objects import ClusterId
+from hanse.model.ownership import OWNER
+
+UNSEEN_AFTER = timedelta(seconds=15)
+"""How old an export may get before it is a finding that no agent has looked at it."""
+
+_CODES: Mapping[str, tuple[str, Severity]] = {
+    "Valid": ("ExportInvalid", Severity.DEGRADED),
+    "Ready": ("ExportFailed", Severity.DEGRADED),
+    SETTINGS_VALID: ("SettingIgnored", Severity.RISK),
+    ADDRESSES_ALLOWED: ("AddressesRefused", Severity.DEGRADED),
+    IMPORTED_HERE: ("ImportBlocked", Severity.DEGRADED),
+}
+"""By the type of a condition of an export: the code and severity of its finding."""
+
+
+def endpoint_findings(
+    service: ExportedService, ready: Mapping[ClusterId, int], snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """NoEndpoints, and EndpointsLost: clusters that were lost, or have nothing ready.
+
+    `ready` has the ready endpoints of each exporter; those of a lost cluster do not count.
+    """
+    lost = [cluster for cluster in ready if snapshot.fault_of(cluster) is not None]
+    empty = [cluster for cluster, count in ready.items() if not count and cluster not in lost]
+    if not ready or not (lost or empty):
+        return
+    subject = Ref("Service", service.name, service.namespace)
+    name = f"{service.namespace}/{service.name}"
+    causes = tuple(cluster_ref(cluster) for cluster in lost)
+    if not sum(ready.values()):
+        where = ", ".join((*empty, *(f"{cluster} (lost)" for cluster in lost)))
+        yield Finding(
+            code="NoEndpoints",
+            severity=Severity.OUTAGE,
+            subject=subject,
+            summary=f"{name} has no ready endpoint in any cluster: {where}",
+            remedy=_start_pods(service, empty or lost, snapshot),
+            caused_by=causes,
+        )
+        return
+    for clusters, caused in ((lost, causes), (empty, ())):
+        if clusters:
+            yield Finding(
+                code="EndpointsLost",
+                severity=Severity.DEGRADED if caused else Severity.NOTE,
+                subject=subject,
+                summary=f"{name} is served by {len(ready) - len(lost) - len(empty)} of "
+                f"{len(ready)} clusters, not by {', '.join(clusters)}",
+                remedy=_start_pods(service, clusters, snapshot),
+                caused_by=caused,
+            )
+
+
+def _start_pods(
+    service: ExportedService, clusters: Sequence[ClusterId], snapshot: MultiClusterSnapshot
+) -> Remedy:
+    return remedy(
+        *(
+            snapshot.kubectl(c, "get service,endpointslices,pods", service.namespace)
+            for c in clusters[:1]
+        ),
+        advice=f"start pods that the selector of Service {service.name} selects and that become "
+        "ready",
+    )
+
+
+def condition_findings(
+    service: ExportedService, clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """A finding for each bad condition of exports; the same one in several clusters is one."""
+    exports = {one.cluster: export for one in clusters for export in one.exports}
+    groups: dict[tuple[str, str, str], list[tuple[ClusterId, Condition]]] = {}
+    for cluster, export in sorted(exports.items()):
+        if not export.status.conditions:
+            yield from _unseen(cluster, export, snapshot)
+        bad = bad_conditions(export)
+        invalid = any(one.type == "Valid" for one in bad)
+        for one in bad:
+            if not (one.type == "Ready" and (invalid or one.reason == "Disconnected")):
+                same = (one.type, one.reason, one.message)
+                groups.setdefault(same, []).append((cluster, one))
+    for reports in groups.values():
+        yield _condition_finding(service, exports, reports, snapshot)
+
+
+def _unseen(
+    cluster: ClusterId, export: ServiceExport, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """ExportUnseen: an export without any condition."""
+    made = export.metadata.creation_timestamp
+    if made is not None and snapshot.now - made < UNSEEN_AFTER:
+        return
+    yield Finding(
+        code="ExportUnseen",
+        severity=Severity.DEGRADED,
+        subject=subject_of(export, cluster),
+        summary=f"no agent has looked at the export of {export.namespace}/{export.name} "
+        f"in {cluster}",
+        remedy=remedy(advice=f"start the agent of {cluster}, or give it the feature services"),
+        since=made,
+        caused_by=(cluster_ref(cluster),),
+    )
+
+
+def _condition_finding(
+    service: ExportedService,
+    exports: Mapping[ClusterId, ServiceExport],
+    reports: Sequence[tuple[ClusterId, Condition]],
+    snapshot: MultiClusterSnapshot,
+) -> Finding:
+    """The finding of one bad condition that several clusters may report."""
+    (first, bad), clusters = reports[0], [cluster for cluster, _ in reports]
+    code, severity = _CODES.get(bad.type, ("", Severity.DEGRADED))
+    if bad.type == CONFLICT:
+        nothing_left = bool(service.importers) and not service.ports
+        severity = Severity.OUTAGE if nothing_left else Severity.RISK
+        code = bad.reason.split(",")[0]
+        first = max(clusters, key=lambda cluster: _made(exports[cluster]))
+    if bad.reason == "Pending":
+        code, severity = "ExportPending", Severity.RISK
+    others = f" (in {', '.join(clusters)})" if len(clusters) > 1 else f" in {first}"
+    return Finding(
+        code=code,
+        severity=severity,
+        subject=subject_of(exports[first], first),
+        summary=f"the export of {service.namespace}/{service.name}{others}: {bad.message}",
+        remedy=_condition_remedy(bad, first, exports[first], snapshot),
+        since=bad.last_transition_time,
+        caused_by=(cluster_ref(first),) if code in ("ExportPending", "ExportFailed") else (),
+    )
+
+
+def _made(export: ServiceExport) -> datetime:
+    return export.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)
+
+
+def _condition_remedy(
+    bad: Condition, cluster: ClusterId, export: ServiceExport, snapshot: MultiClusterSnapshot
+) -> Remedy:
+    """What ends a bad condition: withdrawing the export, or what keeps it from being used."""
+
+    def kubectl(arguments: str) -> str:
+        return snapshot.kubectl(cluster, arguments, export.namespace)
+
+    withdraw = kubectl(f"delete serviceexport {export.name}")
+    match bad.type:
+        case "Conflict":
+            advice = f"or give Service {export.name} of {cluster} what the older exports have"
+            return remedy(withdraw, advice=advice)
+        case "Valid":
+            advice = f"or create a Service {export.name} that can be exported"
+            return remedy(withdraw, advice=advice)
+        case "SettingsValid":
+            named = [name for name in (WEIGHT, PRIORITY, TO_CLUSTERS) if name in bad.message]
+            erase = (kubectl(f"annotate serviceexport {export.name} {name}-") for name in named)
+            return remedy(*erase, advice="or give it a value that is allowed")
+        case "ImportedHere":
+            return remedy(kubectl(f"delete serviceimport {export.name}"))
+        case "AddressesAllowed":
+            return remedy(advice="the broker's administrator allows ranges in its ClusterSet")
+        case _:
+            return remedy(advice=f"as it says; the agent of {cluster} tries again by itself")
+
+
+def import_findings(
+    service: ExportedService, clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """ImportBlocked: ServiceImports of others with the name of an exported service."""
+    if not any(one.exports for one in clusters):
+        return
+    for one in clusters:
+        for found in one.imports:
+            if OWNER not in found.metadata.labels:
+                yield Finding(
+                    code="ImportBlocked",
+                    severity=Severity.DEGRADED,
+                    subject=subject_of(found, one.cluster),
+                    summary=f"{service.namespace}/{service.name} is not imported in {one.cluster}: "
+                    "a ServiceImport of that name was not made by Hanse",
+                    remedy=remedy(
+                        snapshot.kubectl(
+                            one.cluster, f"delete serviceimport {service.name}", service.namespace
+                        )
+                    ),
+                    since=found.metadata.creation_timestamp,
+                )

@@ -1,0 +1,165 @@
+"""Findings: what is wrong in the fleet, its cause first; the only judgement that is shown.
+
+Views of features return findings; `judge` groups the consequences under their cause. The doctor,
+status, dashboard, metrics and console render them and decide nothing themselves.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.model.objects import ClusterId, Object
+
+
+class Severity(StrEnum):
+    """How bad a finding is, worst first."""
+
+    OUTAGE = "outage"
+    """Users lose something now."""
+    DEGRADED = "degraded"
+    """Users are served, by less than there should be, or changes do not arrive."""
+    RISK = "risk"
+    """Nothing is lost yet."""
+    NOTE = "note"
+    """Worth knowing; nobody has to act."""
+
+    @property
+    def rank(self) -> int:
+        """The place in the order, 0 for the worst."""
+        return list(Severity).index(self)
+
+    def at_least(self, other: "Severity") -> bool:
+        """Whether it is as bad as another one, or worse."""
+        return self.rank <= other.rank
+
+
+class Ref(Struct, frozen=True, order=True):
+    """What a finding is about: an object, a cluster, or a link between clusters."""
+
+    kind: str
+    name: str
+    namespace: str = ""
+    cluster: ClusterId = ""
+
+    def __str__(self) -> str:
+        name = f"{self.namespace}/{self.name}" if self.namespace else self.name
+        place = f" in {self.cluster}" if self.cluster and self.cluster != self.name else ""
+        return f"{self.kind} {name}{place}"
+
+
+class Remedy(Struct, frozen=True):
+    """What mends it: commands that can be pasted as they stand, and a sentence for people."""
+
+    advice: str = ""
+    commands: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "; ".join(part for part in (" && ".join(self.commands), self.advice) if part)
+
+
+def remedy(*commands: str, advice: str = "") -> Remedy:
+    """A remedy by commands in this order, by advice, or both."""
+    return Remedy(advice, commands)
+
+
+class Consequence(Struct, frozen=True, order=True):
+    """What users lose by a cause."""
+
+    subject: Ref
+    summary: str
+
+
+class Known(Struct, frozen=True, tag=True, tag_field="is"):
+    """The finding is as of now."""
+
+
+class Stale(Struct, frozen=True, tag=True, tag_field="is"):
+    """The finding rests on what was seen a while ago."""
+
+    age: timedelta
+
+
+class Unknown(Struct, frozen=True, tag=True, tag_field="is"):
+    """Whether it is so could not be read."""
+
+    why: str
+
+
+Certainty = Known | Stale | Unknown
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """One thing that is wrong, what users lose by it, and what mends it."""
+
+    code: str
+    severity: Severity
+    subject: Ref
+    summary: str
+    remedy: Remedy = Remedy()
+    since: datetime | None = None
+    consequences: tuple[Consequence, ...] = ()
+    certainty: Certainty = Known()
+    caused_by: tuple[Ref, ...] = ()
+    """Subjects that explain it, if one of them is a finding itself."""
+
+
+def cluster_ref(cluster: ClusterId) -> Ref:
+    """A cluster as the subject of a finding."""
+    return Ref("Cluster", cluster, cluster=cluster)
+
+
+def subject_of(obj: Object, cluster: ClusterId = "") -> Ref:
+    """An object as the subject of a finding; without a cluster, the object in all of them."""
+    return Ref(type(obj).kind.name, obj.name, obj.namespace, cluster)
+
+
+def judge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """The findings of all views as people should read them: causes, worst first.
+
+    A finding that names another one's subject as its cause becomes a consequence of it, and the
+    cause becomes as severe as the worst of them. The same finding of several views is one.
+    """
+    unique = _unique(findings)
+    causes = {one.subject for one in unique if not one.caused_by}
+    roots: dict[tuple[str, Ref], Finding] = {}
+    folded: dict[Ref, list[Finding]] = {}
+    for one in unique:
+        cause = next((ref for ref in one.caused_by if ref in causes and ref != one.subject), None)
+        if cause is None:
+            roots[one.code, one.subject] = one
+        else:
+            folded.setdefault(cause, []).append(one)
+    for key, root in roots.items():
+        if followers := folded.pop(root.subject, None):
+            roots[key] = _with_consequences(root, followers)
+    return tuple(sorted(roots.values(), key=_order))
+
+
+def worst_severity(findings: Iterable[Finding]) -> Severity | None:
+    """The worst severity; None where nothing was found."""
+    return min((one.severity for one in findings), key=lambda s: s.rank, default=None)
+
+
+def _unique(findings: Iterable[Finding]) -> list[Finding]:
+    """Each code and subject once: the more severe, then the earlier report."""
+    found: dict[tuple[str, Ref], Finding] = {}
+    for one in findings:
+        known = found.get((one.code, one.subject))
+        if known is None or one.severity.rank < known.severity.rank:
+            found[one.code, one.subject] = one
+    return list(found.values())
+
+
+def _with_consequences(root: Finding, followers: list[Finding]) -> Finding:
+    """The cause with the findings that follow from it, as severe as the worst of them."""
+    severity = worst_severity((root, *followers)) or root.severity
+    followers = sorted(followers, key=_order)
+    lost = tuple(Consequence(one.subject, one.summary) for one in followers)
+    return replace(root, severity=severity, consequences=(*root.consequences, *lost))
+
+
+def _order(one: Finding) -> tuple[int, int, str, Ref]:
+    return (one.severity.rank, -len(one.consequences), one.code, one.subject)

@@ -1,0 +1,187 @@
+"""The fleet: snapshots of several agents, or of a person's own connections, read as one."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime
+from functools import cached_property
+
+from msgspec import Struct
+
+from hanse.model.facts import ClusterState, HolderState, LeaseLiveness, Phase, Role
+from hanse.model.objects import ClusterId, K
+from hanse.model.snapshot import Index, Snapshot
+
+
+class ClusterFault(Struct, frozen=True):
+    """Why nothing that a cluster has can be counted on."""
+
+    code: str
+    """`ClusterUnreachable` or `ClusterSilent`."""
+    since: datetime | None
+    reason: str
+
+
+class MultiClusterSnapshot:
+    """Snapshots by agent: of one agent, or of all agents of a local federation.
+
+    Each cluster is read from its own agent's snapshot first. Like a snapshot, it is valid for one
+    synchronous use.
+    """
+
+    def __init__(
+        self,
+        snapshots: Mapping[ClusterId, Snapshot],
+        *,
+        contexts: Mapping[ClusterId, str] | None = None,
+        local: bool = False,
+    ) -> None:
+        self.by_agent = dict(snapshots)
+        self.local = local
+        """Whether the clusters are those of a local federation, which `hanse local` can mend."""
+        self._contexts = contexts or {}
+        self._reporters: dict[ClusterId, ClusterId | None] = {}
+        self._faults: dict[ClusterId, ClusterFault | None] = {}
+
+    @property
+    def now(self) -> datetime:
+        """The time of the snapshots."""
+        epoch = datetime.min.replace(tzinfo=UTC)
+        return max((one.now for one in self.by_agent.values()), default=epoch)
+
+    def context(self, where: ClusterId) -> str:
+        """The kubeconfig context of a cluster, as commands name it."""
+        return self._contexts.get(where, where)
+
+    def kubectl(self, where: ClusterId, arguments: str, namespace: str = "") -> str:
+        """A kubectl command for a cluster, to be pasted as it stands."""
+        place = f" -n {namespace}" if namespace else ""
+        return f"kubectl --context {self.context(where)}{place} {arguments}"
+
+    @cached_property
+    def clusters(self) -> tuple[ClusterId, ...]:
+        """Every cluster that an agent connects to, those with an agent here first.
+
+        A second connection for another purpose (`gslb/lubeck`) does not count as a cluster.
+        """
+        snapshots = self.by_agent.values()
+        known = {s.cluster for one in snapshots for s in one.facts(ClusterState)}
+        known |= {beat.lease for one in snapshots for beat in _heartbeats(one)}
+        plain = {name for name in known if "/" not in name}
+        twice = {name for name in known - plain if name.partition("/")[2] in plain}
+        return (*self.by_agent, *sorted(known - set(self.by_agent) - twice))
+
+    def reporter_for(self, where: ClusterId) -> ClusterId | None:
+        """The agent that reports on a cluster: its own, else the first that is connected to it."""
+        if where in self.by_agent:
+            return where
+        if where not in self._reporters:
+            connected = (
+                n for n, s in self.by_agent.items() if s.fact(ClusterState, where) is not None
+            )
+            self._reporters[where] = next(connected, None)
+        return self._reporters[where]
+
+    def for_cluster(self, where: ClusterId) -> Snapshot | None:
+        """The snapshot of the agent that reports on a cluster; None if there is none."""
+        reporter = self.reporter_for(where)
+        return None if reporter is None else self.by_agent[reporter]
+
+    @cached_property
+    def members(self) -> tuple[ClusterId, ...]:
+        """Every cluster that is not a broker alone."""
+        return tuple(where for where in self.clusters if self.roles(where) != {Role.BROKER})
+
+    def roles(self, where: ClusterId) -> frozenset[Role]:
+        """The roles that a cluster has for any agent."""
+        states = (one.fact(ClusterState, where) for one in self.by_agent.values())
+        return frozenset(role for one in states if one is not None for role in one.roles)
+
+    def fault_of(self, where: ClusterId) -> ClusterFault | None:
+        """Why a cluster cannot be counted on: it is not reached, or silent on its broker.
+
+        None where nothing is wrong, or nothing is known.
+        """
+        if where not in self._faults:
+            self._faults[where] = self._find_fault(where)
+        return self._faults[where]
+
+    def _find_fault(self, where: ClusterId) -> ClusterFault | None:
+        states = self.connections_to(where)
+        silence = self.silence_of(where)
+        if states and all(one.phase is Phase.UNREACHABLE for one in states.values()):
+            state = max(states.values(), key=lambda one: one.since)
+            since = silence.since if silence is not None else state.since
+            known = since if since < self.now else None  # it was asked once, just now
+            return ClusterFault("ClusterUnreachable", known, state.reason)
+        if silence is None:
+            return None
+        return ClusterFault(
+            "ClusterSilent", silence.since, f"its Lease on {silence.where} has run out"
+        )
+
+    def silence_of(self, where: ClusterId) -> LeaseLiveness | None:
+        """The heartbeat Lease of a cluster that ran out on a broker that is reached."""
+        found = (
+            beat
+            for snapshot in self.by_agent.values()
+            for beat in _heartbeats(snapshot)
+            if beat.lease == where and snapshot.synced(beat.where)
+        )
+        return next((beat for beat in found if beat.state is HolderState.SILENT), None)
+
+    def connections_to(self, where: ClusterId) -> dict[ClusterId, ClusterState]:
+        """The state of a cluster's connections by agent: its own agent's alone, if it has one."""
+        own = self.by_agent.get(where)
+        snapshots = self.by_agent if own is None else {where: own}
+        found = {name: one.fact(ClusterState, where) for name, one in snapshots.items()}
+        return {name: state for name, state in found.items() if state is not None}
+
+    def clusters_with_role(self, role: Role) -> tuple[ClusterId, ...]:
+        """The clusters that have a role for any agent."""
+        found = {c: None for one in self.by_agent.values() for c in one.clusters(role)}
+        return tuple(found)
+
+    def get(self, where: ClusterId, kind: type[K], name: str, namespace: str = "") -> K | None:
+        """The object in the first snapshot that has it; None if none has."""
+        for snapshot in self._snapshots_for(where):
+            found = snapshot.get(where, kind, name, namespace)
+            if found is not None:
+                return found
+        return None
+
+    def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
+        """Every object of a kind in a cluster, from all snapshots."""
+        return _unique(snapshot.all(where, kind) for snapshot in self._snapshots_for(where))
+
+    def by(self, where: ClusterId, index: Index[K], value: str) -> Iterator[K]:
+        """Every object that an index finds in a cluster."""
+        return _unique(snapshot.by(where, index, value) for snapshot in self._snapshots_for(where))
+
+    def _snapshots_for(self, where: ClusterId) -> Iterator[Snapshot]:
+        """The snapshots that may have a cluster's objects, its reporter's first."""
+        reporter = self.reporter_for(where)
+        if reporter is not None:
+            yield self.by_agent[reporter]
+            yield from (snapshot for name, snapshot in self.by_agent.items() if name != reporter)
+
+    def everywhere(self, kind: type[K]) -> Iterator[tuple[ClusterId, K]]:
+        """Every object of a kind, with its cluster."""
+        for where in self.clusters:
+            for obj in self.all(where, kind):
+                yield where, obj
+
+
+def _heartbeats(snapshot: Snapshot) -> Iterator[LeaseLiveness]:
+    """The Leases by which clusters show a broker that they are alive."""
+    brokers = {s.cluster for s in snapshot.facts(ClusterState) if Role.BROKER in s.roles}
+    return (one for one in snapshot.facts(LeaseLiveness) if one.where in brokers)
+
+
+def _unique(found: Iterable[Iterator[K]]) -> Iterator[K]:
+    """Each object once, from the first snapshot that has it."""
+    known: set[tuple[str, str]] = set()
+    for several in found:
+        for obj in several:
+            name = (obj.metadata.namespace, obj.metadata.name)
+            if name not in known:
+                known.add(name)
+                yield obj

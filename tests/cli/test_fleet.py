@@ -1,0 +1,271 @@
+"""Every cluster read once becomes snapshots, over which views judge."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.app.views import examine, reads
+from hanse.cli.findings import Report
+from hanse.cli.fleet import ClusterRead, build_fleet
+from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
+from hanse.kube.watch_events import Listed
+from hanse.model.conditions import condition
+from hanse.model.facts import Role
+from hanse.model.findings import Finding, Severity, Unknown
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
+from hanse.model.kinds.core import Namespace, Node, NodeStatus, ObservedCondition, Secret
+from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
+from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec
+from hanse.model.kinds.multicluster import (
+    ExportingCluster,
+    ImportedPort,
+    ServiceExport,
+    ServiceExportStatus,
+    ServiceImport,
+    ServiceImportSpec,
+    ServiceImportStatus,
+)
+from hanse.model.objects import Meta, Object
+from hanse.model.ownership import OWNER, PAUSED
+from hanse.model.snapshot import Watch
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+GOOD = (condition("Valid", True, "Valid"), condition("Ready", True, "Exported"))
+
+
+def lease(name: str, namespace: str, holder: str, age: float = 1) -> Lease:
+    at = (NOW - timedelta(seconds=age)).isoformat()
+    spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=15, renew_time=at)
+    return Lease(metadata=LeaseMeta(name=name, namespace=namespace), spec=spec)
+
+
+def read(name: str, *objects: Object, agent: float | None = 1, **fields: Any) -> ClusterRead:
+    """A cluster whose agent renewed its Lease so many seconds ago; None if it has none."""
+    if agent is not None:
+        objects = (*objects, lease("hanse-agent", "hanse-system", f"{name}_0", agent))
+    watches = (*reads(), Watch(Role.LOCAL, Lease))
+    lists = {w: Listed(tuple(o for o in objects if type(o) is w.kind), "1") for w in watches}
+    return ClusterRead(name, lists, **fields)
+
+
+def broker(*heartbeats: Lease, paused: bool = False) -> ClusterRead:
+    cluster_set = ClusterSet(metadata=Meta(name="hanse"), spec=ClusterSetSpec(paused=paused))
+    return read(
+        "broker", cluster_set, *published("lubeck"), *published("bergen"), *heartbeats, agent=None
+    )
+
+
+def published(source: str) -> list[Object]:
+    labels = {SERVICE_NAME: "web", SERVICE_NAMESPACE: "shop", SOURCE_CLUSTER: source}
+    meta = Meta(name=f"web-{source}", namespace="hanse-broker", labels=labels)
+    return [EndpointSlice(metadata=meta, address_type="IPv4", endpoints=(endpoint(True),))]
+
+
+def endpoint(ready: bool) -> Endpoint:
+    return Endpoint(addresses=("10.0.0.1",), conditions=EndpointConditions(ready=ready))
+
+
+def web(*exporters: str, ready: bool = True, conditions: Any = GOOD) -> list[Object]:
+    """An export, its import and its slices, as they are in each cluster."""
+    meta = Meta(name="web", namespace="shop", creation_timestamp=NOW - timedelta(hours=1))
+    status = ServiceImportStatus(clusters=tuple(ExportingCluster(cluster=c) for c in exporters))
+    return [
+        ServiceExport(metadata=meta, status=ServiceExportStatus(conditions=conditions)),
+        ServiceImport(
+            metadata=replace(meta, labels={OWNER: "services"}),
+            spec=ServiceImportSpec(type="ClusterSetIP", ports=(ImportedPort(port=80),)),
+            status=status,
+        ),
+        *(slice_(source, ready) for source in exporters),
+    ]
+
+
+def slice_(source: str, ready: bool) -> EndpointSlice:
+    labels = {SERVICE_NAME: "web", SOURCE_CLUSTER: source, MANAGED_BY: DOMAIN}
+    meta = Meta(name=f"web-{source}", namespace="shop", labels=labels)
+    return EndpointSlice(metadata=meta, address_type="IPv4", endpoints=(endpoint(ready),))
+
+
+def findings(*reads: ClusterRead, local: bool = True) -> tuple[Finding, ...]:
+    return examine(build_fleet(reads, NOW, local=local)).findings
+
+
+HEALTHY = (
+    read("lubeck", *web("lubeck", "bergen")),
+    read("bergen", *web("lubeck", "bergen")),
+    broker(lease("lubeck", "hanse-broker", "lubeck"), lease("bergen", "hanse-broker", "bergen")),
+)
+
+
+def test_nothing_is_found_in_a_healthy_fleet() -> None:
+    assert findings(*HEALTHY) == ()
+
+
+def test_a_dead_cluster_is_the_cause_and_the_service_that_it_served_a_consequence() -> None:
+    dead = ClusterRead("bergen", failure="connection refused")
+    silent = broker(lease("bergen", "hanse-broker", "bergen", age=41))
+
+    (found,) = findings(HEALTHY[0], dead, silent)
+
+    assert (found.code, found.severity) == ("ClusterUnreachable", Severity.DEGRADED)
+    assert found.remedy.commands == ("hanse local start bergen",)
+    assert found.since == NOW - timedelta(seconds=41)
+    assert [c.summary for c in found.consequences] == [
+        "shop/web is served by 1 of 2 clusters, not by bergen"
+    ]
+
+
+def test_a_member_cut_from_the_broker_is_silent_although_its_agent_runs() -> None:
+    silent = broker(lease("bergen", "hanse-broker", "bergen", age=41))
+
+    (found,) = findings(HEALTHY[0], HEALTHY[1], silent)
+
+    assert found.code == "ClusterSilent"
+    assert found.remedy.commands == ("hanse local heal bergen broker",)
+    assert [c.subject.name for c in found.consequences] == ["web"]
+
+
+def test_a_service_that_only_a_dead_cluster_served_makes_it_an_outage() -> None:
+    alone = read("lubeck", *web("bergen", ready=False)[1:])
+    dead = ClusterRead("bergen", failure="connection refused")
+
+    (found,) = findings(alone, dead, broker(lease("bergen", "hanse-broker", "bergen", age=41)))
+
+    assert (found.code, found.severity) == ("ClusterUnreachable", Severity.OUTAGE)
+
+
+NO_SERVICE = (condition("Valid", False, "NoService", "there is no Service web here"),)
+CONFLICT = (*GOOD, condition("Conflict", True, "PortConflict", "bergen has 81"))
+IGNORED = condition(
+    "SettingsValid", False, "InvalidSetting", "annotation services.hanse.dev/weight: 'x' is none"
+)
+ONE = "lubeck"
+READY_NODE = Node(
+    metadata=Meta(name="n2"),
+    status=NodeStatus(conditions=(ObservedCondition(type="Ready", status="True"),)),
+)
+
+
+@pytest.mark.parametrize(
+    ("cluster", "code", "severity", "command"),
+    [
+        pytest.param(
+            read(ONE, agent=None), "AgentMissing", "degraded", "start agent lubeck", id="no agent"
+        ),
+        pytest.param(
+            read(ONE, agent=60), "AgentSilent", "degraded", "start agent lubeck", id="agent died"
+        ),
+        pytest.param(
+            read(ONE, Namespace(metadata=Meta(name="hanse-system", annotations={PAUSED: "true"}))),
+            "AgentPaused",
+            "degraded",
+            "kubectl --context lubeck annotate namespace hanse-system hanse.dev/paused-",
+            id="paused agent",
+        ),
+        pytest.param(
+            broker(paused=True),
+            "FleetPaused",
+            "degraded",
+            "kubectl --context broker patch clusterset hanse --type merge "
+            """-p '{"spec":{"paused":false}}'""",
+            id="paused fleet",
+        ),
+        pytest.param(
+            read(
+                ONE,
+                Node(metadata=Meta(name="n1")),
+                Node(
+                    metadata=Meta(name="n2"),
+                    status=NodeStatus(conditions=(ObservedCondition(type="Ready", status="True"),)),
+                ),
+            ),
+            "NodesNotReady",
+            "risk",
+            "kubectl --context lubeck describe node n1",
+            id="a node",
+        ),
+        pytest.param(
+            ClusterRead(ONE, failure="Unauthorized", refused=True),
+            "CredentialsRefused",
+            "degraded",
+            "kubectl config view --minify --context lubeck",
+            id="credentials",
+        ),
+        pytest.param(
+            read(ONE, denied={Secret.kind: "secrets is forbidden"}),
+            "NotReadable",
+            "risk",
+            "kubectl --context lubeck auth can-i --list",
+            id="forbidden",
+        ),
+        pytest.param(
+            read(ONE, *web(ONE, ready=False)),
+            "NoEndpoints",
+            "outage",
+            "kubectl --context lubeck -n shop get service,endpointslices,pods",
+            id="no endpoints",
+        ),
+        pytest.param(
+            read(ONE, web(conditions=NO_SERVICE)[0]),
+            "ExportInvalid",
+            "degraded",
+            "kubectl --context lubeck -n shop delete serviceexport web",
+            id="no Service",
+        ),
+        pytest.param(
+            read(ONE, *web(ONE, conditions=CONFLICT)),
+            "PortConflict",
+            "risk",
+            "kubectl --context lubeck -n shop delete serviceexport web",
+            id="conflict",
+        ),
+        pytest.param(
+            read(ONE, *web(ONE, conditions=(*GOOD, IGNORED))),
+            "SettingIgnored",
+            "risk",
+            "kubectl --context lubeck -n shop annotate serviceexport web "
+            "services.hanse.dev/weight-",
+            id="a setting",
+        ),
+        pytest.param(
+            read(ONE, *web(ONE, conditions=())),
+            "ExportUnseen",
+            "degraded",
+            "",
+            id="nobody looked at it",
+        ),
+    ],
+)
+def test_each_fault_has_its_finding_and_the_command_that_mends_it(
+    cluster: ClusterRead, code: str, severity: str, command: str
+) -> None:
+    (found,) = findings(cluster)
+
+    assert (found.code, found.severity) == (code, severity)
+    assert command in " ".join(found.remedy.commands)
+    assert Report((ONE,), (found,)).failed
+
+
+def test_what_is_forbidden_is_not_known_and_not_absent() -> None:
+    (found,) = findings(read(ONE, agent=None, denied={Lease.kind: "leases is forbidden"}))
+
+    assert found.certainty == Unknown("leases is forbidden")
+    assert found.code == "NotReadable", "and not AgentMissing, whose remedy starts a second agent"
+
+
+def test_an_import_of_somebody_else_is_in_the_way() -> None:
+    foreign = replace(web("bergen")[1], metadata=Meta(name="web", namespace="shop"))
+    importing = read("lubeck", foreign, slice_("bergen", True))
+
+    (found,) = findings(importing, read("bergen", *web("bergen")))
+
+    assert (found.code, found.subject.cluster) == ("ImportBlocked", "lubeck")
+    assert found.remedy.commands == ("kubectl --context lubeck -n shop delete serviceimport web",)
+
+
+def test_a_cluster_is_known_by_the_id_of_its_agent_and_asked_by_its_context() -> None:
+    (found,) = findings(replace(read("lubeck", *web("lubeck", ready=False)), context="admin@lub"))
+
+    assert found.remedy.commands[0].startswith("kubectl --context admin@lub -n shop ")

@@ -1,0 +1,56 @@
+"""Findings are grouped under their cause, worst first."""
+
+from datetime import UTC, datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanse.model.findings import Finding, Ref, Severity, cluster_ref, judge
+
+NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
+
+
+def finding(code: str, subject: Ref, severity: Severity, *causes: Ref) -> Finding:
+    return Finding(
+        code=code, severity=severity, subject=subject, summary=f"{code} {subject}", caused_by=causes
+    )
+
+
+BERGEN = cluster_ref("bergen")
+SILENT = finding("ClusterSilent", BERGEN, Severity.DEGRADED)
+
+
+def service(name: str, severity: Severity, *causes: Ref) -> Finding:
+    return finding("EndpointsLost", Ref("Service", name, "shop"), severity, *causes)
+
+
+def test_consequences_stand_under_their_cause_which_is_as_severe_as_they_are() -> None:
+    lost = service("web", Severity.OUTAGE, BERGEN)
+
+    (found,) = judge([lost, SILENT])
+
+    assert (found.code, found.severity) == ("ClusterSilent", Severity.OUTAGE)
+    assert [c.subject for c in found.consequences] == [lost.subject]
+
+
+def test_a_finding_stands_for_itself_while_its_cause_is_not_found() -> None:
+    lost = service("web", Severity.DEGRADED, BERGEN)
+
+    assert judge([lost]) == (lost,)
+
+
+def test_the_worst_comes_first_and_then_what_has_most_consequences() -> None:
+    lubeck = finding("ClusterSilent", cluster_ref("lubeck"), Severity.DEGRADED)
+    note, lost = service("a", Severity.NOTE), service("b", Severity.DEGRADED, BERGEN)
+    out = service("c", Severity.OUTAGE)
+
+    judged = judge([note, lubeck, lost, SILENT, out])
+
+    assert [one.subject.name for one in judged] == ["c", "bergen", "lubeck", "a"]
+
+
+@given(st.permutations([SILENT, service("a", Severity.RISK, BERGEN), service("b", Severity.NOTE)]))
+def test_the_order_in_which_views_report_does_not_matter(findings: list[Finding]) -> None:
+    assert judge(findings) == judge(sorted(findings, key=lambda one: one.subject))
+    assert judge((*findings, *findings)) == judge(findings), "a second report changes nothing"
+    assert judge(judge(findings)) == judge(findings)
