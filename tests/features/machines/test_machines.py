@@ -12,7 +12,12 @@ from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.antrea import ExternalEntity
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.federation import VirtualMachine, VirtualMachineStatus
+from hanse.model.kinds.federation import (
+    InterfaceAddress,
+    MachineInterface,
+    VirtualMachine,
+    VirtualMachineStatus,
+)
 from hanse.model.naming import is_service_name
 from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Key, Plan
@@ -110,7 +115,15 @@ def test_machines_of_all_kinds_share_a_service_and_its_ports_are_joined() -> Non
         ("tcp-9100", 9100, "TCP"),
     ]
     assert not service.headless
-    assert addresses(plan) == ["10.7.0.1", "10.7.0.2", "10.7.0.3"]
+    assert {
+        e.addresses[0]: [(p.name, p.port, p.protocol) for p in s.ports or ()]
+        for s in desired(plan, EndpointSlice)
+        for e in s.endpoints or ()
+    } == {
+        "10.7.0.1": [("sql", 5432, "TCP")],
+        "10.7.0.2": [("sql", 5432, "TCP"), ("tcp-9100", 9100, "TCP")],
+        "10.7.0.3": [("udp-5432", 5432, "UDP")],
+    }, "each is asked at the ports that it serves"
 
 
 def test_the_service_stays_without_endpoints_until_the_last_machine_is_gone() -> None:
@@ -246,6 +259,20 @@ def test_each_machine_and_each_service_has_an_entity() -> None:
     assert [(e.ip, e.name) for e in of_machine.spec.endpoints] == [("10.7.0.1", "db-1")]
     assert [(p.port, p.name) for p in of_machine.spec.ports] == [(5432, "sql")]
     assert [e.ip for e in of_service.spec.endpoints] == ["10.7.0.1", "10.7.0.2"]
+
+
+def test_an_entity_has_the_addresses_of_all_interfaces() -> None:
+    machine = virtual_machine()
+    inside = InterfaceAddress(address="10.9.0.1", address_type="InternalIP")
+    outside = InterfaceAddress(address="192.0.2.7", address_type="ExternalIP")
+    interface = MachineInterface(name="eth1", ips=(inside, outside))
+    spec = replace(machine.spec, network_interfaces=(*machine.spec.network_interfaces, interface))
+    view = observed(replace(machine, spec=spec), facts=[ENTITIES])
+
+    [entity] = desired(plan_for(view, "db-1", "machine0"), ExternalEntity)
+
+    assert [e.ip for e in entity.spec.endpoints] == ["10.7.0.1", "10.9.0.1", "192.0.2.7"]
+    assert addresses(plan_for(view)) == ["192.0.2.7"], "it is reached by one"
 
 
 def test_where_entities_are_not_served_none_is_wanted() -> None:

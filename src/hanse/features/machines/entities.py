@@ -85,7 +85,7 @@ def valid_labels(tags: Mapping[str, str]) -> dict[str, str]:
 
 def _entity_endpoints(machine: Machine) -> Iterator[EntityEndpoint]:
     """An endpoint with the machine's host name for each of its addresses."""
-    for address in machine.addresses:
+    for address in machine.every_address:
         yield EntityEndpoint(ip=address, name=machine.hostname)
 
 

@@ -22,7 +22,7 @@ SOURCES: tuple[type[Source], ...] = (VirtualMachine, CloudMachine, VirtualMachin
 _PORT = re.compile(r"(?:([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?):)?([0-9]{1,5})(?:/(TCP|UDP|SCTP))?")
 
 
-class Port(Struct, frozen=True):
+class Port(Struct, frozen=True, order=True):
     """A port that a machine serves."""
 
     port: int
@@ -40,6 +40,8 @@ class Machine(Struct, frozen=True):
     tags: dict[str, str]
     addresses: tuple[str, ...]
     """One of each family: the ExternalIP if there is one."""
+    every_address: tuple[str, ...]
+    """Those of all its interfaces: its packets may come from any."""
     running: bool
 
     @property
@@ -99,6 +101,7 @@ def parse_machine(source: Source) -> Machine:
         id=id_ or meta.name,
         tags=tags,
         addresses=tuple(_preferred_addresses(addresses)),
+        every_address=tuple(dict.fromkeys(a for a, _ in addresses if address_family(a))),
         running=state.lower() == "running" and meta.deletion_timestamp is None,
     )
 

@@ -8,6 +8,7 @@ from hanse.features.machines.machine import (
     Machine,
     Port,
     ServiceMachine,
+    ServiceTags,
     parse_machine,
     parse_service_tags,
 )
@@ -57,7 +58,7 @@ def plan_service(key: Key, snapshot: Snapshot) -> Plan:
     ports = union_ports(m.tags.ports for m in machines)
     if current is not None and _must_be_recreated(current, ports):
         return Plan()  # nothing desired: the Service is deleted, and created by the next plan
-    running = [m.machine for m in machines if m.machine.running]
+    running = [m for m in machines if m.machine.running]
     sources = frozenset({snapshot.local})
     desired = [Desired(_service(key, machines, ports), snapshot.local, sources=sources)]
     desired += [
@@ -130,28 +131,38 @@ def _federation_annotations(machines: Iterable[Machine]) -> dict[str, str]:
 
 
 def _slices(
-    key: Key, machines: Sequence[Machine], ports: Sequence[Port]
+    key: Key, machines: Sequence[ServiceMachine], ports: Sequence[Port]
 ) -> Iterator[EndpointSlice]:
-    """Slices of these machines for each family and hundred endpoints; all endpoints are ready."""
-    families: dict[AddressType, list[Endpoint]] = {}
-    for machine in machines:
-        for address in machine.addresses:
+    """Slices of machines by family and served ports, a hundred endpoints in each, all ready."""
+    groups: dict[tuple[AddressType, tuple[Port, ...]], list[Endpoint]] = {}
+    for one in machines:
+        served = _served_ports(one.tags, ports)
+        for address in one.machine.addresses:
             family = address_family(address)
             if family is not None:
-                families.setdefault(family, []).append(_machine_endpoint(machine, address))
-    served = tuple(EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports)
-    for family, endpoints in sorted(families.items()):
+                endpoint = _machine_endpoint(one.machine, address)
+                groups.setdefault((family, served), []).append(endpoint)
+    for (family, served), endpoints in sorted(groups.items()):
+        some = () if served == tuple(ports) else (str([(p.protocol, p.port) for p in served]),)
         for start in range(0, len(endpoints), MOST_ENDPOINTS):
             yield EndpointSlice(
                 metadata=Meta(
-                    name=unique_name(key.name, "vm", family, str(start)),
+                    name=unique_name(key.name, "vm", family, *some, str(start)),
                     namespace=key.namespace,
                     labels={KUBE_SERVICE: key.name, MANAGED_BY: DOMAIN},
                 ),
                 address_type=family,
                 endpoints=tuple(endpoints[start : start + MOST_ENDPOINTS]),
-                ports=served,
+                ports=tuple(
+                    EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in served
+                ),
             )
+
+
+def _served_ports(tags: ServiceTags, ports: Sequence[Port]) -> tuple[Port, ...]:
+    """The Service's ports that a machine serves; all if its tags name none."""
+    numbers = {(p.protocol, p.port) for p in tags.ports}
+    return tuple(p for p in ports if not numbers or (p.protocol, p.port) in numbers)
 
 
 def _machine_endpoint(machine: Machine, address: str) -> Endpoint:
