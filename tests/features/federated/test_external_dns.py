@@ -79,9 +79,17 @@ def test_a_users_external_name_is_kept_and_gets_our_addresses() -> None:
 
     annotations = service_annotations(plan_for(service_key(), view, options))
 
-    assert annotations[HOST] == "shop.example.com"
-    assert MANAGED_HOSTNAME not in annotations
     assert annotations[f"{EXTERNAL_DNS[1]}/target"] == "10.1.0.1"
+    assert annotations[HOST] == "shop.example.com"
+    assert annotations[f"{EXTERNAL_DNS[1]}/hostname"] == "shop.example.com", "any version reads it"
+    assert MANAGED_HOSTNAME not in annotations
+    changed = annotated(current, {**annotations, HOST: "new.example.com"})
+    again = plan_for(service_key(), observed({HERE: [changed, *OURS[HERE]]}), options)
+    assert service_annotations(again)[f"{EXTERNAL_DNS[1]}/hostname"] == "new.example.com"
+    del annotations[HOST]
+    taken_away = annotated(current, annotations)
+    back = plan_for(service_key(), observed({HERE: [taken_away, *OURS[HERE]]}), options)
+    assert service_annotations(back)[HOST] == "web.example.org"
 
 
 def test_our_own_external_name_follows_the_template() -> None:

@@ -6,7 +6,7 @@ from itertools import chain, zip_longest
 from msgspec import Struct
 
 from hanse.features.federated.join_requests import FederatedName
-from hanse.features.federated.names import EXTERNAL_DNS, MANAGED_HOSTNAME
+from hanse.features.federated.names import EXTERNAL_DNS, MANAGED_HOSTNAME, MIRRORED_HOSTNAME
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import MemberRecord
 from hanse.model.kinds.core import Service
@@ -18,6 +18,7 @@ from hanse.model.objects import Meta
 MOST_TARGETS = 32
 """Addresses of one external name: more would not fit a DNS answer over UDP."""
 TTL = 30
+_HOSTNAMES = tuple(f"{prefix}/hostname" for prefix in reversed(EXTERNAL_DNS))
 
 
 class ExternalHostname(Struct, frozen=True):
@@ -36,7 +37,12 @@ def external_hostname(
     """The host name that a user set on the Service, else a member's, else one by the template."""
     by_user = _user_hostnames(current.metadata.annotations if current is not None else {})
     if by_user:
-        return ExternalHostname(next(iter(by_user.values())), by_user)
+        hostname = next(iter(by_user.values()))
+        annotations = dict(by_user)
+        for other in _HOSTNAMES:
+            if other not in by_user:
+                annotations |= {other: hostname, MIRRORED_HOSTNAME: f"{other}={hostname}"}
+        return ExternalHostname(hostname, annotations)
     copied = next((r.hostname for r in records if r.hostname), "")
     template = options.hostname.replace("{name}", federated.name).replace(
         "{namespace}", federated.namespace
@@ -50,9 +56,10 @@ def external_hostname(
 
 def _user_hostnames(annotations: dict[str, str]) -> dict[str, str]:
     """The host name annotations that we did not set; the newer prefix first."""
-    names = [f"{prefix}/hostname" for prefix in reversed(EXTERNAL_DNS)]
     ours = annotations.get(MANAGED_HOSTNAME, "")
-    return {n: annotations[n] for n in names if annotations.get(n, "") not in ("", ours)}
+    mirrored = annotations.get(MIRRORED_HOSTNAME, "")
+    found = {n: annotations[n] for n in _HOSTNAMES if annotations.get(n, "") not in ("", ours)}
+    return {n: value for n, value in found.items() if f"{n}={value}" != mirrored}
 
 
 def target_annotations(external: ExternalHostname, targets: Sequence[str]) -> dict[str, str]:

@@ -25,6 +25,8 @@ ORIGIN = f"{DOMAIN}/origin"
 """Annotation of slices: the encoded Origin, to keep them while their cluster is unreachable."""
 MANAGED_HOSTNAME = f"{DOMAIN}/hostname"
 """Annotation of federated Services: the host name that we set, to tell it from a user's."""
+MIRRORED_HOSTNAME = f"{DOMAIN}/mirrored-hostname"
+"""Annotation `name=value`: which of both annotations we set beside a user's."""
 
 EXTERNAL_DNS = ("external-dns.alpha.kubernetes.io", "external-dns.kubernetes.io")
 """Both prefixes of ExternalDNS: the first was read until 0.21, the second since."""
