@@ -167,5 +167,6 @@ async def test_supervisors_with_different_lists_say_so_and_keep_what_stands(
     await scenario.start_agent(LEAVER)
     await membership.name_members(HEIR, *membership.members)
     for supervisor in membership.supervisors:
-        await scenario.eventually(membership.has_conditions(supervisor, MembersDiffer="ListsAgree"))
+        agree = membership.has_conditions(supervisor, MembersDiffer="ListsAgree")
+        await scenario.eventually(agree)
     await scenario.always(unchanged(federated, before), A_WHILE)

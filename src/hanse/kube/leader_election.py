@@ -107,7 +107,9 @@ class LeaderElector:
         random: Random,
         timings: LeaseTimings = DEFAULT_TIMINGS,
         order: HolderPreference | None = None,
+        on_error: Callable[[KubeError | None], None] = lambda _: None,
     ) -> None:
+        """`on_error` is called when requests begin to fail in some way, and with None when not."""
         self.renewed_at: float | None = None
         """The loop's time when the last successful renewal began; None while not the leader."""
         self._client = client.with_own_limit()
@@ -118,6 +120,7 @@ class LeaderElector:
         self._random = random
         self._timings = timings
         self._order = order or NoPreference()
+        self._on_error = on_error
         self._holder_since = ("", 0.0)
         """The observed holder, and since when there was no other."""
         self._observed = ObservedLease(None, 0.0)
@@ -158,6 +161,7 @@ class LeaderElector:
             match self._next_action(now):
                 case Wait(holder, until):
                     self._set_state(on_change, Standby(holder))
+                    self._report_success()
                     await self._request_lease(holder, now)
                     await self._wait_for_update(until)
                 case Acquire():
@@ -257,15 +261,15 @@ class LeaderElector:
             if self._observed.lease is not None:
                 await self._read_lease()  # it was deleted
             else:
-                self._log_once(f"{error}; create the namespace {self._namespace}")
+                self._report_error(error, f"{error}; create the namespace {self._namespace}")
                 await self._wait_before_retry()
         except KubeError as error:
-            self._log_once(str(error))
+            self._report_error(error, str(error))
             await self._wait_before_retry()
         except TimeoutError:
             await self._wait_before_retry()
         else:
-            self._last_error = ""
+            self._report_success()
             self._observe_lease(lease)
             self.renewed_at = started
 
@@ -294,15 +298,22 @@ class LeaderElector:
         except NotFound:
             self._observe_lease(None)
         except KubeError as error:
-            self._log_once(str(error))
+            self._report_error(error, str(error))
             await self._wait_before_retry()
             return False
         return True
 
-    def _log_once(self, why: str) -> None:
-        """Log why the lease cannot be written, each reason once until a write succeeds."""
+    def _report_success(self) -> None:
+        """Report that requests succeed again, if they failed."""
+        if self._last_error:
+            self._last_error = ""
+            self._on_error(None)
+
+    def _report_error(self, error: KubeError, why: str) -> None:
+        """Report and log why the lease cannot be written, each reason once until that succeeds."""
         if why != self._last_error:
             self._last_error = why
+            self._on_error(error)
             log.info("no lease", extra={"lease": f"{self._namespace}/{self._name}", "why": why})
 
     def _observe_lease(self, lease: Lease | None) -> None:

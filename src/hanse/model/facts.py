@@ -61,6 +61,8 @@ class ClusterState(Fact, frozen=True):
     """Whether this agent is leaving it, reachable or not: nothing is desired there."""
     silent: bool = False
     """Whether it answers nothing at all, and may be dead; errors and missing rights are answers."""
+    rejected: bool = False
+    """Whether it answers, and rejects our credentials."""
 
     @property
     def key(self) -> ClusterId:
@@ -219,6 +221,16 @@ class ListDenied(Fact, frozen=True):
     @property
     def key(self) -> tuple[ClusterId, Kind]:
         return (self.cluster, self.kind)
+class ElectionFailure(Fact, frozen=True):
+    """Why this agent cannot take part in the leader election of a member that answers."""
+
+    member: ClusterId
+    message: str
+    since: datetime
+
+    @property
+    def key(self) -> ClusterId:
+        return self.member
 
 
 WriteResult = Literal["Done", "Foreign", "Fenced", "Refused", "Forbidden", "Failed", "Held"]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct
 
-from hanse.kube.errors import Forbidden, KubeError, Unreachable
+from hanse.kube.errors import BadCredentials, Forbidden, KubeError, Unreachable
 from hanse.kube.store import Store, StoreChange
 from hanse.kube.watch_events import (
     Applied,
@@ -129,6 +129,8 @@ class Connection:
         """Set to have the cluster probed at once."""
         self.unresponsive = ""
         """Why the cluster answers no request although its watches are up; empty: it does."""
+        self.rejection = ""
+        """What the cluster answered to our credentials, if it rejects them."""
         self.state = ClusterState(cluster, roles, Phase.CONNECTING, now)
 
     def next_state(self, now: datetime) -> ClusterState:
@@ -146,6 +148,7 @@ class Connection:
             self.recovering,
             self.leaving,
             phase is Phase.UNREACHABLE and self.silent,
+            bool(self._rejected),
         )
 
     def log_phase(self) -> None:
@@ -154,6 +157,14 @@ class Connection:
         fields = {"cluster": state.cluster, "phase": state.phase.value, "why": state.reason}
         level = logging.WARNING if self.forbidden else logging.INFO
         log.log(level, "cluster seen", extra=fields)
+
+    @property
+    def _rejected(self) -> str:
+        """How our credentials are rejected, by a probe or by every informer that is down."""
+        failing = [i.error for i in self.informers.values() if i.error is not None]
+        if failing and all(isinstance(error, BadCredentials) for error in failing):
+            return str(failing[0])
+        return self.rejection
 
     @property
     def interrupted(self) -> bool:
@@ -193,6 +204,8 @@ class Connection:
         }
         if self.unresponsive:
             return Phase.UNREACHABLE, self.unresponsive
+        if self._rejected:
+            return Phase.UNREACHABLE, _rejected_credentials(self._rejected, self.roles)
         if self.forbidden:
             return Phase.UNREACHABLE, _missing_rights(self.forbidden, self.roles)
         failing = [i for i in self.informers.values() if i.error is not None]
@@ -208,6 +221,15 @@ class Connection:
         return Phase.CONNECTING, ""
 
 
+def _rejected_credentials(answer: str, roles: frozenset[Role]) -> str:
+    """The message for credentials that are rejected, with a remedy by the cluster's roles."""
+    return f"it rejects the agent's credentials (401: {answer}); {_remedy(roles)}"
+
+
+def _remedy(roles: frozenset[Role]) -> str:
+    return next((how for role, how in _REMEDIES.items() if role in roles), "give it the rights")
+
+
 def _missing_rights(kinds: tuple[Kind, ...], roles: frozenset[Role]) -> str:
     """The message that names up to three unreadable kinds, how many more, and a remedy.
 
@@ -215,8 +237,7 @@ def _missing_rights(kinds: tuple[Kind, ...], roles: frozenset[Role]) -> str:
     """
     listed = ", ".join(str(kind) for kind in kinds[:3])
     more = f" and {len(kinds) - 3} more" if len(kinds) > 3 else ""
-    remedy = next((how for role, how in _REMEDIES.items() if role in roles), "give it the rights")
-    return f"the agent's account may not read {listed}{more}; {remedy}"
+    return f"the agent's account may not read {listed}{more}; {_remedy(roles)}"
 
 
 class WatchedScopes(Struct, frozen=True):

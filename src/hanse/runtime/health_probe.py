@@ -10,6 +10,9 @@ from hanse.runtime.connection import Connection
 QUIET_PERIOD = timedelta(seconds=15)
 """How long a cluster may answer nothing before it is probed."""
 
+PROBE_INTERVAL = timedelta(seconds=60)
+"""How long after a probe the next is sent, also to a busy cluster: watches outlive credentials."""
+
 PROBE_TIMEOUT = timedelta(seconds=7)
 """How long a probe waits for its answer, and the next one is sent after it."""
 
@@ -25,19 +28,21 @@ Probe = Callable[[Connection], Awaitable[str]]
 async def run_probe(
     connection: Connection, probe: Probe, on_unresponsive: Callable[[Connection], None]
 ) -> None:
-    """Probe a cluster whenever it is quiet for a while or suspected, until cancelled.
+    """Probe a cluster whenever it is quiet for a while or suspected, and now and then.
 
     A cluster with an informer that is down is not probed: the informer itself retries.
     """
-    connection.answered_at = max(connection.answered_at, _now())
+    connection.answered_at = probed_at = max(connection.answered_at, _now())
     while True:
-        wait = connection.answered_at + QUIET_PERIOD.total_seconds() - _now()
+        quiet = connection.answered_at + QUIET_PERIOD.total_seconds()
+        wait = min(quiet, probed_at + PROBE_INTERVAL.total_seconds()) - _now()
         if wait > 0 and not connection.suspected.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
                     await connection.suspected.wait()
             continue
         connection.suspected.clear()
+        probed_at = _now()
         if connection.interrupted and not connection.unresponsive:
             await asyncio.sleep(QUIET_PERIOD.total_seconds())
             continue

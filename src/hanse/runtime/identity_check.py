@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Protocol
 
 from hanse.kube.clock import Clock
-from hanse.kube.errors import KubeError, Unreachable
+from hanse.kube.errors import BadCredentials, KubeError, Unreachable
 from hanse.model.facts import Fact, Facts, ServerClock
 from hanse.model.objects import ClusterId
 from hanse.runtime.connection import Connection
@@ -21,7 +21,7 @@ class FactStore(Protocol):
 
     def put_fact(self, fact: Fact) -> None: ...
 
-    def record_answer(self, cluster: ClusterId) -> None: ...
+    def record_answer(self, cluster: ClusterId, *, rejection: str = "") -> None: ...
 
 
 class IdentityCheck:
@@ -53,6 +53,9 @@ class IdentityCheck:
             found = await connection.api.identity()
         except Unreachable as error:
             return str(error)
+        except BadCredentials as error:
+            self._store.record_answer(connection.cluster, rejection=str(error) or "Unauthorized")
+            return ""
         except KubeError:
             self._store.record_answer(connection.cluster)  # an error is an answer, too
             return ""

@@ -343,8 +343,10 @@ class ClusterInformers:
         """
         if self.on_watch_event is not None:
             self.on_watch_event(connection.cluster, informer.scope, event)
-        if not isinstance(event, Interrupted):
+        if isinstance(event, Listed | NotServed):
             self.record_answer(connection.cluster)
+        elif not isinstance(event, Interrupted):  # a watch outlives credentials that are revoked
+            self.record_answer(connection.cluster, rejection=connection.rejection)
         recovering = informer.error is not None or not informer.synced
         changes = informer.take(event)
         if isinstance(event, Listed | NotServed) or (recovering and informer.error is None):
@@ -377,13 +379,16 @@ class ClusterInformers:
                 connection.log_phase()
             self._notify(FactChange(before, after), put=after)
 
-    def record_answer(self, cluster: ClusterId) -> None:
-        """Note when a cluster answered; if it was unresponsive, end that and update its state."""
+    def record_answer(self, cluster: ClusterId, *, rejection: str = "") -> None:
+        """Note when a cluster answered, and whether it rejected our credentials.
+
+        If it was unresponsive, or the rejection is new or over, its state is updated.
+        """
         connection = self.connections.get(cluster)
         if connection is not None:
             connection.answered_at = asyncio.get_running_loop().time()
-            if connection.unresponsive:
-                connection.unresponsive = ""
+            if connection.unresponsive or connection.rejection != rejection:
+                connection.unresponsive, connection.rejection = "", rejection
                 self._update_state(connection)
 
     def _begin_recovery(self, connection: Connection, noticed_by: Scope | None = None) -> None:

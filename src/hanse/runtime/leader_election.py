@@ -9,9 +9,10 @@ from typing import TypeAlias
 
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
+from hanse.kube.errors import ApiError, BadCredentials, KubeError
 from hanse.kube.leader_election import HolderPreference, Leader, LeaderElector, LeaderState, Standby
 from hanse.kube.lease import LeaseTimings
-from hanse.model.facts import Leadership, Role
+from hanse.model.facts import ElectionFailure, Leadership, Role
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, holder_cluster
 from hanse.model.objects import ClusterId
@@ -132,7 +133,9 @@ class LeaderElections:
             order = _SupervisorOrder(preferred, self._timings, self._may_request)
         elif prefers_anyone:
             order = _AnyoneElse(self._timings)
-        elector = self._new_elector(client, SYSTEM, member, order)
+        elector = self._new_elector(
+            client, SYSTEM, member, order, lambda error: self._publish_error(member, error)
+        )
         self._electors[member] = elector
         if self._informers.facts.get(Leadership, member) is None:
             self._informers.put_fact(Leadership(member, "", 0, ours=False))
@@ -159,6 +162,7 @@ class LeaderElections:
             await asyncio.wait({task})
         self._electors.pop(member, None)
         self._informers.drop_fact(Leadership, member)
+        self._informers.drop_fact(ElectionFailure, member)
 
     def contend_among_replicas(
         self, client: Client, namespace: str, set_active: Callable[[bool], None]
@@ -182,8 +186,24 @@ class LeaderElections:
         self._next_request_at = now + REQUEST_INTERVAL.total_seconds()
         return True
 
+    def _publish_error(self, member: ClusterId, error: KubeError | None) -> None:
+        """Publish why an election fails; a cluster that rejects our credentials is probed."""
+        if member not in self._informers.connections:
+            return
+        if error is None:
+            self._informers.drop_fact(ElectionFailure, member)
+        elif isinstance(error, BadCredentials):
+            self._informers.suspect(member)
+        elif isinstance(error, ApiError):
+            self._informers.put_fact(ElectionFailure(member, str(error), self._clock.now()))
+
     def _new_elector(
-        self, client: Client, namespace: str, name: str, order: HolderPreference | None = None
+        self,
+        client: Client,
+        namespace: str,
+        name: str,
+        order: HolderPreference | None = None,
+        on_error: Callable[[KubeError | None], None] = lambda _: None,
     ) -> LeaderElector:
         return LeaderElector(
             client,
@@ -194,6 +214,7 @@ class LeaderElections:
             random=self._random,
             timings=self._timings,
             order=order,
+            on_error=on_error,
         )
 
     def _publish(self, member: ClusterId, state: LeaderState) -> None:

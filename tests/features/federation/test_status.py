@@ -13,6 +13,7 @@ from hanse.features.federation.other_supervisors import FEATURE_NAME
 from hanse.model.conditions import find_condition
 from hanse.model.facts import (
     ClusterState,
+    ElectionFailure,
     Fact,
     HolderState,
     InvalidConnection,
@@ -125,6 +126,20 @@ def test_an_invalid_connection_is_reported_with_its_field() -> None:
     assert status["Valid"].reason == "TokenMissing"
     assert status["Valid"].message == "spec.members[0].secret: it has no key token"
     assert "TokenMissing" in [n.reason for n in plan.events]
+
+
+def test_an_election_that_fails_is_reported_with_its_member_and_a_remedy() -> None:
+    membership = federation(*MEMBERS)
+    failure = ElectionFailure("bergen", "leases is forbidden", EPOCH)
+
+    plan = plan_status_of(membership, failure, clusters=connected())
+    status = with_patched_status(plan, membership).status
+
+    (bergen,) = [m for m in status.members if m.cluster_id == "bergen"]
+    assert "leases is forbidden; let it `hanse join" in bergen.message
+    written = find_condition(status.conditions, "MembersWritten")
+    assert written is not None
+    assert (written.status, written.reason) == ("False", "ElectionFailed")
 
 
 def test_the_condition_is_kept_between_two_leaders() -> None:

@@ -12,6 +12,7 @@ from hanse.model.connections import ConnectionIntent
 from hanse.model.facts import (
     ClusterAbandoned,
     ClusterState,
+    ElectionFailure,
     InvalidConnection,
     KindServed,
     Leadership,
@@ -30,7 +31,15 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 
 FEDERATION, PROFILE, TOKEN = "federation", "profile", "token"
 PROPERTIES = Key("properties")
-_FACTS = (ClusterAbandoned, InvalidConnection, ClusterState, KindServed, Leadership, LeaseLiveness)
+_FACTS = (
+    ClusterAbandoned,
+    ClusterState,
+    ElectionFailure,
+    InvalidConnection,
+    KindServed,
+    Leadership,
+    LeaseLiveness,
+)
 
 
 _IDENTITY = "the id of a cluster, and its cluster set"

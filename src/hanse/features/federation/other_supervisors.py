@@ -84,6 +84,16 @@ def differing_lists(federation: Federation, snapshot: Snapshot) -> list[str]:
     return found
 
 
+def join_command(cluster: ClusterId, snapshot: Snapshot) -> str:
+    """The command that gives this supervisor a new account in a member, or a new token of it."""
+    federation = oldest_federation(snapshot.local, snapshot)
+    name = federation.metadata.name if federation is not None else "NAME"
+    return (
+        f"hanse join --federation {name} --cluster-id {cluster} --context {cluster} "
+        f"--supervisor {snapshot.local}"
+    )
+
+
 def is_dissolved(federation: Federation) -> bool:
     """Whether a person wants the federation to end."""
     return federation.metadata.annotations.get(DISSOLVE, "false") != "false"

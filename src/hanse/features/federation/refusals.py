@@ -6,9 +6,9 @@ from datetime import timedelta
 from msgspec import Struct
 
 from hanse.model.conditions import Condition, condition, find_condition
-from hanse.model.facts import ClusterState, Leadership, WriteOutcome, age
+from hanse.model.facts import ClusterState, ElectionFailure, Leadership, WriteOutcome, age
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
-from hanse.model.kinds.federation import Federation
+from hanse.model.kinds.federation import SYSTEM, Federation
 from hanse.model.snapshot import Snapshot
 
 MEMBERS_WRITTEN = "MembersWritten"
@@ -19,6 +19,7 @@ CLEAR_AFTER = timedelta(seconds=60)
 """How long members must be connected without a refusal before the condition turns True."""
 MOST_NAMED = 5
 _LONGEST = 400
+_MAX_LENGTH = 32000
 _REPORTED_ELSEWHERE = (AntreaNetworkPolicy.kind, AntreaClusterNetworkPolicy.kind)
 """Kinds whose refusals are reported in the policies' own records."""
 
@@ -35,6 +36,10 @@ def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
     refused = sorted(_refused(snapshot), key=lambda o: str((o.target.where, o.target.ref)))
     lasting = [o for o in refused if age(o.since, snapshot.now) >= REPORT_AFTER]
     young = [REPORT_AFTER - age(o.since, snapshot.now) for o in refused if o not in lasting]
+    failed = sorted(snapshot.facts(ElectionFailure), key=lambda f: f.member)
+    if failed:
+        text = "; ".join(f"{f.member}: {election_message(f)}" for f in failed)[:_MAX_LENGTH]
+        return RefusalReport((condition(MEMBERS_WRITTEN, False, "ElectionFailed", text),))
     before = find_condition(federation.status.conditions, MEMBERS_WRITTEN)
     if lasting:
         return RefusalReport(
@@ -46,6 +51,14 @@ def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
     if wait > timedelta(0):
         return RefusalReport(requeue_after=wait)
     return RefusalReport((condition(MEMBERS_WRITTEN, True, "AllWritten"),))
+
+
+def election_message(failure: ElectionFailure) -> str:
+    """Why a member cannot be led, and the remedy."""
+    return (
+        f"its leader cannot be elected: Lease {SYSTEM}/{failure.member}: {failure.message}; "
+        "let it `hanse join --federation` once more"
+    )
 
 
 def is_refusal(outcome: WriteOutcome) -> bool:

@@ -17,13 +17,15 @@ from hanse.features.federation.other_supervisors import (
     FEATURE_NAME,
     differing_lists,
     is_dissolved,
+    join_command,
 )
-from hanse.features.federation.refusals import RefusalReport, refusal_report
+from hanse.features.federation.refusals import RefusalReport, election_message, refusal_report
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import (
     ClusterAbandoned,
     ClusterDeparted,
     ClusterState,
+    ElectionFailure,
     HolderState,
     InvalidConnection,
     Leadership,
@@ -51,6 +53,7 @@ LEADER_CHANGE_GRACE = timedelta(seconds=10)
 """How long a cluster may be without a leader before the condition Led turns False."""
 _LONGEST_MESSAGE = 32000
 MOST_NAMES = 100
+MAX_MESSAGE = 2048
 
 
 def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
@@ -184,7 +187,22 @@ def _member_state(
     since = known.since if same else snapshot.now.replace(microsecond=0)
     claims = read_claims(snapshot, entry.cluster_id)
     supervisor = claims.supervisor if claims is not None else known.supervisor
-    return replace(entry, reachable=reachable, leader=leader, since=since, supervisor=supervisor)
+    return replace(
+        entry,
+        reachable=reachable,
+        leader=leader,
+        since=since,
+        supervisor=supervisor,
+        message=_member_message(entry.cluster_id, reachable=reachable, snapshot=snapshot),
+    )
+
+
+def _member_message(cluster: ClusterId, *, reachable: bool, snapshot: Snapshot) -> str:
+    """Why a member is not reachable, else why its election fails; empty if all is well."""
+    failure = snapshot.fact(ElectionFailure, cluster)
+    if not reachable:
+        return _unreachable_reason(cluster, snapshot)[:MAX_MESSAGE]
+    return election_message(failure)[:MAX_MESSAGE] if failure is not None else ""
 
 
 def is_reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
@@ -306,7 +324,16 @@ def _reachable_condition(
         return
     reasons = [f"{c}: {_unreachable_reason(c, snapshot)}" for c in unreachable]
     text = "; ".join(reasons)[:_LONGEST_MESSAGE]
-    yield condition(REACHABLE, False, "MemberUnreachable", text)
+    rejected = any(_is_rejected(cluster, snapshot) for cluster in unreachable)
+    yield condition(
+        REACHABLE, False, "CredentialsRejected" if rejected else "MemberUnreachable", text
+    )
+
+
+def _is_rejected(cluster: ClusterId, snapshot: Snapshot) -> bool:
+    """Whether a member answers, and rejects our credentials."""
+    state = snapshot.fact(ClusterState, cluster)
+    return state is not None and state.rejected
 
 
 def _unreachable_reason(cluster: ClusterId, snapshot: Snapshot) -> str:
@@ -315,7 +342,10 @@ def _unreachable_reason(cluster: ClusterId, snapshot: Snapshot) -> str:
     if bad is not None:
         return f"{bad.field}: {bad.message}"
     state = snapshot.fact(ClusterState, cluster)
-    return state.reason if state is not None and state.reason else "it does not answer"
+    reason = state.reason if state is not None and state.reason else "it does not answer"
+    if not _is_rejected(cluster, snapshot):
+        return reason
+    return f"{reason}: {join_command(cluster, snapshot)}"
 
 
 def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[InvalidConnection]:

@@ -86,6 +86,9 @@ class MemberState(Value, frozen=True, kw_only=True):
     server: Annotated[str, Schema("The URL that it was named with.", max_length=2048)] = ""
     secret: Annotated[str, Schema("The Secret that it was named with.", max_length=253)] = ""
     supervisor: Annotated[bool, Schema("Whether it supervises the federation, too.")] = False
+    message: Annotated[
+        str, Schema("Why it is not reachable or cannot be led, and the remedy.", max_length=2048)
+    ] = ""
 
 
 class AbandonedMember(Value, frozen=True, kw_only=True):

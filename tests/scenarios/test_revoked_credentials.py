@@ -1,0 +1,78 @@
+"""Credentials of supervisors that a member revokes: the status says so; a new token mends it."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from hanse.features.federated.feature import FederatedServices
+from hanse.features.federation.feature import Membership
+from hanse.features.federation.manifests import ACCOUNT
+from hanse.kube.requests import delete
+from hanse.model.kinds.federation import SYSTEM, MemberState
+from hanse.model.manifests import SERVICE_ACCOUNT
+from hanse.model.objects import ClusterId
+from tests.scenarios.federated import FederatedScenario, address, federated_scenario
+from tests.support.federation import create_or_patch
+from tests.support.scenario import Check, Features, Scenario
+
+L1, B1 = address("lubeck", 1), address("bergen", 1)
+
+
+@pytest.fixture
+def features() -> Features:
+    return lambda: (Membership(), FederatedServices())
+
+
+@pytest.fixture
+async def federated(scenario: Scenario) -> AsyncIterator[FederatedScenario]:
+    async with federated_scenario(scenario) as federated:
+        await federated.join("lubeck", 1)
+        await federated.join("bergen", 1)
+        await scenario.eventually(federated.everywhere(lubeck=[L1], bergen=[B1]))
+        yield federated
+
+
+def member_state(
+    federated: FederatedScenario, supervisor: ClusterId, *, reachable: bool, message: str
+) -> Check[MemberState]:
+    """That a supervisor's status has this of bergen."""
+
+    async def check() -> MemberState:
+        status = (await federated.membership.federation_of(supervisor)).status
+        (found,) = [m for m in status.members if m.cluster_id == "bergen"]
+        assert found.reachable == reachable, found
+        assert message in found.message, found
+        return found
+
+    return check
+
+
+@pytest.mark.parametrize(
+    "restarted", [False, pytest.param(True, marks=pytest.mark.virtual)], ids=["", "restarted"]
+)
+async def test_a_revoked_token_is_in_the_status_with_its_remedy_until_there_is_a_new_one(
+    federated: FederatedScenario, restarted: bool
+) -> None:
+    scenario, membership = federated.scenario, federated.membership
+
+    await federated.admin("bergen").send(delete(SERVICE_ACCOUNT, ACCOUNT, SYSTEM))
+    if restarted:
+        for supervisor in membership.supervisors:
+            await scenario.kill_agent(supervisor)
+            await scenario.start_agent(supervisor)
+
+    for supervisor in membership.supervisors:
+        remedy = f"--cluster-id bergen --context bergen --supervisor {supervisor}"
+        lost = member_state(federated, supervisor, reachable=False, message=remedy)
+        assert "401" in (await scenario.eventually(lost)).message
+        await scenario.eventually(
+            membership.has_conditions(supervisor, MembersReachable="CredentialsRejected")
+        )
+    await federated.everywhere(lubeck=[L1], bergen=[B1])()
+
+    for supervisor in membership.supervisors:
+        await create_or_patch(federated.admin(supervisor), await membership.secret_for("bergen"))
+    for supervisor in membership.supervisors:
+        found = member_state(federated, supervisor, reachable=True, message="")
+        assert (await scenario.eventually(found)).message == ""
+    await scenario.eventually(membership.is_led("bergen"))
