@@ -15,6 +15,7 @@ from hanse.runtime.api import ClusterClient
 from hanse.runtime.connection import Connection
 from hanse.runtime.health_probe import (
     NO_ANSWER,
+    PROBE_INTERVAL,
     PROBE_TIMEOUT,
     QUIET_PERIOD,
     run_probe,
@@ -86,13 +87,14 @@ async def test_a_quiet_cluster_is_probed_now_and_then() -> None:
     assert probed.unresponsive_at is None
 
 
-async def test_a_cluster_that_answers_anything_is_not_probed() -> None:
+async def test_a_busy_cluster_is_probed_rarely_since_watches_outlive_credentials() -> None:
     async with ProbedConnection(NO_ANSWER).running() as probed:
         for _ in range(10):
             await asyncio.sleep(QUIET_PERIOD.total_seconds() / 2)
             probed.hear()
 
-    assert probed.probed_at == []
+    assert probed.probed_at == [seconds(PROBE_INTERVAL.total_seconds())]
+    assert probed.unresponsive_at is None
 
 
 async def test_a_cluster_that_answers_nothing_is_unresponsive_within_half_a_minute() -> None:
@@ -147,11 +149,20 @@ async def test_a_hung_broker_is_unreachable_until_it_answers_again() -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [Forbidden(Status(code=403, message="no")), BadCredentials("the token is too old")],
+    ("error", "phase", "reason"),
+    [
+        (Forbidden(Status(code=403, message="no")), Phase.SYNCED, ""),
+        (
+            BadCredentials("the token is too old"),
+            Phase.UNREACHABLE,
+            "it rejects the agent's credentials (401: the token is too old); let it `hanse join",
+        ),
+    ],
     ids=["forbidden", "too old a token"],
 )
-async def test_a_refusal_is_an_answer(error: KubeError, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_refusal_is_an_answer(
+    error: KubeError, phase: Phase, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async def refused(_: ClusterClient) -> str:
         raise error
 
@@ -161,4 +172,5 @@ async def test_a_refusal_is_an_answer(error: KubeError, monkeypatch: pytest.Monk
         state = world.agents["hamburg"].reconciler.informers.facts.get(ClusterState, BROKER)
 
     assert state is not None
-    assert state.phase is Phase.SYNCED
+    assert state.phase is phase
+    assert state.reason.startswith(reason)

@@ -35,7 +35,8 @@ async def run_probe(
     connection.answered_at = probed_at = max(connection.answered_at, _now())
     while True:
         quiet = connection.answered_at + QUIET_PERIOD.total_seconds()
-        wait = min(quiet, probed_at + PROBE_INTERVAL.total_seconds()) - _now()
+        interval = QUIET_PERIOD if connection.rejection else PROBE_INTERVAL
+        wait = min(quiet, probed_at + interval.total_seconds()) - _now()
         if wait > 0 and not connection.suspected.is_set():
             with suppress(TimeoutError):
                 async with asyncio.timeout(wait):
