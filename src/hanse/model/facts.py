@@ -221,6 +221,8 @@ class ListDenied(Fact, frozen=True):
     @property
     def key(self) -> tuple[ClusterId, Kind]:
         return (self.cluster, self.kind)
+
+
 class ElectionFailure(Fact, frozen=True):
     """Why this agent cannot take part in the leader election of a member that answers."""
 
