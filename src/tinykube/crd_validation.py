@@ -13,6 +13,7 @@ from tinykube.errors import (
 from tinykube.resources import (
     Object,
 )
+from tinykube.schema_rules import is_uncorrelated, rule_definition_errors
 from tinykube.structural_schema import schema_errors
 from tinykube.validation import dns1035_label_problems, dns1123_subdomain_problems
 
@@ -95,18 +96,23 @@ def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iter
     yield from _structure_errors(schema, where)
 
 
-def _structure_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
-    """Errors below a schema: types and defaults, arrays without items, mixed properties."""
+def _structure_errors(
+    schema: dict[str, Any], field: str, uncorrelated: str = ""
+) -> Iterator[FieldError]:
+    """Errors of a schema and below: rules, types and defaults, arrays without items, properties."""
+    yield from rule_definition_errors(schema, field, uncorrelated)
+    if not uncorrelated and is_uncorrelated(schema):
+        uncorrelated = field
     for key, inner in (schema.get("properties") or {}).items():
         path = f"{field}.properties[{key}]"
         yield from _type_errors(inner, path)
-        yield from _structure_errors(inner, path)
+        yield from _structure_errors(inner, path, uncorrelated)
     items = schema.get("items")
     if schema.get("type") == "array" and not items:
         yield required(f"{field}.items", "must be specified")
     if isinstance(items, dict):
         yield from _type_errors(items, f"{field}.items")
-        yield from _structure_errors(items, f"{field}.items")
+        yield from _structure_errors(items, f"{field}.items", uncorrelated)
     more = schema.get("additionalProperties")
     if isinstance(more, dict):
         if schema.get("properties"):
@@ -115,7 +121,7 @@ def _structure_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError
                 "additionalProperties and properties are mutual exclusive",
             )
         yield from _type_errors(more, f"{field}.additionalProperties")
-        yield from _structure_errors(more, f"{field}.additionalProperties")
+        yield from _structure_errors(more, f"{field}.additionalProperties", uncorrelated)
 
 
 def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from tinykube.clock import Clock
 from tinykube.crd_validation import crd_errors, crd_update_errors, is_established
+from tinykube.expressions import CompileError
 from tinykube.object_meta import timestamp
 from tinykube.resources import (
     Column,
@@ -19,8 +20,10 @@ from tinykube.resources import (
     Subresource,
     version_rank,
 )
+from tinykube.schema_rules import RuleNode, compile_rules
 from tinykube.storage import Change, Storage, StorageEvent
 from tinykube.strategy import Strategy
+from tinykube.structural_schema import Schema
 
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 Remove = Callable[[Resource, Object], object]
@@ -150,7 +153,8 @@ def _resource(crd: Object, version: dict[str, Any], stored_as: str) -> Resource:
         store=crd["metadata"]["name"],
         list_kind=names.get("listKind") or f"{names['kind']}List",
         custom=CustomVersion(
-            schema=(version.get("schema") or {}).get("openAPIV3Schema") or {},
+            schema=(schema := (version.get("schema") or {}).get("openAPIV3Schema") or {}),
+            rules=_rules(schema),
             columns=msgspec.convert(columns, tuple[Column, ...]),
             scale=msgspec.convert(scale, ScalePaths) if scale else None,
             selectable_fields=tuple(field["jsonPath"].lstrip(".") for field in fields),
@@ -159,6 +163,14 @@ def _resource(crd: Object, version: dict[str, Any], stored_as: str) -> Resource:
             stored_as=stored_as,
         ),
     )
+
+
+def _rules(schema: Schema) -> RuleNode | None:
+    """The rules of a schema; none if it was stored by a version that did not check them."""
+    try:
+        return compile_rules(schema)
+    except CompileError:
+        return None
 
 
 def with_defaults(crd: Object) -> None:

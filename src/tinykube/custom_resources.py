@@ -6,6 +6,7 @@ from typing import Any
 from tinykube import serializer
 from tinykube.errors import FieldError, bad_request, invalid
 from tinykube.resources import CustomVersion, Object, Resource
+from tinykube.schema_rules import rule_errors
 from tinykube.structural_schema import fill_defaults, prune, schema_errors
 
 _INT32_MAX = 2**31 - 1
@@ -40,7 +41,7 @@ def _custom_version(resource: Resource) -> CustomVersion:
 def validation_errors(
     resource: Resource, obj: Object, old: Object | None = None, subresource: str = ""
 ) -> list[FieldError]:
-    """The schema violations of an object, or of its status for that subresource."""
+    """The violations of schema and rules, of the status alone for that subresource."""
     custom = _custom_version(resource)
     wrong_kind = [*_kind_errors(resource, obj)]
     if wrong_kind:
@@ -57,7 +58,7 @@ def validation_errors(
         # ratcheting: violations that were there before are accepted
         before = {error.text for error in schema_errors(custom.schema, old)}
         found = [error for error in found if error.text not in before]
-    return found
+    return [*found, *rule_errors(custom.rules, obj, old, found)]
 
 
 def _kind_errors(resource: Resource, obj: Object) -> Iterator[FieldError]:

@@ -1,9 +1,12 @@
 """Resources as values, and the registry of those that one cluster serves."""
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+
+if TYPE_CHECKING:  # it uses resources itself
+    from tinykube.schema_rules import RuleNode
 
 Object = dict[str, Any]
 """A Kubernetes object as JSON; stored ones are replaced, never modified."""
@@ -51,6 +54,8 @@ class CustomVersion(Struct, frozen=True):
     crd: str = ""
     stored_as: str = ""
     """The apiVersion of stored objects."""
+    rules: "RuleNode | None" = None
+    """The compiled rules of the schema, if it has any."""
 
 
 class Resource(Struct, frozen=True):

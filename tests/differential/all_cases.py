@@ -8,6 +8,7 @@ from tests.differential import (
     objects,
     patches,
     policies,
+    rules,
     selections,
     services,
     tables_others,
@@ -30,4 +31,5 @@ CASES = [
     *webhooks.CASES,
     *access.CASES,
     *policies.CASES,
+    *rules.CASES,
 ]

@@ -1,5 +1,6 @@
 """CustomResourceDefinitions and custom resources."""
 
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -275,3 +276,47 @@ async def test_scope_and_group_stay() -> None:
     )
 
     assert 'spec.scope: Invalid value: "Cluster": field is immutable' in answer.message
+
+
+@pytest.mark.parametrize(
+    ("rule", "why"),
+    [
+        ({"rule": "self."}, "compilation failed"),
+        ({"rule": "quantity('1').isInteger()"}, "function isInteger is not available"),
+        ({"rule": "self == old"}, "variable old is not available"),
+        ({"rule": "true", "optionalOldSelf": True}, "optionalOldSelf is not available"),
+        ({"rule": " "}, "rule is not specified"),
+        ({"rule": "true", "reason": "Because"}, "must be one of FieldValueInvalid"),
+    ],
+    ids=["syntax", "function", "variable", "optional", "empty", "reason"],
+)
+async def test_a_rule_that_cannot_be_evaluated_is_refused_with_its_definition(
+    rule: dict[str, Any], why: str
+) -> None:
+    definition = deepcopy(widget_crd())
+    schema = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    schema["properties"]["spec"]["x-kubernetes-validations"] = [rule]
+
+    answer = await Cluster().send("POST", CRDS, definition)
+
+    assert answer.status == 422
+    assert "properties[spec].x-kubernetes-validations[0]" in answer.message
+    assert why in answer.message
+
+
+async def test_a_value_that_a_new_rule_refuses_may_stay_as_it_is() -> None:
+    cluster = await with_widgets()
+    await cluster.create(WIDGETS, widget("w", size=3))
+    definition = await cluster.get(WIDGET_CRD)
+    spec = definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]
+    spec["properties"]["size"]["x-kubernetes-validations"] = [{"rule": "self < 3"}]
+    await cluster.send("PUT", WIDGET_CRD, definition)
+
+    others = await cluster.send(
+        "PATCH", f"{WIDGETS}/w", {"spec": {"color": "blue"}}, kind=MERGE_PATCH
+    )
+    worse = await cluster.send("PATCH", f"{WIDGETS}/w", {"spec": {"size": 4}}, kind=MERGE_PATCH)
+
+    assert others.status == 200
+    assert worse.status == 422
+    assert "spec.size: Invalid value: 4: failed rule: self < 3" in worse.message
