@@ -117,6 +117,8 @@ def workload_attacks() -> Iterator[Attack]:  # noqa: PLR0915 - a list
     yield _patch("shares owned by nothing", shares, _meta(ownerReferences=_BOGUS))
     yield _patch("shares without an owner", shares, _meta(ownerReferences=None))
     yield _patch("shares that stay", shares, _meta(finalizers=["a.b/c"]))
+    permit = {"name": "bergen", "pods": 1}
+    yield _patch("another's permit", shares, {"spec": {"permits": [permit]}})
     yield _patch("shares that nobody reads", shares, {"spec": {"schema": 999}})
     yield _patch("shares taken over", shares, _meta(annotations={OWNER_KEY: own}))
     yield Attack(

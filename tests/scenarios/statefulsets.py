@@ -67,8 +67,7 @@ def spec_of(replicas: int = 11, image: str = "etcd:3.6", **fields: Any) -> State
             "spec": {"terminationGracePeriodSeconds": 1, "containers": [container]},
         },
         volume_claim_templates=(claim,),
-        pod_management_policy="Parallel",
-        **fields,
+        **{"pod_management_policy": "Parallel", **fields},
     )
 
 
@@ -250,6 +249,16 @@ class StatefulSetsScenario:
             own = await self.found(cluster, StatefulSet, f"store-{cluster}")
             assert own is not None
             assert own.spec.template["spec"]["containers"][0]["image"] == image
+
+        return check
+
+    def runs_selecting(self, cluster: ClusterId, nodes: dict[str, str]) -> Check[None]:
+        """That a cluster's StatefulSet has this node selector."""
+
+        async def check() -> None:
+            own = await self.found(cluster, StatefulSet, f"store-{cluster}")
+            assert own is not None
+            assert own.spec.template["spec"].get("nodeSelector", {}) == nodes
 
         return check
 

@@ -34,7 +34,7 @@ class Writes(Flag):
     MISSING = auto()
     """Create objects that are missing, without owning them."""
     REMOVAL = auto()
-    """Delete what an agent created when the feature had more to do."""
+    """Delete what others created, or an agent did when the feature had more to do."""
 
 
 class Watch(Struct, frozen=True):

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.names import ORPHANED, name_error, template_revision
+from hanse.features.statefulsets.names import ORPHANED, name_error
 from hanse.model.facts import HolderState, LeaseLiveness, Phase, WriteOutcome
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import (
@@ -182,7 +182,8 @@ def test_a_cluster_with_a_share_runs_the_set_under_its_own_name() -> None:
     (own,) = sets_in(snapshot_of(submitted_set(6), record(lubeck=2), part(HERE, 2)))
 
     assert own.metadata.name == "store-lubeck"
-    assert own.spec == replace(submitted_set(6).spec, replicas=2)
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}
+    assert own.spec == replace(submitted_set(6).spec, replicas=2, update_strategy=strategy)
 
 
 def test_a_cluster_without_a_share_has_the_headless_service_alone() -> None:
@@ -198,7 +199,8 @@ def test_claims_that_would_go_with_the_object_keep_it_at_zero() -> None:
     existing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
 
     none = submitted_set(0, persistent_volume_claim_retention_policy=policy)
-    (kept,) = sets_in(snapshot_of(none, record(), here=[existing]))
+    drained = replace(existing, spec=replace(existing.spec, replicas=0))
+    (kept,) = sets_in(snapshot_of(none, record(), here=[drained]))
 
     assert kept.spec.replicas == 0
 
@@ -255,23 +257,6 @@ def test_while_the_garbage_collector_decides_everything_stays() -> None:
     released = plan(LOCAL, snapshot_of(record(owned=False, lubeck=2), here=[existing]))
     (freed,) = released.patches
     assert freed.change["metadata"]["labels"] == {OWNER: None}
-
-
-def test_the_next_cluster_waits_for_those_before_it() -> None:
-    annotations = {"statefulsets.hanse.dev/update": "cluster-by-cluster"}
-    old, new = submitted_set(2, annotations), submitted_set(2, annotations, image="etcd:9")
-    shares = record(hamburg=1, lubeck=1)
-    (own,) = sets_in(snapshot_of(old, shares, part(HERE, 1)))
-    existing = stored(with_owner(own, Owner("statefulsets", LOCAL, HERE)))
-    target = template_revision("store", new.spec.template)
-
-    (waiting,) = sets_in(snapshot_of(new, shares, part("hamburg", 1), here=[existing]))
-    (going,) = sets_in(
-        snapshot_of(new, shares, part("hamburg", 1, revision=target), here=[existing])
-    )
-
-    assert waiting.spec.template == old.spec.template
-    assert going.spec.template == new.spec.template
 
 
 def test_each_replica_of_this_cluster_gets_its_balancer_and_a_stand_in() -> None:

@@ -2,19 +2,24 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from functools import partial
 
-from hanse.features.statefulsets.names import LB_NEEDED
+from hanse.features.statefulsets.names import LB_NEEDED, REBALANCE
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod, Service
-from hanse.model.objects import ClusterId
+from hanse.model.objects import ClusterId, Wire
 from tests.scenarios.statefulsets import KINDS, StatefulSetsScenario, spec_of
 from tests.support.federation import install_crds
 from tests.support.simulator.fleet import Fleet, find, is_live
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER, CLUSTERS, step
+from tests.support.testbed_embedded import EmbeddedTestbed
+from tinykube.storage import Change, Restored
 
 NAME = "store"
+SURELY_AWAY = 45.0
+"""Seconds of silence after which everybody knows that a cluster is away."""
 BUDGET = 1
 """Replicas of a set that may be unready by our doing."""
 
@@ -55,6 +60,10 @@ class StatefulSets:
     async def update(self, tag: str) -> None:
         """A new image: every replica is replaced."""
         await self._edit({"spec": {"template": spec_of(image=f"etcd:{tag}").template}})
+
+    @step(1, wish=("a", "b"))
+    async def rebalance(self, wish: str) -> None:
+        await self._edit({"metadata": {"annotations": {REBALANCE: wish}}})
 
     @step(1, needed=("true", "false"))
     async def balance(self, needed: str) -> None:
@@ -105,11 +114,16 @@ async def _ready(fleet: Fleet) -> int:
     ready = 0
     for cluster in fleet.names:
         for pod in await fleet.objects(cluster, Pod, fleet.namespace):
-            conditions = pod.get("status", {}).get("conditions", ())
-            is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
-            ours = pod["metadata"]["name"].startswith(f"{NAME}-{cluster}-")
-            ready += ours and is_ready and is_live(pod)
+            ready += _is_ready_replica(pod, cluster)
     return ready
+
+
+def _is_ready_replica(pod: Wire, cluster: ClusterId) -> bool:
+    """Whether a pod is a replica of the set that is ready and stays."""
+    conditions = pod.get("status", {}).get("conditions", ())
+    is_ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    ours = pod["metadata"]["name"].startswith(f"{NAME}-{cluster}-")
+    return ours and is_ready and is_live(pod)
 
 
 class ReplicasPlaced(Law):
@@ -131,26 +145,64 @@ class ReplicasPlaced(Law):
 
 
 class BudgetKept(Law):
-    """We take no more replicas than we may."""
+    """We take no more replicas than we may, judged at every event of a pod."""
 
     name = "budget-kept"
-    sentence = f"At most {BUDGET} replica of a set is unready by our doing, whatever is changed."
+    sentence = (
+        f"No ready replica is taken while as many as {BUDGET} of those that are wanted are not "
+        "ready, nor one of the living because others are away."
+    )
 
     def __init__(self, fleet: Fleet, sets: StatefulSets) -> None:
         super().__init__(fleet)
         self._sets = sets
-        self._running: tuple[int, float] | None = None
-        """How many replicas were wanted and all ready, and when people last took some away."""
+        self._judged_from: float | None = None
+        """When people last took some away, if all that were wanted have been ready since."""
+        self._seen: list[str] = []
+        testbed = fleet.testbed
+        if isinstance(testbed, EmbeddedTestbed):
+            for cluster in fleet.names:
+                storage = testbed.servers[cluster].storage
+                storage.subscribe(partial(self._on_event, cluster), "pods")
+
+    @property
+    def _taken_at(self) -> float:
+        """When people last took replicas away, or a cluster was restored."""
+        return max(self._sets.edited, *self.fleet.restored_at.values(), 0)
+
+    def _on_event(self, cluster: ClusterId, event: Change | Restored) -> None:
+        if isinstance(event, Restored) or event.before is None:
+            return
+        gone = event.type == "DELETED" or not is_live(event.object)
+        if _is_ready_replica(event.before, cluster) and gone:
+            self._judge(event.object["metadata"]["name"])
+
+    def _judge(self, replica: str) -> None:
+        """Compare what is left with what is wanted at this moment."""
+        testbed = self.fleet.testbed
+        assert isinstance(testbed, EmbeddedTestbed)
+        submitted = testbed.servers[BROKER].storage.get(
+            "statefulsets.apps", self.fleet.namespace, NAME
+        )
+        if submitted is None or not is_live(submitted) or self._judged_from != self._taken_at:
+            return
+        wanted = int(submitted["spec"]["replicas"])
+        ready = {
+            c: sum(
+                _is_ready_replica(pod, c) and pod["metadata"]["name"] != replica
+                for pod in testbed.servers[c].storage.objects("pods", self.fleet.namespace)
+            )
+            for c in self.fleet.names
+        }
+        living = sum(n for c, n in ready.items() if self.fleet.mute_for(c) <= SURELY_AWAY)
+        everyone = all(self.fleet.mute_for(c) <= SURELY_AWAY for c in ready)
+        if sum(ready.values()) < wanted - BUDGET or not (everyone or living >= wanted):
+            self._seen.append(f"{replica} is taken, of {wanted} wanted {ready} are left")
 
     async def observe(self) -> AsyncIterator[str]:
         wanted, ready = await _wanted(self.fleet), await _ready(self.fleet)
-        taken = max(self._sets.edited, *self.fleet.restored_at.values(), 0)
         if wanted is not None and ready >= wanted:
-            self._running = (wanted, taken)
-        elif self._running is not None:
-            before, at = self._running
-            least = min(before, before if wanted is None else wanted) - BUDGET
-            if at != taken:
-                self._running = None
-            elif ready < least:
-                yield f"{ready} replicas are ready, not {least}, of {wanted} that are wanted"
+            self._judged_from = self._taken_at
+        for seen in self._seen:
+            yield seen
+        self._seen.clear()

@@ -14,7 +14,6 @@ from hanse.features.statefulsets.headless_services import (
     governing_service,
     list_governed_federated_sets,
 )
-from hanse.features.statefulsets.local import copied_service_spec
 from hanse.features.statefulsets.names import (
     CLUSTER,
     LAST_APPLIED,
@@ -25,6 +24,7 @@ from hanse.features.statefulsets.names import (
 )
 from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET
 from hanse.features.statefulsets.part_report import FAILED_RESULTS
+from hanse.features.statefulsets.service_copies import copied_service_spec
 from hanse.features.statefulsets.status import condition_events
 from hanse.model.clusterset import broker_cluster
 from hanse.model.conditions import Condition, condition, merge_conditions
@@ -212,9 +212,8 @@ def _copies_for_host(
             uid=hosted.metadata.uid,
         )
         meta = Meta(name=key.name, namespace=key.namespace, owner_references=(owner,))
-        yield Desired(
-            StatefulSetShares(metadata=meta, spec=record.spec), snapshot.local, 0, sources
-        )
+        shares = replace(record.spec, permits=())  # they are of no use here, and change often
+        yield Desired(StatefulSetShares(metadata=meta, spec=shares), snapshot.local, 0, sources)
     for service in snapshot.by(broker, SERVICES_BY_SET, f"{key.namespace}/{key.name}"):
         annotations = service.metadata.annotations
         if CLUSTER in annotations and annotations[CLUSTER] != snapshot.local:

@@ -11,6 +11,7 @@ from hanse.features.statefulsets.headless_services import (
     list_governed_federated_sets,
     list_governed_sets,
 )
+from hanse.features.statefulsets.load_balancers import PODS_BY_OWNER
 from hanse.features.statefulsets.local import plan_local
 from hanse.features.statefulsets.names import CLUSTER, ORPHANED, POD_NAME, SET, cluster_set_name
 from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET, STATEFUL_SETS_BY_SET
@@ -54,7 +55,12 @@ class StatefulSets:
                 reason="the headless Service of a set, and a load balancer for each replica",
             ),
             Watch(
-                Role.LOCAL, Pod, labels=POD_NAME, reason="whether the replicas of a set are ready"
+                Role.LOCAL,
+                Pod,
+                labels=POD_NAME,
+                indexes=(PODS_BY_OWNER,),
+                writes=Writes.REMOVAL,
+                reason="whether the replicas of a set are ready; one that never was is replaced",
             ),
             Watch(
                 Role.LOCAL,

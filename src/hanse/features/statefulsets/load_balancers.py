@@ -10,8 +10,6 @@ from hanse.features.statefulsets.names import (
     REMOTE_LB_CLASS,
     REPLICA_LABEL,
     SET,
-    cluster_set_name,
-    replica_name,
 )
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.kinds.apps import StatefulSet
@@ -19,8 +17,11 @@ from hanse.model.kinds.core import PROXY, Pod, Service, ServiceSpec, ServiceStat
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, object_ref
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, EventRequest, Removal
-from hanse.model.snapshot import Snapshot
+from hanse.model.snapshot import Index, Snapshot
 
+PODS_BY_OWNER = Index(
+    Pod, "statefulsets-pods", lambda pod: [o.uid for o in pod.metadata.owner_references]
+)
 OVERWRITTEN = "Overwritten"
 
 
@@ -78,24 +79,21 @@ def _remote_status(status: ServiceStatus) -> ServiceStatus:
     return replace(status, load_balancer=replace(status.load_balancer, ingress=ingress))
 
 
-def list_pods(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Pod]:
-    """The pods of a set in this cluster, in the order of their ordinals."""
-    stateful_set = snapshot.get(
-        snapshot.local,
-        StatefulSet,
-        cluster_set_name(submitted.name, snapshot.local),
-        submitted.namespace,
+def list_pods(stateful_set: StatefulSet, snapshot: Snapshot) -> Iterator[tuple[int, Pod]]:
+    """The pods of a StatefulSet in this cluster by ordinal, which counts from 0 here."""
+    meta, spec = stateful_set.metadata, stateful_set.spec
+    first = spec.ordinals.start if spec.ordinals is not None else 0
+    owned = snapshot.by(snapshot.local, PODS_BY_OWNER, meta.uid)
+    by_ordinal = ((_ordinal(pod, meta.name), pod) for pod in owned)
+    yield from sorted(
+        ((n - first, pod) for n, pod in by_ordinal if n is not None), key=lambda each: each[0]
     )
-    if stateful_set is None:
-        return
-    count = max(stateful_set.spec.replicas, stateful_set.status.replicas)
-    for ordinal in range(submitted.first_ordinal, submitted.first_ordinal + min(count, 10_000)):
-        name = replica_name(submitted.name, snapshot.local, ordinal)
-        pod = snapshot.get(snapshot.local, Pod, name, submitted.namespace)
-        if pod is not None and any(
-            o.uid == stateful_set.metadata.uid for o in pod.metadata.owner_references
-        ):
-            yield pod
+
+
+def _ordinal(pod: Pod, stateful_set: str) -> int | None:
+    """The ordinal of a pod; None if its name is not one of the StatefulSet."""
+    parent, _, number = pod.metadata.name.rpartition("-")
+    return int(number) if parent == stateful_set and number.isdecimal() else None
 
 
 def overwrite_events(services: Sequence[Service], snapshot: Snapshot) -> Iterator[EventRequest]:

@@ -11,13 +11,13 @@ from hanse.features.statefulsets.deletion import (
     plan_release_with_tombstone,
     plan_without_shares,
 )
+from hanse.features.statefulsets.disruption import PartState, Step, next_step
 from hanse.features.statefulsets.fleet import (
     clusters_with_newer_parts,
     departed_broker,
     is_broker_listed,
-    list_parts,
 )
-from hanse.features.statefulsets.headless_services import is_kept_for_another_set, service_keeper
+from hanse.features.statefulsets.headless_services import is_kept_for_another_set
 from hanse.features.statefulsets.load_balancers import (
     broker_services,
     build_replica_services,
@@ -29,7 +29,6 @@ from hanse.features.statefulsets.names import (
     SET,
     cluster_set_name,
     part_name,
-    user_metadata,
 )
 from hanse.features.statefulsets.owned_objects import (
     is_released_by,
@@ -38,22 +37,30 @@ from hanse.features.statefulsets.owned_objects import (
     plan_release,
     plan_unchanged,
 )
-from hanse.features.statefulsets.part_report import build_report
+from hanse.features.statefulsets.part_report import PartProgress, build_report
+from hanse.features.statefulsets.permits import (
+    FleetPart,
+    is_drained,
+    permit_patch,
+    read_fleet_part,
+    read_part_state,
+    with_partition,
+)
+from hanse.features.statefulsets.service_copies import headless_copy, was_kept_by_another_set
 from hanse.features.statefulsets.shares import believed_share, list_replica_names
 from hanse.features.statefulsets.submitted import (
     SubmittedSet,
     find_submitted_set,
     with_last_applied,
 )
-from hanse.features.statefulsets.tombstones import deletes_claims
+from hanse.features.statefulsets.tombstones import keeps_claims_of_none
 from hanse.model.acceptance import CREATED_BY
 from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.core import Namespace, Service, ServiceSpec
-from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec, StatefulSetShares
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, ObjectRef, object_ref
-from hanse.model.ownership import OWNER
-from hanse.model.plan import Desired, Key, Plan
+from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.stateful import Permit, StatefulSetPart, StatefulSetShares
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, object_ref
+from hanse.model.plan import Desired, Key, Patch, Plan, Removal
 from hanse.model.snapshot import Snapshot
 
 
@@ -61,16 +68,30 @@ class _PlacedSet(Struct, frozen=True):
     """A set with shares, as this cluster plans its part of it."""
 
     key: Key
+    here: ClusterId
     submitted: SubmittedSet
-    record: StatefulSetShares
     broker: ClusterId
     service: Service | None
     """The headless Service at the broker."""
-    parts: dict[ClusterId, StatefulSetPartSpec]
     terms: Terms
     """What this cluster takes of the set."""
     share: int
-    """The replicas that it runs."""
+    """The replicas that it should run."""
+    fleet: FleetPart
+    state: PartState | None
+    """What runs here already; None if nothing does."""
+    step: Step
+    """What the StatefulSet becomes now."""
+
+    @property
+    def held(self) -> Permit:
+        """The permits of this cluster."""
+        return self.fleet.permit(self.here)
+
+    @property
+    def returned(self) -> int:
+        """How many permits are given back, including those that are not needed any more."""
+        return self.held.returned + bool(self.held.pods and not self.step.permits)
 
 
 def plan_local(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
@@ -137,11 +158,40 @@ def _plan_live_set(
     running = current.spec.replicas if current is not None else None
     given = believed_share(key, snapshot, broker, broker_namespace, running)
     share = terms.replicas_of(given, running or 0)
-    parts = list_parts(key, snapshot, broker)
-    placed = _PlacedSet(key, usable, record, broker, service, parts, terms, share)
+    fleet = read_fleet_part(usable, record, snapshot, broker, broker_namespace)
+    state = read_part_state(usable, current, share, fleet.partition(snapshot.local), snapshot)
+    placed = _PlacedSet(
+        key,
+        snapshot.local,
+        usable,
+        broker,
+        service,
+        terms,
+        share,
+        fleet,
+        state,
+        _next_step(state, share, fleet, snapshot, broker),
+    )
     if terms.refused is not None:
         return _plan_refused_set(placed, current, snapshot, broker_namespace)
     return _plan_placed_set(placed, snapshot, broker_namespace)
+
+
+def _next_step(
+    state: PartState | None, share: int, fleet: FleetPart, snapshot: Snapshot, broker: ClusterId
+) -> Step:
+    """What the StatefulSet becomes now.
+
+    Nothing is taken down while the set is invalid, or the broker or the pods are not seen.
+    """
+    here = snapshot.local
+    if state is None:
+        return Step(share, fleet.partition(here), updates=True)
+    held = fleet.permit(here).pods
+    seen = snapshot.synced(broker) and snapshot.listed(here, Pod)
+    if fleet.submitted.errors or not seen:
+        return Step(max(share, state.replicas), state.released, permits=held)
+    return next_step(state, fleet.others(here), fleet.rules, held)
 
 
 def _plan_refused_set(
@@ -149,18 +199,16 @@ def _plan_refused_set(
 ) -> Plan:
     """Keep what runs as it is, take nothing new, and report why; a smaller share is followed."""
     broker = placed.broker
-    created_before = _reported_uids(placed, snapshot, broker_namespace)
-    report = build_report(
-        placed.submitted, placed.share, [], snapshot, broker_namespace, placed.terms, created_before
-    )
+    report = _report(placed, [], snapshot, broker_namespace)
     desired = [Desired(report, broker, sources=frozenset({snapshot.local}))]
-    if current is not None and placed.share < current.spec.replicas:
-        smaller = replace(current, spec=replace(current.spec, replicas=placed.share))
+    if current is not None and placed.step.replicas < current.spec.replicas:
+        smaller = replace(current, spec=replace(current.spec, replicas=placed.step.replicas))
         desired.append(Desired(smaller, snapshot.local, sources=frozenset({broker})))
     dropped = {(each.where, object_ref(each.object)) for each in desired}
     dropped |= set(_surplus_objects(placed, current, snapshot))
     unchanged = plan_unchanged(placed.key, snapshot, broker, broker_namespace).kept
-    return Plan(tuple(desired), kept=tuple(r for r in unchanged if (r.where, r.ref) not in dropped))
+    kept = tuple(r for r in unchanged if (r.where, r.ref) not in dropped)
+    return Plan(tuple(desired), kept=kept, patches=_permit_patches(placed))
 
 
 def _surplus_objects(
@@ -169,19 +217,19 @@ def _surplus_objects(
     """The StatefulSet once it has no replicas, and Services of replicas beyond the share."""
     if current is None:
         return
-    if not placed.share and not current.spec.replicas and not deletes_claims(current.spec):
+    if not placed.share and is_drained(placed.state) and not keeps_claims_of_none(current.spec):
         yield snapshot.local, object_ref(current)
     name, namespace = placed.key.name, placed.key.namespace
     first = current.spec.ordinals.start if current.spec.ordinals is not None else 0
     replicas = list_replica_names(name, first, snapshot.local, current.spec.replicas)
-    for replica in replicas[placed.share :]:
+    for replica in replicas[placed.step.replicas :]:
         for where in (snapshot.local, placed.broker):
             yield where, ObjectRef(Service.kind, replica, namespace)
 
 
 def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """StatefulSet, load balancers, pod labels and report; removes Services in conflict."""
-    submitted, share = placed.submitted, placed.share
+    submitted, share = placed.submitted, placed.step.replicas
     desired_here = _desired_objects(placed, snapshot)
     replicas = (
         list_replica_names(submitted.name, submitted.first_ordinal, snapshot.local, share)
@@ -194,15 +242,7 @@ def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: s
         Desired(s, snapshot.local, step=3, sources=sources, takes_over=True) for s in services
     ]
     at_broker = list(broker_services(services, snapshot, placed.broker))
-    part = build_report(
-        submitted,
-        share,
-        [*desired_here, *at_broker],
-        snapshot,
-        broker_namespace,
-        placed.terms,
-        _reported_uids(placed, snapshot, broker_namespace),
-    )
+    part = _report(placed, [*desired_here, *at_broker], snapshot, broker_namespace)
     if (
         share
         or part.spec.replicas
@@ -213,18 +253,50 @@ def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: s
         at_broker.append(Desired(part, placed.broker, sources=frozenset({snapshot.local})))
     return Plan(
         (*desired_here, *at_broker),
-        removals=tuple(conflicting_service_removals(services, snapshot)),
+        removals=(
+            *conflicting_service_removals(services, snapshot),
+            *_stuck_pod_removals(placed),
+        ),
         events=tuple(overwrite_events(services, snapshot)),
+        patches=_permit_patches(placed),
     )
 
 
-def _reported_uids(
-    placed: _PlacedSet, snapshot: Snapshot, broker_namespace: str
-) -> tuple[str, ...]:
-    """The StatefulSet uids in our present report, including those of earlier sets of that name."""
+def _stuck_pod_removals(placed: _PlacedSet) -> Iterator[Removal]:
+    """With a permit, remove pods of an old template that are not ready and block a roll-out."""
+    for pod in placed.state.stuck if placed.state is not None and placed.held.pods else ():
+        ref = ClusterObjectRef(placed.here, object_ref(pod))
+        cause = "it is not ready, and a newer template is to replace it"
+        yield Removal(ref, pod.metadata.uid, cause, as_seen=True)
+
+
+def _permit_patches(placed: _PlacedSet) -> tuple[Patch, ...]:
+    """Take or return permits of this cluster."""
+    return permit_patch(placed.fleet, placed.here, placed.step.permits, placed.broker)
+
+
+def _report(
+    placed: _PlacedSet, desired: list[Desired], snapshot: Snapshot, broker_namespace: str
+) -> StatefulSetPart:
+    """The report of this cluster about its part."""
     name = part_name(placed.key.namespace, placed.key.name, snapshot.local)
-    report = snapshot.get(placed.broker, StatefulSetPart, name, broker_namespace)
-    return report.spec.made if report is not None else ()
+    before = snapshot.get(placed.broker, StatefulSetPart, name, broker_namespace)
+    progress = PartProgress(
+        share=placed.step.replicas,
+        settled=placed.step.replicas == placed.share,
+        complete=placed.state is not None and placed.state.is_complete,
+        returned=placed.returned,
+        waits=placed.step.waits,
+    )
+    return build_report(
+        placed.submitted,
+        progress,
+        desired,
+        snapshot,
+        broker_namespace,
+        placed.terms,
+        before.spec if before is not None else None,
+    )
 
 
 def _desired_objects(placed: _PlacedSet, snapshot: Snapshot) -> list[Desired]:
@@ -235,85 +307,34 @@ def _desired_objects(placed: _PlacedSet, snapshot: Snapshot) -> list[Desired]:
         marks = {CREATED_BY: "statefulsets"}
         namespace = Namespace(metadata=Meta(name=key.namespace, annotations=marks))
         desired.append(Desired(namespace, snapshot.local, sources=sources, unowned=True))
-    headless = _headless_service(placed, snapshot)
+    headless = headless_copy(placed.service, key, snapshot, placed.broker)
     stateful_set = _stateful_set(placed, snapshot)
     for step, obj in ((1, headless), (2, stateful_set)):
         if obj is not None:
             meta = obj.metadata
             found = snapshot.get(snapshot.local, type(obj), meta.name, meta.namespace)
-            adopts = is_released_by(found, key) or _was_kept_by_another_set(found, key)
+            adopts = is_released_by(found, key) or was_kept_by_another_set(found, key)
             desired.append(
                 Desired(obj, snapshot.local, step=step, sources=sources, takes_over=adopts)
             )
     return desired
 
 
-def _was_kept_by_another_set(found: Object | None, key: Key) -> bool:
-    """Whether a Service was owned for another set, from which this one adopts it."""
-    labels = found.metadata.labels if isinstance(found, Service) else {}
-    return OWNER in labels and labels.get(SET, key.name) != key.name
+def _stateful_set(placed: _PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
+    """The StatefulSet here; None before our report, and without a share once it is drained.
 
-
-def _headless_service(placed: _PlacedSet, snapshot: Snapshot) -> Service | None:
-    """This cluster's copy of a set's headless Service; None where it must not be written.
-
-    So it is if the set has none, if another set writes the Service of this name, or if users have
-    made one here with the same selector.
+    It keeps its template while the set is invalid, and until it may be rolled out here.
     """
-    service, key = placed.service, placed.key
-    if service is None:
-        return None
-    if service_keeper(service.metadata.name, key.namespace, snapshot, placed.broker) not in (
-        "",
-        key.name,
+    submitted, key, step = placed.submitted, placed.key, placed.step
+    current = placed.state.stateful_set if placed.state is not None else None
+    if current is None and placed.here not in placed.fleet.parts:
+        return None  # the report is written first: it later proves that the broker knew the set
+    if not placed.share and (
+        current is None or (is_drained(placed.state) and not keeps_claims_of_none(submitted.spec))
     ):
         return None
-    meta, spec = service.metadata, service.spec
-    current = snapshot.get(snapshot.local, Service, meta.name, meta.namespace)
-    if current is not None and OWNER not in current.metadata.labels:
-        same = current.headless and current.spec.selector == spec.selector
-        if same and not is_released_by(current, placed.key):
-            return None
-    labels = {**user_metadata(meta.labels), SET: placed.key.name}
-    return Service(
-        metadata=Meta(
-            name=meta.name,
-            namespace=meta.namespace,
-            labels=labels,
-            annotations=user_metadata(meta.annotations),
-        ),
-        spec=copied_service_spec(spec),
-    )
-
-
-def copied_service_spec(spec: ServiceSpec) -> ServiceSpec:
-    """A Service's spec without what each cluster assigns: addresses, families, node ports."""
-    policy = "" if spec.ip_family_policy == "SingleStack" else spec.ip_family_policy
-    cluster_ip = "None" if spec.cluster_ip == "None" else ""
-    ports = tuple(replace(port, node_port=0) for port in spec.ports)
-    return replace(
-        spec,
-        cluster_ip=cluster_ip,
-        cluster_ips=(),
-        ip_families=(),
-        ip_family_policy=policy,
-        ports=ports,
-    )
-
-
-def _stateful_set(placed: _PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
-    """The StatefulSet here; None before our report, or without a share unless claims would go.
-
-    It keeps its template while the set is invalid or another cluster's roll-out comes first.
-    """
-    submitted, key, share = placed.submitted, placed.key, placed.share
-    current = owned_stateful_set(key.name, key.namespace, snapshot)
-    if current is None and snapshot.local not in placed.parts:
-        return None  # the report is written first: it later proves that the broker knew the set
-    if not share and not (current is not None and deletes_claims(submitted.spec)):
-        return None
     template, revision = submitted.spec.template, submitted.revision
-    if current is not None and (submitted.errors or not _may_roll_out(placed, snapshot.local)):
+    if current is not None and (submitted.errors or not step.updates):
         template = current.spec.template
         revision = current.metadata.annotations.get(REVISION, "")
     return StatefulSet(
@@ -323,24 +344,10 @@ def _stateful_set(placed: _PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
             labels={**submitted.labels, SET: key.name},
             annotations={**submitted.annotations, REVISION: revision},
         ),
-        spec=replace(submitted.spec, replicas=share, template=template),
+        spec=replace(
+            submitted.spec,
+            replicas=step.replicas,
+            template=template,
+            update_strategy=with_partition(submitted, step.partition),
+        ),
     )
-
-
-def _may_roll_out(placed: _PlacedSet, cluster: ClusterId) -> bool:
-    """Whether the newest template may roll out here: at once, or after all clusters before us."""
-    if not placed.submitted.updates_cluster_by_cluster:
-        return True
-    for share in placed.record.spec.shares:
-        if share.name == cluster:
-            return True
-        part = placed.parts.get(share.name)
-        if part is not None and part.refused is not None:
-            continue  # it keeps the template that it runs
-        if (
-            part is None
-            or part.revision != placed.submitted.revision
-            or part.share != share.replicas
-        ):
-            return False
-    return True

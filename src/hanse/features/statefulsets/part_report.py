@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+from msgspec import Struct
+
 from hanse.features.statefulsets.acceptance import Terms
 from hanse.features.statefulsets.load_balancers import list_pods
 from hanse.features.statefulsets.names import REVISION, part_name
@@ -27,14 +29,28 @@ from hanse.model.snapshot import Snapshot
 FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
 
 
+class PartProgress(Struct, frozen=True):
+    """How far this cluster's part of a set has come."""
+
+    share: int
+    """The replicas that it runs or is about to."""
+    settled: bool
+    """Whether these are all of its share, and no more."""
+    complete: bool
+    """Whether all are ready and have the newest template."""
+    returned: int
+    """The permits that were given back."""
+    waits: str
+
+
 def build_report(
     submitted: SubmittedSet,
-    share: int,
+    progress: PartProgress,
     desired: list[Desired],
     snapshot: Snapshot,
     broker_namespace: str,
     terms: Terms,
-    created_before: tuple[str, ...] = (),
+    before: StatefulSetPartSpec | None = None,
 ) -> StatefulSetPart:
     """The present state of this cluster's part, its problems, and the uids of its StatefulSets.
 
@@ -49,16 +65,18 @@ def build_report(
         namespace=submitted.namespace,
         name=submitted.name,
         cluster=snapshot.local,
-        share=share,
-        rebalanced=submitted.rebalance[:253],
+        share=progress.share,
+        rebalanced=submitted.rebalance[:253] if progress.settled else _rebalanced(before),
         applied=applied,
-        revision=applied if owned is not None and _is_rolled_out(owned, share) else "",
+        revision=applied if progress.complete else "",
         current_replicas=status.current_replicas if status else 0,
         updated_replicas=status.updated_replicas if status else 0,
         available_replicas=status.available_replicas if status else 0,
-        replicas=tuple(_list_replicas(submitted, snapshot)) if owned is not None else (),
+        replicas=tuple(_list_replicas(submitted, owned, snapshot)),
         trouble="; ".join(_problems(submitted, desired, snapshot))[:32000],
-        made=add_created_uid(owned, created_before),
+        returned=progress.returned,
+        waits=progress.waits[:1024],
+        made=add_created_uid(owned, before.made if before is not None else ()),
         **_reported_terms(terms, submitted, owned),
     )
     name = part_name(submitted.namespace, submitted.name, snapshot.local)
@@ -81,25 +99,18 @@ def _reported_terms(
     return {"refused": refusal, "most": most, "schema": LIMITED_SCHEMA}
 
 
-def _is_rolled_out(stateful_set: StatefulSet, share: int) -> bool:
-    """Whether every replica of a share exists, is ready and runs the present template."""
-    status = stateful_set.status
-    return (
-        status.observed_generation >= stateful_set.metadata.generation
-        and status.current_revision == status.update_revision
-        and status.replicas
-        == status.ready_replicas
-        == status.updated_replicas
-        == stateful_set.spec.replicas
-        == share
-    )
+def _rebalanced(before: StatefulSetPartSpec | None) -> str:
+    """The wish to rebalance that this cluster has followed last."""
+    return before.rebalanced if before is not None else ""
 
 
-def _list_replicas(submitted: SubmittedSet, snapshot: Snapshot) -> Iterator[Replica]:
+def _list_replicas(
+    submitted: SubmittedSet, owned: StatefulSet | None, snapshot: Snapshot
+) -> Iterator[Replica]:
     """The replicas of a set here, by ordinal, with readiness and load balancer addresses."""
-    for pod in list_pods(submitted, snapshot):
-        name = pod.metadata.name
-        yield Replica(name=name, ready=pod.ready, addresses=_addresses(name, submitted, snapshot))
+    for _, pod in list_pods(owned, snapshot) if owned is not None else ():
+        name, ready = pod.metadata.name, pod.ready and pod.metadata.deletion_timestamp is None
+        yield Replica(name=name, ready=ready, addresses=_addresses(name, submitted, snapshot))
 
 
 def _addresses(replica: str, submitted: SubmittedSet, snapshot: Snapshot) -> tuple[str, ...]:

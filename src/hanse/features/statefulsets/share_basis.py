@@ -2,8 +2,9 @@
 
 Every member may write the record of shares, so it is no order. A cluster's report is written by
 that cluster alone. A recorded share is believed if it lies between what the cluster reports and
-what the set's replicas, distributed from all reports, give it: then it is on its way there. Any
-other share is disputed: the cluster keeps what it has, and the record is computed from the reports.
+what the set's replicas, distributed from all reports, give it: then it is on its way there; or if
+the record as a whole keeps what the set wants out of more that is reported. Any other share is
+disputed: the cluster keeps what it has, and the record is computed from the reports.
 """
 
 from collections.abc import Callable, Mapping
@@ -71,6 +72,18 @@ class ShareSources(Struct, frozen=True):
             part.rebalanced != wish for c, part in self.parts.items() if c in self.healthy
         )
 
+    @property
+    def only_removes_surplus(self) -> bool:
+        """Whether the record keeps as many replicas as the set wants, all of which are reported.
+
+        It was computed while clusters were away, which had more than was left to them. Whoever
+        wrote it, it only says which of too many replicas go.
+        """
+        recorded = {cluster: n for cluster, n in self.recorded.items() if n}
+        running = {c: part.share for c, part in self.parts.items() if c in self.healthy}
+        kept = all(n <= running.get(cluster, 0) for cluster, n in recorded.items())
+        return kept and sum(recorded.values()) == self.submitted.spec.replicas
+
     def _counts(self, cluster: ClusterId) -> bool:
         """Whether a cluster's share counts: those that left give theirs up if the user says so."""
         return not self.submitted.redistributes or cluster in self.members
@@ -89,6 +102,8 @@ def share_basis(sources: ShareSources, distribute: _Distribute) -> ShareBasis:
         return ShareBasis(reported)
     if sources.rebalance_wanted:
         return ShareBasis(sources.away)
+    if sources.only_removes_surplus:
+        return ShareBasis(sources.recorded)
     recorded, computed = sources.recorded, distribute(reported)
     anew = distribute(sources.away) if sources.rebalancing else {}
     shares, disputed = _Shares(), list[ClusterId]()

@@ -21,7 +21,17 @@ MAX_MESSAGE = 1000
 SHARE_DISPUTED = "ShareDisputed"
 UNCHANGED = "; until that is mended no share, template or load balancer changes"
 _NORMAL_REASONS = frozenset(
-    {"Valid", "Accepted", "Agreed", "Placed", "AllReady", "Progressing", "NoTrouble", "UpToDate"}
+    {
+        "Valid",
+        "Accepted",
+        "Agreed",
+        "Placed",
+        "AllReady",
+        "Progressing",
+        "NoTrouble",
+        "UpToDate",
+        "RollingOut",
+    }
 )
 
 
@@ -60,8 +70,16 @@ class StatusInputs(Struct, frozen=True):
         return sum(p.updated_replicas for p in self.parts.values() if p.applied == revision)
 
     @property
+    def outdated(self) -> bool:
+        """Whether a cluster has not got the newest template yet."""
+        revision = self.submitted.revision
+        return any(part.applied not in ("", revision) for part in self.parts.values())
+
+    @property
     def complete(self) -> bool:
         """Whether all clusters with a share run the newest template."""
+        if self.submitted.partition:
+            return False
         return all(
             cluster in self.parts and self.parts[cluster].revision == self.submitted.revision
             for cluster in self.distribution.shares
@@ -161,8 +179,7 @@ def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[
         yield condition("Trouble", True, "InClusters", "; ".join(trouble)[:MAX_MESSAGE])
     elif find_condition(present, "Trouble") is not None:
         yield condition("Trouble", False, "NoTrouble", "every cluster does its part")
-    if submitted.updates_cluster_by_cluster:
-        yield _updated_condition(inputs)
+    yield from _updated_condition(inputs, present)
 
 
 def _accepted_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
@@ -263,19 +280,26 @@ def _ready_condition(inputs: StatusInputs) -> Condition:
     return condition("Ready", False, "Progressing", shown[:MAX_MESSAGE])
 
 
-def _updated_condition(inputs: StatusInputs) -> Condition:
-    """The condition of a roll-out to one cluster at a time."""
-    if inputs.complete:
-        return condition("Updated", True, "UpToDate", "every cluster runs the newest template")
+def _updated_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
+    """How far a roll-out has come; none as long as there was none."""
+    if not (inputs.outdated or find_condition(present, "Updated") is not None):
+        return
     revision = inputs.submitted.revision
     waiting = [
         c
         for c in inputs.distribution.shares
         if c not in inputs.parts or inputs.parts[c].revision != revision
     ]
-    text = f"waiting for {waiting[0]} to be ready with the newest template"
-    rest = f"; then {', '.join(waiting[1:])}" if waiting[1:] else ""
-    return condition("Updated", False, "Halted", (text + rest)[:MAX_MESSAGE])
+    if not waiting:
+        yield condition("Updated", True, "UpToDate", "every cluster runs the newest template")
+        return
+    reasons = [
+        f"{c}: {w}" for c in waiting if (w := inputs.parts[c].waits if c in inputs.parts else "")
+    ]
+    text = f"to be updated: {', '.join(waiting)}; {'; '.join(reasons)}"
+    halted = bool(inputs.away) and not inputs.submitted.disrupts_while_away
+    reason = "Halted" if halted else "RollingOut"
+    yield condition("Updated", False, reason, text.removesuffix("; ")[:MAX_MESSAGE])
 
 
 def _present_conditions(submitted: SubmittedSet) -> tuple[Condition, ...]:

@@ -1,13 +1,16 @@
 """A set as it was submitted: a StatefulSet at the broker, or a FederatedStatefulSet."""
 
 from collections.abc import Iterator
+from math import ceil
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.names import (
+    DISRUPT_WHILE_AWAY,
     LB_NEEDED,
+    MAX_UNAVAILABLE,
     ON_LEAVE,
     ORPHANED,
     PREFERENCES,
@@ -26,7 +29,7 @@ from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import Node
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetSharesSpec
-from hanse.model.objects import ClusterId, ObjectRef, object_ref
+from hanse.model.objects import ClusterId, ObjectRef, Wire, object_ref
 from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
 
@@ -34,10 +37,14 @@ ANNOTATION_CHOICES = {
     LB_NEEDED: ("true", "false"),
     ON_LEAVE: ("keep", "redistribute"),
     UPDATE: ("everywhere", "cluster-by-cluster"),
+    DISRUPT_WHILE_AWAY: ("true", "false"),
 }
 """Annotations of a set with their allowed values."""
 MAX_BALANCERS = 5000
 """The number of replicas with load balancers whose names fit into one annotation."""
+
+
+MAX_BUDGET = 1_000_000
 
 
 class SubmittedSet(Struct, frozen=True):
@@ -88,8 +95,43 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def updates_cluster_by_cluster(self) -> bool:
-        """Whether new templates roll out to one cluster at a time."""
+        """Whether new templates roll out to the first cluster by name first."""
         return self.all_annotations.get(UPDATE, "everywhere") == "cluster-by-cluster"
+
+    @property
+    def max_unavailable(self) -> int:
+        """How many replicas of all clusters may be down by our doing at a time."""
+        text = self.all_annotations.get(MAX_UNAVAILABLE, "")
+        if text.isdecimal():
+            return max(int(text), 1)
+        if isinstance(self.object, FederatedStatefulSet) and self.object.spec.max_unavailable:
+            return self.object.spec.max_unavailable
+        return self.replaced_at_once
+
+    @property
+    def replaced_at_once(self) -> int:
+        """How many pods one StatefulSet replaces at a time; API servers may drop that field."""
+        return _resolve_count(self._rolling_update.get("maxUnavailable"), self.spec.replicas)
+
+    @property
+    def disrupts_while_away(self) -> bool:
+        """Whether roll-outs go on while a cluster is away."""
+        return self.all_annotations.get(DISRUPT_WHILE_AWAY, "false") == "true"
+
+    @property
+    def rolls(self) -> bool:
+        """Whether pods are replaced after a change of the template, without anybody's help."""
+        return bool(self.spec.update_strategy.get("type", "RollingUpdate") == "RollingUpdate")
+
+    @property
+    def partition(self) -> int:
+        """How many replicas keep their template, counted from the end of the roll-out."""
+        value = self._rolling_update.get("partition")
+        return value if isinstance(value, int) else 0
+
+    @property
+    def _rolling_update(self) -> Wire:
+        return self.spec.update_strategy.get("rollingUpdate") or {}
 
     @property
     def rebalance(self) -> str:
@@ -197,6 +239,17 @@ def _preferences(submitted: FederatedStatefulSet, annotations: dict[str, str]) -
     return replace(placement_preferences(placement), errors=(error,))
 
 
+def _resolve_count(value: object, replicas: int) -> int:
+    """An `IntOrString` as a number of replicas, at least 1; percentages are rounded up."""
+    match value:
+        case int():
+            return max(value, 1)
+        case str() if value.removesuffix("%").isdecimal() and value.endswith("%"):
+            return max(ceil(replicas * int(value[:-1]) / 100), 1)
+        case _:
+            return 1
+
+
 def format_choices(choices: tuple[str, ...]) -> str:
     """The allowed values of an annotation, for messages."""
     return " or ".join(repr(choice) for choice in choices)
@@ -212,6 +265,10 @@ def _validation_errors(
         if annotation in annotations and annotations[annotation] not in choices:
             value = annotations[annotation][:40]
             yield f"annotation {annotation}: {value!r} is not {format_choices(choices)}"
+    budget = annotations.get(MAX_UNAVAILABLE, "1")
+    if not (budget.isdecimal() and 1 <= int(budget) <= MAX_BUDGET):
+        numbers = f"a number from 1 to {MAX_BUDGET}"
+        yield f"annotation {MAX_UNAVAILABLE}: {budget[:40]!r} is not {numbers}"
     if annotations.get(LB_NEEDED) == "true" and spec.replicas > MAX_BALANCERS:
         yield (
             f"annotation {LB_NEEDED}: {spec.replicas} replicas would need as many load balancers; "

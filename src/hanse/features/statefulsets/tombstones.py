@@ -39,6 +39,15 @@ def deletes_claims(spec: StatefulSetSpec) -> bool:
     return bool(spec.persistent_volume_claim_retention_policy.get("whenDeleted") == "Delete")
 
 
+def keeps_claims_of_none(spec: StatefulSetSpec) -> bool:
+    """Whether a StatefulSet without replicas is kept, since its deletion would delete claims.
+
+    Scaling keeps them, and to have no replicas here is a matter of scaling.
+    """
+    policy = spec.persistent_volume_claim_retention_policy
+    return deletes_claims(spec) and policy.get("whenScaled") != "Delete"
+
+
 def is_covered_by_deletion(stateful_set: StatefulSet, report: StatefulSetPart) -> bool:
     """Whether a set's deletion covers a StatefulSet: the report is live, or names its uid."""
     is_live = report.spec.ended is None and LOST not in report.metadata.annotations

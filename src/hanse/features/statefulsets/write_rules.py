@@ -131,6 +131,21 @@ _NO_LIVE_RECORD_DELETED = Requirement(
     "request.operation != 'DELETE' || !has(oldObject.metadata.ownerReferences) || "
     "oldObject.metadata.ownerReferences.size() == 0",
 )
+
+
+def _others_permits(obj: str) -> str:
+    """CEL: the permits of other clusters in a record."""
+    permits = f"{obj}.spec.permits"
+    has = f"has({obj}.spec) && has({permits})"
+    return f"({has} ? {permits}.filter(p, p.name != variables.me) : [])"
+
+
+_OWN_PERMIT = Requirement(
+    "spec.permits of other clusters stay as they are: a member takes and returns its own",
+    f"{_DELETES}{_others_permits('object')} == "
+    f"(request.operation == 'UPDATE' ? {_others_permits('oldObject')} : [])",
+    "'spec.permits: only that of ' + variables.me + ' may change'",
+)
 _KNOWN_SCHEMA = Requirement(
     f"spec.schema is at most {SCHEMA}: agents leave a newer one alone",
     f"{_DELETES}!has(object.spec.schema) || object.spec.schema <= {SCHEMA}",
@@ -180,7 +195,14 @@ MEMBER_RULES = (
         StatefulSetShares.kind,
         _OBJECTS,
         "any record of shares, which a cluster follows only where set and reports explain it",
-        (IN_USER_NAMESPACE, _RECORD, _RECORD_OWNER, _NO_LIVE_RECORD_DELETED, _KNOWN_SCHEMA),
+        (
+            IN_USER_NAMESPACE,
+            _RECORD,
+            _RECORD_OWNER,
+            _NO_LIVE_RECORD_DELETED,
+            _OWN_PERMIT,
+            _KNOWN_SCHEMA,
+        ),
         sets=("labels", "annotations", "ownerReferences"),
     ),
     WriteRule(

@@ -253,6 +253,14 @@ class FederatedStatefulSetSpec(Value, frozen=True, kw_only=True):
 
     template: Annotated[StatefulSetTemplate, Schema("The StatefulSet to spread over clusters.")]
     placement: Annotated[Placement, Schema("How its replicas are spread.")] = Placement()
+    max_unavailable: Annotated[
+        int | None,
+        Schema(
+            "How many replicas of all clusters together a roll-out, a scale-down or a rebalance "
+            "may have down at a time; 1 if it is not given.",
+            minimum=1,
+        ),
+    ] = None
 
 
 class ClusterShare(Value, frozen=True, kw_only=True):

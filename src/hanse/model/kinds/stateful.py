@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, ClassVar
 
 from hanse.model.kinds.field_types import ClusterName, Count, ObjectName, PortNumber
-from hanse.model.objects import Kind, Object, Value
+from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import Column, Crd, Schema
 
 SCHEMA = 2
@@ -29,6 +29,23 @@ class Share(Value, frozen=True, kw_only=True):
 
     name: Annotated[ClusterName, Schema("The cluster's id.")]
     replicas: Annotated[Count, Schema("Its replicas.", default=0)] = 0
+
+
+class Permit(Value, frozen=True, kw_only=True):
+    """How many replicas one cluster may take down now; only that cluster changes it."""
+
+    name: Annotated[ClusterName, Schema("The cluster's id.")]
+    pods: Annotated[Count, Schema("Replicas that it may have down now.", default=0)] = 0
+    returned: Annotated[
+        Count,
+        Schema(
+            "How often it has given permits back; others wait for its report to say as much.",
+            default=0,
+        ),
+    ] = 0
+    set_uid: Annotated[
+        str, Schema("The uid of the set; a permit of another set is void.", max_length=64)
+    ] = wire_field("setUID", "")
 
 
 class NamedPort(Value, frozen=True, kw_only=True):
@@ -62,6 +79,14 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
     rebalanced: Annotated[
         str, Schema("The last wish to rebalance that was granted.", max_length=253)
     ] = ""
+    permits: Annotated[
+        tuple[Permit, ...],
+        Schema(
+            "Who may take replicas down; never more at a time than the set's maxUnavailable.",
+            keys=("name",),
+            max_items=1000,
+        ),
+    ] = ()
     schema: Annotated[Count, _VERSION] = FIRST_SCHEMA
 
     @property
@@ -86,6 +111,7 @@ class StatefulSetShares(Object, frozen=True, kw_only=True):
         ),
         status=False,
     )
+    allocated: ClassVar[frozenset[str]] = frozenset({"spec.permits"})
     has_status_subresource: ClassVar[bool] = False
 
     spec: StatefulSetSharesSpec = StatefulSetSharesSpec()
@@ -142,6 +168,12 @@ class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
     most: Annotated[
         int | None, Schema("The replicas that it takes at most; none: any number.", minimum=0)
     ] = None
+    returned: Annotated[
+        Count, Schema("How many permits it has given back, as this report shows.", default=0)
+    ] = 0
+    waits: Annotated[
+        str, Schema("What a roll-out or scale-down waits for here.", max_length=1024)
+    ] = ""
     made: Annotated[
         tuple[str, ...],
         Schema(

@@ -1,0 +1,246 @@
+"""How many replicas this cluster may take down now: one budget for all clusters of a set.
+
+A roll-out, a scale-down and a rebalance take ready replicas away. A cluster does so only with a
+permit in the record of shares. It adds and returns its own permits alone, each write refused unless
+the record is the one that was read: a semaphore. What a permit is used for is read from the cluster
+itself, so that an agent can be killed at any moment.
+"""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.features.statefulsets.names import POD_REVISION
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import Pod
+
+
+class OtherReplicas(Struct, frozen=True):
+    """The replicas in other clusters, by the reports and permits that can be seen at the broker."""
+
+    ready: int = 0
+    """Ready replicas in clusters that are not away."""
+    down: int = 0
+    """Replicas there that are not ready, or may be taken down at any moment."""
+    permits: int = 0
+    """Permits of clusters that are not away."""
+    away_permits: int = 0
+    away: tuple[str, ...] = ()
+    """Clusters with a share that are away."""
+    before_us: tuple[str, ...] = ()
+    """Clusters whose replicas are to be updated before ours."""
+    unreported: tuple[str, ...] = ()
+    """Clusters whose last report is older than the permit that they have returned."""
+
+
+class Rules(Struct, frozen=True):
+    """What a set allows."""
+
+    budget: int
+    """How many replicas may be down by our doing, of all clusters together."""
+    floor: int
+    """How many ready replicas a scale-down leaves."""
+    ordered: bool = True
+    """Whether replicas are removed one by one; else as many at a time as the floor allows."""
+    disrupts_while_away: bool = False
+    at_once: int = 1
+    """How many replicas a cluster's StatefulSet replaces at a time by itself."""
+    clusters_at_once: int = 1
+    """In how many clusters replicas may be replaced at a time."""
+
+
+class PartState(Struct, frozen=True):
+    """The replicas of a set in this cluster, and what they should become."""
+
+    stateful_set: StatefulSet
+    pods: Mapping[int, Pod]
+    """By ordinal, from 0 for the first."""
+    share: int
+    outdated: bool
+    """Whether its template is not the newest one of the set."""
+    partition: int = 0
+    """How many of the first replicas keep their template when the roll-out is over."""
+    rolls: bool = True
+    """Whether the StatefulSet replaces pods by itself: its strategy is not OnDelete."""
+
+    @property
+    def replicas(self) -> int:
+        return self.stateful_set.spec.replicas
+
+    @property
+    def is_observed(self) -> bool:
+        """Whether its controller has seen the newest version."""
+        meta, status = self.stateful_set.metadata, self.stateful_set.status
+        return status.observed_generation >= meta.generation
+
+    @property
+    def released(self) -> int:
+        """From which ordinal on the controller may replace pods now."""
+        if not self.rolls:
+            return 0
+        rolling = self.stateful_set.spec.update_strategy.get("rollingUpdate") or {}
+        return int(rolling.get("partition") or 0)
+
+    def is_up(self, ordinal: int) -> bool:
+        """Whether a replica is ready and stays."""
+        pod = self.pods.get(ordinal)
+        return pod is not None and pod.ready and pod.metadata.deletion_timestamp is None
+
+    def is_updated(self, ordinal: int) -> bool:
+        """Whether a replica was created from the newest template of the StatefulSet."""
+        pod = self.pods.get(ordinal)
+        newest = self.stateful_set.status.update_revision
+        return pod is not None and pod.metadata.labels.get(POD_REVISION) == newest
+
+    @property
+    def up(self) -> int:
+        """How many replicas are ready, those that are to be removed included."""
+        return sum(map(self.is_up, self.pods))
+
+    @property
+    def is_available(self) -> bool:
+        """Whether what is ready has been so for `minReadySeconds`."""
+        spec, status = self.stateful_set.spec, self.stateful_set.status
+        return not spec.min_ready_seconds or status.available_replicas >= status.ready_replicas
+
+    @property
+    def going(self) -> int:
+        """How many replicas are removed and not gone yet."""
+        return sum(ordinal >= self.replicas for ordinal in self.pods)
+
+    @property
+    def in_flight(self) -> int:
+        """How many replicas are down by our doing: removed, or replaced and not ready yet."""
+        if self.outdated:
+            return self.going
+        replaced = range(min(self.released, self.replicas), self.replicas)
+        missing = sum(not (self.is_updated(o) and self.is_up(o)) for o in replaced)
+        return self.going + (missing or (not self.is_available and bool(replaced)))
+
+    @property
+    def stuck(self) -> tuple[Pod, ...]:
+        """Replicas that are to be replaced and are not ready: many controllers wait for these."""
+        if self.outdated or not (self.rolls and self.is_observed):
+            return ()
+        released = range(min(self.released, self.replicas), self.replicas)
+        waiting = (o for o in released if o in self.pods and not self.is_updated(o))
+        pods = (self.pods[o] for o in waiting if not self.is_up(o))
+        return tuple(pod for pod in pods if pod.metadata.deletion_timestamp is None)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the share runs, is ready, and has the newest template where it should."""
+        rolled = range(min(self.partition, self.replicas), self.replicas)
+        return (
+            self.is_observed
+            and not self.outdated
+            and self.replicas == self.share == len(self.pods)
+            and all(map(self.is_up, range(self.replicas)))
+            and all(map(self.is_updated, rolled))
+            and self.is_available
+        )
+
+
+class Step(Struct, frozen=True):
+    """What the StatefulSet becomes now, and the permits that this needs or that are left."""
+
+    replicas: int
+    partition: int
+    """The ordinal from which on its controller replaces pods."""
+    updates: bool = False
+    """Whether it gets the newest template."""
+    permits: int = 0
+    """How many this cluster should hold."""
+    waits: str = ""
+    """What it waits for before it takes the next replica down."""
+
+
+def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> Step:
+    """Take down only what the held permits cover; ask for more, or return them, if that is all."""
+    if not part.is_observed:  # nothing is known of its replicas
+        return Step(max(part.share, part.replicas), part.released, permits=held)
+    if part.share < part.replicas:
+        return _shrink(part, others, rules, held)
+    if part.rolls and (target := _next_outdated(part)) is not None:
+        return _roll(part, target, others, rules, held)
+    return Step(part.share, part.partition, updates=True, permits=_needed(part, held))
+
+
+def _needed(part: PartState, held: int) -> int:
+    """The permits that are still needed for what is under way: all that are held, or none."""
+    return held if part.in_flight else 0
+
+
+def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> Step:
+    """Remove the highest replicas, one by one or as many as are surplus; one permit for all."""
+    unchanged = Step(part.replicas, part.released, permits=_needed(part, held))
+    count = 0 if part.going else _removable(part, others, rules)
+    if held and count:
+        return replace(unchanged, replicas=part.replicas - count, permits=held)
+    if part.going:
+        return unchanged
+    surplus = f"{part.replicas - part.share} replicas are removed"
+    if not count:
+        return replace(unchanged, waits=f"{surplus} when as many others are ready")
+    if others.permits >= rules.budget or others.unreported:
+        return replace(unchanged, waits=f"{surplus} after what other clusters replace")
+    return replace(unchanged, permits=1)
+
+
+def _removable(part: PartState, others: OtherReplicas, rules: Rules) -> int:
+    """How many of the highest replicas can go, so that enough ready ones are left."""
+    left, count = others.ready + part.up, 0
+    for ordinal in reversed(range(part.share, part.replicas)):
+        if part.is_up(ordinal):
+            if left <= rules.floor:
+                break
+            left -= 1
+        count += 1
+        if rules.ordered:
+            break
+    return count
+
+
+def _next_outdated(part: PartState) -> int | None:
+    """The highest replica that is still to be replaced and is not released yet; else None."""
+    released = part.replicas if part.outdated else min(part.released, part.replicas)
+    outdated = (
+        o for o in range(part.partition, released) if part.outdated or not part.is_updated(o)
+    )
+    return max(outdated, default=None)
+
+
+def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, held: int) -> Step:
+    """Replace the highest outdated replica, within the permits that are held."""
+    unchanged = Step(part.share, part.released, permits=_needed(part, held))
+    if part.in_flight >= max(held, 1) and (part.going or part.is_up(target)):
+        text = "the roll-out goes on when the replicas that were replaced here are ready"
+        return replace(unchanged, permits=held, waits=text)
+    room, waits = _room(part, target, others, rules)
+    if not room:
+        return replace(unchanged, waits=waits)
+    if held:
+        return replace(unchanged, partition=target, updates=True, permits=held)
+    return replace(unchanged, permits=min(room, target + 1 - part.partition))
+
+
+def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> tuple[int, str]:
+    """How many replicas may be down here now, from the target on; if none, what it waits for.
+
+    One that is not ready is replaced before any other: that costs nothing.
+    """
+    if others.away and not rules.disrupts_while_away:
+        return 0, f"the roll-out goes on when {', '.join(others.away)} can be seen"
+    free = rules.budget - others.permits - others.away_permits
+    if free <= 0 or others.unreported:
+        return 0, "the roll-out goes on when what other clusters replace is ready"
+    if not part.is_up(target):
+        return 1, ""
+    if len(others.before_us) >= rules.clusters_at_once:
+        return 0, f"the roll-out comes here after {', '.join(others.before_us)}"
+    down = sum(not part.is_up(o) for o in range(part.replicas)) - part.in_flight
+    room = rules.budget - others.down - down
+    if room <= 0:
+        return 0, f"{others.down + down} replicas are not ready, which are as many as may be"
+    return min(room, free, rules.at_once), ""

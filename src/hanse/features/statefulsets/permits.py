@@ -1,0 +1,177 @@
+"""The permits of a set at the broker, and the replicas of other clusters as reports show them."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from msgspec import Struct, to_builtins
+
+from hanse.features.statefulsets.disruption import OtherReplicas, PartState, Rules
+from hanse.features.statefulsets.fleet import list_members, list_parts
+from hanse.features.statefulsets.load_balancers import list_pods
+from hanse.features.statefulsets.names import REVISION
+from hanse.features.statefulsets.submitted import SubmittedSet
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.stateful import Permit, Share, StatefulSetPartSpec, StatefulSetShares
+from hanse.model.objects import ClusterId, ClusterObjectRef, Wire, object_ref
+from hanse.model.plan import Key, Patch
+from hanse.model.snapshot import Snapshot
+
+
+class FleetPart(Struct, frozen=True):
+    """What is known of a set in all clusters."""
+
+    submitted: SubmittedSet
+    record: StatefulSetShares
+    parts: Mapping[ClusterId, StatefulSetPartSpec]
+    """The reports of clusters about the set."""
+    healthy: frozenset[ClusterId]
+
+    @property
+    def rules(self) -> Rules:
+        """What the set allows; a scale-down leaves as many as are wanted and have a place."""
+        submitted, shares = self.submitted, self.record.spec.shares
+        budget = submitted.max_unavailable
+        return Rules(
+            budget=budget,
+            floor=min(submitted.spec.replicas, sum(share.replicas for share in shares)),
+            ordered=submitted.spec.pod_management_policy == "OrderedReady",
+            disrupts_while_away=submitted.disrupts_while_away,
+            at_once=submitted.replaced_at_once,
+            clusters_at_once=1 if submitted.updates_cluster_by_cluster else budget,
+        )
+
+    def permit(self, cluster: ClusterId) -> Permit:
+        """The permit of a cluster; an empty one if it has none for this very set."""
+        uid = self.submitted.object.metadata.uid
+        found = (p for p in self.record.spec.permits if p.name == cluster and p.set_uid == uid)
+        return next(found, Permit(name=cluster, set_uid=uid))
+
+    def others(self, here: ClusterId) -> OtherReplicas:
+        """The replicas outside of this cluster."""
+        names = {share.name for share in self.record.spec.shares if share.replicas} | {*self.parts}
+        living = sorted(names & self.healthy - {here})
+        away = sorted(names - self.healthy - {here})
+        permits = {cluster: self.permit(cluster) for cluster in names}
+        ready = {c: self.parts[c].ready if c in self.parts else 0 for c in living}
+        return OtherReplicas(
+            ready=sum(ready.values()),
+            down=sum(max(self._expected(c) - ready[c], permits[c].pods, 0) for c in living),
+            permits=sum(permits[c].pods for c in living),
+            away_permits=sum(permits[c].pods for c in away),
+            away=tuple(c for c in away if self._expected(c)),
+            before_us=tuple(self._before(here)),
+            unreported=tuple(c for c in living if self._returned(c) < permits[c].returned),
+        )
+
+    def partition(self, cluster: ClusterId) -> int:
+        """How many of a cluster's first replicas keep their template.
+
+        The partition of a set counts all replicas, from the last of the roll-out.
+        """
+        left = max(sum(s.replicas for s in self.record.spec.shares) - self.submitted.partition, 0)
+        for share in rollout_order(self.submitted, self.record):
+            updated = min(left, share.replicas)
+            if share.name == cluster:
+                return share.replicas - updated
+            left -= updated
+        return 0
+
+    def _expected(self, cluster: ClusterId) -> int:
+        """How many replicas a cluster runs, or is about to."""
+        part = self.parts.get(cluster)
+        return part.share if part is not None else self.record.spec.share_of(cluster)
+
+    def _returned(self, cluster: ClusterId) -> int:
+        part = self.parts.get(cluster)
+        return part.returned if part is not None else 0
+
+    def _before(self, here: ClusterId) -> Iterator[ClusterId]:
+        """The clusters before this one in the roll-out that have not completed it.
+
+        One that is away, or has refused the new template, is not waited for here.
+        """
+        for share in rollout_order(self.submitted, self.record):
+            if share.name == here:
+                return
+            part = self.parts.get(share.name)
+            refused = part is not None and part.refused is not None
+            if share.name not in self.healthy or refused:
+                continue
+            if part is None or part.revision != self.submitted.revision:
+                yield share.name
+
+
+def read_fleet_part(
+    submitted: SubmittedSet,
+    record: StatefulSetShares,
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
+) -> FleetPart:
+    """All that is known of a set in this fleet."""
+    members = list_members(snapshot, broker, broker_namespace)
+    key = Key("local", submitted.name, submitted.namespace)
+    parts = list_parts(key, snapshot, broker)
+    return FleetPart(submitted, record, parts, frozenset(m.cluster for m in members if m.healthy))
+
+
+def read_part_state(
+    submitted: SubmittedSet,
+    stateful_set: StatefulSet | None,
+    share: int,
+    partition: int,
+    snapshot: Snapshot,
+) -> PartState | None:
+    """The replicas of a set in this cluster; None if it has no StatefulSet here."""
+    if stateful_set is None:
+        return None
+    return PartState(
+        stateful_set,
+        dict(list_pods(stateful_set, snapshot)),
+        share,
+        outdated=stateful_set.metadata.annotations.get(REVISION) != submitted.revision,
+        partition=partition,
+        rolls=submitted.rolls,
+    )
+
+
+def is_drained(state: PartState | None) -> bool:
+    """Whether a StatefulSet has no replicas any more."""
+    if state is None:
+        return True
+    return state.is_observed and not state.replicas and not state.pods
+
+
+def with_partition(submitted: SubmittedSet, partition: int) -> Wire:
+    """The update strategy of a cluster's StatefulSet."""
+    strategy = submitted.spec.update_strategy
+    if not submitted.rolls:
+        return strategy
+    rolling = {**(strategy.get("rollingUpdate") or {}), "partition": partition}
+    return {**strategy, "type": "RollingUpdate", "rollingUpdate": rolling}
+
+
+def rollout_order(submitted: SubmittedSet, record: StatefulSetShares) -> Sequence[Share]:
+    """The shares in the order of a roll-out: the last cluster first, or as users choose."""
+    shares = [share for share in record.spec.shares if share.replicas]
+    return shares if submitted.updates_cluster_by_cluster else shares[::-1]
+
+
+def permit_patch(
+    fleet: FleetPart, here: ClusterId, pods: int, broker: ClusterId
+) -> tuple[Patch, ...]:
+    """Take or return permits of this cluster, unless it has as many already.
+
+    They are returned only after the report that shows what they were used for.
+    """
+    held = fleet.permit(here)
+    if pods == held.pods:
+        return ()
+    own = fleet.parts.get(here)
+    if not pods and (own is None or own.returned <= held.returned):
+        return ()
+    returned = held.returned + (not pods)
+    permit = Permit(name=here, pods=pods, returned=returned, set_uid=held.set_uid)
+    permits = [p for p in fleet.record.spec.permits if p.name != here] + [permit]
+    permits.sort(key=lambda p: p.name)
+    change = {"spec": {"permits": to_builtins(permits)}}
+    return (Patch(ClusterObjectRef(broker, object_ref(fleet.record)), change),)

@@ -1,0 +1,220 @@
+"""No operation takes more replicas than it may, counted from the events of pods in all clusters."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from hanse.app import BROKER
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.objects import Meta
+from tests.scenarios.replica_watch import ReplicaWatch, replica_watch
+from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
+from tests.support.scenario import Check
+
+BAD = {"nodeSelector": {"disk": "of-no-node"}}
+A_WHILE = timedelta(seconds=5)
+
+
+async def test_a_roll_out_takes_one_replica_at_a_time_and_a_bad_template_only_one(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await sets.launch(4)
+    await scenario.eventually(sets.is_ready(4))
+    async with replica_watch(sets) as watch:
+        await scenario.eventually(counts(watch, 4))
+        watch.start_counting()
+
+        await sets.edit({"spec": {"template": template("etcd:3.7")}})
+        await scenario.eventually(has_rolled_out(sets, 4))
+        await scenario.eventually(counts(watch, 4))
+
+        assert watch.least == 3
+        assert watch.taken == [
+            "store-lubeck-0",
+            "store-hamburg-0",
+            "store-bergen-1",
+            "store-bergen-0",
+        ]
+        watch.start_counting()
+
+        await sets.edit({"spec": {"template": template("etcd:3.8", **BAD)}})
+        await scenario.eventually(counts(watch, 3))
+        await scenario.always(counts(watch, 3), A_WHILE)
+        assert watch.taken == ["store-lubeck-0"]
+        door = await sets.door()
+        assert (door.status.updated_replicas, door.status.ready_replicas) == (1, 3)
+
+        await sets.edit({"spec": {"template": template("etcd:3.7")}})
+        await scenario.eventually(has_rolled_out(sets, 4))
+        assert watch.least == 3
+        assert watch.taken == ["store-lubeck-0"]
+
+
+async def test_a_share_of_zero_goes_from_the_highest_replica_on_and_then_the_object(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await submit_ordered(sets, 6)
+    await scenario.eventually(sets.is_ready(6))
+    async with replica_watch(sets) as watch:
+        await scenario.eventually(counts(watch, 6))
+        watch.start_counting()
+
+        await sets.scale(1)
+        await scenario.eventually(sets.shares(bergen=1))
+        await scenario.eventually(counts(watch, 1))
+
+    for cluster in scenario.names:
+        taken = [name for name in watch.taken if cluster in name]
+        assert taken == sorted(taken, reverse=True)
+    assert len(watch.taken) == 5
+    assert watch.least == 1
+
+
+async def test_a_rebalance_grows_first_and_shrinks_when_what_is_new_is_ready(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    wishes = "federation.kubernetes.io/statefulset-preferences"
+    await sets.launch(6, marks={wishes: '{"clusters": {"bergen": {}}}'})
+    await scenario.eventually(sets.shares(bergen=6))
+    async with replica_watch(sets) as watch:
+        await scenario.eventually(counts(watch, 6))
+        watch.start_counting()
+
+        change = {wishes: None, "statefulsets.hanse.dev/rebalance": "now"}
+        await sets.edit({"metadata": {"annotations": change}})
+        await scenario.eventually(sets.shares(bergen=2, hamburg=2, lubeck=2))
+        await scenario.eventually(sets.is_ready(6))
+
+        assert watch.least == 6
+        assert sorted(watch.taken) == [f"store-bergen-{n}" for n in (2, 3, 4, 5)]
+
+
+@pytest.mark.virtual
+async def test_the_living_are_not_taken_because_the_dead_count(sets: StatefulSetsScenario) -> None:
+    scenario = sets.scenario
+    await sets.launch(12)
+    await scenario.eventually(sets.is_ready(12))
+    scenario.cut_off_from_broker("hamburg")
+    await scenario.eventually(sets.has_conditions(Ready="ClustersAway"))
+
+    await sets.scale(4)
+    await scenario.eventually(sets.shares(bergen=2, hamburg=4, lubeck=2))
+    await scenario.always(sets.shares(bergen=2, hamburg=4, lubeck=2), timedelta(minutes=2))
+
+    scenario.network.heal("hamburg", BROKER)
+    await scenario.eventually(sets.shares(bergen=2, lubeck=2))
+    await scenario.eventually(sets.is_ready(4))
+
+
+@pytest.mark.virtual
+async def test_a_roll_out_waits_for_a_cluster_that_is_away_unless_users_say_otherwise(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await sets.launch(3)
+    await scenario.eventually(sets.is_ready(3))
+    scenario.cut_off_from_broker("bergen")
+    await scenario.eventually(sets.has_conditions(Ready="ClustersAway"))
+
+    await sets.edit({"spec": {"template": template("etcd:3.7")}})
+    told = await scenario.eventually(sets.has_conditions(Updated="Halted"))
+    assert "bergen" in told["Updated"]
+    await scenario.always(sets.runs("lubeck", "etcd:3.6"), timedelta(minutes=2))
+
+    go_on = {"metadata": {"annotations": {"hanse.dev/disrupt-while-away": "true"}}}
+    await sets.edit(go_on)
+    await scenario.eventually(sets.runs("lubeck", "etcd:3.7"))
+    await scenario.eventually(sets.runs("hamburg", "etcd:3.7"))
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize("moment", range(1, 12))
+async def test_an_agent_that_dies_at_any_request_of_a_roll_out_takes_no_more(
+    sets: StatefulSetsScenario, moment: int
+) -> None:
+    scenario = sets.scenario
+    await sets.launch(5)
+    await scenario.eventually(sets.is_ready(5))
+    async with replica_watch(sets) as watch:
+        await scenario.eventually(counts(watch, 5))
+        watch.start_counting()
+        crash = scenario.network.crash_at(moment)
+        await sets.edit({"spec": {"template": template("etcd:3.7")}})
+        await scenario.eventually(lambda: happened(crash.done()))
+        await scenario.kill_agent(crash.result())
+        await scenario.start_agents()
+
+        await scenario.eventually(has_rolled_out(sets, 5), timedelta(minutes=5))
+        assert watch.least == 4
+
+
+@pytest.mark.virtual
+async def test_more_at_a_time_if_users_say_so_and_a_partition_counts_all_clusters(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await sets.launch(6, marks={"hanse.dev/max-unavailable": "2"})
+    await scenario.eventually(sets.is_ready(6))
+    async with replica_watch(sets) as watch:
+        await scenario.eventually(counts(watch, 6))
+        watch.start_counting()
+        await sets.edit({"spec": {"template": template("etcd:3.7")}})
+        await scenario.eventually(has_rolled_out(sets, 6))
+        assert watch.least == 4
+        watch.start_counting()
+
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 5}}
+        await sets.edit({"spec": {"updateStrategy": strategy, "template": template("etcd:3.8")}})
+        await scenario.eventually(counts(watch, 5))
+        await scenario.eventually(counts(watch, 6))
+        await scenario.always(counts(watch, 6), timedelta(minutes=2))
+        assert watch.taken == ["store-lubeck-1"]
+        assert (await sets.door()).status.updated_replicas == 1
+
+
+def template(image: str, **pod_spec: Any) -> dict[str, Any]:
+    """The example's pod template with another image, and more fields of its pods."""
+    made = dict(spec_of(image=image).template)
+    return {**made, "spec": {"nodeSelector": None, **made["spec"], **pod_spec}}
+
+
+async def submit_ordered(sets: StatefulSetsScenario, replicas: int) -> None:
+    """Submit a set whose replicas start and end in order."""
+    broker, namespace = sets.admin(BROKER), sets.scenario.namespace
+    await broker.create(headless("etcd", namespace))
+    spec = spec_of(replicas, pod_management_policy="OrderedReady")
+    meta = Meta(name="store", namespace=namespace)
+    await broker.create(StatefulSet(metadata=meta, spec=spec))
+
+
+def counts(watch: ReplicaWatch, ready: int) -> Check[None]:
+    """That so many replicas are ready now."""
+
+    async def check() -> None:
+        assert watch.ready == ready, (watch.ready, watch.taken)
+
+    return check
+
+
+def has_rolled_out(sets: StatefulSetsScenario, replicas: int) -> Check[None]:
+    """What `kubectl rollout status` waits for, and that nobody holds a permit any more."""
+
+    async def check() -> None:
+        door = await sets.door()
+        status = door.status
+        assert status.observed_generation == door.metadata.generation
+        assert status.update_revision == status.current_revision, status
+        assert (status.updated_replicas, status.ready_replicas) == (replicas, replicas), status
+        record = await sets.admin(BROKER).read(StatefulSetShares, "store", sets.scenario.namespace)
+        assert not any(permit.pods for permit in record.spec.permits), record.spec.permits
+
+    return check
+
+
+async def happened(it: bool) -> None:
+    assert it
