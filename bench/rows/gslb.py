@@ -230,7 +230,8 @@ class _Wish:
 
 def _prober(wish: _Wish) -> tuple[Reconciler, Prober]:
     reconciler = Reconciler([], HOME, clock=WallClock(), random=Random(1))
-    return reconciler, Prober(reconciler, [wish], SocketProbe(), clock=WallClock(), loopback=True)
+    informers = reconciler.informers
+    return reconciler, Prober(informers, [wish], SocketProbe(), clock=WallClock(), loopback=True)
 
 
 _STOPPED: set[int] = set()

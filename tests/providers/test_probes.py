@@ -56,7 +56,15 @@ class World:
         self.wish = wish
         clock = LoopClock()
         self.reconciler = Reconciler([], "lubeck", clock=clock, random=Random(1))
-        self.prober = Prober(self.reconciler, [wish], self._try, clock=clock, loopback=loopback)
+        self.prober = Prober(
+            self.reconciler.informers,
+            [wish],
+            self._try,
+            clock=clock,
+            loopback=loopback,
+            active=lambda: self.reconciler.active,
+        )
+        self.reconciler.event_handlers.append(self.prober.on_change)
 
     def _try(self, target: ProbeTarget, within: float, done: Callable[[str], None], /) -> None:
         loop = asyncio.get_running_loop()
@@ -240,10 +248,11 @@ def test_a_verdict_changes_only_after_its_whole_streak(
 ) -> None:
     from hanse.providers.probes import _TargetState
 
-    watched = _TargetState(Probe(SEVEN, ProbePolicy(up=up, down=down)))
+    watched = _TargetState(Probe(SEVEN, ProbePolicy(up=up, down=down)), None)
     known: bool | None = None
     for at, good in enumerate(results):
         changed = watched.record(good)
+        watched.up = good if changed else watched.up
         needed = up if good else down
         streak = results[max(0, at + 1 - needed) : at + 1]
         assert changed == (known != good and len(streak) == needed and set(streak) == {good})

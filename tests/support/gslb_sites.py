@@ -5,15 +5,14 @@ from base64 import b64encode
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta
-from random import Random
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import dns.message
 import msgspec
 from msgspec.structs import replace
 
-from hanse.dns.responder import respond
-from hanse.dns.table import Table
+from hanse.app.name_server import Judgement
 from hanse.features.gslb.names import SECRET, SECRET_KEY
 from hanse.features.gslb.zone import GlobalZone
 from hanse.kube.client import Client
@@ -37,11 +36,13 @@ from hanse.model.kinds.gslb import (
 from hanse.model.objects import ClusterId, Meta, Object, Wire
 from hanse.model.probes import ProbeTarget
 from hanse.model.rbac import rbac_rules
+from hanse.providers.probe_sockets import NO_ANSWER
+from hanse.providers.probes import ProbeFunction
 from tests.support.agent_accounts import account_with
 from tests.support.federation import create_or_patch, install_crds
+from tests.support.name_server import ScenarioNameServer
 from tests.support.scenario import Check, Scenario
 from tests.support.service_accounts import grant
-from tests.support.zones import compiled
 
 VERSION = "1.5.1"
 LABELS = {"app": "gslb"}
@@ -59,10 +60,23 @@ KINDS: tuple[type[Object], ...] = (
 
 
 class FakeHosts:
-    """Addresses that are up or down, for agents that probe without sockets."""
+    """Addresses that are up or down, for who probes without sockets; some may be cut off."""
 
     def __init__(self) -> None:
         self.down: set[str] = set()
+        self.cut_off: set[str] = set()
+        """Clusters whose name servers reach no address."""
+
+    def seen_from(self, cluster: ClusterId) -> ProbeFunction:
+        """The probes of a cluster's name server."""
+
+        def probe(target: ProbeTarget, timeout: float, done: Callable[[str], None], /) -> None:
+            if cluster in self.cut_off:
+                asyncio.get_running_loop().call_later(timeout, done, NO_ANSWER)
+            else:
+                self(target, timeout, done)
+
+        return probe
 
     def __call__(
         self,
@@ -99,7 +113,8 @@ class GslbScenario:
         self.names = Names()
         scenario.lookup = self.names
         self.regions: tuple[tuple[str, str], ...] = ()
-        self._tables: dict[ClusterId, tuple[object, Table]] = {}
+        self.name_servers: dict[ClusterId, ScenarioNameServer] = {}
+        self._folder = TemporaryDirectory()
 
     def admin(self, cluster: ClusterId) -> Client:
         return self.scenario.admin(cluster)
@@ -115,8 +130,28 @@ class GslbScenario:
             await self.amko(cluster, leads=cluster == leader)
         await create_or_patch(self.admin(leader), self.config())
 
+    async def start_names(self, cluster: ClusterId) -> None:
+        """Start the name server of a cluster, as `hanse dns` does, or restart it."""
+        await self.stop_names(cluster)
+        view = View(cluster, cluster, global_zones=(ZONE,), regions=self.regions)
+        account = account_with(
+            rbac_rules(GlobalZone.watches, Role.LOCAL), f"dns-{cluster}", self.scenario.system
+        )
+        inner = await self.scenario.testbed.agent_transport(account, cluster)
+        transport = self.scenario.network.transport(f"dns-{cluster}", cluster, inner)
+        judgement = Judgement(self.hosts.seen_from(cluster), Path(self._folder.name) / cluster)
+        names = ScenarioNameServer(view, transport, self.scenario.clock_of(cluster), judgement)
+        self.name_servers[cluster] = names
+
+    async def stop_names(self, cluster: ClusterId) -> None:
+        if (running := self.name_servers.pop(cluster, None)) is not None:
+            await running.stop()
+
     async def clear(self) -> None:
         """Leave nothing behind for the next scenario."""
+        for cluster in list(self.name_servers):
+            await self.stop_names(cluster)
+        self._folder.cleanup()
         for cluster in self.members:
             for kind in KINDS:
                 path = f"/apis/{kind.kind.api_version}/namespaces/{NAMESPACE}/{kind.kind.plural}"
@@ -261,7 +296,7 @@ class GslbScenario:
     def answers(
         self, cluster: ClusterId, *addresses: str, host: str = HOST, client: str = "203.0.113.1"
     ) -> Check[list[str]]:
-        """That the names of a cluster's agent have exactly these addresses for a host, in turn."""
+        """That a cluster's name server has exactly these addresses for a host, in turn."""
 
         async def check() -> list[str]:
             found = [self.ask(cluster, host, client) for _ in range(ROUNDS)]
@@ -273,22 +308,7 @@ class GslbScenario:
 
     def ask(self, cluster: ClusterId, host: str = HOST, client: str = "203.0.113.1") -> list[str]:
         """One answer of a cluster's name server about a host."""
-        query = dns.message.make_query(host, "A").to_wire()
-        packet = respond(query, self._table(cluster), stream=False, client=client)
-        assert packet is not None, "there is no answer"
-        return [rd.address for rrset in dns.message.from_wire(packet).answer for rd in rrset]
-
-    def _table(self, cluster: ClusterId) -> Table:
-        """What a worker would know; the same as long as the names are the same."""
-        view = View(cluster, cluster, global_zones=(ZONE,), regions=self.regions)
-        seen = self.scenario.agent(cluster).reconciler.snapshot()
-        delta = compiled(view, [GlobalZone(view)], seen)
-        known = self._tables.get(cluster)
-        if known is None or known[0] != delta:
-            table = Table(cluster, Random(1))
-            table.apply(delta)
-            known = self._tables[cluster] = (delta, table)
-        return known[1]
+        return self.name_servers[cluster].ask(host, client).addresses
 
 
 async def form_gslb(scenario: Scenario, leader: ClusterId = "lubeck") -> GslbScenario:
@@ -296,4 +316,6 @@ async def form_gslb(scenario: Scenario, leader: ClusterId = "lubeck") -> GslbSce
     sites = GslbScenario(scenario)
     scenario.closing.push_async_callback(sites.clear)
     await sites.form(leader)
+    for cluster in sites.members:
+        await sites.start_names(cluster)
     return sites

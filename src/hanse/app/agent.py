@@ -22,6 +22,7 @@ from hanse.features.gslb.avi import (
 )
 from hanse.features.gslb.configuration import InvalidConfiguration
 from hanse.features.gslb.leadership import local_amko_cluster
+from hanse.features.gslb.names import LEADER_LEASE
 from hanse.features.networks.address_pools import PoolSlot
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.service_addresses import AssignedSlot
@@ -51,6 +52,7 @@ from hanse.runtime.connection_reconciler import ConnectionReconciler
 from hanse.runtime.external import POLL_INTERVAL, ExternalApi, ExternalSystem
 from hanse.runtime.heartbeat_lease import HeartbeatLease
 from hanse.runtime.leader_election import LeaderElections
+from hanse.runtime.lease_freshness import LeaseFreshnessTracker
 from hanse.runtime.managed_connection import TransportFactory, http_transport
 from hanse.runtime.pause import brokers_to_read
 from hanse.runtime.questions import Provider
@@ -157,12 +159,17 @@ class Agent:
         )
         self._socket_probe = SocketProbe()
         self._prober = Prober(
-            self.reconciler,
+            informers,
             [feature for feature in features if isinstance(feature, ProbeSource)],
             probe or self._socket_probe,
             clock=clock,
             loopback=settings.options.gslb.loopback,
+            active=lambda: self.reconciler.active,
         )
+        self.reconciler.event_handlers += [
+            LeaseFreshnessTracker(informers, frozenset({LEADER_LEASE})).on_change,
+            self._prober.on_change,
+        ]
         self._avi = AviController(self._avi_controller)
         self._join_external_systems(external_systems or {})
         self._heartbeat: HeartbeatLease | None = None
@@ -254,7 +261,11 @@ class Agent:
         updater = ViewUpdater(compiler, server, self.reconciler.snapshot)
         self.reconciler.event_handlers.append(updater.on_change)
         try:
-            async with updater.running():
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(updater.running())
+                for source in compiler.sources:
+                    if isinstance(source, ProbeSource):
+                        stack.enter_context(self._prober.probing_for(source))
                 yield
         finally:
             self.reconciler.event_handlers.remove(updater.on_change)

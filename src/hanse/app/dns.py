@@ -6,6 +6,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import chain
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -13,11 +14,12 @@ from msgspec import Struct
 
 from hanse import health
 from hanse.app import BROKER, zone_sources
+from hanse.app.name_server import Judgement, NameServer, server_addresses
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners
 from hanse.dns.server import DnsServer, ServedView, serving
 from hanse.dns.settings import ServerSettings
-from hanse.dns.updater import ViewUpdater, readiness
+from hanse.dns.updater import readiness
 from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.features.networks.zone import NetworkZone, watches
 from hanse.features.publishing.zone import DnsEndpointZone
@@ -31,11 +33,11 @@ from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.networks import Network
-from hanse.model.objects import ClusterId, Object
+from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, ObjectChange, Watch
+from hanse.providers.probe_sockets import SocketProbe
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.informers import ClusterInformers
-from hanse.runtime.lease_tracker import LeaseTracker
 
 if TYPE_CHECKING:  # `hanse dns` runs no agent
     from hanse.app.agent import Agent
@@ -64,21 +66,6 @@ class DnsCredentials(Struct, frozen=True):
     broker_namespace: str
 
 
-class _InformerListener:
-    """Passes changes on to the lease tracker and the view updater."""
-
-    def __init__(self, updater: ViewUpdater, leases: LeaseTracker) -> None:
-        self._updater = updater
-        self._leases = leases
-
-    def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
-        self._leases.on_change(change)
-        self._updater.on_change(change)
-
-    def on_unwatched(self, where: ClusterId, obj: Object) -> None:
-        """Ignored: a name stays until its deletion is observed."""
-
-
 def network_zone(view: View, network: NetworkName, namespaces: Sequence[str] = ()) -> ZoneSource:
     """The names of one tenant network; without namespaces, those of all are watched."""
     return NetworkZone(view, network, tuple(namespaces))
@@ -94,12 +81,17 @@ async def serving_zones(
     *,
     metrics_listener: socket.socket | None = None,
     reload: asyncio.Event | None = None,
+    cache: Path | None = None,
 ) -> AsyncIterator[None]:
     """Serve a view of one cluster until the block ends.
 
-    Each time `reload` is set, the workers are replaced.
+    Each time `reload` is set, the workers are replaced. Members of global hosts are probed here,
+    and what is known of them is kept in the folder `cache`.
     """
-    clock = WallClock()
+    clock, probe = WallClock(), SocketProbe()
+    known = [each for each in (access.local, access.broker) if each is not None]
+    urls = [(await each.config()).endpoint.url for each in known]
+    judgement = Judgement(probe, cache, forbidden=server_addresses(urls))
     informers = _new_informers(access, view, sources, clock)
     # Secondaries expect serials that grow, also over restarts.
     compiler = Compiler(view, sources, serial=int(clock.now().timestamp()))
@@ -113,10 +105,9 @@ async def serving_zones(
                     metrics_listener, registry, lambda: readiness(compiler)
                 )
                 await stack.enter_async_context(health_server)
-            updater = ViewUpdater(compiler, server, informers.snapshot)
-            informers.change_handler = _InformerListener(updater, LeaseTracker(informers, clock))
-            await stack.enter_async_context(informers.running())
-            await stack.enter_async_context(updater.running())
+            stack.push_async_callback(probe.close)
+            names = NameServer(compiler, server, informers, clock, judgement)
+            await stack.enter_async_context(names.running())
             if reload is not None:
                 group = await stack.enter_async_context(asyncio.TaskGroup())
                 reloads = _reload_workers(server, settings, reload)

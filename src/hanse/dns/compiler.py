@@ -6,7 +6,7 @@ from itertools import islice
 from hanse.dns.messages import Delta
 from hanse.model.dns.names import parent_name
 from hanse.model.dns.records import RecordType, ZoneNode, address_rdata, full_rrset, ns_name
-from hanse.model.dns.zones import View, ZoneSource
+from hanse.model.dns.zones import KnownZoneSource, View, ZoneSource
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, Snapshot
 
@@ -40,6 +40,12 @@ class Compiler:
         self._changed: dict[bytes, ZoneNode | None] = {}
         """Nodes that changed since the last delta; None: the name no longer exists."""
         self._sent_synced = False
+        self._answering = tuple(
+            zone
+            for source in self.sources
+            if isinstance(source, KnownZoneSource) and source.answers_known
+            for zone in source.zones
+        )
         for zone in self.zones:
             self._replace_nodes((_APEX, Key(zone.hex())), self._apex_nodes(zone))
 
@@ -101,6 +107,7 @@ class Compiler:
             serial=self.serial,
             zones=self.zones,
             synced=self._sent_synced,
+            answering=self._answering,
             replace_all=replace_all,
             nodes=tuple(nodes),
             removed=removed,

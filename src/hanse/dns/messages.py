@@ -16,6 +16,8 @@ class Delta(Struct, frozen=True, tag="delta"):
     zones: tuple[bytes, ...] = ()
     synced: bool = False
     """Until the view is synced, every query gets SERVFAIL."""
+    answering: tuple[bytes, ...] = ()
+    """Zones whose known names are answered before that, too."""
     replace_all: bool = False
     """Whether `nodes` are all names of the view, instead of changes."""
     nodes: tuple[ZoneNode, ...] = ()

@@ -90,7 +90,7 @@ def _respond_name(
         rcode = Rcode.FORMERR
     elif zone is None or question.class_ != IN or question.type in _REFUSED_TYPES:
         pass
-    elif not table.synced:
+    elif not table.can_answer(zone, question.name):
         rcode = Rcode.SERVFAIL
     else:
         entry = table.answers.get(question.name + question.text[-4:]) or client_.entry()

@@ -77,6 +77,8 @@ class Table:
             bytes, tuple[ClientSelector, list[tuple[Headers, bytes]], list[int]]
         ] = {}
         """RRsets that depend on the client: selector, prepared variants, counter."""
+        self.answering: tuple[bytes, ...] = ()
+        """Zones whose known names are answered before the view is synced."""
         self.regions = Regions()
         self.resolvers = Resolvers()
         self.secondaries: tuple[str, ...] = ()
@@ -107,6 +109,7 @@ class Table:
         for node in delta.nodes:
             self._put(node)
         self._update_transfer_nodes(delta)
+        self.answering = delta.answering
         if delta.synced:
             self.ready = self.answers
 
@@ -121,6 +124,10 @@ class Table:
     def synced(self) -> bool:
         """Whether an absent name is NXDOMAIN."""
         return self.ready is self.answers
+
+    def can_answer(self, zone: Zone, name: bytes) -> bool:
+        """Whether a name can be answered: the view is synced, or the zone knows the name."""
+        return self.synced or (zone.name in self.answering and name in self.names)
 
     def zone_of(self, name: bytes) -> Zone | None:
         """The closest zone that contains a name; None if it is in none."""

@@ -3,11 +3,25 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from hanse.dns.compiler import Compiler
-from hanse.dns.server import DnsServer
+from hanse.dns.messages import Delta
 from hanse.health import Readiness
 from hanse.model.snapshot import Change, Snapshot
+
+
+class DeltaReceiver(Protocol):
+    """A DNS server, as far as it takes up changes of views."""
+
+    def update(self, delta: Delta) -> None:
+        """Send a change to every worker."""
+        ...
+
+    async def wait_applied(self) -> None:
+        """Wait until every worker has applied all changes."""
+        ...
+
 
 BATCH_SIZE = 100
 """Keys compiled at a time, about ten milliseconds, so that other tasks can run."""
@@ -17,7 +31,7 @@ class ViewUpdater:
     """Keeps one view up to date; `on_change` is an event handler of informers."""
 
     def __init__(
-        self, compiler: Compiler, server: DnsServer, snapshot: Callable[[], Snapshot]
+        self, compiler: Compiler, server: DeltaReceiver, snapshot: Callable[[], Snapshot]
     ) -> None:
         self._compiler = compiler
         self._server = server

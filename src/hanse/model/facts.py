@@ -150,6 +150,23 @@ class LeaseLiveness(Fact, frozen=True):
         return (self.where, self.namespace, self.lease)
 
 
+class LeaseFreshness(Fact, frozen=True):
+    """Whether a Lease was seen to be renewed within its duration.
+
+    Other than the liveness of its holder it ends also while the cluster cannot be reached: what
+    its holder says is then no longer fresh, whoever is at fault.
+    """
+
+    where: ClusterId
+    namespace: str
+    lease: str
+    fresh: bool
+
+    @property
+    def key(self) -> tuple[ClusterId, str, str]:
+        return (self.where, self.namespace, self.lease)
+
+
 class HeartbeatState(Fact, frozen=True):
     """Whether this agent renews its own Lease on a cluster in time, and since when."""
 

@@ -48,6 +48,8 @@ class TargetHealth(Fact, frozen=True):
     up: bool
     since: datetime
     reason: str = ""
+    was_up: bool = False
+    """Whether it was up before it went down; `since` then says until when."""
 
     @property
     def key(self) -> ProbeTarget:

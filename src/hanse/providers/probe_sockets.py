@@ -8,7 +8,19 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
-from errno import EADDRNOTAVAIL, EAGAIN, EINPROGRESS, EMFILE, ENFILE, ENOBUFS, ENOMEM
+from errno import (
+    EADDRNOTAVAIL,
+    EAGAIN,
+    EHOSTUNREACH,
+    EINPROGRESS,
+    EMFILE,
+    ENETDOWN,
+    ENETUNREACH,
+    ENFILE,
+    ENOBUFS,
+    ENOMEM,
+    ETIMEDOUT,
+)
 from os import strerror
 from typing import cast
 
@@ -20,6 +32,10 @@ MAX_KEPT_ALIVE = 2_000
 """HTTPS connections that are kept alive at most."""
 LOCAL_SHORTAGE = frozenset({EMFILE, ENFILE, ENOBUFS, ENOMEM, EAGAIN, EADDRNOTAVAIL})
 """Errors of this machine: a probe that could not be sent does not count."""
+
+NO_ANSWER = "no answer in time"
+UNREACHED = frozenset({NO_ANSWER, *map(strerror, (EHOSTUNREACH, ENETDOWN, ENETUNREACH, ETIMEDOUT))})
+"""Failures without an answer of the target: the fault may be anywhere, also here."""
 
 Done = Callable[[str], None]
 """Called with the failure of a probe, or with an empty string."""
@@ -85,7 +101,7 @@ class SocketProbe:
                     server_hostname=target.host or target.address,
                 )
         except TimeoutError:
-            done("no answer in time")
+            done(NO_ANSWER)
             return
         except (OSError, ssl.SSLError, ValueError) as error:
             if getattr(error, "errno", None) not in LOCAL_SHORTAGE:
@@ -108,7 +124,7 @@ class _OneShotProbe:
         self._sock.setblocking(False)
         self._response = b""
         self._ended = False
-        self._timer = self._loop.call_later(timeout, self._finish, "no answer in time")
+        self._timer = self._loop.call_later(timeout, self._finish, NO_ANSWER)
 
     def start(self) -> None:
         """Start to connect without waiting.
@@ -201,7 +217,7 @@ class _KeptConnection(asyncio.Protocol):
         assert self._transport is not None, "it is connected"
         self._done, self._response, self._close = done, b"", close
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(timeout, self._finish, "no answer in time", True)
+        self._timer = loop.call_later(timeout, self._finish, NO_ANSWER, True)
         self._transport.write(head_request(self._target, keep=not close))
 
     def close(self) -> None:

@@ -1,8 +1,8 @@
 """Runs the probes that features desire, and publishes the health of their targets as facts."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Protocol
 
@@ -11,7 +11,8 @@ from hanse.model.addresses import possible_targets, reached_addresses
 from hanse.model.plan import Key
 from hanse.model.probes import Probe, ProbeSource, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Change
-from hanse.runtime.reconciler import Reconciler
+from hanse.providers.probe_sockets import UNREACHED
+from hanse.runtime.informers import ClusterInformers
 
 START_INTERVAL = 0.001
 """Seconds between the first probes of two targets, so that ten thousand do not start at once."""
@@ -33,46 +34,59 @@ class ProbeFunction(Protocol):
 class _TargetState:
     """One target: the results of its probes, and the timer of the next one."""
 
-    def __init__(self, probe: Probe) -> None:
+    def __init__(self, probe: Probe, known: TargetHealth | None) -> None:
         self.probe = probe
-        self.owners: set[tuple[str, Key]] = set()
-        self.up: bool | None = None
+        self.owners: set[tuple[int, Key]] = set()
+        self.up: bool | None = known.up if known is not None else None
         self.streak = 0
+        self.unreached = False
+        """Whether the last probe had no answer at all."""
         self._last: bool | None = None
         self.timer: asyncio.TimerHandle | None = None
 
     def record(self, success: bool) -> bool:
-        """Record a result; returns whether so many in a row change the health."""
+        """Record a result; returns whether so many in a row should change the health."""
         if success != self._last:
             self._last, self.streak = success, 0
         self.streak += 1
         needed = self.probe.rule.up if success else self.probe.rule.down
-        if self.up == success or self.streak < needed:
-            return False
-        self.up = success
-        return True
+        return self.up != success and self.streak >= needed
 
 
 class Prober:
-    """Runs all probes of one agent, in its active replica only."""
+    """Runs the probes of an agent or a name server, and publishes the health of targets.
+
+    A prober that reaches none of several targets any more distrusts itself: the health of all of
+    them stays as it is until one answers, be it with an error.
+    """
 
     def __init__(
         self,
-        reconciler: Reconciler,
+        informers: ClusterInformers,
         sources: Sequence[ProbeSource],
         probe: ProbeFunction,
         *,
         clock: Clock,
         loopback: bool = False,
+        active: Callable[[], bool] = lambda: True,
+        known: Iterable[TargetHealth] = (),
     ) -> None:
+        """`known` is the health from before a restart, which stands until probes change it."""
         self.probes_sent = 0
-        self._reconciler = reconciler
-        self._sources = {source.name: source for source in sources}
+        self._informers = informers
+        self._sources = dict(enumerate(sources))
+        self._added = len(self._sources)
         self._probe = probe
         self._clock = clock
         self._loopback = loopback
+        self._is_active = active
+        self._known = {health.target: health for health in known}
+        self._trusted: set[ProbeTarget] = set()
+        """The targets that are not down."""
+        self._unreached: set[ProbeTarget] = set()
+        """Those of them whose last probe had no answer."""
         self._targets: dict[ProbeTarget, _TargetState] = {}
-        self._desired: dict[tuple[str, Key], tuple[Probe, ...]] = {}
+        self._desired: dict[tuple[int, Key], tuple[Probe, ...]] = {}
         self._next_start = 0.0
         self._forbidden: frozenset[str] = frozenset()
         self._forbidden_until = 0.0
@@ -83,45 +97,60 @@ class Prober:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Probe while the reconciler is active, until the block ends."""
-        self._reconciler.event_handlers.append(self.on_change)
+        """Probe while active, until the block ends; `on_change` has to get every change."""
         self._running = True
         self.resync()
         try:
             yield
         finally:
             self._running = False
-            self._reconciler.event_handlers.remove(self.on_change)
             self._drop_all()
 
     def resync(self) -> None:
         """Start all probes or stop them, when this replica may have become active or inactive."""
         if not self._running:
             return
-        if not self._reconciler.active:
+        if not self._is_active():
             self._drop_all()
             return
-        snapshot = self._reconciler.snapshot()
-        for name, source in self._sources.items():
-            for key in list(source.probe_keys(snapshot)):
-                self._update_key(name, key)
+        for number in self._sources:
+            self._start_source(number)
+
+    @contextmanager
+    def probing_for(self, source: ProbeSource) -> Iterator[None]:
+        """Probe also for another source, until the block ends."""
+        number = self._added = self._added + 1
+        self._sources[number] = source
+        if self._running and self._is_active():
+            self._start_source(number)
+        try:
+            yield
+        finally:
+            del self._sources[number]
+            for owner in [owner for owner in self._desired if owner[0] == number]:
+                for probe in self._desired.pop(owner):
+                    self._remove_owner(probe.target, owner)
+
+    def _start_source(self, number: int) -> None:
+        for key in list(self._sources[number].probe_keys(self._informers.snapshot())):
+            self._update_key(number, key)
 
     def on_change(self, change: Change) -> None:
         """Update the probes of the keys that a change concerns."""
-        if not self._reconciler.active:
+        if not self._running or not self._is_active():
             return
-        snapshot = self._reconciler.snapshot()
-        for name, source in self._sources.items():
+        snapshot = self._informers.snapshot()
+        for number, source in self._sources.items():
             for key in list(source.probe_keys_for(change, snapshot)):
-                self._update_key(name, key)
+                self._update_key(number, key)
 
-    def _update_key(self, name: str, key: Key) -> None:
+    def _update_key(self, source: int, key: Key) -> None:
         """Ask a source for a key's probes.
 
         Start the new targets and drop those without an owner.
         """
-        owner = (name, key)
-        desired = tuple(self._sources[name].probes(key, self._reconciler.snapshot()))
+        owner = (source, key)
+        desired = tuple(self._sources[source].probes(key, self._informers.snapshot()))
         before = self._desired.get(owner, ())
         if desired == before:
             return
@@ -136,21 +165,26 @@ class Prober:
             if probe.target not in kept:
                 self._remove_owner(probe.target, owner)
 
-    def _add_target(self, probe: Probe, owner: tuple[str, Key]) -> None:
+    def _add_target(self, probe: Probe, owner: tuple[int, Key]) -> None:
         """Add an owner to a target and set its probe.
 
         A new target starts at the next free start time.
         """
         state = self._targets.get(probe.target)
         if state is None:
-            state = self._targets[probe.target] = _TargetState(probe)
+            known = self._known.pop(probe.target, None)
+            state = self._targets[probe.target] = _TargetState(probe, known)
+            if known is not None:
+                self._informers.put_fact(known)
+            if state.up is not False:
+                self._trusted.add(probe.target)
             loop = asyncio.get_running_loop()
             self._next_start = max(loop.time(), self._next_start + START_INTERVAL)
             state.timer = loop.call_at(self._next_start, self._send_probe, state)
         state.probe = probe
         state.owners.add(owner)
 
-    def _remove_owner(self, target: ProbeTarget, owner: tuple[str, Key]) -> None:
+    def _remove_owner(self, target: ProbeTarget, owner: tuple[int, Key]) -> None:
         """Remove an owner from a target.
 
         Without owners the target is dropped with its health fact.
@@ -168,7 +202,9 @@ class Prober:
         if state.timer is not None:
             state.timer.cancel()
         self._targets.pop(target, None)
-        self._reconciler.informers.drop_fact(TargetHealth, target)
+        self._trusted.discard(target)
+        self._unreached.discard(target)
+        self._informers.drop_fact(TargetHealth, target)
 
     def _drop_all(self) -> None:
         self._desired.clear()
@@ -198,10 +234,20 @@ class Prober:
 
         Ignored for a dropped target.
         """
-        if self._targets.get(state.probe.target) is not state:
+        target = state.probe.target
+        if self._targets.get(target) is not state:
             return  # it is no longer desired
-        if state.record(not failure):
+        if failure in UNREACHED and target in self._trusted:
+            self._unreached.add(target)
+        else:
+            self._unreached.discard(target)
+        if state.record(not failure) and not (failure and self.isolated):
             self._publish_health(state, not failure, failure)
+
+    @property
+    def isolated(self) -> bool:
+        """Whether none of several targets can be reached that could be before."""
+        return len(self._trusted) > 1 and len(self._unreached) == len(self._trusted)
 
     def _publish_health(self, state: _TargetState, up: bool, reason: str) -> None:
         """Set a target's state and put its fact if it differs.
@@ -209,18 +255,23 @@ class Prober:
         `since` stays while up stays the same.
         """
         state.up = up
-        known = self._reconciler.informers.facts.get(TargetHealth, state.probe.target)
+        target = state.probe.target
+        if up:
+            self._trusted.add(target)
+        else:
+            self._trusted.discard(target)
+            self._unreached.discard(target)
+        known = self._informers.facts.get(TargetHealth, target)
         if known is None or (known.up, known.reason) != (up, reason):
             since = known.since if known is not None and known.up == up else self._clock.now()
-            message = f"{state.probe.target}: {reason}" if reason else ""
-            self._reconciler.informers.put_fact(
-                TargetHealth(state.probe.target, up, since, message)
-            )
+            message = f"{target}: {reason}" if reason else ""
+            was_up = known is not None and (known.up or known.was_up)
+            self._informers.put_fact(TargetHealth(target, up, since, message, was_up and not up))
 
     def _forbidden_addresses(self, now: float) -> frozenset[str]:
         """The addresses that no source lets be probed, computed again after FORBIDDEN_TTL."""
         if now >= self._forbidden_until:
-            snapshot = self._reconciler.snapshot()
+            snapshot = self._informers.snapshot()
             several: Iterable[frozenset[str]] = (
                 source.forbidden(snapshot) for source in self._sources.values()
             )

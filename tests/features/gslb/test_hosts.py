@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.health import UNREADY, UNTRIED, probe_target
-from hanse.features.gslb.names import site_of
+from hanse.features.gslb.names import WITHDRAWN, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.facts import Phase
 from hanse.model.kinds.core import (
@@ -94,7 +94,7 @@ def service_in(
     return found
 
 
-def planned(snapshot: Snapshot) -> list[object]:
+def planned(snapshot: Snapshot) -> list[Object]:
     return [d.object for d in Gslb().plan(KEY, snapshot).desired]
 
 
@@ -207,10 +207,16 @@ def test_the_rule_says_how_long_by_which_algorithm_and_what_when_all_are_down() 
     )
 
 
-def test_the_last_member_takes_the_service_with_it() -> None:
-    local = [LEADER, CONFIG, policy(*BOTH), _existing_service(("lubeck", "10.1.0.1"))]
+def test_the_service_of_the_last_member_is_withdrawn_and_then_deleted() -> None:
+    service = _existing_service(("lubeck", "10.1.0.1"))
+    local = [LEADER, CONFIG, policy(*BOTH)]
 
-    assert planned(leader_snapshot(local, {"hamburg": [FOLLOWER]})) == []
+    (withdrawn,) = planned(leader_snapshot([*local, service], {"hamburg": [FOLLOWER]}))
+
+    assert isinstance(withdrawn, GlobalService)
+    assert WITHDRAWN in withdrawn.metadata.annotations
+    assert withdrawn.spec == service.spec
+    assert planned(leader_snapshot([*local, withdrawn], {"hamburg": [FOLLOWER]})) == []
 
 
 def test_an_unread_cluster_keeps_the_members_that_it_had() -> None:
@@ -354,7 +360,7 @@ def test_nothing_ready_behind_it_takes_a_member_down_whatever_probes_say() -> No
 
     service = service_in(snapshot)
 
-    assert service.spec.members[0].monitors == ()
+    assert service.spec.members[0].control_plane_only
     assert service.status.members[0].reason == UNREADY
 
 
@@ -621,12 +627,25 @@ def test_a_follower_leaves_the_copies_it_has_alone() -> None:
     assert service_in(snapshot).spec == current.spec
 
 
-def test_of_two_leaders_neither_changes_what_serves() -> None:
+@pytest.mark.parametrize(("other", "changes"), [(0, True), (1, False), (2, False)])
+def test_of_two_leaders_only_the_one_of_the_latest_term_changes_what_serves(
+    other: int, changes: bool
+) -> None:
     current = _existing_service(("lubeck", "10.1.0.5"), up=True)
     local = [LEADER, CONFIG, policy(*BOTH), ingress("10.1.0.1"), current]
-    snapshot = leader_snapshot(local, {"hamburg": [amko("hamburg", leads=True)]})
+    rival = amko("hamburg", leads=True, epoch=other)
+    snapshot = leader_snapshot(local, {"hamburg": [rival]})
 
-    assert service_in(snapshot).spec == current.spec
+    assert (service_in(snapshot).spec != current.spec) == changes
+
+
+def test_copies_go_to_followers_of_every_version() -> None:
+    old = amko("hamburg", version="1.4.2")
+    local = [LEADER, CONFIG, policy(*BOTH), ingress("10.1.0.1")]
+
+    plan = Gslb().plan(KEY, leader_snapshot(local, {"hamburg": [old]}))
+
+    assert {d.where for d in plan.desired} == {"lubeck", "gslb/hamburg"}
 
 
 def test_a_new_leader_without_any_policy_does_not_end_what_another_served() -> None:
@@ -639,7 +658,7 @@ def test_a_new_leader_without_any_policy_does_not_end_what_another_served() -> N
 
     assert service_in(kept).spec == inherited.spec
     assert service_in(kept).metadata.annotations == inherited.metadata.annotations
-    assert planned(ended) == []
+    assert all(WITHDRAWN in o.metadata.annotations for o in planned(ended))
 
 
 # -- records for others to publish

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.backends import list_hosts
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.names import site_of
+from hanse.features.gslb.names import WITHDRAWN, site_of
 from hanse.model.facts import Answer, Fact, WriteOutcome
 from hanse.model.kinds.core import LoadBalancerIngress, LoadBalancerStatus, ObservedCondition
 from hanse.model.kinds.gateways import (
@@ -157,7 +157,7 @@ def test_a_name_that_does_not_exist_any_more_has_no_members() -> None:
 
     plan = host_plan(snapshot_of(source, before, facts=(answer(),)))
 
-    assert plan.desired == ()
+    assert WITHDRAWN in service_in(plan).metadata.annotations
     assert plan.questions, "it may be given again"
 
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from random import Random
 from typing import Any
@@ -264,11 +265,22 @@ def test_where_the_near_one_is_down_others_answer() -> None:
 
 # -- when all are down
 
+NOON, HOUR = datetime(2026, 1, 1, 12, tzinfo=UTC), timedelta(hours=1)
 DOWN = (member("lubeck", "10.0.0.1", ready=False), member("bergen", "10.0.0.2", ready=False))
 
 
-def test_without_a_configured_response_the_name_exists_without_records() -> None:
-    answer = ask(table_of(*DOWN))
+def test_without_a_configured_response_those_that_were_up_last_are_answered() -> None:
+    health = [
+        MemberHealth(cluster="lubeck", address="10.0.0.1", since=NOON, was_up=True),
+        MemberHealth(cluster="bergen", address="10.0.0.2", since=NOON + HOUR, was_up=True),
+    ]
+
+    assert answer_addresses(table_of(*DOWN, health=health)) == ["10.0.0.2"]
+
+
+def test_without_a_configured_response_a_host_that_was_never_up_has_no_records() -> None:
+    never = [MemberHealth(cluster=m.cluster, address=m.address) for m in DOWN]
+    answer = ask(table_of(*DOWN, health=never))
 
     assert answer is not None
     assert (answer.rcode(), answer.answer) == (dns.rcode.NOERROR, [])

@@ -170,6 +170,7 @@ def command(
     global_zones: tuple[str, ...],
     regions: tuple[str, ...],
     resolvers: tuple[str, ...],
+    cache: Path | None,
     broker_kubeconfig: Path | None,
     broker_context: str,
     features: tuple[str, ...],
@@ -231,7 +232,9 @@ def command(
     serving = ServerSettings(per_second=rate_limit, log_every=log_every, forward=servers)
     context.exit(
         run_async(
-            lambda: run_dns(access, view, zone_sources, listeners, serving, metrics_listener),
+            lambda: run_dns(
+                access, view, zone_sources, listeners, serving, metrics_listener, cache
+            ),
             long_running=True,
         )
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -39,8 +40,17 @@ def global_zone_options(command: F) -> F:
             envvar="HANSE_DNS_GLOBAL_ZONES",
             show_envvar=True,
             metavar="ZONE",
-            help="A zone whose global hosts are answered, too, by the health that the leader's "
-            "agent tells on GlobalServices; nothing is probed here. Can be repeated.",
+            help="A zone whose global hosts are answered, too; their members are probed from "
+            "here. Can be repeated.",
+        ),
+        click.option(
+            "--cache",
+            type=click.Path(path_type=Path, file_okay=False),
+            envvar="HANSE_DNS_CACHE",
+            show_envvar=True,
+            metavar="FOLDER",
+            help="Keep what is known of global hosts there, to answer after a restart also while "
+            "the API server is away.",
         ),
     ):
         command = option(command)

@@ -5,6 +5,7 @@ import logging
 import signal
 import socket
 from collections.abc import Sequence
+from pathlib import Path
 
 from hanse.app.dns import DnsCredentials, serving_zones
 from hanse.cli.clusters import check_readable
@@ -22,6 +23,7 @@ async def run_dns(
     listeners: Sequence[Listeners],
     settings: ServerSettings,
     metrics_listener: socket.socket | None,
+    cache: Path | None = None,
 ) -> int:
     """Serve until a signal; raises `InputError` for credentials that cannot be read."""
     stop, hangup = asyncio.Event(), asyncio.Event()
@@ -40,6 +42,7 @@ async def run_dns(
         settings,
         metrics_listener=metrics_listener,
         reload=hangup,
+        cache=cache,
     ):
         where = ", ".join("{}:{}".format(*one.address) for one in listeners)
         log.info(

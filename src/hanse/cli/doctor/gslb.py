@@ -5,7 +5,6 @@ from collections.abc import Iterator, Sequence
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import ClusterLists
 from hanse.cli.gslb.view import first_to_demote
-from hanse.features.gslb.leadership import parse_epoch
 from hanse.features.gslb.names import (
     ALL_CLIENTS,
     ALL_MEMBERS,
@@ -14,6 +13,7 @@ from hanse.features.gslb.names import (
     TERM,
     VALID,
 )
+from hanse.features.gslb.terms import parse_epoch
 from hanse.model.objects import Wire
 
 HEALTHY_STAGES = frozenset({VALID, ALL_CLIENTS, ALL_MEMBERS, FEDERATED, NOT_FEDERATING})

@@ -10,8 +10,8 @@ from msgspec import Struct
 from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
 from hanse.cli.tables import table
 from hanse.features.gslb.deletion import REPLICATED_KINDS
-from hanse.features.gslb.leadership import parse_epoch
 from hanse.features.gslb.names import FEDERATED, TERM, VALID
+from hanse.features.gslb.terms import parse_epoch
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.globalservice import GlobalService

@@ -17,6 +17,7 @@ WEBHOOK_PORT = 9443
 DASHBOARD_PORT = 8090
 DNS_PORT = 5353
 BROKER_FOLDER = "/var/run/hanse/broker"
+CACHE_FOLDER = "/var/cache/hanse"
 TOKEN_FOLDER = "/var/run/hanse/dashboard"  # noqa: S105 - where it is mounted
 TSIG_FOLDER = "/var/run/hanse/publishing"
 NETWORKS_FOLDER = "/etc/hanse/networks"
@@ -166,6 +167,7 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
         "HANSE_DNS_WORKERS": values.text("dns.workers"),
         "HANSE_DNS_RATE_LIMIT": values.text("dns.rateLimit"),
         "HANSE_DNS_LOG_EVERY": values.text("dns.logEvery"),
+        "HANSE_DNS_CACHE": CACHE_FOLDER,
     }
     protocols = [("dns", "UDP"), ("dns-tcp", "TCP")]
     container = {
@@ -179,12 +181,14 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
         "volumeMounts": [
             {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+            {"name": "cache", "mountPath": CACHE_FOLDER},
         ],
         "resources": values.value("dns.resources"),
     }
     volumes = [
         _secret_volume("broker", values.value("broker.secret")),
         {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
+        {"name": "cache", "emptyDir": {"sizeLimit": "64Mi"}},
     ]
     service = _service(
         DNS, [{"name": n, "port": 53, "targetPort": n, "protocol": p} for n, p in protocols]
@@ -243,7 +247,11 @@ def _egress_policy(values: ValueSource) -> list[Wire]:
 def _probe_policy(values: ValueSource) -> list[Wire]:
     """Health probes of global names go to any port."""
     spec = {
-        "podSelector": {"matchLabels": _labels(AGENT)},
+        "podSelector": {
+            "matchExpressions": [
+                {"key": "app.kubernetes.io/name", "operator": "In", "values": [AGENT, DNS]}
+            ]
+        },
         "policyTypes": ["Egress"],
         "egress": [{"to": values.value("egress.to")}],
     }

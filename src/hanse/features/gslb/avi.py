@@ -150,7 +150,7 @@ def _monitors_by_name(service: GlobalService) -> dict[str, Monitor]:
     """The monitors that the members of a service need, each once, by name."""
     found: dict[str, Monitor] = {}
     for member in service.spec.members:
-        for monitor in member.monitors:
+        for monitor in () if member.control_plane_only else member.monitors:
             name = f"amko--{service.spec.host}--{monitor.type.lower()}-{monitor.port}"
             found.setdefault(name, monitor)
     return found

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.gslb.health import list_serving_members
+from hanse.features.gslb.leader_lease import Believes
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.kinds.externaldns import (
     DNSEndpoint,
@@ -20,11 +21,11 @@ TTL = 30
 
 
 def build_dns_endpoint(
-    service: GlobalService, snapshot: Snapshot, options: GslbOptions
+    service: GlobalService, believes: Believes, snapshot: Snapshot, options: GslbOptions
 ) -> DNSEndpoint:
     """The DNSEndpoint of serving members; without any, by `when_down`, by default of all."""
     spec = service.spec
-    members = list_serving_members(service, snapshot)
+    members = list_serving_members(service, believes, snapshot)
     ttl = TTL if spec.ttl is None else spec.ttl
     if members:
         records = tuple(_records(spec.host, members, ttl, weighted=options.weighted_records))

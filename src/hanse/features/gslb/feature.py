@@ -22,17 +22,20 @@ from hanse.features.gslb.hosts import (
     refresh_readiness,
 )
 from hanse.features.gslb.keys import host_key, keys_for_change
+from hanse.features.gslb.known import is_withdrawn
+from hanse.features.gslb.leader_lease import leader_sees, plan_lease
 from hanse.features.gslb.leadership import (
     CONNECTION_SOURCE,
     Leading,
     leader_state,
-    leader_term,
     local_amko_cluster,
+    traffic_state,
 )
-from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
+from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, WITHDRAWN, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.replication import as_desired, plan_federation
 from hanse.features.gslb.status import plan_policy_status, plan_without_warnings, rule_status_patch
+from hanse.features.gslb.terms import LeaderTerm, leader_term
 from hanse.features.gslb.watches import (
     CONTROLLER_WATCHES,
     DNS_ENDPOINT_WATCH,
@@ -79,7 +82,7 @@ class Gslb:
         return keys_for_change(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The plan of a key by its topic: federation, policy, rule, or else a host."""
+        """The plan of a key by its topic: federation, policy, rule, lease, or else a host."""
         match key.topic:
             case "federation":
                 return plan_federation(snapshot)
@@ -87,6 +90,8 @@ class Gslb:
                 return self._plan_policy(snapshot)
             case "rule":
                 return self._plan_rule(key, snapshot)
+            case "lease":
+                return plan_lease(key.name, snapshot)
             case _:
                 return self._plan_host(key.name, snapshot)
 
@@ -110,13 +115,17 @@ class Gslb:
         return Plan(patches=(rule_status_patch(rule, error, snapshot),))
 
     def _plan_host(self, host: str, snapshot: Snapshot) -> Plan:
-        """The decided objects of a host; unchanged if not leading, or without any policy yet."""
-        state = leader_state(snapshot)
-        if not isinstance(state, Leading) or _belongs_to_previous_leader(host, state, snapshot):
+        """The decided objects of a host; unchanged if not leading, or without any policy yet.
+
+        Disputes about leadership and versions of AMKO do not count here: the latest term decides.
+        """
+        state = traffic_state(snapshot)
+        if not isinstance(state, Leading) or _belongs_to_another_leader(host, state, snapshot):
             return Plan(desired=tuple(self._desired_unchanged(host, snapshot)))
         match decide_host(host, state, snapshot, self.options):
             case NoMembers(names):
-                return _plan_lookups(names, snapshot)
+                withdrawn = tuple(_withdraw(host, snapshot))
+                return replace(_plan_lookups(names, snapshot), desired=withdrawn)
             case Unchanged():
                 current = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
                 if current is None:
@@ -124,7 +133,7 @@ class Gslb:
                 spec, names = refresh_readiness(current, state, snapshot), ()
             case ServedHost(spec, names):
                 pass
-        service = build_global_service(spec, state.term_annotation, snapshot)
+        service = build_global_service(spec, state, snapshot)
         desired = tuple(self._desired_everywhere(service, state, snapshot))
         return replace(_plan_lookups(names, snapshot), desired=desired)
 
@@ -137,14 +146,20 @@ class Gslb:
         published = True
         if "externaldns" in self.options.providers:
             published = snapshot.get(snapshot.local, DNSEndpoint, host, NAMESPACE) is not None
-            yield Desired(build_dns_endpoint(service, snapshot, self.options), snapshot.local)
+            believes = leader_sees(state, snapshot)
+            endpoint = build_dns_endpoint(service, believes, snapshot, self.options)
+            yield Desired(endpoint, snapshot.local)
         elif "externaldns" not in self.options.withdraw:
             yield from _unchanged(DNSEndpoint, host, snapshot.local, snapshot, shared=False)
         if "avi" in self.options.providers:
             for step, obj in avi_objects(service, snapshot):
                 yield Desired(obj, CONTROLLER, step=step, shared=True)
         for where in snapshot.clusters(Role.SITE):
-            if where in state.followers and published:
+            if (
+                where in state.followers
+                and published
+                and not _is_later(host, where, state, snapshot)
+            ):
                 yield Desired(service, where, shared=True)
             else:
                 yield from _unchanged(GlobalService, host, where, snapshot)
@@ -251,11 +266,34 @@ def _plan_lookups(names: Iterable[str], snapshot: Snapshot) -> Plan:
     return Plan(questions=tuple(lookup.question for lookup in lookups), requeue_after=again)
 
 
-def _belongs_to_previous_leader(host: str, state: Leading, snapshot: Snapshot) -> bool:
-    """Whether a service was written by another leader, and this one has no policy at all.
+def _withdraw(host: str, snapshot: Snapshot) -> Iterator[Desired]:
+    """Mark a host's services as withdrawn wherever they are not; what is marked is deleted.
+
+    Name servers forget a host for this mark alone, and not because its object is gone.
+    """
+    for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
+        service = snapshot.get(where, GlobalService, host, NAMESPACE)
+        if service is not None and not is_withdrawn(service):
+            kept = as_desired(service)
+            annotations = {**kept.metadata.annotations, WITHDRAWN: "true"}
+            marked = replace(kept, metadata=replace(kept.metadata, annotations=annotations))
+            yield Desired(marked, where, shared=True)
+
+
+def _is_later(host: str, where: str, state: Leading, snapshot: Snapshot) -> bool:
+    """Whether the service of a host in a cluster was written in a later term than ours."""
+    service = snapshot.get(where, GlobalService, host, NAMESPACE)
+    term = leader_term(service) if service is not None else None
+    return term is not None and term > LeaderTerm(state.epoch, state.context)
+
+
+def _belongs_to_another_leader(host: str, state: Leading, snapshot: Snapshot) -> bool:
+    """Whether a service is a later leader's, or a previous one's and this one has no policy.
 
     A new leader that never had the configuration does not delete what its predecessor serves.
     """
+    if _is_later(host, snapshot.local, state, snapshot):
+        return True
     service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
     term = leader_term(service) if service is not None else None
     return (

@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from msgspec import Struct
 
 from hanse.features.gslb.backends import SLICES_BY_SERVICE
+from hanse.features.gslb.leader_lease import Believes
 from hanse.features.gslb.names import SECRET
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Secret, Service
@@ -77,11 +78,17 @@ def api_addresses(snapshot: Snapshot) -> frozenset[str]:
 
 
 def judge_member(
-    member: GlobalMember, host: str, before: bool, snapshot: Snapshot
+    member: GlobalMember, host: str, before: bool, believes: Believes, snapshot: Snapshot
 ) -> HealthVerdict:
-    """Whether a member is ready and all its probes pass; without results it is as before."""
-    if not member.ready:
+    """Whether a member is ready and all its probes pass; without results it is as before.
+
+    Readiness counts while it is believed, and alone then if nothing else is to be considered.
+    """
+    believed = not member.monitors or believes(member.cluster)
+    if not member.ready and believed:
         return HealthVerdict(False, UNREADY)
+    if member.control_plane_only and believed:
+        return HealthVerdict(True)
     for monitor in member.monitors:
         health = snapshot.fact(TargetHealth, probe_target(member, monitor, host))
         if health is None and not before:
@@ -92,7 +99,7 @@ def judge_member(
 
 
 def service_status(
-    spec: GlobalServiceSpec, current: GlobalService | None, snapshot: Snapshot
+    spec: GlobalServiceSpec, current: GlobalService | None, believes: Believes, snapshot: Snapshot
 ) -> GlobalServiceStatus:
     """The status of all members.
 
@@ -106,7 +113,7 @@ def service_status(
         was_up = (
             before.up if before is not None else (member.cluster, member.hostname) in hostnames_up
         )
-        verdict = judge_member(member, spec.host, was_up, snapshot)
+        verdict = judge_member(member, spec.host, was_up, believes, snapshot)
         members.append(_member_health(member, verdict, before, snapshot.now))
     up = sum(h.up for h in members)
     return GlobalServiceStatus(up=f"{up}/{len(members)}", members=tuple(members))
@@ -125,7 +132,7 @@ def _hostnames_up(
 
 
 def current_health(
-    service: GlobalService, snapshot: Snapshot
+    service: GlobalService, believes: Believes, snapshot: Snapshot
 ) -> list[tuple[GlobalMember, HealthVerdict]]:
     """Each member with its health, by the latest probes here or else by the status."""
     recorded = {(h.cluster, h.address): h for h in service.status.members}
@@ -133,7 +140,7 @@ def current_health(
     for member in service.spec.members:
         before = recorded.get((member.cluster, member.address))
         verdict = judge_member(
-            member, service.spec.host, before is not None and before.up, snapshot
+            member, service.spec.host, before is not None and before.up, believes, snapshot
         )
         if before is not None and not before.up and not verdict.up and verdict.reason == UNTRIED:
             verdict = HealthVerdict(False, before.reason or UNTRIED)
@@ -141,11 +148,44 @@ def current_health(
     return addresses
 
 
-def list_serving_members(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
+def list_serving_members(
+    service: GlobalService, believes: Believes, snapshot: Snapshot
+) -> list[GlobalMember]:
     """The members that are up, of the highest priority that has any."""
-    up = [member for member, verdict in current_health(service, snapshot) if verdict.up]
+    health = current_health(service, believes, snapshot)
+    up = [member for member, verdict in health if verdict.up]
     highest = max((m.priority for m in up), default=0)
     return [m for m in up if m.priority == highest]
+
+
+def list_last_up(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
+    """The members that were up last, for a host all of whose members are down."""
+    recorded = {(h.cluster, h.address): h for h in service.status.members}
+    times = [
+        (
+            member,
+            _last_up(member, recorded.get((member.cluster, member.address)), service, snapshot),
+        )
+        for member in service.spec.members
+    ]
+    latest = max((time for _, time in times if time is not None), default=None)
+    return [member for member, time in times if time is not None and time == latest]
+
+
+def _last_up(
+    member: GlobalMember, recorded: MemberHealth | None, service: GlobalService, snapshot: Snapshot
+) -> datetime | None:
+    """Until when a member was up: now if its probes pass, whatever else is said; None if never."""
+    targets = [probe_target(member, monitor, service.spec.host) for monitor in member.monitors]
+    found = [health for t in targets if (health := snapshot.fact(TargetHealth, t)) is not None]
+    if found and all(health.up for health in found):
+        return snapshot.now
+    fell = [health.since for health in found if health.was_up]
+    if fell:
+        return min(fell)
+    if recorded is not None and recorded.up:
+        return snapshot.now
+    return recorded.since if recorded is not None and recorded.was_up else None
 
 
 def _member_health(
@@ -160,4 +200,5 @@ def _member_health(
         up=verdict.up,
         since=since,
         reason=verdict.reason,
+        was_up=not verdict.up and before is not None and (before.up or before.was_up),
     )

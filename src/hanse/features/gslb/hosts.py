@@ -16,6 +16,7 @@ from hanse.features.gslb.configuration import (
     rule_error,
 )
 from hanse.features.gslb.health import service_status
+from hanse.features.gslb.leader_lease import leader_sees
 from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import local_names
 from hanse.features.gslb.names import CONTROLLER_UUID, LED_BY, context_of, site_of
@@ -150,11 +151,14 @@ def cluster_of_context(context: str, leading: Leading, snapshot: Snapshot) -> Cl
     return snapshot.local if context == leading.context else site_of(context)
 
 
-def build_global_service(spec: GlobalServiceSpec, term: str, snapshot: Snapshot) -> GlobalService:
+def build_global_service(
+    spec: GlobalServiceSpec, leading: Leading, snapshot: Snapshot
+) -> GlobalService:
     """The GlobalService as it is written here and to every follower."""
     current = snapshot.get(snapshot.local, GlobalService, spec.host, NAMESPACE)
-    meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: term})
-    return GlobalService(metadata=meta, spec=spec, status=service_status(spec, current, snapshot))
+    meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: leading.term_annotation})
+    status = service_status(spec, current, leader_sees(leading, snapshot), snapshot)
+    return GlobalService(metadata=meta, spec=spec, status=status)
 
 
 def _service_spec(
@@ -228,6 +232,8 @@ def _members(
             if monitors is None:
                 monitors = (backend.monitor,) if backend.monitor is not None else ()
                 generated = generated or monitors
+            elif not monitors and backend.monitor is not None:
+                monitors = (Monitor(type="TCP", port=backend.monitor.port),)
             yield GlobalMember(
                 cluster=context,
                 address=backend.address,
@@ -237,6 +243,7 @@ def _members(
                 priority=share.priority,
                 ready=backend.ready or cluster.match.sync_vip_only,
                 controller_uuid=backend.source.metadata.annotations.get(CONTROLLER_UUID, ""),
+                control_plane_only=configured == (),
                 source=str(object_ref(backend.source)),
                 monitors=monitors,
             )

@@ -11,7 +11,12 @@ from hanse.features.gslb.backends import (
 )
 from hanse.features.gslb.configuration import RULES_BY_FQDN, list_deployment_policies
 from hanse.features.gslb.diagnostics import is_host_output, is_suspect
-from hanse.features.gslb.leadership import CONNECTION_SOURCE
+from hanse.features.gslb.leader_lease import lease_keys
+from hanse.features.gslb.leadership import (
+    CONNECTION_SOURCE,
+    follower_sites,
+    local_amko_cluster,
+)
 from hanse.features.gslb.mapping import (
     RULES_BY_LOCAL_NAME,
     global_names,
@@ -24,6 +29,7 @@ from hanse.features.gslb.watches import SERVICES_BY_ADDRESS, SERVICES_BY_SOURCE
 from hanse.model.facts import Answer, ClusterState, InvalidConnection, Role, WriteOutcome
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.gateways import Gateway, HTTPRoute
@@ -63,9 +69,17 @@ def all_keys(snapshot: Snapshot) -> Iterator[Key]:
     """Every key there is."""
     yield FEDERATION_KEY
     yield POLICY_KEY
+    yield from _all_lease_keys(snapshot)
     for rule in snapshot.in_namespace(snapshot.local, GSLBHostRule, NAMESPACE):
         yield _rule_key(rule)
     yield from all_host_keys(snapshot)
+
+
+def _all_lease_keys(snapshot: Snapshot) -> Iterator[Key]:
+    """The keys of this leader's Leases; none in a cluster that does not lead."""
+    local = local_amko_cluster(snapshot)
+    if local is not None and local.spec.is_leader:
+        yield from lease_keys(local.spec.cluster_context, follower_sites(local))
 
 
 def all_host_keys(snapshot: Snapshot) -> Iterator[Key]:
@@ -148,6 +162,8 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
             return all_keys(snapshot)
         case GlobalService():
             return (host_key(obj.metadata.name),)
+        case Lease():
+            return _all_lease_keys(snapshot) if change.after is None else ()
         case AkoHostRule():
             return (POLICY_KEY, *_keys_for_mapping(change, snapshot))
         case _:

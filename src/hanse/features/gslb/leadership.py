@@ -16,7 +16,6 @@ from hanse.features.gslb.names import (
     CLIENTS,
     CURRENT,
     INVALID,
-    LED_BY,
     MEMBERS,
     NO_CLIENTS,
     NO_LEADER,
@@ -29,8 +28,10 @@ from hanse.features.gslb.names import (
     context_of,
     site_of,
 )
+from hanse.features.gslb.terms import LeaderTerm, leader_term, parse_epoch
 from hanse.model.facts import ClusterState, InvalidConnection, Phase, Role
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     AMKOCluster,
@@ -83,13 +84,6 @@ class Leading(Struct, frozen=True):
 LeaderState: TypeAlias = Undecided | NotLeading | StartingTerm | Leading
 
 
-class LeaderTerm(Struct, frozen=True, order=True):
-    """A leader's term, as it is annotated on copies."""
-
-    epoch: int
-    context: str
-
-
 class _StageResult(Struct, frozen=True):
     """The result of a stage: the clusters that passed, and the errors of the others."""
 
@@ -132,6 +126,32 @@ def leader_state(snapshot: Snapshot) -> LeaderState:
     if any(_is_connecting(site, snapshot) for site in sites):
         return Undecided()
     return _evaluate_followers(local, sites, snapshot)
+
+
+def traffic_state(snapshot: Snapshot) -> Leading | NotLeading | Undecided:
+    """Whether this cluster writes global services: it does in the latest term, whoever disputes it.
+
+    AMKO's versions and conflicts decide about configuration, not about traffic. The followers are
+    then all clusters of the federation set that can be reached and have the kind.
+    """
+    local = local_amko_cluster(snapshot)
+    if local is None or not local.spec.is_leader or not local.spec.cluster_context:
+        return NotLeading()
+    if not snapshot.listed(snapshot.local, CustomResourceDefinition):
+        return Undecided()
+    if lost_parent_message(snapshot) or _context_error(local, snapshot):
+        return NotLeading()
+    sites = follower_sites(local)
+    if any(_is_connecting(site, snapshot) for site in sites):
+        return Undecided()
+    context = local.spec.cluster_context
+    epoch = parse_epoch(local.metadata.annotations.get(TERM, ""))
+    reached = _check_connections(sites, snapshot).passed
+    latest = latest_term(local, reached, snapshot)
+    if not epoch or latest.epoch > epoch or (latest.epoch == epoch and latest.context < context):
+        return NotLeading(context=context)
+    followers = tuple(site for site in reached if snapshot.listed(site, GlobalService))
+    return Leading(context, epoch, followers, ())
 
 
 def _evaluate_followers(
@@ -192,12 +212,6 @@ def misplaced_amko_condition(found: AMKOCluster) -> StageCondition:
     return _current_condition(
         INVALID, f"namespace must be {NAMESPACE}, not {where}; create it there"
     )
-
-
-def leader_term(obj: Object) -> LeaderTerm | None:
-    """The term in which a copy was written; None for an object that is no copy."""
-    epoch, slash, context = obj.metadata.annotations.get(LED_BY, "").partition("/")
-    return LeaderTerm(int(epoch), context) if slash and epoch.isdecimal() else None
 
 
 def latest_term(local: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot) -> LeaderTerm:
@@ -326,8 +340,3 @@ def _context_error(local: AMKOCluster, snapshot: Snapshot) -> str:
 
 def _current_condition(status: str, reason: str = "") -> StageCondition:
     return StageCondition(type=CURRENT, status=status, reason=reason)
-
-
-def parse_epoch(text: str) -> int:
-    """The epoch in an annotation's value; 0 if there is none."""
-    return int(text) if text.isdecimal() else 0

@@ -20,5 +20,5 @@ class GslbOptions(Struct, frozen=True):
 
     @property
     def probes(self) -> bool:
-        """Whether we run the monitors, which are then named after ConfigMaps."""
-        return "dns" in self.providers
+        """Whether we run the monitors, which are then named after ConfigMaps; Avi has its own."""
+        return bool({"dns", "externaldns"} & set(self.providers))

@@ -22,7 +22,6 @@ from hanse.features.gslb.leadership import (
     StartingTerm,
     Undecided,
     leader_state,
-    leader_term,
     local_amko_cluster,
     misplaced_amko_clusters,
     misplaced_amko_condition,
@@ -47,6 +46,7 @@ from hanse.features.gslb.replication_status import (
     present_condition,
     term_patch,
 )
+from hanse.features.gslb.terms import leader_term
 from hanse.model.facts import Role
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import (

@@ -23,6 +23,7 @@ from hanse.features.gslb.mapping import RULES_BY_GLOBAL_NAME, RULES_BY_LOCAL_NAM
 from hanse.model.facts import Role
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Namespace, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
@@ -121,6 +122,13 @@ LOCAL_WATCHES: tuple[Watch, ...] = (
         reason="records of which configuration was copied from where",
     ),
     GLOBAL_SERVICE_WATCH,
+    Watch(
+        Role.LOCAL,
+        Lease,
+        namespace=NAMESPACE,
+        writes=Writes.OBJECTS,
+        reason="by which name servers know whether the leader's word is fresh",
+    ),
     *DEFINITION_WATCHES,
     *_source_watches(Role.LOCAL),
 )
@@ -145,5 +153,6 @@ SITE_WATCHES: tuple[Watch, ...] = (
     Watch(Role.SITE, GSLBHostRule, namespace=NAMESPACE, writes=Writes.OBJECTS),
     Watch(Role.SITE, ConfigMap, namespace=NAMESPACE, writes=Writes.OBJECTS),
     Watch(Role.SITE, GlobalService, namespace=NAMESPACE, writes=Writes.OBJECTS | Writes.STATUS),
+    Watch(Role.SITE, Lease, namespace=NAMESPACE, writes=Writes.OBJECTS),
     *_source_watches(Role.SITE),
 )

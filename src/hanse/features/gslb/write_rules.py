@@ -1,5 +1,6 @@
 """What a GSLB leader may write in a site: the copies of its own configuration."""
 
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import (
@@ -68,6 +69,7 @@ LEADER_RULES = (
     _copies("hostrules", GSLBHostRule.kind),
     _copies("globalservices", GlobalService.kind),
     _copies("configmaps", ConfigMap.kind, _COPIED),
+    _copies("leases", Lease.kind, _COPIED),
     WriteRule(
         "globalservices-status",
         Writer.LEADER,

@@ -2,8 +2,15 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.features.gslb.health import current_health, list_serving_members
-from hanse.features.gslb.watches import SERVICES_BY_ADDRESS
+from hanse.features.gslb.health import (
+    current_health,
+    list_last_up,
+    list_serving_members,
+    member_probes,
+)
+from hanse.features.gslb.known import KnownHosts, is_withdrawn
+from hanse.features.gslb.leader_lease import leader_word
+from hanse.features.gslb.names import LEADER_LEASE
 from hanse.model.dns.names import InvalidName, wire_name
 from hanse.model.dns.records import (
     ClientSelection,
@@ -15,12 +22,13 @@ from hanse.model.dns.records import (
 )
 from hanse.model.dns.service_records import address_rrsets
 from hanse.model.dns.zones import View
-from hanse.model.facts import Role
+from hanse.model.facts import LeaseFreshness, Role
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.plan import Key
-from hanse.model.probes import TargetHealth
-from hanse.model.snapshot import Change, FactChange, Snapshot, Watch
+from hanse.model.probes import Probe, TargetHealth
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 
 HOST = "host"
 HASH = "GSLB_ALGORITHM_CONSISTENT_HASH"
@@ -31,47 +39,101 @@ _FAMILIES = ((RecordType.A, 4), (RecordType.AAAA, 16))
 
 
 class GlobalZone:
-    """The host names of all GlobalServices in the view's global zones."""
+    """The host names of all GlobalServices in the view's global zones, and their probes.
+
+    It answers what it last knew (`KnownHosts`) and judges by itself: by probes of this process,
+    and by the leader's word while that is fresh.
+    """
 
     name = "gslb"
     watches: tuple[Watch, ...] = (
-        Watch(Role.LOCAL, GlobalService, namespace=NAMESPACE, indexes=(SERVICES_BY_ADDRESS,)),
+        Watch(Role.LOCAL, GlobalService, namespace=NAMESPACE),
+        Watch(
+            Role.LOCAL,
+            Lease,
+            namespace=NAMESPACE,
+            name=LEADER_LEASE,
+            reason="whether the word of the leader of global names is fresh",
+        ),
     )
 
     def __init__(self, view: View) -> None:
         self.view = view
         self.zones: tuple[bytes, ...] = tuple(wire_name(zone) for zone in view.global_zones)
+        self.known = KnownHosts()
+        self.forbidden_addresses: frozenset[str] = frozenset()
+        """Addresses of API servers, which are not probed."""
+
+    @property
+    def answers_known(self) -> bool:
+        """Whether known names are answered before everything was listed."""
+        return True
 
     def synced(self, snapshot: Snapshot) -> bool:
         return snapshot.listed_or_unserved(snapshot.local, GlobalService)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """A key for each GlobalService in this cluster."""
-        for service in snapshot.all(snapshot.local, GlobalService):
+        """A key for each host that is known in this cluster."""
+        self.known.update(snapshot.all(snapshot.local, GlobalService))
+        for service in list(self.known):
             yield Key(HOST, service.metadata.name)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The host of a changed local GlobalService, or of members with changed health."""
         if isinstance(change, FactChange):
-            fact = change.fact
-            if not isinstance(fact, TargetHealth):
+            return self._keys_for_fact(change)
+        if change.where != snapshot.local:
+            return ()
+        self.known.observe(change, snapshot.local)
+        match change.object:
+            case GlobalService(metadata=meta):
+                return (Key(HOST, meta.name),)
+            case Lease(metadata=meta) if meta.name == LEADER_LEASE and _says_more(change):
+                return self.keys(snapshot)
+            case _:
                 return ()
-            concerned = snapshot.by(snapshot.local, SERVICES_BY_ADDRESS, fact.target.address)
-            return [Key(HOST, service.metadata.name) for service in concerned]
-        obj = change.object
-        if isinstance(obj, GlobalService) and change.where == snapshot.local:
-            return (Key(HOST, obj.metadata.name),)
-        return ()
+
+    def _keys_for_fact(self, change: FactChange) -> Iterable[Key]:
+        """The hosts of a probed address; all if the leader's Lease is fresh now, or no longer."""
+        match change.fact:
+            case TargetHealth(target):
+                return [Key(HOST, host) for host in self.known.hosts_at(target.address)]
+            case LeaseFreshness(_, _, name) if name == LEADER_LEASE:
+                return [Key(HOST, service.metadata.name) for service in self.known]
+            case _:
+                return ()
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
-        """A function from a host's key to its nodes; empty if it has no GlobalService."""
+        """A function from a host's key to its nodes; empty if the host is not known."""
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
-            """The nodes of a host; none if there is no GlobalService for it."""
-            service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
-            return tuple(self._nodes(service, snapshot)) if service is not None else ()
+            """The nodes of a host; none if it is not known, or withdrawn."""
+            service = self.known.get(key.name) or global_service(key.name, snapshot)
+            if service is None or is_withdrawn(service):
+                return ()
+            return tuple(self._nodes(service, snapshot))
 
         return build_nodes
+
+    # -- probes
+
+    def probe_keys(self, snapshot: Snapshot) -> Iterable[Key]:
+        """The keys of all known hosts."""
+        return self.keys(snapshot)
+
+    def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The host of a changed GlobalService."""
+        if isinstance(change, FactChange) or not isinstance(change.object, GlobalService):
+            return ()
+        return self.keys_for(change, snapshot)
+
+    def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:  # noqa: ARG002 - the sources' signature
+        """The probes of a known host's members."""
+        service = self.known.get(key.name)
+        return tuple(member_probes(service)) if service is not None else ()
+
+    def forbidden(self, snapshot: Snapshot) -> frozenset[str]:  # noqa: ARG002 - the sources' signature
+        return self.forbidden_addresses
 
     def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[ZoneNode]:
         """The node of a host: serving members, else the down response; none if invalid."""
@@ -80,12 +142,28 @@ class GlobalZone:
         except InvalidName:
             return
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
-        serving = list_serving_members(service, snapshot)
+        serving = list_answered_members(service, snapshot)
         if serving:
             rrsets = tuple(_weighted_rrsets(service.spec, serving, ttl))
         else:
             rrsets = tuple(_down_rrsets(service.spec, ttl))
         yield ZoneNode(name, rrsets)
+
+
+def list_answered_members(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
+    """The members that serve; if none does and no down response is set, those that did last."""
+    serving = list_serving_members(service, leader_word(service, snapshot), snapshot)
+    if serving or service.spec.when_down is not None:
+        return serving
+    return list_last_up(service, snapshot)
+
+
+def _says_more(change: ObjectChange) -> bool:
+    """Whether more than the time of renewal of a Lease changed."""
+    before, after = change.before, change.after
+    if before is None or after is None:
+        return True
+    return before.metadata.annotations != after.metadata.annotations
 
 
 def _weighted_rrsets(
@@ -117,7 +195,7 @@ def _client_selection(spec: GlobalServiceSpec, labels: tuple[str, ...]) -> Clien
 
 
 def _down_rrsets(spec: GlobalServiceSpec, ttl: int) -> Iterator[RRset]:
-    """The RRsets while all members are down: all, the fallback IP, silence, or by default none."""
+    """The RRsets while all members are down: all, the fallback IP, silence, or none."""
     match spec.when_down:
         case "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS":
             yield from _full_rrsets([member.advertised_address for member in spec.members], ttl)
@@ -153,8 +231,11 @@ def global_rrset(
 def global_rule(service: GlobalService, snapshot: Snapshot) -> str:
     """The rule that selects a member, in words for `hanse resolve`."""
     spec = service.spec
-    serving = list_serving_members(service, snapshot)
+    serving = list_serving_members(service, leader_word(service, snapshot), snapshot)
     if not serving:
+        last = ", ".join(map(_describe_member, list_answered_members(service, snapshot)))
+        if last:
+            return f"every member is down; those that were up last are answered: {last}"
         mode = (spec.when_down or "nothing was said").removeprefix("GSLB_SERVICE_DOWN_RESPONSE_")
         return f"every member is down; what is answered then: {mode.lower().replace('_', ' ')}"
     names = ", ".join(_describe_member(member) for member in serving)
@@ -167,10 +248,11 @@ def global_rule(service: GlobalService, snapshot: Snapshot) -> str:
 
 def excluded_members(service: GlobalService, snapshot: Snapshot) -> list[tuple[str, str]]:
     """The members that are not in any response, and why."""
-    serving = {(m.cluster, m.address) for m in list_serving_members(service, snapshot)}
+    believes = leader_word(service, snapshot)
+    serving = {(m.cluster, m.address) for m in list_answered_members(service, snapshot)}
     return [
         (_describe_member(member), LOWER_PRIORITY if verdict.up else verdict.reason)
-        for member, verdict in current_health(service, snapshot)
+        for member, verdict in current_health(service, believes, snapshot)
         if (member.cluster, member.address) not in serving
     ]
 

@@ -1,7 +1,7 @@
 """The contract between features and the DNS server: views, and sources of zone data."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
 
@@ -68,3 +68,14 @@ class ZoneSource(Protocol):
         It returns None if the objects cannot be read: the nodes built before stay.
         """
         ...
+
+
+@runtime_checkable
+class KnownZoneSource(Protocol):
+    """A source whose known names are answered also while other names are not known yet."""
+
+    @property
+    def answers_known(self) -> bool: ...
+
+    @property
+    def zones(self) -> tuple[bytes, ...]: ...

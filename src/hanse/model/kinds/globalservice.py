@@ -46,6 +46,13 @@ class GlobalMember(Value, frozen=True, kw_only=True):
     controller_uuid: Annotated[Name, Schema("The Avi controller that serves the address.")] = (
         wire_field("controllerUUID", "")
     )
+    control_plane_only: Annotated[
+        bool,
+        Schema(
+            "Whether its cluster's readiness decides; its monitors do while that is not known.",
+            default=False,
+        ),
+    ] = False
     source: Annotated[str, Schema("The object that brought it.", max_length=600)] = ""
     monitors: Annotated[
         tuple[Monitor, ...], Schema("All must find it up; none: its readiness.", max_items=8)
@@ -88,6 +95,7 @@ class MemberHealth(Value, frozen=True, kw_only=True):
     up: Annotated[bool, Schema("Whether it serves.", default=False)] = False
     since: Annotated[datetime | None, Schema("Since when.")] = None
     reason: Annotated[str, Schema("Why it does not.", max_length=1024)] = ""
+    was_up: Annotated[bool, Schema("Whether it served before.", default=False)] = False
 
 
 class GlobalServiceStatus(Value, frozen=True, kw_only=True):

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from hanse.features.gslb.leadership import leader_term
+from hanse.features.gslb.terms import leader_term
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
 from hanse.model.snapshot import Change, FactChange, Watch

@@ -1,0 +1,115 @@
+"""The part of a name server that judges: informers, zone data, probes, and what it last knew."""
+
+import socket
+from collections.abc import AsyncIterator, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+
+from hanse.app.zone_cache import CachedHosts, HostCache, load_hosts
+from hanse.dns.compiler import Compiler
+from hanse.dns.updater import DeltaReceiver, ViewUpdater
+from hanse.features.gslb.names import LEADER_LEASE
+from hanse.features.gslb.zone import GlobalZone
+from hanse.kube.clock import Clock
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.objects import ClusterId, Object
+from hanse.model.probes import TargetHealth
+from hanse.model.snapshot import Change, FactChange, ObjectChange
+from hanse.providers.probes import ProbeFunction, Prober
+from hanse.runtime.informers import ClusterInformers
+from hanse.runtime.lease_freshness import LeaseFreshnessTracker
+from hanse.runtime.lease_tracker import LeaseTracker
+
+
+class Judgement(Struct, frozen=True):
+    """How a name server judges global hosts by itself."""
+
+    probe: ProbeFunction
+    cache: Path | None = None
+    """The folder that keeps what is known over a restart."""
+    loopback: bool = False
+    forbidden: frozenset[str] = frozenset()
+    """Addresses that are not probed: those of its own API servers."""
+
+
+class NameServer:
+    """Keeps a view up to date from informers of its own, without an agent."""
+
+    def __init__(
+        self,
+        compiler: Compiler,
+        server: DeltaReceiver,
+        informers: ClusterInformers,
+        clock: Clock,
+        judgement: Judgement,
+    ) -> None:
+        self._informers = informers
+        self._zones = [s for s in compiler.sources if isinstance(s, GlobalZone)]
+        known = load_hosts(judgement.cache) if judgement.cache is not None else CachedHosts()
+        for zone in self._zones:
+            zone.known.update(known.services)
+            zone.forbidden_addresses = judgement.forbidden
+        self.updater = ViewUpdater(compiler, server, informers.snapshot)
+        self.prober = Prober(
+            informers,
+            self._zones,
+            judgement.probe,
+            clock=clock,
+            loopback=judgement.loopback,
+            known=known.health,
+        )
+        self._leases = LeaseTracker(informers, clock)
+        self._freshness = LeaseFreshnessTracker(informers, frozenset({LEADER_LEASE}))
+        self._cache: HostCache | None = None
+        if judgement.cache is not None and self._zones:
+            self._cache = HostCache(
+                judgement.cache, self._zones, lambda: informers.facts.all(TargetHealth)
+            )
+        informers.change_handler = self
+
+    def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
+        """Pass a change on to all parts."""
+        self._leases.on_change(change)
+        self._freshness.on_change(change)
+        self.updater.on_change(change)
+        self.prober.on_change(change)
+        if self._cache is not None and _concerns_hosts(change):
+            self._cache.note_change()
+
+    def on_unwatched(self, where: ClusterId, obj: Object) -> None:
+        """Ignored: a name stays until its deletion is observed."""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Watch, probe and update until the block ends."""
+        async with AsyncExitStack() as stack:
+            if self._cache is not None:
+                await stack.enter_async_context(self._cache.running())
+            await stack.enter_async_context(self._informers.running())
+            await stack.enter_async_context(self.updater.running())
+            await stack.enter_async_context(self.prober.running())
+            yield
+
+
+def _concerns_hosts(change: Change) -> bool:
+    """Whether a change may alter what is kept over a restart."""
+    match change:
+        case ObjectChange():
+            return isinstance(change.object, GlobalService)
+        case FactChange():
+            return isinstance(change.fact, TargetHealth) and change.after is not None
+
+
+def server_addresses(urls: Iterable[str]) -> frozenset[str]:
+    """The addresses of API servers, but for those on loopback; a name that is unknown has none."""
+    found: set[str] = set()
+    for url in urls:
+        host = urlsplit(url).hostname or ""
+        try:
+            found |= {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
+        except OSError:
+            continue
+    return frozenset(a for a in found if not a.startswith("127.") and a != "::1")

@@ -1,0 +1,82 @@
+"""The hosts that a name server last knew, whatever becomes of their objects.
+
+A host is forgotten only on its leader's word: the leader marks a GlobalService as withdrawn before
+it deletes it. What disappears otherwise, with its namespace, its definition or a restored cluster,
+is answered as before, by the name server's own probes.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from hanse.features.gslb.names import WITHDRAWN
+from hanse.features.gslb.terms import leader_term
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Change, ObjectChange
+
+
+def is_withdrawn(service: GlobalService) -> bool:
+    """Whether the leader has withdrawn a host: its object is about to be deleted."""
+    return WITHDRAWN in service.metadata.annotations
+
+
+class KnownHosts:
+    """The last known GlobalService of each host in one cluster."""
+
+    def __init__(self) -> None:
+        self._services: dict[str, GlobalService] = {}
+        self._by_address: dict[str, set[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._services)
+
+    def __iter__(self) -> Iterator[GlobalService]:
+        return iter(self._services.values())
+
+    def get(self, host: str) -> GlobalService | None:
+        return self._services.get(host)
+
+    def hosts_at(self, address: str) -> Iterable[str]:
+        """The hosts that have a member with an address."""
+        return self._by_address.get(address, ())
+
+    def update(self, services: Iterable[GlobalService]) -> None:
+        """Take up services as they are now."""
+        for service in services:
+            self._observe(service)
+
+    def observe(self, change: Change, local: ClusterId) -> None:
+        """Take up a change of a GlobalService; a deletion without withdrawal changes nothing."""
+        if isinstance(change, ObjectChange) and change.where == local:
+            service = change.after
+            if isinstance(service, GlobalService):
+                self._observe(service)
+
+    def _observe(self, service: GlobalService) -> None:
+        """Keep a service unless it is withdrawn, or an earlier leader overwrote a later one's."""
+        host = service.metadata.name
+        known = self._services.get(host)
+        if known is service or (known is not None and _overwrites_later_term(service, known)):
+            return
+        if known is not None:
+            self._forget(known)
+        if not is_withdrawn(service):
+            self._services[host] = service
+            for member in service.spec.members:
+                self._by_address.setdefault(member.address, set()).add(host)
+
+    def _forget(self, service: GlobalService) -> None:
+        host = service.metadata.name
+        del self._services[host]
+        for member in service.spec.members:
+            hosts = self._by_address.get(member.address)
+            if hosts is not None:
+                hosts.discard(host)
+                if not hosts:
+                    del self._by_address[member.address]
+
+
+def _overwrites_later_term(service: GlobalService, known: GlobalService) -> bool:
+    """Whether a leader changed an object to which a leader of a later term had written."""
+    term, before = leader_term(service), leader_term(known)
+    same_object = service.metadata.uid == known.metadata.uid
+    return same_object and before is not None and (term is None or term.epoch < before.epoch)

@@ -1,0 +1,27 @@
+"""Terms of leaders, as they are annotated on what a leader writes."""
+
+from msgspec import Struct
+
+from hanse.features.gslb.names import LED_BY
+from hanse.model.objects import Object
+
+
+class LeaderTerm(Struct, frozen=True, order=True):
+    """A leader's term, as it is annotated on copies."""
+
+    epoch: int
+    context: str
+
+    def __str__(self) -> str:
+        return f"{self.epoch}/{self.context}"
+
+
+def leader_term(obj: Object) -> LeaderTerm | None:
+    """The term in which a copy was written; None for an object that is no copy."""
+    epoch, slash, context = obj.metadata.annotations.get(LED_BY, "").partition("/")
+    return LeaderTerm(int(epoch), context) if slash and epoch.isdecimal() else None
+
+
+def parse_epoch(text: str) -> int:
+    """The epoch in an annotation's value; 0 if there is none."""
+    return int(text) if text.isdecimal() else 0
