@@ -9,6 +9,7 @@ from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.ledger import RESOLVE_ANNOTATION
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.federation import SYSTEM
+from hanse.model.objects import Meta
 from tests.features.policies.federation import (
     DENY,
     SETTLE_TIME,
@@ -274,3 +275,19 @@ async def test_a_policy_made_in_a_partition_follows_its_namesake_out_of_the_fede
         assert await fleet.priorities(DENY) == {LUBECK: 1, HAMBURG: 1, BERGEN: 2}
         for name in CLUSTERS:
             assert is_plain(await fleet.find(name, DENY)), name
+
+
+async def test_a_deleted_policy_made_anew_from_live_yaml_with_changes_is_a_new_one() -> None:
+    async with federation() as fleet:
+        await create_deny_everywhere(fleet)
+        live = await fleet.find(BERGEN, DENY)
+        assert live is not None
+        for cluster in (BERGEN, LUBECK):
+            await fleet.delete(HAMBURG, DENY)
+            await asyncio.sleep(SETTLE_TIME)
+            meta = Meta(name="deny", annotations=live.metadata.annotations)
+            spec = {**live.spec, "priority": 8}
+            await fleet.create(cluster, type(DENY)(metadata=meta, spec=spec))
+            await asyncio.sleep(SETTLE_TIME)
+
+            assert await fleet.priorities(DENY) == everywhere(8)

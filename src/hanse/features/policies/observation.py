@@ -109,6 +109,8 @@ def _observe_unrecorded(
         is_known_event = observed.view.known_events.covers(version.dot)
         return StaleRead() if is_known_event else draft_quarantine(observed, known, "Unknown")
     if winner is None or winner.state != "Present":
+        if observed.digest != version.digest:  # made anew from an old manifest
+            return draft_creation(observed, PolicyRecord(known), known, flips)
         return draft_quarantine(observed, known, "Returned")
     if observed.digest == version.digest:
         return RecordDraft(known, observed.state_at(version.dot))
@@ -153,7 +155,7 @@ def _observe_appeared(
     unedited = observed.digest == version.digest
     if unedited and (present or version.dot == here.target):
         return draft_unchanged(stored, known, observed.state_at(version.dot))
-    if present:
+    if present or not unedited:  # else a deleted version is back, as from a backup
         return draft_creation(observed, stored, known, flips)
     return draft_quarantine(observed, merged, "Returned", stored)
 
