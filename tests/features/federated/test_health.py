@@ -7,8 +7,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.federated.health import HEALTH, SILENT_AFTER
+from hanse.features.federated.health import SILENT_AFTER
 from hanse.features.federated.names import CLUSTER
+from hanse.features.federated.settings import AFFINITY, HEALTH
 from hanse.features.federated.status import REACHABLE_CONDITION, SETTINGS_CONDITION
 from hanse.model.conditions import Condition
 from hanse.model.facts import ClusterState, Phase
@@ -134,12 +135,12 @@ def test_a_federated_service_tells_of_silent_members_and_that_they_are_back() ->
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("lesae", f"annotation {HEALTH}: 'lesae' is not lease or none"),
+        ("lesae", f"annotation {HEALTH.annotation}: 'lesae' is not lease or none"),
         ("lease", "uses 'none' of Service shop/web-bergen of bergen, the oldest"),
     ],
 )
 def test_a_rule_that_is_not_used_is_told(rule: str, message: str) -> None:
-    mine = service(annotations={GLOBAL_ANNOTATION: "web", HEALTH: rule})
+    mine = service(annotations={GLOBAL_ANNOTATION: "web", HEALTH.annotation: rule})
     older = replace(record("bergen", "10.3.0.1"), health="none")
     objects: Objects = {
         HERE: [mine, pod_slice("web-here", "10.1.0.1")],
@@ -151,3 +152,41 @@ def test_a_rule_that_is_not_used_is_told(rule: str, message: str) -> None:
     told = reported(plan, SETTINGS_CONDITION)
     assert told.status == "False"
     assert message in told.message
+
+
+# -- affinity
+
+
+@pytest.mark.parametrize(
+    ("rule", "unready", "ready"),
+    [
+        ("none", 0, {HERE: [True], "bergen": [True]}),
+        ("local", 0, {HERE: [True], "bergen": [False]}),
+        ("local", 9, {HERE: [True, *[False] * 9], "bergen": [False]}),
+        ("local:50", 1, {HERE: [True, False], "bergen": [False]}),
+        ("local:50", 2, {HERE: [True, False, False], "bergen": [True]}),
+        ("remote", 0, {HERE: [False], "bergen": [True]}),
+        ("nearby", 0, {HERE: [True], "bergen": [True]}),
+    ],
+)
+def test_a_service_prefers_one_side_while_enough_of_it_is_ready(
+    rule: str, unready: int, ready: dict[str, list[bool]]
+) -> None:
+    mine = service(annotations={GLOBAL_ANNOTATION: "web", AFFINITY.annotation: rule})
+    pods = pod_slice("web-here", "10.1.0.1", unready=[f"10.1.1.{n}" for n in range(unready)])
+    recorded = stored_configmap(replace(record(HERE, name="web-here"), affinity=rule))
+
+    plan = plan_for(service_key(), observed({HERE: [mine, pods, recorded], **BERGEN}))
+
+    assert ready_by_cluster(plan) == ready
+
+
+def test_the_other_side_is_used_when_the_preferred_one_is_gone() -> None:
+    recorded = stored_configmap(replace(record("bergen", "10.3.0.1"), affinity="local"))
+    mine = service()
+    pods = pod_slice("web-here", unready=["10.1.0.1"])
+    own = stored_configmap(record(HERE, name="web-here"))
+
+    plan = plan_for(service_key(), observed({HERE: [mine, pods, own], "bergen": [recorded]}))
+
+    assert ready_by_cluster(plan) == {HERE: [False], "bergen": [True]}

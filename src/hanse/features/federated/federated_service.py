@@ -1,24 +1,19 @@
 """Plans one federated Service in one member: Service, EndpointSlices, groups, DNSEndpoint."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from hanse.features.federated.backends import pod_backends
+from hanse.features.federated.backends import BACKEND_SLICES, pod_backends
 from hanse.features.federated.external_dns import (
     dns_endpoint,
     external_hostname,
     external_targets,
     target_annotations,
 )
-from hanse.features.federated.health import (
-    drained,
-    drains_silent_members,
-    judged_again_after,
-    silent_clusters,
-)
+from hanse.features.federated.health import judged_again_after, silent_clusters
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.members import (
     all_records_complete,
@@ -32,6 +27,7 @@ from hanse.features.federated.merge import MergedService, Number, merge_members
 from hanse.features.federated.names import CLUSTER, FEDERATED, JOIN, topic_member
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import MemberRecord, Origin
+from hanse.features.federated.settings import affinity_rule, drains_silent_members
 from hanse.features.federated.slices import (
     GENERATED_SLICES,
     MemberEndpoints,
@@ -47,6 +43,7 @@ from hanse.features.federated.status import (
     status_plan,
 )
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
+from hanse.model.affinity import drained, endpoint_states, preferred_side
 from hanse.model.conditions import find_condition
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.antrea import AddressBlock, ClusterGroup, Group, GroupSpec
@@ -163,13 +160,16 @@ def _service_state(
         if endpoint_slice.ports or not names
     ]
     silent = silent_clusters(judged, snapshot)
+    standing = [as_applied(endpoint_slice) for _, endpoint_slice in kept]
+    own = _own_slices(current, member, snapshot) if joined else ()
+    unused = _unused_clusters(merged, member, [*own, *slices, *standing], others) | silent
     return _ServiceState(
         federated=federated,
         member=member,
         merged=merged,
         records=records,
-        slices=tuple(_with_silent_drained(slices, silent)),
-        kept=tuple(_with_silent_drained((as_applied(s) for _, s in kept), silent)),
+        slices=tuple(_with_drained(slices, unused)),
+        kept=tuple(_with_drained(standing, unused)),
         current=current,
         joined=joined,
         silent=silent,
@@ -177,13 +177,37 @@ def _service_state(
     )
 
 
-def _with_silent_drained(
-    slices: Iterable[EndpointSlice], silent: frozenset[ClusterId]
+def _unused_clusters(
+    merged: MergedService,
+    member: ClusterId,
+    slices: Sequence[EndpointSlice],
+    others: set[ClusterId],
+) -> frozenset[ClusterId]:
+    """The clusters whose endpoints are not used in a member now, by the Service's affinity."""
+    local = [s for s in slices if s.metadata.annotations.get(CLUSTER, member) == member]
+    remote = [s for s in slices if s not in local]
+    rule = affinity_rule(merged.members)
+    side = preferred_side(rule, endpoint_states(local), endpoint_states(remote))
+    return frozenset({None: (), "local": others, "remote": (member,)}[side])
+
+
+def _own_slices(
+    service: Service | None, member: ClusterId, snapshot: Snapshot
+) -> Iterable[EndpointSlice]:
+    """The slices that a user's Service has in its own cluster."""
+    if service is None:
+        return ()
+    meta = service.metadata
+    return snapshot.by(member, BACKEND_SLICES, f"{meta.namespace}/{meta.name}")
+
+
+def _with_drained(
+    slices: Iterable[EndpointSlice], clusters: frozenset[ClusterId]
 ) -> Iterator[EndpointSlice]:
-    """The slices, those of silent clusters draining."""
+    """The slices, those of some clusters draining."""
     for endpoint_slice in slices:
-        is_silent = endpoint_slice.metadata.annotations[CLUSTER] in silent
-        yield from drained([endpoint_slice]) if is_silent else (endpoint_slice,)
+        is_unused = endpoint_slice.metadata.annotations[CLUSTER] in clusters
+        yield drained(endpoint_slice) if is_unused else endpoint_slice
 
 
 def _is_ours(service: Service) -> bool:

@@ -4,36 +4,14 @@ Draining endpoints are not ready and still serving: kube-proxy uses them only wh
 ready, so the last member of a federated Service is never taken away.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from datetime import timedelta
 
-from msgspec.structs import replace
-
-from hanse.features.federated.names import DOMAIN
-from hanse.features.federated.records import Origin
 from hanse.model.facts import ClusterState, age
-from hanse.model.kinds.discovery import EndpointConditions, EndpointSlice
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Snapshot
 
-HEALTH = f"{DOMAIN}/health"
-"""Annotation of a member Service: how a federated Service learns that a member is gone."""
-HEALTH_CHOICES = ("lease", "none")
-"""`lease`: a member that answers nothing is drained after a time; `none`: it never is."""
 SILENT_AFTER = timedelta(seconds=30)
-
-DRAINING = EndpointConditions(ready=False, serving=True, terminating=True)
-
-
-def ruling_member(members: Iterable[Origin]) -> Origin | None:
-    """The first of the members, which are in the order of joining, that has a rule."""
-    return next((member for member in members if member.health in HEALTH_CHOICES), None)
-
-
-def drains_silent_members(members: Iterable[Origin]) -> bool:
-    """Whether the endpoints of members that answer nothing are drained."""
-    ruling = ruling_member(members)
-    return ruling is None or ruling.health == "lease"
 
 
 def silent_for(cluster: ClusterId, snapshot: Snapshot) -> timedelta | None:
@@ -58,13 +36,3 @@ def judged_again_after(clusters: Iterable[ClusterId], snapshot: Snapshot) -> tim
         (SILENT_AFTER - time for time in silences if time is not None and time < SILENT_AFTER),
         default=None,
     )
-
-
-def drained(slices: Iterable[EndpointSlice]) -> Iterator[EndpointSlice]:
-    """The slices with their ready endpoints draining."""
-    for endpoint_slice in slices:
-        endpoints = endpoint_slice.endpoints or ()
-        yield replace(
-            endpoint_slice,
-            endpoints=tuple(replace(e, conditions=DRAINING) if e.ready else e for e in endpoints),
-        )

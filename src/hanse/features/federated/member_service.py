@@ -1,6 +1,6 @@
 """Plans the record of one member Service, which its leader writes for all other leaders."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from hanse.features.federated.backends import (
     ResolvedBackends,
@@ -10,7 +10,6 @@ from hanse.features.federated.backends import (
     service_ports,
     unreachable_reason,
 )
-from hanse.features.federated.health import HEALTH, HEALTH_CHOICES, ruling_member
 from hanse.features.federated.join_requests import (
     FederatedName,
     Joinable,
@@ -18,7 +17,7 @@ from hanse.features.federated.join_requests import (
     join_request,
 )
 from hanse.features.federated.members import all_records_complete, is_led, list_records
-from hanse.features.federated.merge import merge_members
+from hanse.features.federated.merge import MergedService, merge_members
 from hanse.features.federated.names import EXTERNAL_DNS, topic_member
 from hanse.features.federated.records import (
     SCHEMA,
@@ -28,6 +27,7 @@ from hanse.features.federated.records import (
     read_record,
     record_configmap,
 )
+from hanse.features.federated.settings import AFFINITY, HEALTH, setting_faults
 from hanse.features.federated.status import (
     PROTOCOL_CONFLICT,
     cleared_status,
@@ -88,7 +88,16 @@ def plan_record(key: Key, snapshot: Snapshot) -> Plan:
     faults += _conflicts(identity, request.joins, snapshot)
     conditions = [
         *membership_conditions(obj, faults, certain=all_records_complete(snapshot)),
-        *setting_conditions(obj, list(_setting_faults(obj, identity, request.joins, snapshot))),
+        *setting_conditions(
+            obj,
+            list(
+                setting_faults(
+                    obj.metadata.annotations,
+                    identity,
+                    [(f, _merged_members(f, snapshot).members) for f in request.joins],
+                )
+            ),
+        ),
     ]
     status = status_plan(obj, member, conditions, snapshot)
     return Plan(
@@ -132,7 +141,8 @@ def _member_record(
         ports=native_ports(obj) if isinstance(obj, NativeService) else service_ports(obj),
         backends=resolved.backends,
         hostname=annotated_hostname(meta.annotations),
-        health=meta.annotations.get(HEALTH, ""),
+        health=meta.annotations.get(HEALTH.annotation, ""),
+        affinity=meta.annotations.get(AFFINITY.annotation, ""),
         schema=SCHEMA,
     )
 
@@ -158,24 +168,15 @@ def _recorded_backends(
     return ()
 
 
-def _setting_faults(
-    obj: Joinable, identity: Identity, joins: Sequence[FederatedName], snapshot: Snapshot
-) -> Iterator[str]:
-    """What is wrong with the object's annotation of health, or whose is used instead."""
-    rule = obj.metadata.annotations.get(HEALTH, "")
-    if rule and rule not in HEALTH_CHOICES:
-        yield f"annotation {HEALTH}: {rule[:40]!r} is not {' or '.join(HEALTH_CHOICES)}"
-    for federated in joins if rule in HEALTH_CHOICES else ():
-        merged = merge_members(r.origin for r in list_records(federated, snapshot))
-        oldest = ruling_member(merged.members)
-        if oldest is not None and oldest.health != rule and oldest.identity != identity:
-            yield f"annotation {HEALTH}: {federated} uses {oldest.health!r} of {oldest}, the oldest"
-
-
 def _identity(obj: Joinable, member: ClusterId) -> Identity:
     """The identity of an object's records."""
     kind = "NativeService" if isinstance(obj, NativeService) else "Service"
     return (member, kind, obj.metadata.namespace, obj.metadata.name)
+
+
+def _merged_members(federated: FederatedName, snapshot: Snapshot) -> MergedService:
+    """All members of a federated Service that have records."""
+    return merge_members(r.origin for r in list_records(federated, snapshot))
 
 
 def _conflicts(
@@ -184,8 +185,7 @@ def _conflicts(
     """Reason and message for each federated Service that leaves a member Service out."""
     faults: list[tuple[str, str]] = []
     for federated in joins:
-        merged = merge_members(r.origin for r in list_records(federated, snapshot))
-        fault = merged.left_out.get(identity)
+        fault = _merged_members(federated, snapshot).left_out.get(identity)
         if fault:
             faults.append((PROTOCOL_CONFLICT, f"left out of {federated}: {fault}"))
     return faults

@@ -61,7 +61,8 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
     since: datetime
     ports: tuple[MemberPort, ...] = ()
     health: str = ""
-    """The rule in its annotation; empty if it has none."""
+    affinity: str = ""
+    """The settings in its annotations; empty if it has none."""
 
     @property
     def age(self) -> tuple[datetime, ClusterId, str, str, str]:
@@ -91,7 +92,8 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     hostname: str = ""
     """The host name in its annotations for ExternalDNS."""
     health: str = ""
-    """The rule in its annotation by which members that are gone are drained."""
+    affinity: str = ""
+    """The settings in its annotations; empty if it has none."""
     schema: int = 1
 
     @property
@@ -101,7 +103,14 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     def origin(self, since: datetime) -> Origin:
         """The record without its endpoints, with the time of joining."""
         return Origin(
-            self.cluster, self.kind, self.namespace, self.name, since, self.ports, self.health
+            self.cluster,
+            self.kind,
+            self.namespace,
+            self.name,
+            since,
+            self.ports,
+            self.health,
+            self.affinity,
         )
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Iterator
 import msgspec
 from msgspec import Struct
 
-from hanse.features.federated.health import DRAINING
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.merge import Number
 from hanse.features.federated.names import CLUSTER, DOMAIN, ORIGIN
 from hanse.features.federated.records import Backends, MemberPort, Origin
+from hanse.model.affinity import DRAINING
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
     MANAGED_BY,

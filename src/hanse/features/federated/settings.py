@@ -1,0 +1,69 @@
+"""Settings of a federated Service: annotations of its member Services, the oldest's counts."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+
+from msgspec import Struct
+
+from hanse.features.federated.join_requests import FederatedName
+from hanse.features.federated.names import DOMAIN
+from hanse.features.federated.records import Identity, Origin
+from hanse.model.affinity import FORMAT, AffinityRule, parse_affinity
+
+_HEALTH_RULES = ("lease", "none")
+
+
+class Setting(Struct, frozen=True):
+    """A setting: its annotation, what may stand there, and its value in an `Origin`."""
+
+    annotation: str
+    format: str
+    is_valid: Callable[[str], bool]
+    value: Callable[[Origin], str]
+
+
+HEALTH = Setting(
+    f"{DOMAIN}/health", "lease or none", lambda text: text in _HEALTH_RULES, lambda o: o.health
+)
+"""`lease`: a member that answers nothing is drained after a time; `none`: it never is."""
+AFFINITY = Setting(
+    f"{DOMAIN}/affinity", FORMAT, lambda t: parse_affinity(t) is not None, lambda o: o.affinity
+)
+"""Which endpoints are used in a cluster: its own, those of others, or all alike."""
+
+
+def ruling_member(members: Iterable[Origin], setting: Setting) -> Origin | None:
+    """The first of the members, which are in the order of joining, that has a valid setting."""
+    return next((m for m in members if setting.is_valid(setting.value(m))), None)
+
+
+def drains_silent_members(members: Iterable[Origin]) -> bool:
+    """Whether the endpoints of members that answer nothing are drained, which is the default."""
+    ruling = ruling_member(members, HEALTH)
+    return ruling is None or ruling.health == "lease"
+
+
+def affinity_rule(members: Iterable[Origin]) -> AffinityRule:
+    """The affinity of a federated Service; by default all endpoints are used alike."""
+    ruling = ruling_member(members, AFFINITY)
+    return (parse_affinity(ruling.affinity) if ruling is not None else None) or AffinityRule()
+
+
+def setting_faults(
+    annotations: Mapping[str, str],
+    identity: Identity,
+    joined: Iterable[tuple[FederatedName, Iterable[Origin]]],
+) -> Iterator[str]:
+    """What is wrong with a member Service's settings, or whose are used instead.
+
+    `joined` are the federated Services that it joins, with their members.
+    """
+    services = [(federated, list(members)) for federated, members in joined]
+    for setting in (HEALTH, AFFINITY):
+        name, text = setting.annotation, annotations.get(setting.annotation, "")
+        if text and not setting.is_valid(text):
+            yield f"annotation {name}: {text[:40]!r} is not {setting.format}"
+        for federated, members in services if setting.is_valid(text) else ():
+            oldest = ruling_member(members, setting)
+            used = setting.value(oldest) if oldest is not None else text
+            if oldest is not None and used != text and oldest.identity != identity:
+                yield f"annotation {name}: {federated} uses {used!r} of {oldest}, the oldest"

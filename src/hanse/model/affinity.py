@@ -1,0 +1,67 @@
+"""Which endpoints of a service are preferred in a cluster: its own, those of others, or all alike.
+
+One vocabulary for all features: `local`, `remote` or `none`, and `local:50` for "as long as at
+least half of the local endpoints are ready".
+"""
+
+from collections.abc import Iterable
+from typing import Literal
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.model.kinds.discovery import EndpointConditions, EndpointSlice
+
+AffinityMode = Literal["local", "remote", "none"]
+MODES: tuple[AffinityMode, ...] = ("local", "remote", "none")
+FORMAT = "local, remote or none, with a percentage as in local:50"
+
+DRAINING = EndpointConditions(ready=False, serving=True, terminating=True)
+"""Not ready and still serving: kube-proxy uses such endpoints only while no others are ready."""
+
+
+class AffinityRule(Struct, frozen=True):
+    """Which side is preferred while enough of its endpoints are ready."""
+
+    mode: AffinityMode = "none"
+    min_ready: int = 0
+    """The percentage of the preferred side that has to be ready; one endpoint in any case."""
+
+
+def parse_affinity(text: str) -> AffinityRule | None:
+    """The rule in an annotation; None if it is invalid."""
+    name, colon, percentage = text.partition(":")
+    mode = next((mode for mode in MODES if mode == name), None)
+    if mode is None or (colon and mode == "none"):
+        return None
+    if not colon:
+        return AffinityRule(mode)
+    is_percentage = percentage.isascii() and percentage.isdecimal() and len(percentage) <= 3
+    return AffinityRule(mode, int(percentage)) if is_percentage and int(percentage) <= 100 else None
+
+
+def preferred_side(
+    rule: AffinityRule, local: Iterable[bool], remote: Iterable[bool]
+) -> Literal["local", "remote"] | None:
+    """The side that alone is used now, by the readiness of both sides' endpoints; None: both."""
+    if rule.mode == "none":
+        return None
+    states = list(local if rule.mode == "local" else remote)
+    ready = sum(states)
+    return rule.mode if ready and ready * 100 >= rule.min_ready * len(states) else None
+
+
+def endpoint_states(slices: Iterable[EndpointSlice]) -> list[bool]:
+    """Whether each endpoint of some slices is ready."""
+    return [endpoint.ready for s in slices for endpoint in s.endpoints or ()]
+
+
+def drained(endpoint_slice: EndpointSlice) -> EndpointSlice:
+    """The slice with its ready endpoints draining."""
+    return replace(
+        endpoint_slice,
+        endpoints=tuple(
+            replace(endpoint, conditions=DRAINING) if endpoint.ready else endpoint
+            for endpoint in endpoint_slice.endpoints or ()
+        ),
+    )
