@@ -21,7 +21,7 @@ BROKER_NAMESPACE = "joined-fleet-broker"
 ACCOUNTS_NAMESPACE = f"{BROKER_NAMESPACE}-accounts"
 """The broker namespace of these tests, apart from those of other tests."""
 SOURCE = "multicluster.kubernetes.io/source-cluster"
-_MEMBER_KINDS = "serviceaccount,role,rolebinding,clusterrolebinding,lease,clustermember"
+_NAMESPACES = ("hanse-system", "shop", BROKER_NAMESPACE, ACCOUNTS_NAMESPACE)
 
 
 class JoinedFleet(Struct):
@@ -57,6 +57,12 @@ class JoinedFleet(Struct):
     async def join(self, cluster: str) -> CommandResult:
         return await self.hanse(
             *("join", "--broker", "broker", "--cluster-id", cluster, "--context", cluster),
+            *("--broker-namespace", BROKER_NAMESPACE),
+        )
+
+    async def leave(self, cluster: str) -> CommandResult:
+        return await self.hanse(
+            *("leave", "--broker", "broker", "--cluster-id", cluster, "--context", cluster),
             *("--broker-namespace", BROKER_NAMESPACE),
         )
 
@@ -125,35 +131,14 @@ async def joined_fleet(
             assert result.status == 0, result.errors
             await agents.enter_async_context(fleet.agent(cluster))
         yield fleet
-    for cluster in NAMES:
-        await _leave(fleet, cluster)
-    cluster_wide = "validatingadmissionpolicy,validatingadmissionpolicybinding,clusterrole"
-    result = await fleet.on(
-        "broker", "delete", cluster_wide, "-l", "app.kubernetes.io/part-of=hanse"
-    )
-    assert result.status == 0, result.errors
-    await fleet.on("broker", "delete", "clusterset", "default")
-    await fleet.on("broker", "delete", "namespace", BROKER_NAMESPACE, ACCOUNTS_NAMESPACE)
-    await _delete_crds(fleet, "broker")
-
-
-async def _leave(fleet: JoinedFleet, cluster: str) -> None:
-    """Remove a cluster by the commands of the guide."""
-    selector = ("-l", f"hanse.dev/member={cluster}")
-    for namespace in (BROKER_NAMESPACE, ACCOUNTS_NAMESPACE):
-        result = await fleet.on("broker", "-n", namespace, "delete", _MEMBER_KINDS, *selector)
+        for cluster in NAMES:
+            if cluster in fleet.running:
+                result = await fleet.leave(cluster)
+                assert result.status == 0, result.errors
+    for cluster in (*NAMES, "broker"):
+        result = await fleet.hanse("uninstall", "--context", cluster, "--yes", "--force")
         assert result.status == 0, result.errors
-    await fleet.on(
-        "broker", "-n", BROKER_NAMESPACE, "delete", "endpointslices", "-l", f"{SOURCE}={cluster}"
-    )
-    await fleet.on(cluster, "delete", "clusterrole,clusterrolebinding", "hanse-agent")
-    await fleet.on(cluster, "delete", "namespace", "hanse-system", "shop", "--wait=false")
-    await _delete_crds(fleet, cluster)
-
-
-async def _delete_crds(fleet: JoinedFleet, context: str) -> None:
-    crds = await fleet.hanse("crds")
-    await fleet.on(context, "delete", "--wait=false", "-f", "-", stdin=crds.output)
+        await fleet.on(cluster, "delete", "namespace", *_NAMESPACES, "--wait=false")
 
 
 def endpoint_slice(name: str, source: str) -> str:

@@ -7,15 +7,18 @@ from datetime import timedelta
 import pytest
 
 from hanse.cli.join.replace import replace_member
-from hanse.cli.member_records import MemberPlace, set_phase
+from hanse.cli.member_records import MemberPlace, delete_objects, list_published, set_phase
 from hanse.features.clusterset.feature import ClusterSetMember
 from hanse.features.services.feature import Services
-from hanse.model.kinds.core import Namespace
-from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.kinds.core import Namespace, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.hanse import ClusterMember, MemberPhase
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.ownership import OWNER
 from tests.scenarios.services import ServicesScenario, running_services
 from tests.support.faults import READ_METHODS
-from tests.support.scenario import Check
+from tests.support.scenario import Check, all_of
 from tests.support.testbed import ClusterTestbed
 
 
@@ -142,3 +145,76 @@ async def test_a_cluster_that_takes_the_id_of_a_dead_one_inherits_nothing(
     await scenario.always(members.imports("bergen", "old"), for_=timedelta(seconds=12))
     after = await broker.read(ClusterMember, "lubeck", BROKER_NAMESPACE)
     assert (after.spec.uid, after.status.epoch) == (rebuilt, before.status.epoch + 1)
+
+
+async def set_record(services: ServicesScenario, cluster: str, phase: MemberPhase) -> None:
+    """Write the phase of a record, as an administrator."""
+    broker = services.admin(services.scenario.broker)
+    record = await broker.read(ClusterMember, cluster, BROKER_NAMESPACE)
+    await set_phase(broker, record, phase)
+
+
+def nothing_of(services: ServicesScenario, cluster: str) -> Check[None]:
+    """That nothing of a cluster is on the broker, and nothing of the fleet in it."""
+
+    async def check() -> None:
+        broker = services.admin(services.scenario.broker)
+        place = MemberPlace(services.scenario.broker, BROKER_NAMESPACE, cluster)
+        assert await list_published(broker, place) == []
+        for kind in (ServiceImport, EndpointSlice, Service):
+            left = await services.admin(cluster).list(kind, labels=OWNER)
+            assert not left.objects, f"{cluster} has {left.objects}"
+
+    return check
+
+
+@pytest.mark.parametrize("fault", ["", "restarted", "cut"])
+async def test_a_cluster_that_leaves_withdraws_everything_and_others_keep_theirs(
+    members: ServicesScenario, fault: str
+) -> None:
+    scenario = members.scenario
+    for cluster in ("bergen", "lubeck"):
+        await members.serve_and_export(cluster)
+    await members.serve_and_export("lubeck", "own")
+    await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
+    await scenario.eventually(members.everywhere("own", "lubeck"))
+
+    if fault == "cut":
+        scenario.network.cut("lubeck", scenario.broker)
+    await set_record(members, "lubeck", "Leaving")
+    if fault == "cut":
+        await asyncio.sleep(8)
+        scenario.network.heal("lubeck", scenario.broker)
+    if fault == "restarted":
+        await scenario.kill_agent("lubeck")
+        await scenario.start_agent("lubeck")
+
+    await scenario.eventually(has_phase(members, "lubeck", "Left"))
+    await scenario.eventually(nothing_of(members, "lubeck"))
+    for cluster in ("bergen", "hamburg"):
+        await scenario.eventually(members.imports(cluster, "web", "bergen"))
+        await scenario.eventually(members.imports(cluster, "own"))
+    kept = [members.imports(cluster, "web", "bergen") for cluster in ("bergen", "hamburg")]
+    await scenario.always(all_of(nothing_of(members, "lubeck"), *kept), for_=timedelta(seconds=12))
+    assert await members.found("lubeck", ServiceExport, "web") is not None
+
+
+async def test_a_dead_cluster_that_was_given_up_withdraws_at_home_when_it_returns(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    for cluster in ("bergen", "lubeck"):
+        await members.serve_and_export(cluster)
+    await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
+    await scenario.kill_agent("lubeck")
+
+    await set_record(members, "lubeck", "Left")
+    await scenario.eventually(members.imports("hamburg", "web", "bergen"))
+    broker = members.admin(scenario.broker)
+    place = MemberPlace(scenario.broker, BROKER_NAMESPACE, "lubeck")
+    await delete_objects(broker, await list_published(broker, place))
+    await scenario.start_agent("lubeck")
+
+    await scenario.eventually(nothing_of(members, "lubeck"))
+    out = all_of(nothing_of(members, "lubeck"), members.imports("hamburg", "web", "bergen"))
+    await scenario.always(out, for_=timedelta(seconds=12))

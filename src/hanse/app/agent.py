@@ -48,6 +48,7 @@ from hanse.providers.probes import ProbeFunction, Prober
 from hanse.providers.resolver import HostResolver
 from hanse.providers.tokens import TokenIssuer
 from hanse.runtime.api import ClusterClient
+from hanse.runtime.broker_membership import BrokerMembership
 from hanse.runtime.connection_reconciler import ConnectionReconciler
 from hanse.runtime.external import POLL_INTERVAL, ExternalApi, ExternalSystem
 from hanse.runtime.heartbeat_lease import HeartbeatLease
@@ -173,6 +174,7 @@ class Agent:
         self._avi = AviController(self._avi_controller)
         self._join_external_systems(external_systems or {})
         self._heartbeat: HeartbeatLease | None = None
+        self._membership: BrokerMembership | None = None
         if broker is not None:
             self._heartbeat = self._join_broker(ClusterClient(broker, random))
 
@@ -189,6 +191,10 @@ class Agent:
         """Connect the broker; returns the Lease that shows there that this cluster is alive."""
         self.reconciler.informers.join(BROKER, {Role.BROKER}, client)
         self.reconciler.event_handlers.append(self._on_change)
+        self._membership = BrokerMembership(
+            self.reconciler, client, BROKER, self.settings.options.broker_namespace, self._clock
+        )
+        self.reconciler.event_handlers.append(self._membership.on_change)
         return HeartbeatLease(
             client,
             self.settings.options.broker_namespace,
@@ -224,10 +230,11 @@ class Agent:
                 await stack.enter_async_context(self.webhook_server.running(webhooks))
             if self._heartbeat is not None:
                 await stack.enter_async_context(
-                    _running_task(
-                        self._heartbeat.run(lambda: self.reconciler.active), "heartbeat lease"
-                    )
+                    _running_task(self._heartbeat.run(self._is_member), "heartbeat lease")
                 )
+            if self._membership is not None:
+                membership = self._membership.run(lambda: self.reconciler.active)
+                await stack.enter_async_context(_running_task(membership, "broker membership"))
             if not alone and self._allocates:
                 await stack.enter_async_context(
                     _running_task(self._replica_slots.run(self._publish_slot), "slot")
@@ -295,9 +302,16 @@ class Agent:
         self.end_reason = reason
         self.ended.set()
 
+    def _is_member(self) -> bool:
+        """Whether this replica is active, and its cluster has not left the broker."""
+        has_left = self._membership is not None and self._membership.has_left
+        return self.reconciler.active and not has_left
+
     def _may_renew(self) -> bool:
-        """Whether this is known to be the cluster that joined the broker under its id."""
-        return not self.reconciler.refused and not brokers_to_read(self.reconciler.snapshot())
+        """Whether this is known to be the member of the broker that has this id."""
+        if not self._is_member() or self.reconciler.refused:
+            return False
+        return not brokers_to_read(self.reconciler.snapshot())
 
     def _lease_duration(self) -> timedelta:
         return clusterset_spec(self.reconciler.snapshot(), BROKER).lease_duration

@@ -1,4 +1,4 @@
-"""`hanse leave`: remove a cluster from a Federation."""
+"""`hanse leave`: remove a cluster from a broker or from a Federation."""
 
 import click
 
@@ -7,7 +7,20 @@ from hanse.cli.settings import global_options
 
 
 @click.command("leave")
-@click.option("--federation", required=True, metavar="NAME", help="The Federation to leave.")
+@click.option(
+    "--broker",
+    default="",
+    metavar="CONTEXT",
+    help="Leave this broker: its context, with an administrator's rights.",
+)
+@click.option(
+    "--broker-namespace",
+    default="hanse-broker",
+    show_default=True,
+    metavar="NAME",
+    help="Where clusters share there.",
+)
+@click.option("--federation", default="", metavar="NAME", help="The Federation to leave.")
 @click.option(
     "--cluster-id",
     required=True,
@@ -28,31 +41,54 @@ from hanse.cli.settings import global_options
 @click.pass_context
 def command(
     context: click.Context,
+    broker: str,
+    broker_namespace: str,
     federation: str,
     cluster_id: str,
     supervisors: tuple[str, ...],
     force: bool,
     dry_run: bool,
 ) -> None:
-    """Let a cluster leave a Federation.
+    """Let a cluster leave a broker, or a Federation.
 
-    The cluster is that of --context, or of the current one. Its own Federation goes first; then the
-    supervisors strike it off theirs, and withdraw what they wrote there, which is waited for; then
-    its token, its account for supervisors and its claims go. Its id stays its own.
+    The cluster is that of --context, or of the current one. With --broker its agent withdraws
+    everything that it published, and at home everything that came from the broker; that is waited
+    for. Then its account, its rights, its Lease and its Secret go. Its record stays, and says that
+    it has left. Interrupted, it is resumed by running it again.
 
-    With --force the cluster itself is not asked: supervisors forget it at once.
+    With --federation its own Federation goes first; then the supervisors strike it off theirs, and
+    withdraw what they wrote there, which is waited for; then its token, its account for supervisors
+    and its claims go. Its id stays its own.
+
+    With --force the cluster itself is not asked: supervisors forget it at once, and on a broker it
+    has left at once. If it returns, its agent reads that there and withdraws what it wrote at home.
 
     \b
     Examples:
+      hanse leave --broker broker --cluster-id bergen --context bergen
+      hanse leave --broker broker --cluster-id bergen --force
       hanse leave --federation league --cluster-id bergen --context bergen --supervisor lubeck
       hanse leave --federation league --cluster-id bergen --supervisor lubeck --force
     """
     from hanse.cli.clusters import select_cluster
-    from hanse.cli.join.federation import MembershipRequest, leave_federation
     from hanse.cli.process import run_async, start_logging
 
     settings = global_options(context)
     start_logging(settings)
+    if not broker and not federation:
+        raise InputError("name what to leave: --broker CONTEXT, or --federation NAME, or both")
+    if broker:
+        from hanse.cli.leave_broker import BrokerLeave, leave_broker
+        from hanse.cli.member_records import MemberPlace
+
+        there = select_cluster(settings, broker)
+        place = MemberPlace(there.name, broker_namespace, cluster_id)
+        leaving = BrokerLeave(place, there, None if force else select_cluster(settings))
+        run_async(lambda: leave_broker(leaving, dry_run=dry_run))
+    if not federation:
+        return
+    from hanse.cli.join.federation import MembershipRequest, leave_federation
+
     if force and not supervisors:
         raise InputError("--force needs --supervisor CONTEXT: somebody has to forget the cluster")
     supervising = tuple(select_cluster(settings, name) for name in supervisors)

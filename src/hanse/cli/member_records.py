@@ -58,11 +58,21 @@ async def find_record(broker: Client, place: MemberPlace) -> ClusterMember | Non
 
 
 async def set_phase(
-    broker: Client, record: ClusterMember, phase: MemberPhase, *, epoch: int = 0
+    broker: Client,
+    record: ClusterMember,
+    phase: MemberPhase,
+    *,
+    epoch: int = 0,
+    abandoned: bool = False,
 ) -> ClusterMember:
     """Write a phase, which begins now; returns the record as stored."""
     since = msgspec.to_builtins(datetime.now(UTC).replace(microsecond=0))
-    status: Wire = {"phase": phase, "since": since, "epoch": epoch or record.status.epoch}
+    status: Wire = {
+        "phase": phase,
+        "since": since,
+        "epoch": epoch or record.status.epoch,
+        "abandoned": abandoned,
+    }
     return await broker.patch(
         ClusterMember, record.name, record.namespace, {"status": status}, subresource="status"
     )

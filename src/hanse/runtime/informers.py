@@ -172,7 +172,8 @@ class ClusterInformers:
 
     async def relist_cluster(self, cluster: ClusterId) -> None:
         """List a cluster once more, and wait until every informer has done so, however long."""
-        await self._wait_for_lists(self._restart_working(self.connections[cluster]))
+        if cluster in self.connections:
+            await self._wait_for_lists(self._restart_working(self.connections[cluster]))
 
     def _restart_working(self, connection: Connection) -> dict[Informer, int]:
         """Restart the informers without an error, the others retry; returns the lists of all."""
@@ -190,8 +191,8 @@ class ClusterInformers:
             await self._listed.wait_for_more(self._listed.notified)
 
     async def wait_until_listed(self, cluster: ClusterId) -> None:
-        """Wait until everything in a cluster was listed once."""
-        while not self.connections[cluster].state.listed:
+        """Wait until everything in a cluster was listed once, or it is no longer connected."""
+        while cluster in self.connections and not self.connections[cluster].state.listed:
             await self._listed.wait_for_more(self._listed.notified)
 
     def _close_replaced(self, api: Api) -> None:

@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Leave the definitions of our kinds, and with them all objects that people made of them.",
 )
-@click.option("--force", is_flag=True, help="Although an agent seems alive that runs elsewhere.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Although an agent seems alive that runs elsewhere, or the broker cannot be left.",
+)
 @click.option("--kubectl", "by_hand", is_flag=True, help="Print the same as kubectl commands.")
 @click.pass_context
 def command(
@@ -27,7 +31,7 @@ def command(
 ) -> None:
     """Take Hanse out of a cluster, and leave nothing behind.
 
-    Of the cluster of --context: the agent first, then webhooks and policies, then everything that
+    A member of a broker leaves it first. Then, of the cluster of --context: the agent first, then webhooks and policies, then everything that
     agents wrote, accounts and rights, and the definitions of our kinds last. What people made of
     those kinds goes with them; how much that is is shown before. Namespaces are left. It ends when
     all of it is gone. In a federation `hanse leave` comes first.
@@ -40,6 +44,7 @@ def command(
     """
     from hanse.cli.clusters import connect, select_cluster
     from hanse.cli.process import run_async, start_logging
+    from hanse.cli.uninstall.leaving import find_joined_broker, leave_first
     from hanse.cli.uninstall.removal import find_installation, kubectl_commands, remove_installation
 
     settings = global_options(context)
@@ -52,16 +57,24 @@ def command(
             if by_hand:
                 click.echo("\n".join(kubectl_commands(found, cluster.name)))
                 return
+            joined = await find_joined_broker(client)
+            if joined is not None and found:
+                click.echo(f"{cluster.name}: {joined.cluster} leaves its broker first")
             _print_installation(cluster.name, found)
             if not found:
                 return
             if not yes:
                 click.echo("Nothing was deleted; add --yes to do it.")
                 return
+
+            def tell(text: str) -> None:
+                click.echo(f"{cluster.name}: {text}", err=True)
+
+            if joined is not None and not force:
+                await leave_first(client, cluster.name, joined, tell)
+                found = await find_installation(client, definitions=not keep_kinds)
             await _check_agent(client, cluster.name, found, force=force)
-            await remove_installation(
-                client, found, lambda text: click.echo(f"{cluster.name}: {text}", err=True)
-            )
+            await remove_installation(client, found, tell)
             left = await find_installation(client, definitions=not keep_kinds)
             if left:
                 _print_installation(cluster.name, left)

@@ -187,6 +187,25 @@ def member_record(broker_namespace: str, cluster: ClusterId, uid: str) -> Manife
     )
 
 
+def former_member(broker_namespace: str, cluster: ClusterId) -> tuple[Manifest, ...]:
+    """What a member that was given up keeps on the broker: the right to read its record.
+
+    Its agent finds there that it has left, and says when it has withdrawn what it wrote at home.
+    """
+    kind, role = ClusterMember.kind, f"{broker_namespace}:{cluster}"
+    rules = (
+        RbacRule(broker_namespace, kind.group, kind.plural, ("get",), (cluster,)),
+        RbacRule(broker_namespace, kind.group, f"{kind.plural}/status", ("patch",), (cluster,)),
+    )
+    account = Subject(cluster, accounts_namespace(broker_namespace))
+    labels = {MEMBER: cluster}
+    return (
+        *role_manifests(role, rules, labels),
+        manifest(SERVICE_ACCOUNT, account.name, account.namespace, labels=labels),
+        *binding_manifests(role, role, rules, account, labels),
+    )
+
+
 def _feature_rights(
     access: FeatureAccess, broker_namespace: str, account: Subject, labels: dict[str, str]
 ) -> tuple[Manifest, ...]:

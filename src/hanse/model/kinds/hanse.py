@@ -163,6 +163,14 @@ class ClusterMemberStatus(Value, frozen=True, kw_only=True):
     epoch: Annotated[Count, Schema("How many clusters have had this id.")] = 1
     since: Annotated[datetime | None, Schema("When the phase began.")] = None
     agent: Annotated[MemberAgent, Schema("Its agent.")] = MemberAgent()
+    abandoned: Annotated[
+        bool,
+        Schema(
+            "Whether it was made to leave without being asked, so that what Hanse wrote in the "
+            "cluster itself stands until its agent runs again.",
+            default=False,
+        ),
+    ] = False
 
 
 class ClusterMember(Object, frozen=True, kw_only=True):

@@ -1,0 +1,225 @@
+"""Let a cluster leave a broker: its agent withdraws everything, then its account ends."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+
+import click
+from msgspec import Struct
+
+from hanse.app import BROKER
+from hanse.cli.apply import apply
+from hanse.cli.clusters import ClusterAccess, connect
+from hanse.cli.errors import CommandFailed, InputError
+from hanse.cli.member_records import (
+    BrokerObject,
+    MemberPlace,
+    delete_objects,
+    find_record,
+    list_prepared,
+    list_published,
+    set_phase,
+)
+from hanse.features.services import manifests
+from hanse.kube.client import Client
+from hanse.kube.errors import NotFound
+from hanse.kube.requests import delete
+from hanse.model.clusterset import IDENTITY_NAMESPACE
+from hanse.model.kinds.core import Namespace, Secret, Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.manifests import SECRET, SERVICE_ACCOUNT
+from hanse.model.naming import AGENT, BROKER_SECRET, SYSTEM_NAMESPACE
+from hanse.model.ownership import OWNER, SOURCES
+
+WITHDRAWAL_TIMEOUT = timedelta(seconds=120)
+"""How long an agent may take to withdraw the next object."""
+
+_POLL_INTERVAL = timedelta(milliseconds=500)
+
+
+class BrokerLeave(Struct, frozen=True):
+    """A cluster that leaves a broker; without a `member` it is dead, and not asked."""
+
+    place: MemberPlace
+    broker: ClusterAccess
+    member: ClusterAccess | None = None
+
+
+async def leave_broker(request: BrokerLeave, *, dry_run: bool) -> None:
+    """Let a cluster leave, and print the progress; resumes what was begun.
+
+    Raises `CommandFailed` if its agent does not withdraw everything in time.
+    """
+    async with connect(request.broker) as broker:
+        if not await _is_member(broker, request.place):
+            place = request.place
+            click.echo(f"{place.cluster} is no member of {place.broker}: nothing is left to do")
+            return
+        if request.member is None:
+            await _force(broker, request.place, dry_run=dry_run)
+            return
+        async with connect(request.member) as member:
+            await _leave(broker, member, request, dry_run=dry_run)
+
+
+async def _is_member(broker: Client, place: MemberPlace) -> bool:
+    """Whether a broker has anything of a cluster, its record aside if that says that it left."""
+    record = await find_record(broker, place)
+    if record is not None and not record.has_left:
+        return True
+    return bool(await list_prepared(broker, place) or await list_published(broker, place))
+
+
+async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_run: bool) -> None:
+    """Let a cluster that is there leave: its agent withdraws, then its account and Secret go."""
+    place = request.place
+    record = await _checked_record(broker, member, request)
+    prepared = await list_prepared(broker, place)
+    if dry_run:
+        published = await list_published(broker, place)
+        _show_deletions(place, [*published, *prepared])
+        return
+    if not record.has_left:
+        if record.status.phase != "Leaving":
+            await set_phase(broker, record, "Leaving")
+        await _wait_until_left(broker, request)
+    await delete_objects(broker, await list_published(broker, place))
+    await delete_objects(broker, prepared)
+    await _delete_secret(member)
+    await _check_nothing_left(broker, member, request)
+    click.echo(
+        f"{place.cluster} has left {place.broker}: nothing of it is left there but its record"
+    )
+
+
+async def _checked_record(broker: Client, member: Client, request: BrokerLeave) -> ClusterMember:
+    """The record of the very cluster that is to leave; raises `InputError` if it is another's."""
+    place = request.place
+    assert request.member is not None, "a dead cluster is not read"
+    record = await find_record(broker, place)
+    if record is None:
+        raise InputError(
+            f"{place.cluster} has no ClusterMember on {place.broker}: it joined with an earlier "
+            "version; run `hanse broker init` and `hanse join` again, or add --force"
+        )
+    uid = (await member.read(Namespace, IDENTITY_NAMESPACE)).metadata.uid
+    if uid != record.spec.uid:
+        raise InputError(
+            f"{request.member.name} is not the cluster that joined {place.broker} as "
+            f"{place.cluster!r} (kube-system uid {record.spec.uid}); name its --context, or add "
+            "--force if it is gone"
+        )
+    return record
+
+
+async def _wait_until_left(broker: Client, request: BrokerLeave) -> None:
+    """Wait until the agent has withdrawn everything and says Left; prints what is left."""
+    clock = asyncio.get_running_loop().time
+    last, known = clock(), -1
+    while True:
+        record = await find_record(broker, request.place)
+        if record is None or record.has_left:
+            return
+        left = len(await list_published(broker, request.place))
+        if left != known:
+            last, known = clock(), left
+            click.echo(
+                f"{request.place.cluster} is leaving: {left} objects on {request.place.broker}",
+                err=True,
+            )
+        if clock() - last > WITHDRAWAL_TIMEOUT.total_seconds():
+            raise CommandFailed(_stuck_message(request, left))
+        await asyncio.sleep(_POLL_INTERVAL.total_seconds())
+
+
+def _stuck_message(request: BrokerLeave, left: int) -> str:
+    """What to do if an agent does not withdraw."""
+    context = request.member.name if request.member is not None else request.place.cluster
+    return (
+        f"{request.place.cluster} does not withdraw {left} objects from {request.place.broker}; "
+        f"see whether its agent runs: kubectl --context {context} -n {SYSTEM_NAMESPACE} logs "
+        f"deployment/{AGENT}; run this again to go on, or with --force if the cluster is dead"
+    )
+
+
+async def _force(broker: Client, place: MemberPlace, *, dry_run: bool) -> None:
+    """Give a dead cluster up: its record says so, what it published and its rights go.
+
+    Its account stays with the right to read its record: if it returns, its agent finds that it has
+    left, and withdraws what it wrote at home.
+    """
+    kept = (SERVICE_ACCOUNT,)
+    gone = [one for one in await list_prepared(broker, place) if one.kind not in kept]
+    published = await list_published(broker, place)
+    if dry_run:
+        _show_deletions(place, [*published, *gone])
+        return
+    record = await find_record(broker, place)
+    if record is None:
+        made = manifests.member_record(place.namespace, place.cluster, "unknown")
+        await apply(broker, (made,))
+        record = await broker.read(ClusterMember, place.cluster, place.namespace)
+    if not record.has_left:
+        await set_phase(broker, record, "Left", abandoned=True)
+    await delete_objects(broker, [*gone, *published])
+    await apply(broker, manifests.former_member(place.namespace, place.cluster))
+    await delete_objects(broker, await list_published(broker, place))  # written meanwhile
+    click.echo(
+        f"{place.cluster} was made to leave {place.broker}: {len(published)} objects that it "
+        "published are deleted; what Hanse wrote in the cluster itself stands until its agent runs "
+        f"again, or: hanse uninstall --context {place.cluster} --yes"
+    )
+
+
+def _show_deletions(place: MemberPlace, objects: Sequence[BrokerObject]) -> None:
+    """Print what a dry run would delete on the broker."""
+    click.echo(f"# {place.broker}: would set the phase of ClusterMember {place.cluster} to Left")
+    for one in objects:
+        click.echo(f"# {place.broker}: would delete {one}")
+
+
+async def _delete_secret(member: Client) -> None:
+    """Delete the Secret with the broker's kubeconfig; one that is gone already is fine."""
+    try:
+        await member.send(delete(SECRET, BROKER_SECRET, SYSTEM_NAMESPACE))
+    except NotFound:
+        return
+
+
+async def _check_nothing_left(broker: Client, member: Client, request: BrokerLeave) -> None:
+    """Raise `CommandFailed` naming the first of what is left on the broker or in the cluster."""
+    place = request.place
+    left = [str(one) for one in await list_published(broker, place)]
+    left += [str(one) for one in await list_prepared(broker, place)]
+    left += [f"{one} in the cluster" for one in await list_derived(member, place.namespace)]
+    if left:
+        raise CommandFailed(
+            f"{len(left)} objects of {place.cluster} are left, first {left[0]}; "
+            "something wrote them again: is a second agent running?"
+        )
+
+
+async def list_derived(member: Client, broker_namespace: str) -> list[BrokerObject]:
+    """What agents wrote in a cluster from what its broker had, and the broker's Secret.
+
+    Its server may be the broker, too: what stands in that namespace is not the cluster's.
+    """
+    found: list[BrokerObject] = []
+    for kind in (ServiceImport, EndpointSlice, Service):
+        try:
+            listed = (await member.list(kind, labels=OWNER)).objects
+        except NotFound:
+            continue
+        found += [
+            BrokerObject(kind.kind, obj.name, obj.namespace)
+            for obj in listed
+            if BROKER in obj.metadata.annotations.get(SOURCES, "").split(",")
+            and obj.namespace != broker_namespace
+        ]
+    try:
+        await member.read(Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
+    except NotFound:
+        return found
+    return [*found, BrokerObject(SECRET, BROKER_SECRET, SYSTEM_NAMESPACE)]

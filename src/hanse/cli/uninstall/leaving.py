@@ -1,0 +1,88 @@
+"""Leave the broker before a cluster is uninstalled, with the account that the cluster has there."""
+
+import asyncio
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from hanse.cli.agent.running import running_agent
+from hanse.cli.clusters import open_client
+from hanse.cli.errors import CommandFailed
+from hanse.cli.member_records import set_phase
+from hanse.features.services.manifests import CLUSTER_ID, KUBECONFIG
+from hanse.kube import credentials
+from hanse.kube.client import Client
+from hanse.kube.client_config import Credentials
+from hanse.kube.errors import BadCredentials, KubeError, NotFound
+from hanse.model.kinds.core import Secret
+from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.naming import BROKER_NAMESPACE, BROKER_SECRET, SYSTEM_NAMESPACE
+from hanse.model.objects import ClusterId
+
+LEAVE_TIMEOUT = 120.0
+"""Seconds that the agent may take to withdraw everything."""
+
+_POLL_INTERVAL = 0.5
+
+
+class JoinedBroker(Struct, frozen=True):
+    """The broker that a cluster has joined, and its id there."""
+
+    cluster: ClusterId
+    namespace: str
+    credentials: Credentials
+
+
+async def find_joined_broker(client: Client) -> JoinedBroker | None:
+    """The broker of a cluster by its Secret; None if it has none that can be used."""
+    try:
+        secret = await client.read(Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
+        access = credentials.from_secret(
+            secret.data.get(KUBECONFIG, b""), origin=f"Secret {BROKER_SECRET}"
+        )
+        config = await access.config()
+    except (NotFound, BadCredentials):
+        return None
+    cluster = secret.metadata.annotations.get(CLUSTER_ID, "")
+    return JoinedBroker(cluster, config.namespace or BROKER_NAMESPACE, access) if cluster else None
+
+
+async def leave_first(
+    client: Client, name: str, joined: JoinedBroker, echo: Callable[[str], None]
+) -> None:
+    """Let the agent withdraw everything from the broker, and wait for it.
+
+    Raises `CommandFailed` if the broker or the agent cannot take part.
+    """
+    by_force = (
+        f"or add --force, and let an administrator of the broker run `hanse leave --broker BROKER "
+        f"--cluster-id {joined.cluster} --force`"
+    )
+    async with open_client(joined.credentials) as broker:
+        try:
+            record = await broker.read(ClusterMember, joined.cluster, joined.namespace)
+            if record.has_left:
+                return
+            if await running_agent(client) != joined.cluster:
+                raise CommandFailed(
+                    f"{name}: no agent runs that could withdraw what {joined.cluster} shares; "
+                    f"start it, {by_force}"
+                )
+            if record.status.phase != "Leaving":
+                await set_phase(broker, record, "Leaving")
+            echo(f"waiting until {joined.cluster} has left its broker")
+            async with asyncio.timeout(LEAVE_TIMEOUT):
+                while not record.has_left:
+                    await asyncio.sleep(_POLL_INTERVAL)
+                    record = await broker.read(ClusterMember, joined.cluster, joined.namespace)
+        except NotFound:
+            return  # no record: nothing to wait for
+        except (KubeError, TimeoutError) as error:
+            why = str(error) or "its agent has not withdrawn everything in time"
+            raise CommandFailed(
+                f"{name}: {joined.cluster} cannot leave its broker: {why}; try again, {by_force}"
+            ) from None
+    echo(
+        f"{joined.cluster} has left its broker; an administrator deletes its account there: "
+        f"hanse leave --broker BROKER --cluster-id {joined.cluster} --context {name}"
+    )

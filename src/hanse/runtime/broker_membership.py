@@ -1,0 +1,161 @@
+"""Leaving the broker when the record of this cluster there says so."""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import suppress
+
+import msgspec
+
+from hanse.kube.client import Client
+from hanse.kube.clock import Clock
+from hanse.kube.errors import KubeError
+from hanse.model.facts import ClusterDeparted, HeartbeatState
+from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
+from hanse.model.snapshot import Change, FactChange, ObjectChange
+from hanse.runtime.leaving import POLL_INTERVAL, leave
+from hanse.runtime.ownership import sources_of
+from hanse.runtime.reconciler import Reconciler
+
+log = logging.getLogger(__name__)
+
+RECHECK_INTERVAL = 10.0
+"""Seconds between two reads of the record while the broker's objects are not seen: a cluster that
+was made to leave has no other right there than to read its record."""
+
+
+STRAY_TIMEOUT = 60.0
+"""Seconds that a cluster that was given up tries to delete what it wrote to the broker since."""
+
+
+class BrokerMembership:
+    """Withdraws everything of this cluster from a broker, and at home what came from there.
+
+    It happens once the record of this cluster is Leaving, at the end of which it is Left; or Left,
+    if an administrator gave the cluster up while it was away.
+    """
+
+    def __init__(
+        self,
+        reconciler: Reconciler,
+        client: Client,
+        broker: ClusterId,
+        namespace: str,
+        clock: Clock,
+    ) -> None:
+        self._reconciler = reconciler
+        self._client = client
+        self._broker = broker
+        self._namespace = namespace
+        self._clock = clock
+        self._changed = asyncio.Event()
+        self._epoch = 0
+        """The latest epoch of the record that was seen: a restored broker may show an earlier."""
+        self.has_left = False
+        """Whether this cluster is no member of the broker any more."""
+
+    def on_change(self, change: Change) -> None:
+        """Look at the record when it changes, and when renewals begin or cease to fail."""
+        match change:
+            case ObjectChange(where, _, ClusterMember(metadata=meta)):
+                if where == self._broker and meta.name == self._reconciler.informers.local:
+                    self._changed.set()
+            case FactChange(_, HeartbeatState()):
+                self._changed.set()
+            case _:
+                return
+
+    async def run(self, is_active: Callable[[], bool]) -> None:
+        """Leave the broker when this cluster has to; returns then."""
+        while True:
+            record = await self._record() if is_active() else None
+            if record is not None and record.status.epoch >= self._epoch:
+                self._epoch = record.status.epoch
+                if record.status.phase == "Leaving":
+                    await self._leave()
+                    return
+                if record.has_left:
+                    await self._withdraw_at_home()
+                    return
+            self._changed.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(RECHECK_INTERVAL):
+                    await self._changed.wait()
+
+    async def _record(self) -> ClusterMember | None:
+        """The record of this cluster: as watched, or read while the broker's objects are not seen.
+
+        None if there is none, or it cannot be read.
+        """
+        snapshot = self._reconciler.snapshot()
+        if snapshot.synced(self._broker, ClusterMember):
+            return snapshot.get(self._broker, ClusterMember, snapshot.local, self._namespace)
+        try:
+            return await self._client.read(ClusterMember, snapshot.local, self._namespace)
+        except KubeError:
+            return None
+
+    async def _leave(self) -> None:
+        """Withdraw everything, say that we have left, and disconnect."""
+        log.warning("leaving the broker", extra={"namespace": self._namespace})
+        await leave(self._reconciler, self._broker, self._finish)
+        self.has_left = True
+        log.warning("has left the broker", extra={"namespace": self._namespace})
+
+    async def _finish(self) -> None:
+        """Wait until nothing of the broker is left at home, then write Left."""
+        await self._wait_until_withdrawn()
+        since = msgspec.to_builtins(self._clock.now().replace(microsecond=0))
+        change = {"status": {"phase": "Left", "since": since}}
+        local = self._reconciler.informers.local
+        while True:
+            try:
+                place = (ClusterMember, local, self._namespace)
+                await self._client.patch(*place, change, subresource="status")
+            except KubeError as error:
+                log.warning("the record cannot be written", extra={"why": str(error)})
+                await asyncio.sleep(POLL_INTERVAL)
+            else:
+                return
+
+    async def _withdraw_at_home(self) -> None:
+        """Withdraw at home what came from a broker that has given this cluster up."""
+        self.has_left = True
+        log.warning(
+            "this cluster has left its broker: what came from there is withdrawn",
+            extra={"namespace": self._namespace, "rejoin": "hanse join --broker"},
+        )
+        informers = self._reconciler.informers
+        informers.put_fact(ClusterDeparted(self._broker, self._clock.now()))
+        if self._reconciler.snapshot().synced(self._broker):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(STRAY_TIMEOUT):
+                    await leave(self._reconciler, self._broker, self._report_withdrawn)
+        if self._broker in informers.connections:
+            informers.set_leaving(self._broker)
+            await self._report_withdrawn()
+            await informers.disconnect(self._broker)
+
+    async def _report_withdrawn(self) -> None:
+        """Say in the record that nothing stands at home any more, once that is so."""
+        await self._wait_until_withdrawn()
+        place = (ClusterMember, self._reconciler.informers.local, self._namespace)
+        with suppress(KubeError):
+            await self._client.patch(*place, {"status": {"abandoned": False}}, subresource="status")
+
+    async def _wait_until_withdrawn(self) -> None:
+        """Wait until nothing at home is derived from the broker."""
+        while self._derived_at_home():  # noqa: ASYNC110 - the index of owned objects is polled
+            await asyncio.sleep(POLL_INTERVAL)
+
+    def _derived_at_home(self) -> tuple[ClusterObjectRef, ...]:
+        """Our objects at home that are derived from the broker."""
+        local = self._reconciler.informers.local
+        return tuple(
+            ClusterObjectRef(where, object_ref(obj))
+            for where, obj in self._reconciler.owned.objects()
+            if where == local
+            and self._broker in sources_of(obj)
+            and obj.metadata.namespace != self._namespace  # this server may be the broker, too
+        )

@@ -1,0 +1,29 @@
+"""The guide about days after the first says what is true: its commands are run as they stand."""
+
+import re
+from pathlib import Path
+
+from tests.cli.programs import hanse
+
+GUIDE = Path(__file__).parents[2] / "docs/guides/day-two.md"
+
+
+def _commands(heading: str) -> str:
+    """The shell blocks below a heading, one after the other."""
+    (section,) = re.findall(
+        rf"^## {heading}\n(.*?)(?=^## )", GUIDE.read_text(), re.MULTILINE | re.DOTALL
+    )
+    return "\n".join(re.findall(r"^```sh\n(.*?)^```", section, re.MULTILINE | re.DOTALL))
+
+
+def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
+    (tmp_path / "walk.sh").write_text("set -eux\n" + _commands("On your machine"))
+    up = ("up", "--clusters", "lubeck,bergen,hamburg", "--no-sample", "--no-federation")
+
+    result = hanse(*up, "--exec", "bash walk.sh", cwd=tmp_path, patience=120)
+
+    assert result.status == 0, result.out + result.err
+    assert "# broker: would delete ServiceAccount hanse-broker-accounts/lubeck\n" in result.out
+    assert "lubeck has left broker: nothing of it is left there but its record\n" in result.out
+    assert '[{"cluster":"bergen"}]' in result.out
+    assert "bergen was made to leave broker: 1 objects that it published are deleted" in result.out
