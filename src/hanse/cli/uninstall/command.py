@@ -8,6 +8,7 @@ from hanse.cli.errors import CommandFailed
 from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
+    from hanse.cli.uninstall.leaving import JoinedBroker
     from hanse.cli.uninstall.removal import Installation
     from hanse.kube.client import Client
 
@@ -31,10 +32,10 @@ def command(
 ) -> None:
     """Take Hanse out of a cluster, and leave nothing behind.
 
-    A member of a broker leaves it first. Then, of the cluster of --context: the agent first, then webhooks and policies, then everything that
-    agents wrote, accounts and rights, and the definitions of our kinds last. What people made of
-    those kinds goes with them; how much that is is shown before. Namespaces are left. It ends when
-    all of it is gone. In a federation `hanse leave` comes first.
+    A member of a broker leaves it first. Then, of the cluster of --context: the agent, webhooks and
+    policies, everything that agents wrote, accounts and rights, and the definitions of our kinds
+    last. What people made of those kinds goes with them; how much that is is shown before.
+    Namespaces are left. It ends when all of it is gone. In a federation `hanse leave` comes first.
 
     \b
     Examples:
@@ -44,8 +45,8 @@ def command(
     """
     from hanse.cli.clusters import connect, select_cluster
     from hanse.cli.process import run_async, start_logging
-    from hanse.cli.uninstall.leaving import find_joined_broker, leave_first
-    from hanse.cli.uninstall.removal import find_installation, kubectl_commands, remove_installation
+    from hanse.cli.uninstall.leaving import find_joined_broker
+    from hanse.cli.uninstall.removal import find_installation, kubectl_commands
 
     settings = global_options(context)
     start_logging(settings)
@@ -57,8 +58,8 @@ def command(
             if by_hand:
                 click.echo("\n".join(kubectl_commands(found, cluster.name)))
                 return
-            joined = await find_joined_broker(client)
-            if joined is not None and found:
+            joined = await find_joined_broker(client) if found else None
+            if joined is not None:
                 click.echo(f"{cluster.name}: {joined.cluster} leaves its broker first")
             _print_installation(cluster.name, found)
             if not found:
@@ -66,24 +67,31 @@ def command(
             if not yes:
                 click.echo("Nothing was deleted; add --yes to do it.")
                 return
-
-            def tell(text: str) -> None:
-                click.echo(f"{cluster.name}: {text}", err=True)
-
-            if joined is not None and not force:
-                await leave_first(client, cluster.name, joined, tell)
-                found = await find_installation(client, definitions=not keep_kinds)
-            await _check_agent(client, cluster.name, found, force=force)
-            await remove_installation(client, found, tell)
-            left = await find_installation(client, definitions=not keep_kinds)
-            if left:
-                _print_installation(cluster.name, left)
-                raise CommandFailed(
-                    f"{cluster.name}: something came back; is an agent still running?"
-                )
-            click.echo(f"{cluster.name}: nothing of Hanse is left")
+            await _remove(client, cluster.name, joined, definitions=not keep_kinds, force=force)
 
     run_async(uninstall)
+
+
+async def _remove(
+    client: "Client", name: str, joined: "JoinedBroker | None", *, definitions: bool, force: bool
+) -> None:
+    """Leave the broker, delete everything, and check that nothing came back."""
+    from hanse.cli.uninstall.leaving import leave_first
+    from hanse.cli.uninstall.removal import find_installation, remove_installation
+
+    def tell(text: str) -> None:
+        click.echo(f"{name}: {text}", err=True)
+
+    if joined is not None and not force:
+        await leave_first(client, name, joined, tell)
+    found = await find_installation(client, definitions=definitions)
+    await _check_agent(client, name, found, force=force)
+    await remove_installation(client, found, tell)
+    left = await find_installation(client, definitions=definitions)
+    if left:
+        _print_installation(name, left)
+        raise CommandFailed(f"{name}: something came back; is an agent still running?")
+    click.echo(f"{name}: nothing of Hanse is left")
 
 
 def _print_installation(name: str, found: "Installation") -> None:

@@ -72,9 +72,7 @@ async def leave_first(
                 await set_phase(broker, record, "Leaving")
             echo(f"waiting until {joined.cluster} has left its broker")
             async with asyncio.timeout(LEAVE_TIMEOUT):
-                while not record.has_left:
-                    await asyncio.sleep(_POLL_INTERVAL)
-                    record = await broker.read(ClusterMember, joined.cluster, joined.namespace)
+                await _wait_until_left(broker, joined)
         except NotFound:
             return  # no record: nothing to wait for
         except (KubeError, TimeoutError) as error:
@@ -86,3 +84,10 @@ async def leave_first(
         f"{joined.cluster} has left its broker; an administrator deletes its account there: "
         f"hanse leave --broker BROKER --cluster-id {joined.cluster} --context {name}"
     )
+
+
+async def _wait_until_left(broker: Client, joined: JoinedBroker) -> None:
+    """Poll the record until it says that the cluster has left."""
+    place = (ClusterMember, joined.cluster, joined.namespace)
+    while not (await broker.read(*place)).has_left:  # noqa: ASYNC110 - polls a server
+        await asyncio.sleep(_POLL_INTERVAL)
