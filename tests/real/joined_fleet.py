@@ -138,7 +138,8 @@ async def joined_fleet(
     for cluster in (*NAMES, "broker"):
         result = await fleet.hanse("uninstall", "--context", cluster, "--yes", "--force")
         assert result.status == 0, result.errors
-        await fleet.on(cluster, "delete", "namespace", *_NAMESPACES, "--wait=false")
+        wait = "--wait=true" if cluster == "broker" else "--wait=false"  # the next fleet needs it
+        await fleet.on(cluster, "delete", "namespace", *_NAMESPACES, wait)
 
 
 def endpoint_slice(name: str, source: str) -> str:

@@ -57,7 +57,7 @@ async def test_a_broker_that_is_set_up_again_judges_names_by_its_new_members(
 
     after = await _until_refused(fleet, name)
 
-    left = [await fleet.hanse("uninstall", "--context", "hamburg", "--yes")]
+    left = [await fleet.hanse("uninstall", "--context", "hamburg", "--yes", "--force")]
     left.append(await fleet.hanse(*uninstall))
     for done in (first, gone, second, joined, *left):
         assert done.status == 0, done.errors
