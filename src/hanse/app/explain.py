@@ -18,12 +18,20 @@ from hanse.features.services.backends import (
     LOCAL_PREFERRED,
     LOWER_PRIORITY,
     NO_WEIGHT,
+    REMOTE_PREFERRED,
     ClusterBackends,
     ClusterSetRules,
     cluster_backends,
     clusterset_rules,
 )
-from hanse.features.services.zone import SERVICE, ServiceZone, has_cluster_names, select_backends
+from hanse.features.services.zone import (
+    SERVICE,
+    ServiceZone,
+    affinity_mode,
+    has_cluster_names,
+    select_backends,
+)
+from hanse.model.affinity import AffinityMode
 from hanse.model.dns.names import InvalidName, is_subdomain, name_text, split_labels, wire_name
 from hanse.model.dns.presentation import rdata_text, type_name
 from hanse.model.dns.records import RecordType, RRset, parse_records, version_name
@@ -265,11 +273,12 @@ def _rule(
         return "headless: every ready pod of every cluster"
     if rules.profile == "kep-1645":
         return "kep-1645: the addresses of the ServiceImport"
-    several = select_backends(backends, view)
+    affinity = affinity_mode(service_import, view)
+    several = select_backends(backends, view, affinity)
     match [backend.cluster for backend in several]:
         case []:
             return "no cluster has anything ready"
-        case [only] if only == view.local and view.local_first:
+        case [only] if only == view.local and affinity == "local":
             return f"local first: {only} is ready"
         case [only]:
             return f"only {only} can answer"
@@ -292,20 +301,27 @@ def _excluded_clusters(
             if backend.cluster == question.cluster and backend.excluded
         )
     shared_out = service_import.spec.type != "Headless" and rules.profile == "lighthouse"
+    affinity = affinity_mode(service_import, view)
     selected = {
-        backend.cluster for backend in (select_backends(backends, view) if shared_out else backends)
+        backend.cluster
+        for backend in (select_backends(backends, view, affinity) if shared_out else backends)
     }
     return tuple(
         ExcludedCluster(
-            backend.cluster, backend.excluded or _not_selected_reason(backend, selected, view)
+            backend.cluster,
+            backend.excluded or _not_selected_reason(backend, selected, view, affinity),
         )
         for backend in backends
         if backend.excluded or backend.cluster not in selected
     )
 
 
-def _not_selected_reason(backend: ClusterBackends, selected: set[ClusterId], view: View) -> str:
+def _not_selected_reason(
+    backend: ClusterBackends, selected: set[ClusterId], view: View, affinity: AffinityMode
+) -> str:
     """Why a ready cluster was not selected."""
     if not backend.weighting.weight:
         return NO_WEIGHT
-    return LOCAL_PREFERRED if view.local in selected and view.local_first else LOWER_PRIORITY
+    if affinity == "remote" and backend.cluster == view.local:
+        return REMOTE_PREFERRED
+    return LOCAL_PREFERRED if affinity == "local" and view.local in selected else LOWER_PRIORITY

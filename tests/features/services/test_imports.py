@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from hanse.features.services.derived import derived_name
 from hanse.features.services.names import (
+    AFFINITY,
     DERIVED_SERVICE,
     PRIORITY,
     RECORD,
@@ -359,6 +360,36 @@ def test_our_own_pods_are_behind_the_derived_service_whatever_is_published() -> 
     }
     own = [("10.9.0.1", "node-0"), ("10.9.0.2", "node-0")]
     assert held == {HERE: own, "bergen": [("10.5.0.1", "")]}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "pods_ready", "used"),
+    [
+        ("", True, {HERE, "bergen"}),
+        ("local", True, {HERE}),
+        ("local", False, {"bergen"}),
+        ("remote", True, {"bergen"}),
+        ("none", True, {HERE, "bergen"}),
+    ],
+)
+def test_the_side_that_is_not_preferred_drains_behind_the_derived_service(
+    affinity: str, pods_ready: bool, used: set[str]
+) -> None:
+    here = [export(), service(), derived_with_ips("10.0.0.77"), backends(2, ready=pods_ready)]
+    oldest = record(HERE, age=9, affinity=affinity)
+    slices = [*published_slices(oldest), *published_slices(record("bergen"), "10.5.0.1")]
+
+    result = plan(observed(here, [KEP, *slices]))
+
+    states = {
+        s.metadata.labels[SOURCE_CLUSTER]: [e.conditions for e in s.endpoints or ()]
+        for s in desired(result, EndpointSlice)
+    }
+    assert {c for c, found in states.items() if any(e.ready for e in found)} == used
+    drained = [e for c in states.keys() - used for e in states[c] if e.serving]
+    assert all(e.terminating for e in drained), "kube-proxy uses them if no others are ready"
+    [web] = desired(result, ServiceImport)
+    assert web.metadata.annotations.get(AFFINITY, "") == affinity
 
 
 def test_a_derived_service_that_was_deleted_does_not_take_the_import_with_it() -> None:

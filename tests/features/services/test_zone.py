@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from hanse.features.services.names import AFFINITY
 from hanse.model.dns.zones import View
 from hanse.model.facts import HolderState, LeaseLiveness, Phase
 from tests.dns.builders import (
@@ -18,6 +19,7 @@ from tests.dns.builders import (
     pod,
     rules,
 )
+from tests.support.builders import annotated
 from tinykube.virtual_time import EPOCH
 
 LUBECK = View("lubeck", local="lubeck")
@@ -73,6 +75,27 @@ def test_local_first_can_be_switched_off() -> None:
     ask = ZoneResolver(observed, View("lubeck", local="lubeck", local_first=False))
 
     assert {ask().records for _ in range(4)} == {("10.0.0.1",), ("10.2.0.1",)}
+
+
+@pytest.mark.parametrize(
+    ("affinity", "local_first", "answered"),
+    [
+        ("local", False, {"10.0.0.1"}),
+        ("none", True, {"10.0.0.1", "10.2.0.1"}),
+        ("remote", True, {"10.2.0.1"}),
+        ("else", True, {"10.0.0.1"}),
+    ],
+)
+def test_the_affinity_of_an_export_counts_more_than_the_servers(
+    affinity: str, local_first: bool, answered: set[str]
+) -> None:
+    web = annotated(imported(), {AFFINITY: affinity})
+    slices = (endpoint_slice("lubeck", "10.0.0.1"), endpoint_slice("bergen", "10.2.0.1"))
+    view = View("lubeck", local="lubeck", local_first=local_first)
+
+    ask = ZoneResolver(cluster_snapshot("lubeck", web, *slices), view)
+
+    assert {ask().records for _ in range(4)} == {(address,) for address in answered}
 
 
 def test_a_local_cluster_of_one_family_answers_nothing_for_the_other() -> None:

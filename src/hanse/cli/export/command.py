@@ -30,6 +30,11 @@ _CLUSTER = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
     type=click.IntRange(0, 100),
     help="Of the clusters that are ready, those with the highest answer; others step in.",
 )
+@click.option(
+    "--affinity",
+    metavar="local|remote|none",
+    help="Whose endpoints a cluster prefers; local:50: its own, while half of them are ready.",
+)
 @click.option("--wait/--no-wait", default=True, help="Wait until it is exported, or only ask.")
 @click.option(
     "--timeout",
@@ -48,6 +53,7 @@ def command(
     to_clusters: str | None,
     weight: int | None,
     priority: int | None,
+    affinity: str | None,
     wait: bool,
     timeout: int,
     as_json: bool,
@@ -66,6 +72,7 @@ def command(
       hanse export web -n shop --context bergen --weight 3
       hanse export db -n shop --to-clusters lubeck,hamburg
       hanse export db -n shop --priority 10           the others answer when it is down
+      hanse export web -n shop --affinity local:50    others step in below half of the pods
       kubectl -n shop delete serviceexport web        takes it back
     """
     from hanse.cli.clusters import select_cluster
@@ -81,11 +88,21 @@ def command(
         _parse_cluster_ids(to_clusters) if to_clusters is not None else None,
         weight,
         priority,
+        _check_affinity(affinity),
         timedelta(seconds=timeout) if wait else None,
     )
     result = run_async(lambda: workflow.export(request))
     click.echo(json.dumps(workflow.json_document(result), indent=2) if as_json else str(result))
     context.exit(EXIT_PROBLEM if result.service.problems else 0)
+
+
+def _check_affinity(text: str | None) -> str | None:
+    """The affinity as it is; raises `InputError` if it is invalid."""
+    from hanse.model.affinity import FORMAT, parse_affinity
+
+    if text is not None and parse_affinity(text) is None:
+        raise InputError(f"--affinity: {text!r} is not {FORMAT}")
+    return text
 
 
 def _parse_cluster_ids(text: str) -> tuple[str, ...]:

@@ -19,7 +19,7 @@ from hanse.features.services.exported import (
     format_port,
 )
 from hanse.features.services.exports import API_SERVER, NEVER_EXPORTED
-from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
+from hanse.features.services.names import AFFINITY, PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import AlreadyExists, NotFound
@@ -47,6 +47,7 @@ class ExportRequest(Struct, frozen=True):
     to: tuple[str, ...] | None
     weight: int | None
     priority: int | None
+    affinity: str | None
     timeout: timedelta | None
     """How long to wait; None: not at all."""
 
@@ -167,6 +168,8 @@ def _annotations(request: ExportRequest) -> dict[str, str | None]:
         annotations[WEIGHT] = str(request.weight)
     if request.priority is not None:
         annotations[PRIORITY] = str(request.priority)
+    if request.affinity is not None:
+        annotations[AFFINITY] = request.affinity
     return annotations
 
 

@@ -23,6 +23,7 @@ NO_SLICES = "it exports the service, and none of its slices has arrived"
 NO_WEIGHT = "its weight is 0, and others are ready"
 LOWER_PRIORITY = "a cluster of higher priority is ready"
 LOCAL_PREFERRED = "the local cluster is ready and comes first"
+REMOTE_PREFERRED = "other clusters are ready and come first"
 
 
 def _service_key(endpoint_slice: EndpointSlice) -> Iterator[str]:

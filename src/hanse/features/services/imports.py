@@ -29,6 +29,7 @@ from hanse.features.services.exports import is_exportable
 from hanse.features.services.legacy import with_legacy_imports
 from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.names import (
+    AFFINITY,
     DERIVED_SERVICE,
     PRIORITY,
     SERVICE_NAME,
@@ -42,6 +43,13 @@ from hanse.features.services.slices import (
 )
 from hanse.features.services.status import ADDRESSES_ALLOWED
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
+from hanse.model.affinity import (
+    AffinityRule,
+    drained,
+    endpoint_states,
+    parse_affinity,
+    preferred_side,
+)
 from hanse.model.clusterset import broker_cluster, clusterset_spec, common_state
 from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.kinds.core import (
@@ -201,8 +209,20 @@ def _objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
         )
         for endpoint_slice in _backing_slices(state, snapshot)
     ]
-    yield from slices
+    yield from _by_affinity(slices, state, snapshot.local) if state.derived else slices
     yield from _service_import(state, snapshot, has_slices=bool(slices))
+
+
+def _by_affinity(
+    slices: Sequence[EndpointSlice], state: _ImportState, local: ClusterId
+) -> Iterator[EndpointSlice]:
+    """The slices behind a derived Service, those of the side that is not preferred draining."""
+    rule = parse_affinity(state.merged.affinity) or AffinityRule()
+    own = [s for s in slices if source_cluster(s) == local]
+    others = [s for s in slices if source_cluster(s) != local]
+    side = preferred_side(rule, endpoint_states(own), endpoint_states(others))
+    yield from map(drained, own) if side == "remote" else own
+    yield from map(drained, others) if side == "local" else others
 
 
 def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[EndpointSlice]:
@@ -247,6 +267,8 @@ def _service_import(
     key, merged = state.key, state.merged
     current = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
     annotations = merged.annotations
+    if merged.affinity:
+        annotations = {**annotations, AFFINITY: merged.affinity}
     addresses = ClusterSetAddresses(merged.ip_families)
     if state.derived:
         annotations = {**annotations, DERIVED_SERVICE: state.derived}

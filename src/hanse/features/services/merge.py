@@ -34,6 +34,7 @@ class MergedImport(Struct, frozen=True):
     session_affinity_config: SessionAffinityConfig | None
     internal_traffic_policy: str
     traffic_distribution: str
+    affinity: str
     labels: dict[str, str]
     annotations: dict[str, str]
     clusters: tuple[ClusterId, ...]
@@ -75,6 +76,7 @@ def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedIm
         session_affinity_config=oldest.session_affinity_config,
         internal_traffic_policy=oldest.internal_traffic_policy,
         traffic_distribution=oldest.traffic_distribution,
+        affinity=oldest.affinity,
         labels=oldest.exported_labels,
         annotations=oldest.exported_annotations,
         clusters=tuple(r.cluster for r in admitted),
@@ -233,6 +235,7 @@ def _merged_fields(record: ExportRecord) -> tuple[object, ...]:
         record.session_affinity_config,
         record.internal_traffic_policy,
         record.traffic_distribution,
+        record.affinity,
         record.ip_families,
         record.exported_labels,
         record.exported_annotations,
@@ -252,6 +255,7 @@ _FIELDS: tuple[tuple[str, str, Callable[[ExportRecord], Any]], ...] = (
         lambda r: r.internal_traffic_policy,
     ),
     ("TrafficDistributionConflict", "traffic distribution", lambda r: r.traffic_distribution),
+    ("AffinityConflict", "affinity", lambda r: r.affinity),
     ("IPFamilyConflict", "IP families", lambda r: frozenset(r.ip_families)),
     ("LabelsConflict", "exported labels", lambda r: r.exported_labels),
     ("AnnotationsConflict", "exported annotations", lambda r: r.exported_annotations),

@@ -21,6 +21,9 @@ WEIGHT = f"{DOMAIN}/weight"
 PRIORITY = f"{DOMAIN}/priority"
 """Annotation of a ServiceExport, and of imported slices: the highest that is ready answers."""
 
+AFFINITY = f"{DOMAIN}/affinity"
+"""Annotation of a ServiceExport, and of imports: whose endpoints a cluster prefers."""
+
 RESERVED = (
     "hanse.dev/",
     f"{DOMAIN}/",

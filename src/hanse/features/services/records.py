@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.features.services.names import (
+    AFFINITY,
     PRIORITY,
     RECORD,
     RESERVED,
@@ -19,6 +20,7 @@ from hanse.features.services.names import (
     TO_CLUSTERS,
     WEIGHT,
 )
+from hanse.model.affinity import parse_affinity
 from hanse.model.kinds.core import Affinity, IPFamily, Service, SessionAffinityConfig
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ImportType, ServiceExport
@@ -55,6 +57,8 @@ class ExportRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The only clusters that import it; empty: all do."""
     weight: Annotated[int, msgspec.Meta(ge=0, le=MOST_WEIGHT)] | None = None
     priority: Annotated[int, msgspec.Meta(ge=0, le=MOST_PRIORITY)] | None = None
+    affinity: Annotated[str, msgspec.Meta(max_length=16)] = ""
+    """Whose endpoints clusters prefer; empty if the export does not say."""
     schema: int = 1
     """A record without the field has the first schema."""
 
@@ -88,7 +92,7 @@ def build_record(export: ServiceExport, service: Service, cluster: ClusterId) ->
     spec, annotations = service.spec, export.metadata.annotations
     created = export.metadata.creation_timestamp
     assert created is not None, "an export in the store has a creation timestamp"
-    policy = spec.internal_traffic_policy
+    policy, affinity = spec.internal_traffic_policy, annotations.get(AFFINITY, "")
     return ExportRecord(
         cluster=cluster,
         namespace=export.metadata.namespace,
@@ -109,6 +113,7 @@ def build_record(export: ServiceExport, service: Service, cluster: ClusterId) ->
         to=parse_cluster_list(annotations.get(TO_CLUSTERS, "")),
         weight=parse_number(annotations.get(WEIGHT, ""), MOST_WEIGHT),
         priority=parse_number(annotations.get(PRIORITY, ""), MOST_PRIORITY),
+        affinity=affinity if parse_affinity(affinity) is not None else "",
         schema=SCHEMA,
     )
 

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
+from hanse.features.services.names import AFFINITY, PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import (
     MOST_PRIORITY,
     MOST_WEIGHT,
@@ -14,6 +14,7 @@ from hanse.features.services.records import (
     parse_cluster_list,
     parse_number,
 )
+from hanse.model.affinity import FORMAT, parse_affinity
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterObjectRef, object_ref
@@ -72,6 +73,9 @@ def _setting_faults(export: ServiceExport, joined: frozenset[str] | None) -> Ite
         if name in annotations and parse_number(value, most) is None:
             wrong = f"{value[:40]!r} is not a number from 0 to {most}"
             yield f"annotation {name}: {wrong}; it is ignored"
+    affinity = annotations.get(AFFINITY, "local")
+    if parse_affinity(affinity) is None:
+        yield f"annotation {AFFINITY}: {affinity[:40]!r} is not {FORMAT}; it is ignored"
     if TO_CLUSTERS in annotations and not annotations[TO_CLUSTERS].strip(", "):
         yield f"annotation {TO_CLUSTERS} names no cluster; it is ignored"
     for field, given, allowed in (

@@ -13,7 +13,8 @@ from hanse.features.services.backends import (
     cluster_backends,
     clusterset_rules,
 )
-from hanse.features.services.names import SERVICE_NAME
+from hanse.features.services.names import AFFINITY, SERVICE_NAME
+from hanse.model.affinity import AffinityMode, parse_affinity
 from hanse.model.dns.names import MAX_NAME_LENGTH, child_name, wire_name
 from hanse.model.dns.records import (
     AAAA,
@@ -151,17 +152,28 @@ def has_cluster_names(view: View, rules: ClusterSetRules) -> bool:
     return rules.profile == "lighthouse"
 
 
-def select_backends(backends: Sequence[ClusterBackends], view: View) -> list[ClusterBackends]:
-    """The clusters that answers rotate over: only the local one if it is ready and preferred.
+def affinity_mode(service_import: ServiceImport, view: View) -> AffinityMode:
+    """Whose addresses are preferred: as the export says, else as the view does."""
+    rule = parse_affinity(service_import.metadata.annotations.get(AFFINITY, ""))
+    if not view.local:
+        return "none"
+    return rule.mode if rule is not None else "local" if view.local_first else "none"
+
+
+def select_backends(
+    backends: Sequence[ClusterBackends], view: View, affinity: AffinityMode
+) -> list[ClusterBackends]:
+    """The clusters that answers rotate over: those of the preferred side if one is ready.
 
     Others are those of the highest priority; one of weight 0 is used only if no other is ready.
     """
     ready = [backend for backend in backends if backend.addresses]
     candidates = [backend for backend in ready if backend.weighting.weight] or ready
-    if view.local and view.local_first:
-        local = [backend for backend in candidates if backend.cluster == view.local]
-        if local:
-            return local
+    local = [backend for backend in candidates if backend.cluster == view.local]
+    if affinity == "local" and local:
+        return local
+    if affinity == "remote":
+        candidates = [b for b in candidates if b.cluster != view.local] or candidates
     highest = max((backend.weighting.priority for backend in candidates), default=0)
     return [backend for backend in candidates if backend.weighting.priority == highest]
 
@@ -181,7 +193,7 @@ def _clusterset_ip_nodes(
         usable = bool(rdatas)
         rrsets: Sequence[RRset] = address_rrsets(rdatas, view.ttl)
     else:
-        several = select_backends(backends, view)
+        several = select_backends(backends, view, affinity_mode(service_import, view))
         usable = bool(several)
         rrsets = _weighted_addresses(several, view.ttl)
     known = _list_named_ports(service_import.spec.ports, backends)
