@@ -181,6 +181,12 @@ class StatefulSetsScenario:
         }
         await self.edit({"metadata": {"annotations": notes}})
 
+    async def delete_orphaning(self) -> None:
+        """As `kubectl delete --cascade=orphan` does."""
+        path = f"/apis/apps/v1/namespaces/{self.scenario.namespace}/statefulsets/store"
+        body = msgspec.json.encode({"propagationPolicy": "Orphan"})
+        await self.admin(BROKER).send(Request("DELETE", path, body=body))
+
     # -- seeing
 
     async def found(self, cluster: ClusterId, kind: type[K], name: str) -> K | None:

@@ -2,13 +2,11 @@
 
 import asyncio
 
-import msgspec
 import pytest
 from msgspec.structs import replace
 
 from hanse.app import BROKER
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.kube.transport import Request
 from hanse.model.facts import Role
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
@@ -275,9 +273,7 @@ async def test_an_orphaned_set_runs_on_in_every_cluster_and_is_taken_up_again(
     scenario = sets.scenario
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
-    path = f"/apis/apps/v1/namespaces/{scenario.namespace}/statefulsets/store"
-    body = msgspec.json.encode({"propagationPolicy": "Orphan"})
-    await sets.admin(BROKER).send(Request("DELETE", path, body=body))
+    await sets.delete_orphaning()
 
     async def freed() -> None:
         for cluster in scenario.names:

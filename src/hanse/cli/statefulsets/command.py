@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.errors import EXIT_PROBLEM
+from hanse.cli.errors import EXIT_PROBLEM, InputError
 from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
 from hanse.cli.settings import global_options
 
@@ -20,7 +20,7 @@ _COLOURS = {
 }
 
 
-@click.command("statefulsets")
+@click.group("statefulsets", invoke_without_command=True)
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Only sets of this namespace.")
 @replica_name_options
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -39,6 +39,8 @@ def command(
       hanse statefulsets
       hanse statefulsets -n shop --json | jq '.[].replicas[].cluster'
     """
+    if context.invoked_subcommand is not None:
+        return
     import msgspec
 
     from hanse.cli.clusters import select_clusters
@@ -57,6 +59,35 @@ def command(
         _print_sets(sets, namespace)
     healthy = all(one.ready == len(one.replicas) and not one.trouble for one in sets)
     context.exit(0 if healthy else EXIT_PROBLEM)
+
+
+@command.command("accept")
+@click.argument("name", metavar="NAMESPACE/NAME")
+@click.option("--cluster", required=True, metavar="NAME", help="The cluster that was rebuilt.")
+@click.pass_context
+def accept(context: click.Context, name: str, cluster: str) -> None:
+    """Let a rebuilt cluster start its replicas with empty volumes.
+
+    A cluster that was built anew under the name of another does not start the replicas that the
+    other had: their volumes would be empty, which an application may take for lost data. This lets
+    it start them.
+
+    \b
+    Example:
+      hanse statefulsets accept shop/store --cluster lubeck
+    """
+    from hanse.cli.clusters import select_clusters
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.statefulsets.replicas import accept_cluster
+
+    settings = global_options(context)
+    start_logging(settings)
+    namespace, slash, set_name = name.partition("/")
+    if not (slash and namespace and set_name):
+        raise InputError(f"{name!r} is no set; write NAMESPACE/NAME, as shop/store")
+    clusters = select_clusters(settings)
+    run_async(lambda: accept_cluster(clusters, namespace, set_name, cluster))
+    click.echo(f"{cluster} starts its replicas of {name} with empty volumes")
 
 
 def _print_sets(sets: "list[SetView]", namespace: str) -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed
 from hanse.cli.inventory import find_broker
-from hanse.features.statefulsets.names import replica_name
+from hanse.features.statefulsets.names import ACCEPTED, REBUILT, part_name, replica_name
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.coordination import Lease
@@ -65,6 +65,29 @@ async def read_sets(
     reports = [p.spec for p in parts if namespace in ("", p.spec.namespace)]
     known = [set_view(s, reports, away, names) for s in shares]
     return [*known, *sets_without_shares(shares, reports)]
+
+
+async def accept_cluster(
+    clusters: Sequence[ClusterAccess], namespace: str, name: str, cluster: ClusterId
+) -> None:
+    """Accept a rebuilt cluster's report; raises `CommandFailed` if none waits for that."""
+    broker = await find_broker(clusters)
+    async with connect(broker) as client:
+        report = part_name(namespace, name, cluster)
+        try:
+            found = await client.read(StatefulSetPart, report, BROKER_NAMESPACE)
+        except NotFound:
+            raise CommandFailed(
+                f"{cluster} does not report on a set {namespace}/{name}; see `hanse statefulsets`"
+            ) from None
+        uid = found.metadata.annotations.get(REBUILT)
+        if not uid:
+            raise CommandFailed(
+                f"{cluster} does not wait for anything: {namespace}/{name} runs in the cluster "
+                "that it was placed in"
+            )
+        change = {"metadata": {"annotations": {ACCEPTED: uid}}}
+        await client.patch(StatefulSetPart, report, BROKER_NAMESPACE, change)
 
 
 def sets_without_shares(

@@ -8,7 +8,8 @@ so a set that runs without a report was never known to this broker, and not dele
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.names import LOST, REVISION, part_name
+from hanse.features.statefulsets.identity import cluster_uid
+from hanse.features.statefulsets.names import LOST, REBUILT, REVISION, part_name
 from hanse.features.statefulsets.owned_objects import (
     list_owned,
     owned_stateful_set,
@@ -45,7 +46,7 @@ def plan_missing_set(
 ) -> Plan:
     """Delete what runs of a deleted set; keep and report what runs of a lost one."""
     stateful_set = _running_stateful_set(key, snapshot)
-    report = _read_report(key, snapshot, broker, broker_namespace)
+    report = read_report(key, snapshot, broker, broker_namespace)
     if stateful_set is None:
         return _plan_after_deletion(key, report, snapshot, broker)
     running = _RunningSet(key, stateful_set, report, broker, broker_namespace)
@@ -54,7 +55,7 @@ def plan_missing_set(
     if report.spec.released:
         return plan_release(key, snapshot, broker, broker_namespace)
     if report.spec.ended is None and LOST not in report.metadata.annotations:
-        return _plan_deletion(stateful_set, report, snapshot, broker)
+        return plan_deletion(stateful_set, report, snapshot, broker)
     if deletes_claims(stateful_set.spec):
         return _plan_running_on(
             running, snapshot, "Returned", returned_with_claims_message(stateful_set, report)
@@ -67,7 +68,7 @@ def plan_without_shares(
 ) -> Plan:
     """Keep everything until shares exist, which are computed from the clusters' reports."""
     stateful_set = _running_stateful_set(key, snapshot)
-    report = _read_report(key, snapshot, broker, broker_namespace)
+    report = read_report(key, snapshot, broker, broker_namespace)
     if stateful_set is None or (report is not None and report.spec.ended is None):
         return plan_unchanged(key, snapshot, broker, broker_namespace)
     running = _RunningSet(key, stateful_set, report, broker, broker_namespace)
@@ -78,7 +79,7 @@ def plan_release_with_tombstone(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> Plan:
     """Release the objects of a set, and keep a tombstone that says so."""
-    report = _read_report(key, snapshot, broker, broker_namespace)
+    report = read_report(key, snapshot, broker, broker_namespace)
     if report is None or list_owned(key, snapshot):
         return plan_release(key, snapshot, broker, broker_namespace)
     return plan_tombstone(report, snapshot, broker, released=True)
@@ -95,10 +96,39 @@ def _plan_after_deletion(
     return plan_tombstone(report, snapshot, broker, released=False)
 
 
-def _plan_deletion(
-    stateful_set: StatefulSet, report: StatefulSetPart, snapshot: Snapshot, broker: ClusterId
+def plan_awaiting_acceptance(
+    report: StatefulSetPart, text: str, snapshot: Snapshot, broker: ClusterId
+) -> Plan:
+    """Run nothing, and say so in the report, until people have accepted this cluster."""
+    spec = replace(
+        report.spec,
+        trouble=text,
+        replicas=(),
+        revision="",
+        current_replicas=0,
+        updated_replicas=0,
+        available_replicas=0,
+    )
+    meta = Meta(
+        name=report.metadata.name,
+        namespace=report.metadata.namespace,
+        annotations={REBUILT: cluster_uid(snapshot)},
+    )
+    desired = StatefulSetPart(metadata=meta, spec=spec)
+    ref = ClusterObjectRef(broker, object_ref(desired))
+    event = EventRequest(ref, "Rebuilt", text, "Warning", recorded_with=ref)
+    return Plan((Desired(desired, broker, sources=frozenset({snapshot.local})),), events=(event,))
+
+
+def plan_deletion(
+    stateful_set: StatefulSet,
+    report: StatefulSetPart | None,
+    snapshot: Snapshot,
+    broker: ClusterId,
 ) -> Plan:
     """Delete everything but the report, which names the deleted StatefulSet."""
+    if report is None:
+        return Plan()
     created_uids = add_created_uid(stateful_set, report.spec.made)
     if created_uids == report.spec.made:
         return Plan(kept=(ClusterObjectRef(broker, object_ref(report)),))
@@ -141,7 +171,10 @@ def _build_report(
     trouble: str = "",
     annotations: dict[str, str] | None = None,
 ) -> StatefulSetPart:
-    """The report that can be built from the StatefulSet and the previous report alone."""
+    """The report that can be built from the StatefulSet and the previous report alone.
+
+    It names no uid of a set: a set that is submitted again gets the share.
+    """
     key, stateful_set, before = (
         running.key,
         running.stateful_set,
@@ -154,6 +187,7 @@ def _build_report(
             namespace=key.namespace,
             name=key.name,
             cluster=snapshot.local,
+            cluster_uid=cluster_uid(snapshot),
             share=stateful_set.spec.replicas,
             applied=stateful_set.metadata.annotations.get(REVISION, ""),
             trouble=trouble,
@@ -171,7 +205,7 @@ def _running_stateful_set(key: Key, snapshot: Snapshot) -> StatefulSet | None:
     return stateful_set
 
 
-def _read_report(
+def read_report(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> StatefulSetPart | None:
     """This cluster's report about a set at the broker; None if there is none."""

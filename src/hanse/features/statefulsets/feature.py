@@ -169,6 +169,7 @@ class StatefulSets:
                 yield from _set_keys(meta.name, meta.namespace)
                 yield from _sync_keys(meta.name, meta.namespace, snapshot)
                 yield from _keys_if_service_owner_may_change(change, snapshot)
+                yield from _keys_of_replica_list(change, snapshot)
             case StatefulSetPart():
                 yield from _set_keys(obj.spec.name, obj.spec.namespace)
                 yield from _sync_keys(obj.spec.name, obj.spec.namespace, snapshot)
@@ -268,6 +269,20 @@ def _keys_if_service_owner_may_change(change: ObjectChange, snapshot: Snapshot) 
     if _changes_liveness(change):
         for name in list_governed_sets(governing_service(obj), namespace, snapshot, change.where):
             yield Key("local", name, namespace)
+
+
+def _keys_of_replica_list(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The sets of one Service, if the load-balanced replicas of one of them change."""
+    obj, before = change.object, change.before
+    if not isinstance(obj, StatefulSetShares):
+        return
+    if isinstance(before, StatefulSetShares) and change.after is not None:
+        same = (before.spec.shares, before.spec.load_balanced)
+        if same == (obj.spec.shares, obj.spec.load_balanced):
+            return
+    namespace = obj.metadata.namespace
+    for name in list_governed_sets(obj.spec.service, namespace, snapshot, change.where):
+        yield Key("status", name, namespace)
 
 
 def _changes_liveness(change: ObjectChange) -> bool:

@@ -54,13 +54,20 @@ def list_members(
 
 
 def list_parts(
-    key: Key, snapshot: Snapshot, broker: ClusterId
+    key: Key, snapshot: Snapshot, broker: ClusterId, set_uid: str
 ) -> dict[ClusterId, StatefulSetPartSpec]:
-    """The reports of clusters about one set, without tombstones and newer schemas."""
+    """The reports of clusters about one set, without tombstones and newer schemas.
+
+    Reports about an earlier set of that name do not count.
+    """
     found = snapshot.by(broker, PARTS_BY_SET, f"{key.namespace}/{key.name}")
     specs = (part.spec for part in found)
     return {
-        part.cluster: part for part in specs if not part.has_newer_schema and part.ended is None
+        part.cluster: part
+        for part in specs
+        if not part.has_newer_schema
+        and part.ended is None
+        and (not set_uid or part.set_uid in ("", set_uid))
     }
 
 

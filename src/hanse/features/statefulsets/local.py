@@ -6,10 +6,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.acceptance import Terms, set_terms
+from hanse.features.statefulsets.collisions import read_submitted_set
 from hanse.features.statefulsets.deletion import (
+    plan_awaiting_acceptance,
+    plan_deletion,
     plan_missing_set,
     plan_release_with_tombstone,
     plan_without_shares,
+    read_report,
 )
 from hanse.features.statefulsets.disruption import PartState, Step, next_step
 from hanse.features.statefulsets.fleet import (
@@ -18,6 +22,12 @@ from hanse.features.statefulsets.fleet import (
     is_broker_listed,
 )
 from hanse.features.statefulsets.headless_services import is_kept_for_another_set
+from hanse.features.statefulsets.identity import (
+    belongs_to,
+    is_rebuilt,
+    rebuilt_message,
+    runs_for_deleted_set,
+)
 from hanse.features.statefulsets.load_balancers import (
     broker_services,
     build_replica_services,
@@ -27,8 +37,8 @@ from hanse.features.statefulsets.load_balancers import (
 from hanse.features.statefulsets.names import (
     REVISION,
     SET,
+    SET_UID,
     cluster_set_name,
-    part_name,
 )
 from hanse.features.statefulsets.owned_objects import (
     is_released_by,
@@ -46,11 +56,11 @@ from hanse.features.statefulsets.permits import (
     read_part_state,
     with_partition,
 )
+from hanse.features.statefulsets.replica_lists import list_replica_names
 from hanse.features.statefulsets.service_copies import headless_copy, was_kept_by_another_set
-from hanse.features.statefulsets.shares import believed_share, list_replica_names
+from hanse.features.statefulsets.shares import believed_share
 from hanse.features.statefulsets.submitted import (
     SubmittedSet,
-    find_submitted_set,
     with_last_applied,
 )
 from hanse.features.statefulsets.tombstones import keeps_claims_of_none
@@ -124,7 +134,7 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
     )
     if newer or not is_broker_listed(broker, snapshot):
         return plan_unchanged(key, snapshot, broker, broker_namespace)
-    submitted = find_submitted_set(key, snapshot, broker)
+    submitted = read_submitted_set(key, snapshot, broker, broker_namespace)
     if submitted is None or submitted.terminating:
         if record is None:
             return plan_missing_set(key, snapshot, broker, broker_namespace)
@@ -135,6 +145,8 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
         return plan_release_with_tombstone(key, snapshot, broker, broker_namespace)
     if record is None:
         return plan_without_shares(key, snapshot, broker, broker_namespace)
+    if not belongs_to(record, submitted):
+        return plan_unchanged(key, snapshot, broker, broker_namespace)
     return _plan_live_set(key, submitted, record, snapshot, broker, broker_namespace)
 
 
@@ -148,6 +160,9 @@ def _plan_live_set(
 ) -> Plan:
     """The plan of a set with shares: what this cluster takes of it, or what runs, unchanged."""
     current = owned_stateful_set(key.name, key.namespace, snapshot)
+    report = read_report(key, snapshot, broker, broker_namespace)
+    if current is not None and runs_for_deleted_set(current, report, submitted, record):
+        return plan_deletion(current, report, snapshot, broker)
     usable = with_last_applied(submitted, record.spec, current) if submitted.errors else submitted
     if usable is None:
         return plan_unchanged(key, snapshot, broker, broker_namespace)
@@ -155,6 +170,8 @@ def _plan_live_set(
     terms = set_terms(usable, service, snapshot, broker_namespace)
     if terms is None:
         return plan_unchanged(key, snapshot, broker, broker_namespace)
+    if current is None and report is not None and is_rebuilt(report, usable, snapshot):
+        return plan_awaiting_acceptance(report, rebuilt_message(usable, snapshot), snapshot, broker)
     running = current.spec.replicas if current is not None else None
     given = believed_share(key, snapshot, broker, broker_namespace, running)
     share = terms.replicas_of(given, running or 0)
@@ -279,8 +296,7 @@ def _report(
     placed: _PlacedSet, desired: list[Desired], snapshot: Snapshot, broker_namespace: str
 ) -> StatefulSetPart:
     """The report of this cluster about its part."""
-    name = part_name(placed.key.namespace, placed.key.name, snapshot.local)
-    before = snapshot.get(placed.broker, StatefulSetPart, name, broker_namespace)
+    before = read_report(placed.key, snapshot, placed.broker, broker_namespace)
     progress = PartProgress(
         share=placed.step.replicas,
         settled=placed.step.replicas == placed.share,
@@ -342,7 +358,7 @@ def _stateful_set(placed: _PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
             name=cluster_set_name(key.name, snapshot.local),
             namespace=key.namespace,
             labels={**submitted.labels, SET: key.name},
-            annotations={**submitted.annotations, REVISION: revision},
+            annotations={**submitted.annotations, REVISION: revision, SET_UID: submitted.uid},
         ),
         spec=replace(
             submitted.spec,

@@ -6,6 +6,7 @@ from typing import Any
 from msgspec import Struct
 
 from hanse.features.statefulsets.acceptance import Terms
+from hanse.features.statefulsets.identity import cluster_uid
 from hanse.features.statefulsets.load_balancers import list_pods
 from hanse.features.statefulsets.names import REVISION, part_name
 from hanse.features.statefulsets.owned_objects import owned_stateful_set
@@ -65,6 +66,8 @@ def build_report(
         namespace=submitted.namespace,
         name=submitted.name,
         cluster=snapshot.local,
+        set_uid=submitted.uid,
+        cluster_uid=cluster_uid(snapshot),
         share=progress.share,
         rebalanced=submitted.rebalance[:253] if progress.settled else _rebalanced(before),
         applied=applied,

@@ -41,7 +41,7 @@ class FleetPart(Struct, frozen=True):
 
     def permit(self, cluster: ClusterId) -> Permit:
         """The permit of a cluster; an empty one if it has none for this very set."""
-        uid = self.submitted.object.metadata.uid
+        uid = self.submitted.uid
         found = (p for p in self.record.spec.permits if p.name == cluster and p.set_uid == uid)
         return next(found, Permit(name=cluster, set_uid=uid))
 
@@ -110,7 +110,7 @@ def read_fleet_part(
     """All that is known of a set in this fleet."""
     members = list_members(snapshot, broker, broker_namespace)
     key = Key("local", submitted.name, submitted.namespace)
-    parts = list_parts(key, snapshot, broker)
+    parts = list_parts(key, snapshot, broker, submitted.uid)
     return FleetPart(submitted, record, parts, frozenset(m.cluster for m in members if m.healthy))
 
 

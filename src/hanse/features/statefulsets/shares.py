@@ -2,6 +2,7 @@
 
 from msgspec import Struct
 
+from hanse.features.statefulsets.collisions import read_submitted_set
 from hanse.features.statefulsets.fleet import (
     FleetMember,
     clusters_with_newer_parts,
@@ -9,21 +10,24 @@ from hanse.features.statefulsets.fleet import (
     list_members,
     list_parts,
 )
-from hanse.features.statefulsets.names import LB_NEEDED, REPLICAS, name_error, replica_name
+from hanse.features.statefulsets.identity import belongs_to
+from hanse.features.statefulsets.names import name_error
 from hanse.features.statefulsets.planner import (
     DEFAULT_PREFERENCE,
     Distribution,
     ReplicaPreference,
     distribute,
 )
+from hanse.features.statefulsets.replica_lists import service_annotation_patch
 from hanse.features.statefulsets.share_basis import ShareBasis, ShareSources, share_basis
 from hanse.features.statefulsets.status import (
     SHARE_DISPUTED,
     StatusInputs,
     disputed_message,
     plan_set_status,
+    plan_shadowed,
 )
-from hanse.features.statefulsets.submitted import SubmittedSet, find_submitted_set
+from hanse.features.statefulsets.submitted import SubmittedSet, find_shadowed_set
 from hanse.model.clusterset import MemberState, broker_cluster, member_state
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import (
@@ -36,7 +40,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetSharesSpec,
 )
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, OwnerReference, object_ref
-from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan
+from hanse.model.plan import Desired, EventRequest, Key, Plan
 from hanse.model.snapshot import Snapshot
 
 
@@ -140,10 +144,14 @@ def plan_status(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         return Plan()
     alive = _live_parts(state.parts, state.members, snapshot, broker, broker_namespace)
     status = plan_set_status(_status_inputs(state, decision, alive), snapshot, broker, state.rank)
-    annotated = _service_annotation_patch(
-        decision.submitted, decision.record, decision.service, broker, state.rank
+    annotated = service_annotation_patch(
+        decision.submitted, decision.record, decision.service, snapshot, broker, state.rank
     )
-    return Plan(patches=(*status.patches, *annotated), events=status.events)
+    shadowed = find_shadowed_set(key, snapshot, broker)
+    told = plan_shadowed(shadowed, snapshot, broker, state.rank) if shadowed else Plan()
+    return Plan(
+        patches=(*status.patches, *annotated, *told.patches), events=(*status.events, *told.events)
+    )
 
 
 def _read_state(
@@ -153,18 +161,21 @@ def _read_state(
     broker_namespace: str,
     record: StatefulSetShares | None,
 ) -> _SetState | None:
-    """The state of a set; None if the broker is not listed, or a schema is newer than ours."""
+    """The state of a set; None if the broker is not listed, or the record cannot be used."""
     unread = clusters_with_newer_parts(key, snapshot, broker)
     if not is_broker_listed(broker, snapshot) or (
         unread if record is None else record.spec.has_newer_schema
     ):
         return None
     members = list_members(snapshot, broker, broker_namespace)
+    submitted = read_submitted_set(key, snapshot, broker, broker_namespace)
+    if submitted is not None and record is not None and not belongs_to(record, submitted):
+        return None  # the garbage collector deletes the record of the earlier set
     return _SetState(
         broker=broker,
-        submitted=find_submitted_set(key, snapshot, broker),
+        submitted=submitted,
         record=record,
-        parts=list_parts(key, snapshot, broker),
+        parts=list_parts(key, snapshot, broker, submitted.uid if submitted is not None else ""),
         unread=frozenset(unread),
         members=members,
         rank=_writer_rank(snapshot.local, members),
@@ -332,40 +343,3 @@ def _build_record(
             schema=LIMITED_SCHEMA if limited else FIRST_SCHEMA,
         ),
     )
-
-
-def list_replica_names(name: str, first: int, cluster: ClusterId, share: int) -> list[str]:
-    """The names of the replicas of one cluster, from the first ordinal."""
-    return [replica_name(name, cluster, n) for n in range(first, first + share)]
-
-
-def _service_annotation_patch(
-    submitted: SubmittedSet,
-    record: StatefulSetShares | None,
-    service: Service | None,
-    broker: ClusterId,
-    rank: int,
-) -> tuple[Patch, ...]:
-    """Annotate the headless Service with load balanced replicas; none if never requested."""
-    if service is None or record is None:
-        return ()
-    load_balanced = record.spec.load_balanced
-    annotations: dict[str, str | None] = {
-        LB_NEEDED: "true" if load_balanced else "false",
-        REPLICAS: None,
-    }
-    if load_balanced:
-        names = [
-            replica
-            for share in record.spec.shares
-            for replica in list_replica_names(
-                submitted.name, record.spec.first_ordinal, share.name, share.replicas
-            )
-        ]
-        annotations[REPLICAS] = ", ".join(names) or None
-    elif (
-        REPLICAS not in service.metadata.annotations and LB_NEEDED not in submitted.all_annotations
-    ):
-        return ()  # load balancers were never requested
-    ref = ClusterObjectRef(broker, object_ref(service))
-    return (Patch(ref, {"metadata": {"annotations": annotations}}, rank=rank),)

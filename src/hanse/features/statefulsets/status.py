@@ -11,7 +11,7 @@ from hanse.features.statefulsets.planner import Distribution
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.hanse import ClusterShare
+from hanse.model.kinds.hanse import ClusterShare, FederatedStatefulSet
 from hanse.model.kinds.stateful import Refusal, StatefulSetPartSpec
 from hanse.model.objects import ClusterId, ClusterObjectRef, Wire
 from hanse.model.plan import EventRequest, Patch, Plan
@@ -98,6 +98,27 @@ def plan_set_status(inputs: StatusInputs, snapshot: Snapshot, broker: ClusterId,
     events = tuple(condition_events(ref, present, desired))
     patch = Patch(ref, {"status": status}, "status", rank=rank)
     return Plan(patches=(patch,), events=events)
+
+
+def plan_shadowed(
+    submitted: SubmittedSet, snapshot: Snapshot, broker: ClusterId, rank: int
+) -> Plan:
+    """Say in the status of a set that an older one of another kind has its name."""
+    kind = FederatedStatefulSet if isinstance(submitted.object, StatefulSet) else StatefulSet
+    text = (
+        f"there is an older {kind.kind.name} of this name, which runs on: delete one of them; with "
+        "--cascade=orphan the other takes over its replicas"
+    )
+    present = _present_conditions(submitted)
+    desired = (condition("Valid", False, "NameTaken", text),)
+    generation = submitted.object.metadata.generation
+    conditions = msgspec.to_builtins(merge_conditions(present, desired, snapshot.now, generation))
+    if isinstance(submitted.object, StatefulSet):
+        for each in conditions:
+            each.pop("observedGeneration", None)
+    ref = ClusterObjectRef(broker, submitted.ref)
+    patch = Patch(ref, {"status": {"conditions": conditions}}, "status", rank=rank)
+    return Plan(patches=(patch,), events=tuple(condition_events(ref, present, desired)))
 
 
 def condition_events(

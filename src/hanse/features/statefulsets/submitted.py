@@ -70,6 +70,10 @@ class SubmittedSet(Struct, frozen=True):
         return self.object.metadata.namespace
 
     @property
+    def uid(self) -> str:
+        return self.object.metadata.uid
+
+    @property
     def ref(self) -> ObjectRef:
         return object_ref(self.object)
 
@@ -147,12 +151,32 @@ class SubmittedSet(Struct, frozen=True):
 
 
 def find_submitted_set(key: Key, snapshot: Snapshot, broker: ClusterId) -> SubmittedSet | None:
-    """The set of a name: a StatefulSet if the broker has no nodes, or a FederatedStatefulSet."""
+    """The set of a name: a StatefulSet if the broker has no nodes, or a FederatedStatefulSet.
+
+    If there are both, the older one: a set never takes over another kind of set.
+    """
+    found = _list_submitted_sets(key, snapshot, broker)
+    return found[0] if found else None
+
+
+def find_shadowed_set(key: Key, snapshot: Snapshot, broker: ClusterId) -> SubmittedSet | None:
+    """The younger of two sets of one name and different kinds; else None."""
+    found = _list_submitted_sets(key, snapshot, broker)
+    return found[1] if len(found) > 1 else None
+
+
+def _list_submitted_sets(key: Key, snapshot: Snapshot, broker: ClusterId) -> list[SubmittedSet]:
+    """The sets of one name, the oldest first."""
+    found: list[SubmittedSet] = []
     stateful_set = snapshot.get(broker, StatefulSet, key.name, key.namespace)
     if stateful_set is not None and accepts_stateful_sets(snapshot, broker):
-        return from_stateful_set(stateful_set)
+        found.append(from_stateful_set(stateful_set))
     federated_set = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
-    return from_federated_stateful_set(federated_set) if federated_set is not None else None
+    if federated_set is not None:
+        found.append(from_federated_stateful_set(federated_set))
+    if len(found) > 1:
+        found.sort(key=lambda s: s.object.metadata.creation_timestamp or snapshot.now)
+    return found
 
 
 def with_last_applied(

@@ -70,6 +70,8 @@ def plan_tombstone(
         namespace=spec.namespace,
         name=spec.name,
         cluster=spec.cluster,
+        set_uid=spec.set_uid,
+        cluster_uid=spec.cluster_uid,
         made=spec.made,
         ended=spec.ended or now,
         released=spec.released or released,

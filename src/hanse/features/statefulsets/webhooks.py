@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from hanse.features.statefulsets.collisions import collision_error
 from hanse.features.statefulsets.fleet import list_members
 from hanse.features.statefulsets.names import PREFERENCES, name_error
 from hanse.features.statefulsets.submitted import SubmittedSet, from_federated_stateful_set
@@ -65,6 +66,9 @@ class FederatedStatefulSetWebhook:
         errors += [
             f for f in submitted.errors if not length_error or not f.startswith("metadata.name: ")
         ]
+        broker = broker_cluster(snapshot)
+        if broker is not None and not review.before:
+            errors += filter(None, [collision_error(submitted, joined, snapshot, broker)])
         if errors:
             return Deny("; ".join(errors), 422)
         return Allow(warnings=tuple(_placement_warnings(submitted, joined)))

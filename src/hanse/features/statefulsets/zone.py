@@ -6,6 +6,7 @@ from typing import TypeVar
 from msgspec import Struct
 
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
+from hanse.features.statefulsets.names import cluster_set_name
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.clusterset import unanswered_clusters
 from hanse.model.dns.names import InvalidName, child_name, wire_name
@@ -24,7 +25,12 @@ from hanse.model.facts import ClusterState, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember
-from hanse.model.kinds.stateful import NamedPort, StatefulSetPart, StatefulSetShares
+from hanse.model.kinds.stateful import (
+    NamedPort,
+    StatefulSetPart,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+)
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
@@ -188,7 +194,7 @@ class StatefulSetZone:
             set_replicas = [
                 replica
                 for replica in local_replicas
-                if replica.label.startswith(f"{record.metadata.name}-")
+                if _is_replica_of(replica.label, record.metadata.name, self.view.local)
             ]
             if record.spec.load_balanced:
                 set_replicas = list(
@@ -228,14 +234,26 @@ def _load_balanced_replicas(
     """The load-balanced replicas within their shares; not of expired clusters, newer schemas."""
     meta = record.metadata
     service_key = f"{meta.namespace}/{meta.name}"
+    owners = {owner.uid for owner in meta.owner_references}
     specs = (part.spec for b in brokers for part in snapshot.by(b, PARTS_BY_SET, service_key))
-    parts = [part for part in specs if not part.has_newer_schema]
+    parts = [part for part in specs if not part.has_newer_schema and _is_of(part, owners)]
     for part in sorted(parts, key=lambda p: p.cluster):
         share = record.spec.share_of(part.cluster)
         for replica in () if part.cluster in expired else part.replicas[:share]:
             target = child_name(replica.name, federation_name)
             if target is not None:
                 yield _ReplicaAddress(replica.name, target, replica.addresses)
+
+
+def _is_of(part: StatefulSetPartSpec, owners: set[str]) -> bool:
+    """Whether a report is about the very set that owns the shares, and no earlier one."""
+    return not part.set_uid or not owners or part.set_uid in owners
+
+
+def _is_replica_of(label: str, name: str, cluster: ClusterId) -> bool:
+    """Whether a host name is that of a replica of a set in one cluster."""
+    stateful_set, _, ordinal = label.rpartition("-")
+    return stateful_set == cluster_set_name(name, cluster) and ordinal.isdecimal()
 
 
 def _replica_nodes(

@@ -143,6 +143,16 @@ class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
     namespace: Annotated[ObjectName, Schema("The set's namespace.")]
     name: Annotated[ObjectName, Schema("The set's name.")]
     cluster: Annotated[ClusterName, Schema("The cluster that tells this.")]
+    set_uid: Annotated[
+        str,
+        Schema(
+            "The uid of the set that it reports on; a set of another uid ignores it.", max_length=64
+        ),
+    ] = wire_field("setUID", "")
+    cluster_uid: Annotated[
+        str,
+        Schema("The uid of the cluster, by its namespace kube-system.", max_length=64),
+    ] = wire_field("clusterUID", "")
     share: Annotated[Count, Schema("The replicas that it runs or is about to.", default=0)] = 0
     rebalanced: Annotated[
         str, Schema("The last wish to rebalance that it followed.", max_length=253)

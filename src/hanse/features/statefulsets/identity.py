@@ -1,0 +1,67 @@
+"""Which set a report or a StatefulSet is about, and which cluster it comes from.
+
+Names are reused: a set is deleted and submitted again, a cluster is rebuilt. Uids are not.
+"""
+
+from hanse.features.statefulsets.names import ACCEPTED, LOST, SET_UID, cluster_set_name
+from hanse.features.statefulsets.submitted import SubmittedSet
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.snapshot import Snapshot
+
+
+def cluster_uid(snapshot: Snapshot) -> str:
+    """The uid of this cluster; empty if it is not known."""
+    found = snapshot.get(snapshot.local, Namespace, "kube-system")
+    return found.metadata.uid if found is not None else ""
+
+
+def belongs_to(record: StatefulSetShares, submitted: SubmittedSet) -> bool:
+    """Whether shares are those of this very set; without an owner they may become so."""
+    owners = record.metadata.owner_references
+    return not owners or any(o.uid == submitted.uid for o in owners)
+
+
+def runs_for_deleted_set(
+    stateful_set: StatefulSet,
+    report: StatefulSetPart | None,
+    submitted: SubmittedSet,
+    record: StatefulSetShares,
+) -> bool:
+    """Whether a StatefulSet is that of an earlier set of this name, which was deleted.
+
+    The broker has another set now, and this cluster's report there proves that the broker knew the
+    earlier one: it was not lost. It was not orphaned, either, if its shares went with it.
+    """
+    uid = stateful_set.metadata.annotations.get(SET_UID, "")
+    if uid in ("", submitted.uid) or report is None or LOST in report.metadata.annotations:
+        return False
+    created, of_record = submitted.object.metadata.creation_timestamp, record.metadata
+    orphaned = (
+        created is not None
+        and of_record.creation_timestamp is not None
+        and of_record.creation_timestamp < created
+    )
+    return report.spec.set_uid == uid and report.spec.ended is None and not orphaned
+
+
+def is_rebuilt(report: StatefulSetPart | None, submitted: SubmittedSet, snapshot: Snapshot) -> bool:
+    """Whether another cluster of this name ran the set's replicas; not if it was accepted."""
+    here = cluster_uid(snapshot)
+    if report is None or not here or report.spec.ended is not None:
+        return False
+    before = report.spec
+    if before.cluster_uid in ("", here) or before.set_uid != submitted.uid or not before.share:
+        return False
+    return report.metadata.annotations.get(ACCEPTED) != here
+
+
+def rebuilt_message(submitted: SubmittedSet, snapshot: Snapshot) -> str:
+    """What is told of a rebuilt cluster, with the remedies."""
+    name, here = submitted.name, snapshot.local
+    return (
+        f"{here} is another cluster than the one that ran {cluster_set_name(name, here)}: its "
+        "replicas would start with empty volumes. Restore volumes and StatefulSet, or start empty "
+        f"with `hanse statefulsets accept {submitted.namespace}/{name} --cluster {here}`"
+    )
