@@ -67,9 +67,12 @@ async def test_changes_that_cross_leave_one_for_all_and_the_other_is_kept(
 
     await scenario.start_agents()
     await scenario.eventually(policies.all_have(policy, 20))
-    record = await policies.record("hamburg", policy)
-    assert [e.content.spec for e in record.history.overruled] == [{"priority": 30}]
 
+    async def other_is_kept() -> None:
+        record = await policies.record("hamburg", policy)
+        assert [e.content.spec for e in record.history.overruled] == [{"priority": 30}]
+
+    await scenario.eventually(other_is_kept)
     await policies.edit(
         "hamburg", policy, {"metadata": {"annotations": {RESOLVE_ANNOTATION: "bergen"}}}
     )
