@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from hanse.features.networks.admission_policies import POLICIES
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError, NotFound
@@ -15,6 +16,7 @@ from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import (
     Network,
+    NetworkAccess,
     NetworkPeering,
     NetworkPort,
     NetworkService,
@@ -28,7 +30,13 @@ from tests.support.scenario import Check, Scenario
 HERE = "lubeck"
 """Networks belong to one cluster, so scenarios use a single one."""
 
-OURS: tuple[type[Object], ...] = (Tenant, Network, NetworkPeering, NetworkPort)
+OURS: tuple[type[Object], ...] = (
+    Tenant,
+    Network,
+    NetworkPeering,
+    NetworkPort,
+    NetworkAccess,
+)
 
 
 class _Impersonating:
@@ -154,7 +162,7 @@ class NetworksScenario:
         admission = "/apis/admissionregistration.k8s.io/v1"
         for kind in ("mutating", "validating"):
             yield f"{admission}/{kind}webhookconfigurations/hanse-webhooks"
-        for name in ("networks.hanse.dev-tenants", "networks.hanse.dev-kept"):
+        for name in POLICIES:
             yield f"{admission}/validatingadmissionpolicies/{name}"
             yield f"{admission}/validatingadmissionpolicybindings/{name}"
 

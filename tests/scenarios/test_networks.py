@@ -272,3 +272,23 @@ async def test_policies_follow_the_api_servers_addresses(tenancy: NetworksScenar
 
     await tenancy.scenario.eventually(follows)
     assert own.endpoints
+
+
+async def test_a_tenant_of_the_same_name_has_not_agreed_to_peer(tenancy: NetworksScenario) -> None:
+    acme, bolt = await tenancy.create_tenant("acme"), await tenancy.create_tenant("bolt")
+    spaces = [await tenancy.create_namespace(tenant) for tenant in (acme, bolt)]
+    for tenant in (acme, bolt):
+        await tenancy.scenario.eventually(tenancy.has_phase(f"{tenant}.default", "Ready"))
+    await tenancy.admin.create(peering(spaces[0], "default", f"{bolt}.default"))
+    await tenancy.admin.create(peering(spaces[1], "default", f"{acme}.default"))
+    await tenancy.scenario.eventually(is_peered(tenancy, spaces[0], "Ready"))
+
+    await tenancy.admin.delete(Tenant, bolt, "")
+    await tenancy.scenario.eventually(tenancy.gone(Network, f"{bolt}.default"))
+    await tenancy.scenario.eventually(is_peered(tenancy, spaces[0], "Pending"))
+    await tenancy.create_tenant("bolt")
+    await tenancy.scenario.eventually(tenancy.has_phase(f"{bolt}.default", "Ready"))
+
+    for space in spaces:
+        await tenancy.scenario.eventually(is_peered(tenancy, space, "Failed"))
+    assert not (await written(tenancy, acme, bolt)).leaks()

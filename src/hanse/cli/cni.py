@@ -26,7 +26,7 @@ from hanse.features.networks.cni import (
     render_error,
     render_versions,
 )
-from hanse.features.networks.names import CNI_ARGS
+from hanse.features.networks.names import CNI_ARGS, READINESS
 from hanse.kube import credentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.model.json_input import decode_json
@@ -92,6 +92,9 @@ async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> st
         raise CniError(TRY_AGAIN, f"pod {ref.namespace}/{ref.name} cannot be read: {why}") from None
     if ref.uid and pod.metadata.uid != ref.uid:
         return ""  # another pod of that name
+    if READINESS in pod.metadata.annotations and command == "ADD":
+        message = f"the network of pod {ref.namespace}/{ref.name} has not prepared its port yet"
+        raise CniError(TRY_AGAIN, message)
     return pod.metadata.annotations.get(CNI_ARGS, "")
 
 

@@ -14,6 +14,7 @@ from hanse.model.objects import ClusterObjectRef, ObjectRef
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Read
 from tests.features.networks.builders import (
+    ADMIN,
     HERE,
     admission_request,
     applied_change,
@@ -86,15 +87,14 @@ def test_who_asks_for_another_resolver_gets_it(policy: str) -> None:
     assert change["spec"] == {}
 
 
-def test_pods_of_the_host_network_and_of_nodes_themselves_are_left_alone() -> None:
+def test_pods_of_nodes_themselves_are_left_alone_and_no_others_share_their_network() -> None:
     hook, observed = hooks()["networks-pods"], cluster_snapshot(network())
     mirror = {"kubernetes.io/config.mirror": "x"}
     of_node = admission_request(spec=SPEC, annotations=mirror, groups=("system:nodes",))
 
-    assert (
-        applied_change(hook.review(admission_request(spec={**SPEC, "hostNetwork": True}), observed))
-        == {}
-    )
+    for groups in (("system:authenticated",), ADMIN):
+        on_host = admission_request(spec={**SPEC, "hostNetwork": True}, groups=groups)
+        assert "spec.hostNetwork" in denial_message(hook.review(on_host, observed))
     assert applied_change(hook.review(of_node, observed)) == {}
     assert (
         applied_change(hook.review(admission_request(spec=SPEC, annotations=mirror), observed))
@@ -184,15 +184,11 @@ def test_a_pod_on_a_provider_network_waits_behind_a_gate() -> None:
     assert change["spec"]["schedulingGates"] == [{"name": "mine"}, {"name": READINESS}]
 
 
-def test_a_pod_that_has_its_node_gets_no_gate() -> None:
+def test_a_pod_that_has_its_node_cannot_wait_for_a_port() -> None:
     observed = cluster_snapshot(network(type_="mizar"))
+    request = admission_request(spec={**SPEC, "nodeName": "n"})
 
-    change = applied_change(
-        hooks()["networks-pods"].review(admission_request(spec={**SPEC, "nodeName": "n"}), observed)
-    )
-
-    assert "schedulingGates" not in change["spec"]
-    assert change["metadata"]["annotations"] == {READINESS: "false"}
+    assert "spec.nodeName" in denial_message(hooks()["networks-pods"].review(request, observed))
 
 
 @pytest.mark.parametrize(

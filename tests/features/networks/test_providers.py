@@ -16,7 +16,7 @@ from hanse.model.facts import KindServed, Role
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.kubeovn import OvnSubnet, SwitchLBRule, Vpc
-from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort
+from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Object
 from hanse.model.plan import Key, Plan
@@ -244,7 +244,8 @@ def test_each_address_has_a_port_name_and_a_mac_of_its_own(address: str) -> None
 def guarded_world(*objects: Object) -> tuple[Networks, Snapshot]:
     feature = Networks(NetworksOptions(admin_policies=True))
     homes = [space(), space("acme-kube-system"), space("bolt-web", of="bolt")]
-    here = [tenant(), tenant("bolt"), *homes, *objects]
+    tenants = [] if any(isinstance(o, Tenant) for o in objects) else [tenant(), tenant("bolt")]
+    here = [*tenants, *homes, *objects]
     served = KindServed(HERE, ClusterNetworkPolicy.kind, served=True)
     return feature, snapshot(feature, HERE, [cluster(HERE, Role.LOCAL)], {HERE: here}, [served])
 
@@ -270,17 +271,23 @@ def test_the_guard_passes_the_network_on_and_denies_other_tenants_before_they_ar
 
 def test_the_guard_lets_peers_through() -> None:
     def peering(where: str, mine: str, peer: str) -> NetworkPeering:
+        uids = {name: tenants[name].metadata.uid for name in tenants}
+        own, theirs = where.partition("-")[0], peer.partition(".")[0]
         wire = {
             "metadata": {"name": "p", "namespace": where},
             "spec": {"network": mine, "peer": peer},
+            "status": {"tenantUID": uids[own], "peerTenantUID": uids[theirs]},
         }
         return stored(msgspec.convert(wire, NetworkPeering))
+
+    tenants = {name: tenant(name) for name in ("acme", "bolt")}
 
     both = (
         peering("acme-web", "default", "bolt.default"),
         peering("bolt-web", "default", "acme.default"),
     )
-    feature, observed = guarded_world(network(), network("bolt.default"), *both)
+    networks = (network(), network("bolt.default"))
+    feature, observed = guarded_world(*tenants.values(), *networks, *both)
 
     (guard,) = desired_objects(
         feature.plan(Key("network", "acme.default"), observed), ClusterNetworkPolicy

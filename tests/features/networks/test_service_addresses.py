@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hanse.features.networks.address_pools import RESERVATION_TTL, Pool, PoolSlot
+from hanse.features.networks.addresses import service_ranges
+from hanse.features.networks.lifecycle import dns_service_address
 from hanse.features.networks.names import NETWORK, NIC, RANGE_OF, TENANT
 from hanse.features.networks.ranges import Range, overlaps, parse_range
 from hanse.features.networks.service_addresses import AssignedSlot
@@ -87,7 +89,7 @@ def test_what_other_features_write_for_a_tenant_is_in_its_network_too() -> None:
 
 
 def test_what_a_network_itself_needs_has_an_address_of_the_clusters_range() -> None:
-    plain = network("acme.default")
+    plain = network("acme.default", status={})
     first = _planned(plain, *RANGES)
 
     again = _planned(plain, *RANGES, held(first, "acme-kube-system", "kube-dns-default"))
@@ -100,7 +102,14 @@ def test_what_a_network_itself_needs_has_an_address_of_the_clusters_range() -> N
 
 
 def test_without_a_given_range_the_cluster_chooses() -> None:
-    assert _planned(network("acme.default")) == ""
+    assert _planned(network("acme.default", status={})) == ""
+
+
+def test_the_address_of_a_networks_dns_stays_for_life() -> None:
+    moved = network("acme.default", service={"cidrs": ["10.50.0.0/24"]})
+
+    observed, pool = cluster_snapshot(moved, *RANGES), service_ranges(moved)
+    assert dns_service_address(moved, pool, observed) == moved.status.dns_service_ip
 
 
 def _planned(*objects: Object) -> str:

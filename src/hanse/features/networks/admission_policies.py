@@ -5,13 +5,21 @@ from collections.abc import Iterable, Iterator
 from msgspec import Struct
 
 from hanse.features.networks.admission import SYSTEM_USERS, TENANT_NAMESPACES
-from hanse.features.networks.names import FEATURE_DOMAIN, TENANT, NetworkName
+from hanse.features.networks.names import (
+    DNS,
+    FEATURE_DOMAIN,
+    GROUP,
+    NETWORK,
+    TENANT,
+    NetworkName,
+)
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.ranges import Range
 from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
+from hanse.model.kinds.discovery import KUBE_SERVICE
 from hanse.model.objects import Meta, Object, Wire
 from hanse.model.ownership import OWNER
 
@@ -25,8 +33,13 @@ MANAGED_RESOURCES = (
 )
 """Resources that Hanse writes in namespaces of tenants."""
 
-TENANTS, KEPT, POOLS = (f"{FEATURE_DOMAIN}-{name}" for name in ("tenants", "kept", "pools"))
+TENANTS, KEPT, POOLS, PODS, SERVICES, RESERVED, PLATFORM = POLICIES = tuple(
+    f"{FEATURE_DOMAIN}-{name}"
+    for name in ("tenants", "kept", "pools", "pods", "services", "reserved", "platform")
+)
 """The names of these policies and of their bindings, by which they are watched."""
+
+POD_SECURITY = "pod-security.kubernetes.io/enforce"
 
 GUARD_LABELS = {f"{FEATURE_DOMAIN}/guard": "true"}
 """Label of these policies."""
@@ -35,8 +48,8 @@ GUARD_LABELS = {f"{FEATURE_DOMAIN}/guard": "true"}
 def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
     """The policies for all tenants."""
     trusted = _trusted(options)
-    old = f"(request.operation == 'CREATE' ? '' : {_tenant_of('oldObject')})"
-    changed = f"{_tenant_of('object')} != {old}"
+    old = f"(request.operation == 'CREATE' ? '' : {_label('oldObject', TENANT)})"
+    changed = f"{_label('object', TENANT)} != {old}"
     yield from _policy_and_binding(
         TENANTS,
         {"resourceRules": [_resource_rule("", ("namespaces",), ("CREATE", "UPDATE"))]},
@@ -44,9 +57,16 @@ def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
             _validation(
                 f"!({changed}) || {trusted}",
                 f"'label {TENANT}: only administrators say whose a namespace is'",
-            )
+            ),
+            _validation(
+                f"request.operation == 'CREATE' || {_label('oldObject', TENANT)} == '' || "
+                f"{_label('object', POD_SECURITY)} == {_label('oldObject', POD_SECURITY)} || "
+                f"{trusted}",
+                f"'label {POD_SECURITY}: only administrators say what pods of tenants may do'",
+            ),
         ],
     )
+    yield from _member_policies(trusted)
     yield from _policy_and_binding(
         KEPT,
         {
@@ -101,10 +121,100 @@ def _pool_validation(pool: AddressPool) -> Wire:
     )
 
 
-def _tenant_of(side: str) -> str:
-    """A CEL expression: the tenant of a namespace, or an empty text."""
+def _member_policies(trusted: str) -> Iterator[Object]:
+    """What pods, Services, names and objects of the platform are not for tenants."""
+    own = f"{_label('object', TENANT)} in ['', {_label('namespaceObject', TENANT)}]"
+    whose = _validation(own, f"'label {TENANT}: the namespace is another tenant\\'s'")
+    same = " && ".join(
+        f"{_label('object', name)} == {_label('oldObject', name)}"
+        for name in (TENANT, NETWORK, DNS, OWNER)
+    )
+    kept = _validation(
+        f"request.operation == 'CREATE' || ({same}) || {trusted}",
+        f"'labels {TENANT}, {NETWORK} and {DNS} cannot be changed; create ' + request.name + "
+        "' anew'",
+    )
+    host = "has(object.spec.hostNetwork) && object.spec.hostNetwork"
+    nodes = f"has({_GROUPS}) && 'system:nodes' in {_GROUPS}"
+    pods = ("pods", "pods/status", "pods/ephemeralcontainers", "pods/resize")
+    yield from _policy_and_binding(
+        PODS,
+        _in_tenants(_resource_rule("", pods, ("CREATE", "UPDATE"))),
+        [
+            kept,
+            whose,
+            _validation(
+                f"request.operation != 'CREATE' || !({host}) || ({nodes})",
+                "'spec.hostNetwork: pods of tenants have an address of their own; remove it'",
+            ),
+        ],
+    )
+    before = "(request.operation != 'CREATE' && has(oldObject.spec.externalIPs) ? "
+    before += "oldObject.spec.externalIPs : [])"
+    yield from _policy_and_binding(
+        SERVICES,
+        _in_tenants(_resource_rule("", ("services", "services/status"), ("CREATE", "UPDATE"))),
+        [
+            kept,
+            whose,
+            _validation(
+                f"!has(object.spec.externalIPs) || object.spec.externalIPs.all(a, a in {before}) "
+                f"|| {trusted}",
+                "'spec.externalIPs: they are not for tenants; use type LoadBalancer'",
+            ),
+            _validation(
+                f"!has(request.subResource) || request.subResource != 'status' || {trusted}",
+                "'status: load balancers write it'",
+            ),
+        ],
+    )
+    yield from _policy_and_binding(RESERVED, _in_tenants(*_reserved_rules()), [_reserved(trusted)])
+    yield from _policy_and_binding(
+        PLATFORM,
+        {"resourceRules": [_resource_rule(GROUP, _PLATFORM_RESOURCES, ("*",))]},
+        [_validation(trusted, "request.resource.resource + ' are not for tenants to write'")],
+    )
+
+
+_PLATFORM_RESOURCES = (
+    *("tenants", "tenants/status", "networks/status", "networkpeerings/status"),
+    *("networkports", "networkaccesses"),
+)
+_GROUPS = "request.userInfo.groups"
+
+
+def _reserved_rules() -> Iterator[Wire]:
+    """Creation of all that Hanse writes, and of endpoints, in namespaces of tenants."""
+    for group, resources in (*MANAGED_RESOURCES, ("", ("endpoints",))):
+        yield _resource_rule(group, resources, ("CREATE", "UPDATE"))
+
+
+def _reserved(trusted: str) -> Wire:
+    """Names of a network's DNS and API server are taken by nobody, nor are they backed."""
+    names = [
+        "(has(object.metadata.name) ? object.metadata.name : '')",
+        "(has(object.metadata.generateName) ? object.metadata.generateName : '')",
+        _label("object", KUBE_SERVICE),
+    ]
+    home = f"namespaceObject.metadata.name == {_label('namespaceObject', TENANT)} + '-default'"
+    taken = " || ".join(
+        f"{n}.startsWith('kube-dns-') || ({home} && {n}.startsWith('kubernetes-'))" for n in names
+    )
+    return _validation(
+        f"!({taken}) || {trusted}",
+        "'names kube-dns-* and kubernetes-* are for the DNS and the API server of networks; "
+        "choose another'",
+    )
+
+
+def _in_tenants(*rules: Wire) -> Wire:
+    return {"resourceRules": list(rules), "namespaceSelector": TENANT_NAMESPACES}
+
+
+def _label(side: str, name: str) -> str:
+    """A CEL expression: the value of a label, or an empty text."""
     labels = f"{side}.metadata.labels"
-    return f"(has({labels}) && '{TENANT}' in {labels} ? {labels}['{TENANT}'] : '')"
+    return f"(has({labels}) && '{name}' in {labels} ? {labels}['{name}'] : '')"
 
 
 def _trusted(options: NetworksOptions) -> str:

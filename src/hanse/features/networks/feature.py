@@ -262,9 +262,9 @@ class Networks:
                 yield Key("network", network.metadata.name)
 
     def _network_keys(self, tenant: str, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys of all networks of a tenant."""
+        """The keys of all networks of a tenant, and of what depends on them."""
         for network in tenant_networks(tenant, snapshot):
-            yield Key("network", network.metadata.name)
+            yield from self._keys_for_network(network, snapshot)
 
     def _isolation_keys(self, tenant: str, snapshot: Snapshot) -> Iterator[Key]:
         """An isolation key for each namespace of a tenant."""

@@ -11,7 +11,7 @@ from hanse.features.networks.addresses import (
     parse_address,
 )
 from hanse.features.networks.names import NIC
-from hanse.features.networks.ranges import Range, parse_range
+from hanse.features.networks.ranges import DEFAULT_SUBNET, Range, parse_range
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.networks import Network, Subnet
 
@@ -25,9 +25,6 @@ class InterfaceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
 
 
 _INTERFACE_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,15}")
-
-DEFAULT_SUBNET = Subnet(name="default", cidr="10.0.0.0/16")
-"""The subnet of a network without subnets in its spec."""
 
 
 class InvalidInterface(ValueError):

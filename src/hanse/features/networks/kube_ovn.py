@@ -3,7 +3,6 @@
 from hanse.features.networks.addresses import gateway_address, parse_address
 from hanse.features.networks.backends import PortBackends
 from hanse.features.networks.interfaces import (
-    DEFAULT_SUBNET,
     InterfaceRequest,
     InvalidInterface,
     candidate_subnets,
@@ -15,7 +14,7 @@ from hanse.features.networks.lookups import is_served, tenant_namespaces
 from hanse.features.networks.names import NIC, parse_network_name, shorten_name
 from hanse.features.networks.ports import PortPlan
 from hanse.features.networks.providers import ProvisionResult
-from hanse.features.networks.ranges import malformed_ranges, parse_range
+from hanse.features.networks.ranges import DEFAULT_SUBNET, malformed_ranges, parse_range
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.kubeovn import (

@@ -24,6 +24,7 @@ from hanse.features.networks.lookups import (
     PODS_BY_NETWORK,
     SERVICES_BY_NETWORK,
     ipam_mode,
+    is_in_tenant,
     is_served,
     summarize_objects,
     tenant_namespaces,
@@ -40,7 +41,13 @@ from hanse.features.networks.names import (
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.peering import agreed_peers
 from hanse.features.networks.providers import Provider
-from hanse.features.networks.ranges import Range, overlaps, parse_range, validate_ranges
+from hanse.features.networks.ranges import (
+    Range,
+    overlaps,
+    parse_range,
+    validate_ranges,
+    validate_vpc,
+)
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Service
@@ -172,8 +179,8 @@ def dns_service_address(
 ) -> str | None:
     """The address of a network's DNS; empty: the API server allocates; None: not known yet."""
     name = parse_network_name(network.metadata.name)
-    if ipam_mode(network) == "External":
-        return network.status.dns_service_ip or None
+    if network.status.dns_service_ip or ipam_mode(network) == "External":
+        return network.status.dns_service_ip or None  # pods have it for life
     return _service_address(name.kube_dns, name.dns_namespace, pool, DNS_OFFSET, snapshot)
 
 
@@ -221,6 +228,7 @@ def _validate(network: Network, snapshot: Snapshot) -> Iterator[str]:
                 "(Kubernetes 1.33 does); use ipam Kubernetes"
             )
     yield from validate_ranges(network, snapshot, include_newer=False)
+    yield from validate_vpc(network, snapshot, include_newer=False)
 
 
 def _desired_from_provider(objects: tuple[Object, ...], snapshot: Snapshot) -> Iterator[Desired]:
@@ -291,12 +299,12 @@ def network_consumers(name: NetworkName, snapshot: Snapshot) -> list[Object]:
     pods = [
         p
         for p in snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name))
-        if DNS not in p.metadata.labels
+        if DNS not in p.metadata.labels and is_in_tenant(p, name, snapshot)
     ]
     services = [
         s
         for s in snapshot.by(snapshot.local, SERVICES_BY_NETWORK, str(name))
-        if not is_managed(s.metadata.labels)
+        if not is_managed(s.metadata.labels) and is_in_tenant(s, name, snapshot)
     ]
     return [*pods, *services]
 
@@ -361,7 +369,7 @@ def _remaining_objects(network: Network, snapshot: Snapshot) -> Iterator[Object]
         if is_managed(service.metadata.labels):
             yield service
     for pod in snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name)):
-        if DNS in pod.metadata.labels:
+        if DNS in pod.metadata.labels and is_in_tenant(pod, name, snapshot):
             yield pod
     for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         if cidr.metadata.labels.get(RANGE_OF) == shorten_name(str(name)):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from hanse.features.networks.membership import tenant_of
 from hanse.features.networks.names import (
     DEFAULT,
     NETWORK,
@@ -54,8 +55,12 @@ PEERINGS_BY_PEER = Index(NetworkPeering, "networks-peerings", lambda p: [p.spec.
 
 def namespace_tenant(namespace: str, snapshot: Snapshot) -> str:
     """The tenant of a namespace; empty if it has none."""
-    found = snapshot.get(snapshot.local, Namespace, namespace)
-    return found.metadata.labels.get(TENANT, "") if found is not None else ""
+    return tenant_of(snapshot.get(snapshot.local, Namespace, namespace))
+
+
+def is_in_tenant(member: Object, name: NetworkName, snapshot: Snapshot) -> bool:
+    """Whether an object is in a namespace of a network's tenant: labels alone prove nothing."""
+    return namespace_tenant(member.metadata.namespace, snapshot) == name.tenant
 
 
 def labelled_network(labels: dict[str, str], tenant: str) -> NetworkName:

@@ -12,7 +12,7 @@ from hanse.features.networks.lookups import (
 )
 from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.model.conditions import condition, merge_conditions
-from hanse.model.kinds.networks import NetworkPeering
+from hanse.model.kinds.networks import NetworkPeering, Tenant
 from hanse.model.objects import ClusterObjectRef, Wire, object_ref
 from hanse.model.plan import Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
@@ -30,10 +30,25 @@ def is_agreed(peering: NetworkPeering, snapshot: Snapshot) -> bool:
         return False
     if find_network(own, snapshot) is None or find_network(theirs, snapshot) is None:
         return False
-    return any(
-        own_network(other, snapshot) == theirs and not _is_deleting(other)
+    return _is_consent(peering, snapshot) and any(
+        own_network(other, snapshot) == theirs
+        and not _is_deleting(other)
+        and _is_consent(other, snapshot)
         for other in snapshot.by(snapshot.local, PEERINGS_BY_PEER, str(own))
     )
+
+
+def _is_consent(peering: NetworkPeering, snapshot: Snapshot) -> bool:
+    """Whether both tenants are those that were there when the NetworkPeering was first seen."""
+    recorded = (peering.status.tenant_uid, peering.status.peer_tenant_uid)
+    return all(recorded) and recorded == _tenant_uids(peering, snapshot)
+
+
+def _tenant_uids(peering: NetworkPeering, snapshot: Snapshot) -> tuple[str, str]:
+    """The uids of the tenant and the peer's tenant; empty for one that does not exist."""
+    names = (own_network(peering, snapshot).tenant, parse_network_name(peering.spec.peer).tenant)
+    own, peer = (snapshot.get(snapshot.local, Tenant, name) for name in names)
+    return own.metadata.uid if own else "", peer.metadata.uid if peer else ""
 
 
 def agreed_peers(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName]]:
@@ -55,7 +70,12 @@ def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
     peering = snapshot.get(snapshot.local, NetworkPeering, key.name, key.namespace)
     if peering is None:
         return Plan()
+    current = _tenant_uids(peering, snapshot)
+    recorded = (peering.status.tenant_uid, peering.status.peer_tenant_uid)
+    kept = recorded if all(recorded) else current if all(current) else ("", "")
     errors = list(_validate(peering, snapshot))
+    if all(kept) and all(current) and kept != current:
+        errors.append("it was for an earlier tenant of that name; delete it and create it anew")
     agreed = is_agreed(peering, snapshot)
     waiting = (
         f"waiting for a NetworkPeering of {peering.spec.peer} with {own_network(peering, snapshot)}"
@@ -66,7 +86,12 @@ def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
     conditions = merge_conditions(
         peering.status.conditions, [ready], snapshot.now, peering.metadata.generation
     )
-    status: Wire = {"phase": phase, "conditions": msgspec.to_builtins(conditions)}
+    status: Wire = {
+        "phase": phase,
+        "conditions": msgspec.to_builtins(conditions),
+        "tenantUID": kept[0] or None,
+        "peerTenantUID": kept[1] or None,
+    }
     return Plan(
         patches=(
             Patch(

@@ -42,12 +42,13 @@ class PodsHook:
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Set labels, DNS settings and scheduling gate of a pod, or raise `RequestDenied`.
 
-        Pods with hostNetwork and mirror pods are allowed unchanged.
+        Mirror pods are allowed unchanged; other pods have no hostNetwork, whoever creates them.
         """
         pod = review.object
         spec: Wire = pod.get("spec") or {}
-        if spec.get("hostNetwork") or _is_mirror(review):
+        if _is_mirror(review):
             return Allow()
+        deny_host_network(spec, "spec")
         labels, trusted = labels_of(pod), is_trusted(review, self._feature.options)
         if CNI_ARGS in annotations_of(pod) and not trusted:
             raise RequestDenied(
@@ -96,7 +97,7 @@ class PodsHook:
     def _scheduling_gate(
         self, pod: Wire, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """The annotation and, for a pod without a node, the gate that wait for its port.
+        """The annotation and the gate that wait for its port.
 
         Empty if the provider has no ports; a request that the provider refuses raises
         `RequestDenied`.
@@ -110,10 +111,21 @@ class PodsHook:
             raise RequestDenied(str(error), 422) from None
         spec: Wire = pod.get("spec") or {}
         annotated: Wire = {"metadata": {"annotations": {READINESS: "false"}}}
-        if spec.get("nodeName"):
-            return annotated  # the API server refuses a gate on a pod with a node
+        if spec.get("nodeName"):  # the API server refuses a gate on a pod with a node
+            raise RequestDenied(
+                f"spec.nodeName: pods of network {membership.name} wait for a port before they get "
+                "a node; remove it, and use a nodeSelector"
+            )
         gates = [g for g in spec.get("schedulingGates") or () if g.get("name") != READINESS]
         return {**annotated, "spec": {"schedulingGates": [*gates, {"name": READINESS}]}}
+
+
+def deny_host_network(spec: Wire, field: str) -> None:
+    """Deny a pod that shares its node's network: by address it could not be told from the node."""
+    if spec.get("hostNetwork"):
+        raise RequestDenied(
+            f"{field}.hostNetwork: pods of tenants have an address of their own; remove it"
+        )
 
 
 def _is_mirror(review: AdmissionRequest) -> bool:

@@ -3,10 +3,12 @@
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from itertools import product
 
 from hanse.features.networks.names import RANGE_OF
+from hanse.model.kinds.core import Node, Pod, Service
 from hanse.model.kinds.networking import ServiceCIDR
-from hanse.model.kinds.networks import Network
+from hanse.model.kinds.networks import Network, Subnet
 from hanse.model.snapshot import Snapshot
 
 Range = IPv4Network | IPv6Network
@@ -21,6 +23,9 @@ _SPECIAL_PURPOSE = {
     ip_network("ff00::/8"): "multicast",
 }
 """Special-purpose ranges that Services cannot use, with their purpose."""
+
+DEFAULT_SUBNET = Subnet(name="default", cidr="10.0.0.0/16")
+"""The subnet of a vpc network that names none."""
 
 MIN_ADDRESSES = 8
 """Minimum size of a service range: two addresses are reserved by the network."""
@@ -68,6 +73,32 @@ def validate_ranges(
                 yield f"spec.service.cidrs: {mine} overlaps {text} of {owner}; choose another range"
 
 
+def validate_vpc(
+    network: Network, snapshot: Snapshot, *, include_newer: bool = True
+) -> Iterator[str]:
+    """Yield a message if another tenant has the VPC, or another network of this one its subnets."""
+    spec = network.spec
+    if not spec.vpc_id:
+        return
+    for other in _other_networks(network, snapshot, include_newer=include_newer):
+        if (other.spec.type, other.spec.vpc_id) != (spec.type, spec.vpc_id):
+            continue
+        if other.spec.tenant != spec.tenant:
+            yield (
+                f"spec.vpcID: {spec.vpc_id} is of tenant {other.spec.tenant} (network "
+                f"{other.metadata.name}); choose another"
+            )
+        for one, two in product(subnets_of(network), subnets_of(other)):
+            if overlaps(one, two):
+                yield f"spec.subnets: {one} overlaps {two} of network {other.metadata.name}"
+
+
+def subnets_of(network: Network) -> list[Range]:
+    """The subnets of a network, or the one that it gets without any."""
+    subnets = network.spec.subnets or (DEFAULT_SUBNET,)
+    return [range_ for s in subnets if (range_ := parse_range(s.cidr)) is not None]
+
+
 def malformed_ranges(network: Network) -> Iterator[str]:
     """Yield a message for each CIDR that is invalid, too small or special-purpose."""
     fields = [("spec.service.cidrs", text, MIN_ADDRESSES) for text in network.spec.service.cidrs]
@@ -109,12 +140,37 @@ def _ranges_of_others(
         if RANGE_OF not in cidr.metadata.labels:
             for text in cidr.spec.cidrs:
                 yield f"the cluster (ServiceCIDR {cidr.metadata.name})", text
+    for other in _other_networks(network, snapshot, include_newer=include_newer):
+        for text in other.spec.service.cidrs:
+            yield f"network {other.metadata.name}", text
+    if include_newer:  # a network that lives on does not fail by what comes later
+        yield from _used_addresses(snapshot)
+
+
+def _used_addresses(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Owner and CIDR or address of nodes, their pods, and load balancers."""
+    for node in snapshot.all(snapshot.local, Node):
+        for text in node.spec.pod_cidrs or (node.spec.pod_cidr,):
+            yield f"pods on node {node.metadata.name}", text
+        for one in node.status.addresses:
+            yield f"node {node.metadata.name}", one.address
+    for pod in snapshot.all(snapshot.local, Pod):
+        for pod_ip in pod.status.pod_ips:
+            yield f"pod {pod.metadata.namespace}/{pod.metadata.name}", pod_ip.ip
+    for service in snapshot.all(snapshot.local, Service):
+        for ingress in service.status.load_balancer.ingress:
+            owner = f"the load balancer of {service.metadata.namespace}/{service.metadata.name}"
+            yield owner, ingress.ip
+
+
+def _other_networks(
+    network: Network, snapshot: Snapshot, *, include_newer: bool
+) -> Iterator[Network]:
     for other in snapshot.all(snapshot.local, Network):
         if other.metadata.name != network.metadata.name and (
             include_newer or _age(other) < _age(network)
         ):
-            for text in other.spec.service.cidrs:
-                yield f"network {other.metadata.name}", text
+            yield other
 
 
 def _age(network: Network) -> tuple[str, str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hanse.features.networks.addresses import is_in_ranges, parse_address
+from hanse.features.networks.addresses import parse_address
 from hanse.features.networks.admission import (
     OTHER_NAMESPACES,
     TENANT_NAMESPACES,
@@ -16,12 +16,10 @@ from hanse.features.networks.admission import (
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.lookups import PODS_BY_ADDRESS
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
-from hanse.features.networks.ranges import parse_range
 from hanse.features.networks.service_addresses import ServiceAddresses, needs_address
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, WebhookRule
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE
-from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 
@@ -56,7 +54,7 @@ class ServicesHook:
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Set the network labels, and allocate an address if the Service needs one.
 
-        Own writes are allowed unchanged; only trusted users may set foreign external IPs.
+        Own writes are allowed unchanged; only trusted users may set external IPs.
         """
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
@@ -67,7 +65,7 @@ class ServicesHook:
                 f"metadata.labels[{NETWORK}]: network {membership.name} is being deleted"
             )
         if not is_trusted(review, self._feature.options):
-            _deny_foreign_external_ips(review, membership.name, snapshot)
+            _deny_external_ips(review)
         change: Wire = {
             "metadata": {"labels": {TENANT: membership.tenant, NETWORK: membership.name.network}}
         }
@@ -84,23 +82,13 @@ def _added_external_ips(review: AdmissionRequest) -> list[str]:
     return [str(text) for text in after if text not in before]
 
 
-def _deny_foreign_external_ips(
-    review: AdmissionRequest, name: NetworkName, snapshot: Snapshot
-) -> None:
-    """Deny external IPs that belong to the cluster or to another network's pods."""
-    for text in _added_external_ips(review):
-        address = parse_address(text)
-        is_service_address = address is not None and any(
-            is_in_ranges(address, (range_,))
-            for cidr in snapshot.all(snapshot.local, ServiceCIDR)
-            for cidr_text in cidr.spec.cidrs
-            if (range_ := parse_range(cidr_text)) is not None
+def _deny_external_ips(review: AdmissionRequest) -> None:
+    """Deny external IPs: every node would redirect traffic of the whole cluster to the Service."""
+    if added := _added_external_ips(review):
+        raise RequestDenied(
+            f"spec.externalIPs: {added[0][:50]}: tenants cannot take traffic of the cluster to "
+            "themselves; use type LoadBalancer, or ask an administrator"
         )
-        if is_service_address or is_foreign_pod_address(text, name, snapshot):
-            raise RequestDenied(
-                f"spec.externalIPs: {text[:50]} is an address of the cluster or of another "
-                "network; remove it"
-            )
 
 
 class ClusterServicesHook:

@@ -8,6 +8,7 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
+from hanse.features.networks.admission_policies import POD_SECURITY
 from hanse.features.networks.lookups import find_network, tenant_networks
 from hanse.features.networks.names import (
     FINALIZER,
@@ -73,7 +74,7 @@ def _namespace_names(tenant: Tenant, network: Network | None, snapshot: Snapshot
 def _namespaces(names: set[str], tenant: str, snapshot: Snapshot) -> Iterator[Desired]:
     """Namespaces are created if they are missing, and never owned or deleted."""
     for name in sorted(names):
-        meta = Meta(name=name, labels={TENANT: tenant})
+        meta = Meta(name=name, labels={TENANT: tenant, POD_SECURITY: "baseline"})
         yield Desired(Namespace(metadata=meta), snapshot.local, unowned=True)
 
 

@@ -5,7 +5,6 @@ from hashlib import blake2b
 
 from hanse.features.networks.addresses import gateway_address, parse_address
 from hanse.features.networks.interfaces import (
-    DEFAULT_SUBNET,
     InterfaceRequest,
     InvalidInterface,
     candidate_subnets,
@@ -17,7 +16,7 @@ from hanse.features.networks.interfaces import (
 from hanse.features.networks.names import CNI_ARGS, NIC, shorten_name
 from hanse.features.networks.ports import PortPlan
 from hanse.features.networks.providers import ProvisionResult
-from hanse.features.networks.ranges import malformed_ranges, parse_range
+from hanse.features.networks.ranges import DEFAULT_SUBNET, malformed_ranges, parse_range
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network, NetworkPort, NetworkPortSpec, PortHolder, Subnet

@@ -1,6 +1,6 @@
 """What the feature watches and writes, and why."""
 
-from hanse.features.networks.admission_policies import KEPT, POOLS, TENANTS
+from hanse.features.networks.admission_policies import POLICIES
 from hanse.features.networks.lookups import (
     NAMESPACES_BY_TENANT,
     NETWORKS_BY_TENANT,
@@ -18,7 +18,7 @@ from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicyBinding,
 )
 from hanse.model.kinds.apps import Deployment
-from hanse.model.kinds.core import ConfigMap, Namespace, Pod, Service, ServiceAccount
+from hanse.model.kinds.core import ConfigMap, Namespace, Node, Pod, Service, ServiceAccount
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networking import IPAddress, NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkAccess, NetworkPeering, Tenant
@@ -42,6 +42,7 @@ WATCHES: tuple[Watch, ...] = (
         writes=_ALL | Writes.STATUS,
         reason="networks of tenants, and their conditions",
     ),
+    Watch(Role.LOCAL, Node, reason="ranges of nodes and pods, which Services cannot have"),
     Watch(Role.LOCAL, NetworkAccess, reason="what the platform allows networks"),
     Watch(
         Role.LOCAL,
@@ -117,7 +118,7 @@ WATCHES: tuple[Watch, ...] = (
     *(
         Watch(Role.LOCAL, kind, name=name, writes=_ALL, reason=_GUARDS)
         for kind in (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)
-        for name in (TENANTS, KEPT, POOLS)
+        for name in POLICIES
     ),
     Watch(
         Role.LOCAL,

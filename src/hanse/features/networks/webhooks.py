@@ -2,8 +2,6 @@
 
 from collections.abc import Iterator
 
-import msgspec
-
 from hanse.features.networks.admission import (
     TENANT_NAMESPACES,
     ReadRequired,
@@ -18,18 +16,16 @@ from hanse.features.networks.admission import (
 from hanse.features.networks.admission_policies import MANAGED_RESOURCES
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.interfaces import InvalidInterface
-from hanse.features.networks.lookups import ipam_mode
 from hanse.features.networks.names import (
     CNI_ARGS,
     DNS,
     NETWORK,
     READINESS,
     TENANT,
-    parse_network_name,
 )
-from hanse.features.networks.pod_webhooks import PodsHook
+from hanse.features.networks.network_webhooks import NetworksHook
+from hanse.features.networks.pod_webhooks import PodsHook, deny_host_network
 from hanse.features.networks.policy_webhooks import PoliciesHook
-from hanse.features.networks.ranges import validate_ranges
 from hanse.features.networks.service_addresses import ServiceAddresses
 from hanse.features.networks.service_webhooks import ClusterServicesHook, ServicesHook, SlicesHook
 from hanse.model.admission import (
@@ -61,6 +57,12 @@ class LabelsHook:
     rules = (
         WebhookRule(
             ("",), ("pods", "services"), ("CREATE", "UPDATE"), namespaces=TENANT_NAMESPACES
+        ),
+        WebhookRule(
+            ("",),
+            ("pods/status", "pods/ephemeralcontainers", "pods/resize", "services/status"),
+            ("UPDATE",),
+            namespaces=TENANT_NAMESPACES,
         ),
         WebhookRule(
             ("discovery.k8s.io",), ("endpointslices",), ("UPDATE",), namespaces=TENANT_NAMESPACES
@@ -159,12 +161,13 @@ class TemplatesHook:
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Check labels, annotations, network and interface of a changed pod template.
 
-        Templates that are unchanged or have hostNetwork are allowed.
+        Templates that are unchanged are allowed.
         """
         path, template = _template(review)
         before = _pod_template(review.kind, review.before)
-        if (template.get("spec") or {}).get("hostNetwork") or template == before:
+        if template == before:
             return Allow()
+        deny_host_network(template.get("spec") or {}, f"{path}.spec")
         labels = labels_of(template)
         for name in (DNS, OWNER):
             if name in labels:
@@ -229,30 +232,6 @@ class NamespacesHook:
         )
 
 
-class NetworksHook:
-    """Denies invalid Networks."""
-
-    name = "networks-networks"
-    rules = (WebhookRule((Network.kind.group,), ("networks",), ("CREATE", "UPDATE")),)
-
-    def __init__(self, feature: Networks) -> None:
-        self._feature = feature
-
-    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Validate a Network; one that is being deleted or whose spec is unchanged is allowed."""
-        try:
-            network = msgspec.convert(review.object, Network, strict=False)
-        except msgspec.ValidationError as error:
-            return Deny(f"it is not a Network: {error}", 422)
-        if network.metadata.deletion_timestamp is not None:
-            return Allow()
-        before = review.before.get("spec") or {}
-        if review.operation == "UPDATE" and before == review.object.get("spec"):
-            return Allow()
-        errors = list(validate_network(network, before, snapshot))
-        return Deny("; ".join(errors), 422) if errors else Allow()
-
-
 class PeeringsHook:
     """Denies NetworkPeerings outside of tenants' namespaces."""
 
@@ -272,29 +251,6 @@ class PeeringsHook:
                 422,
             )
         return Allow()
-
-
-_IMMUTABLE = ("type", "tenant")
-
-
-def validate_network(network: Network, before: Wire, snapshot: Snapshot) -> Iterator[str]:
-    """Yield a message for each fault that keeps a network from becoming Ready."""
-    name = parse_network_name(network.metadata.name)
-    for field in _IMMUTABLE:
-        if before and before.get(field) != getattr(network.spec, field):
-            yield f"spec.{field}: it cannot be changed; create another network"
-    if not network.spec.type:
-        yield "spec.type: it is needed; flat, vpc or a provider's name"
-    if not name.network or network.spec.tenant != name.tenant:
-        yield (
-            f"spec.tenant: {network.spec.tenant!r} does not agree with the name "
-            f"{network.metadata.name}; name it <tenant>.<network>, such as acme.default"
-        )
-    if network.spec.type == "vpc" and not network.spec.vpc_id:
-        yield "spec.vpcID: it is needed for type vpc; set it"
-    if ipam_mode(network) == "Arktos" and not network.spec.service.cidrs:
-        yield "spec.service.cidrs: ipam Arktos needs at least one range; add one"
-    yield from validate_ranges(network, snapshot)
 
 
 def network_hooks(feature: Networks) -> tuple[AdmissionHook, ...]:

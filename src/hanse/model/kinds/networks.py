@@ -15,8 +15,21 @@ Label = Annotated[str, Schema(pattern=LABEL, min_length=1, max_length=63)]
 TENANT_DOT_NETWORK = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?\.[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
 
 
+class TenantAdmin(Value, frozen=True, kw_only=True):
+    """Somebody who administers a tenant, as RBAC knows them."""
+
+    kind: Annotated[Literal["User", "Group", "ServiceAccount"], Schema("What it names.")] = "User"
+    name: Annotated[str, Schema("The name.", min_length=1, max_length=253)]
+    namespace: Annotated[str, Schema("The namespace of a ServiceAccount.", max_length=63)] = ""
+
+
 class TenantSpec(Value, frozen=True, kw_only=True):
     """What a tenant is given when it is created."""
+
+    admins: Annotated[
+        tuple[TenantAdmin, ...],
+        Schema("Who may write its Networks, beside the cluster's administrators.", max_items=64),
+    ] = ()
 
     namespaces: Annotated[
         tuple[Label, ...],
@@ -77,7 +90,8 @@ class NetworkSpec(Value, frozen=True, kw_only=True):
     ]
     tenant: Annotated[Label, Schema("The tenant it belongs to.", immutable=True)] = ""
     vpc_id: Annotated[
-        str, Schema("The provider's id of a vpc network.", min_length=1, max_length=253)
+        str,
+        Schema("The provider's id of a vpc network.", min_length=1, max_length=253, immutable=True),
     ] = wire_field("vpcID", "")
     service: Annotated[NetworkService, Schema("Where Service addresses come from.")] = (
         NetworkService()
@@ -195,6 +209,12 @@ class NetworkPeeringStatus(Value, frozen=True, kw_only=True):
     phase: Annotated[
         Literal["Pending", "Ready", "Failed", ""], Schema("Ready once the other side agrees.")
     ] = ""
+    tenant_uid: Annotated[
+        str, Schema("The tenant that agrees: not a later one of its name.", max_length=63)
+    ] = wire_field("tenantUID", "")
+    peer_tenant_uid: Annotated[str, Schema("The tenant it agrees with.", max_length=63)] = (
+        wire_field("peerTenantUID", "")
+    )
     conditions: Conditions = ()
 
 
