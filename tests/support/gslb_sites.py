@@ -17,7 +17,7 @@ from hanse.features.gslb.names import SECRET, SECRET_KEY
 from hanse.features.gslb.zone import GlobalZone
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig
-from hanse.kube.errors import NotFound
+from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.transport import Request
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
@@ -237,7 +237,18 @@ class GslbScenario:
         """Make an Ingress of a host that is reached at an address, or at a name."""
         space = self.scenario.namespace
         path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses"
-        backend = {"service": {"name": name, "port": {"number": 80}}}
+        backing = {
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": f"{name}-backend", "namespace": space},
+            "spec": {"ports": [{"port": 80}]},
+        }
+        with suppress(AlreadyExists):
+            services = f"/api/v1/namespaces/{space}/services"
+            await self.admin(cluster).send(
+                Request("POST", services, body=msgspec.json.encode(backing))
+            )
+        backend = {"service": {"name": f"{name}-backend", "port": {"number": 80}}}
         paths = [{"path": "/", "pathType": "Prefix", "backend": backend}]
         body = {
             "apiVersion": "networking.k8s.io/v1",

@@ -3,8 +3,8 @@
 import pytest
 from msgspec import ValidationError
 
-from hanse.features.gslb.backends import MAX_PATH_LENGTH
 from hanse.features.gslb.configuration import monitor_errors, parse_monitor
+from hanse.features.gslb.paths import MAX_PATH_LENGTH
 from hanse.model.kinds.globalservice import Monitor
 from tests.features.gslb.fleet import amko, config, ingress, leader_snapshot, policy
 from tests.features.gslb.test_hosts import service_in

@@ -4,23 +4,34 @@ import re
 from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.gslb.names import HOSTNAMES
+from hanse.features.gslb.paths import (
+    ROOT,
+    accepting_gateways,
+    host_paths,
+    list_backend_services,
+)
 from hanse.model.addresses import is_address, is_routable
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
-from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
-from hanse.model.kinds.globalservice import GlobalService, Monitor
+from hanse.model.kinds.gateways import HTTPRoute, Route
+from hanse.model.kinds.globalservice import (
+    MAX_PATHS,
+    GlobalService,
+    Monitor,
+    PathReadiness,
+)
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.kinds.networking import Ingress
-from hanse.model.objects import ClusterId, Object
+from hanse.model.objects import ClusterId, Object, object_ref
 from hanse.model.questions import host_lookup
 from hanse.model.schema import SUBDOMAIN
 from hanse.model.snapshot import Index, Snapshot
 
 SOURCE_KINDS: tuple[type[Object], ...] = (Service, Ingress, Route, HTTPRoute)
 _HOST = re.compile(f"(?=.{{1,253}}$){SUBDOMAIN}")
-MAX_PATH_LENGTH = 1024
 UNNAMED_PREFIX = "~"
 """The prefix of `<name>.<namespace>` for a Service that has a host name only with a domain."""
 
@@ -35,6 +46,14 @@ class HostBackend(Struct, frozen=True):
     ready: bool
     hostname: str = ""
     """The load balancer's name that the address was looked up from."""
+    path: str = ""
+
+
+class MergedBackend(Struct, frozen=True):
+    """One address that serves a host: its primary backend, and the readiness of every path."""
+
+    primary: HostBackend
+    paths: tuple[PathReadiness, ...]
 
 
 def list_hosts(obj: Object) -> Iterator[str]:
@@ -100,21 +119,6 @@ ROUTE_HOSTS = Index(Route, "gslb-host", list_hosts)
 HTTPROUTE_HOSTS = Index(HTTPRoute, "gslb-host", list_hosts)
 
 
-def list_backend_services(obj: Object) -> Iterator[str]:
-    """The Services that an object routes to, as `<namespace>/<name>`."""
-    names: Iterable[str] = ()
-    match obj:
-        case Ingress():
-            names = [n for rule in obj.spec.rules for n in _ingress_paths(obj, rule.host)[1]]
-        case Route():
-            names = [obj.spec.to.name]
-        case HTTPRoute():
-            names = _httproute_backends(obj)
-        case _:
-            return
-    yield from (f"{obj.metadata.namespace}/{name}" for name in dict.fromkeys(names))
-
-
 INGRESS_BACKENDS = Index(Ingress, "gslb-backend", list_backend_services)
 ROUTE_BACKENDS = Index(Route, "gslb-backend", list_backend_services)
 HTTPROUTE_BACKENDS = Index(HTTPRoute, "gslb-backend", list_backend_services)
@@ -170,30 +174,49 @@ def full_host(name: str, domain: str) -> str | None:
 def find_backends(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[HostBackend]:
-    """The backends of an object for a host, one per address, ready if any endpoint is ready."""
-    namespace = obj.metadata.namespace
-    monitor: Monitor | None
-    match obj:
-        case Service():
-            services, monitor = [obj.metadata.name], _service_monitor(obj)
-        case Ingress():
-            paths, services = _ingress_paths(obj, host)
-            monitor = _http_monitor(paths, any(host in t.hosts for t in obj.spec.tls))
-        case Route():
-            services = [obj.spec.to.name]
-            monitor = _http_monitor([obj.spec.path], obj.spec.tls is not None)
-        case HTTPRoute():
-            services = list(_httproute_backends(obj))
-            paths = [m.path.value for r in obj.spec.rules for m in r.matches]
-            monitor = _http_monitor(
-                paths, any(map(_is_https_only, _accepting_gateways(obj, where, snapshot)))
-            )
-        case _:
-            return
+    """The backends of an object for a host, one per address and path."""
     resolved = list(_resolve_addresses(obj, host, where, snapshot))
-    ready = bool(resolved) and _has_ready_endpoint(services, namespace, where, snapshot)
-    for each in resolved:
-        yield HostBackend(each.address, obj, monitor, ready, each.hostname)
+    for path in host_paths(obj, host, where, snapshot) if resolved else ():
+        ready = _has_ready_endpoint(path.services, where, snapshot)
+        for each in resolved:
+            yield HostBackend(each.address, obj, path.monitor, ready, each.hostname, path.path)
+
+
+def merge_backends(backends: Iterable[HostBackend]) -> list[MergedBackend]:
+    """One backend per address, of all objects that have it, in a fixed order.
+
+    Its primary path decides: the root, or else the shortest; of several objects the oldest. A path
+    is ready if any object that has it is.
+    """
+    by_address: dict[tuple[str, str], list[HostBackend]] = {}
+    for backend in backends:
+        key = (backend.address, "" if backend.address else backend.hostname)
+        by_address.setdefault(key, []).append(backend)
+    return [_merge(by_address[key]) for key in sorted(by_address)]
+
+
+def _merge(backends: list[HostBackend]) -> MergedBackend:
+    """The backend of one address: its primary path, and all of its paths."""
+    ordered = sorted(backends, key=_path_order)
+    paths: dict[str, PathReadiness] = {}
+    for backend in ordered:
+        known = paths.get(backend.path)
+        if known is None or (backend.ready and not known.ready):
+            source = str(object_ref(backend.source))
+            paths[backend.path] = PathReadiness(
+                path=backend.path, ready=backend.ready, source=source
+            )
+    primary = ordered[0]
+    ready = paths[primary.path].ready
+    return MergedBackend(replace(primary, ready=ready), tuple(paths.values())[:MAX_PATHS])
+
+
+def _path_order(backend: HostBackend) -> tuple[bool, int, str, str, str]:
+    """The order of backends: the root first, then by length of the path, age and name."""
+    created = backend.source.metadata.creation_timestamp
+    age = created.isoformat() if created is not None else ""
+    not_root = backend.path not in ("", ROOT)
+    return (not_root, len(backend.path), age, str(object_ref(backend.source)), backend.path)
 
 
 class _ResolvedAddress(Struct, frozen=True):
@@ -248,7 +271,7 @@ def list_status_addresses(
         case Route():
             yield from _route_addresses(obj)
         case HTTPRoute():
-            for gateway in _accepting_gateways(obj, where, snapshot):
+            for gateway in accepting_gateways(obj, where, snapshot):
                 addresses = gateway.status.addresses
                 yield from (a.value for a in addresses if a.type in ("IPAddress", "Hostname"))
         case _:
@@ -263,31 +286,6 @@ def _service_host_names(service: Service) -> Iterator[str]:
     yield from dict.fromkeys(n.strip().lower().removesuffix(".") for n in names if n.strip())
 
 
-def _service_monitor(service: Service) -> Monitor | None:
-    """A TCP monitor of the lowest port; None for a Service with UDP ports only."""
-    ports = [p.port for p in service.spec.ports if p.protocol == "TCP"]
-    return Monitor(type="TCP", port=min(ports)) if ports else None
-
-
-def _http_monitor(paths: Iterable[str], tls: bool) -> Monitor:
-    """A monitor of the first valid path, or else of `/`, on port 443 with TLS, else on port 80."""
-    path = next((p for p in paths if is_http_path(p)), "/")
-    kind, port = ("HTTPS", 443) if tls else ("HTTP", 80)
-    return Monitor(type="HTTPS" if kind == "HTTPS" else "HTTP", port=port, path=path)
-
-
-def _ingress_paths(ingress: Ingress, host: str) -> tuple[list[str], list[str]]:
-    """The paths of a host, and the Services behind them."""
-    paths = [
-        path
-        for rule in ingress.spec.rules
-        if rule.host.lower() == host.lower() and rule.http is not None
-        for path in rule.http.paths or ()
-    ]
-    services = [p.backend.service.name for p in paths if p.backend.service is not None]
-    return [p.path for p in paths], services
-
-
 def _route_addresses(route: Route) -> Iterator[str]:
     """The address of each router that admitted a Route, from its condition; else its name."""
     for entry in route.status.ingress:
@@ -297,50 +295,19 @@ def _route_addresses(route: Route) -> Iterator[str]:
                 yield message if is_address(message) else entry.router_canonical_hostname
 
 
-def _accepting_gateways(
-    route: HTTPRoute, where: ClusterId, snapshot: Snapshot
-) -> Iterator[Gateway]:
-    """The Gateways that have accepted a route."""
-    for parent in route.status.parents:
-        ref = parent.parent_ref
-        accepted = any(c.type == "Accepted" and c.status == "True" for c in parent.conditions)
-        namespace = ref.namespace or route.metadata.namespace
-        gateway = snapshot.get(where, Gateway, ref.name, namespace)
-        if accepted and gateway is not None:
-            yield gateway
+def _has_ready_endpoint(services: Iterable[str], where: ClusterId, snapshot: Snapshot) -> bool:
+    """Whether any of the Services has a ready endpoint, or exists without EndpointSlices.
 
-
-def _is_https_only(gateway: Gateway) -> bool:
-    """Whether a Gateway has a listener for HTTPS and none for HTTP."""
-    protocols = {listener.protocol for listener in gateway.spec.listeners}
-    return "HTTPS" in protocols and "HTTP" not in protocols
-
-
-def _httproute_backends(route: HTTPRoute) -> Iterator[str]:
-    """The Services in its own namespace that a route refers to."""
-    for rule in route.spec.rules:
-        for ref in rule.backend_refs:
-            if ref.kind == "Service" and ref.namespace in ("", route.metadata.namespace):
-                yield ref.name
-
-
-def _has_ready_endpoint(
-    services: Iterable[str], namespace: str, where: ClusterId, snapshot: Snapshot
-) -> bool:
-    """Whether any of the Services has a ready endpoint; True if none has EndpointSlices."""
-    known = False
-    for name in dict.fromkeys(services):
-        for endpoint_slice in snapshot.by(where, SLICES_BY_SERVICE, f"{namespace}/{name}"):
-            known = True
-            if any(endpoint.ready for endpoint in endpoint_slice.endpoints or ()):
-                return True
-    return not known
-
-
-def is_http_path(text: str) -> bool:
-    """Whether a text is a path that an HTTP request may contain unchanged."""
-    clean = text.isascii() and text.isprintable() and " " not in text
-    return clean and text.startswith("/") and len(text) <= MAX_PATH_LENGTH
+    An object without Services counts as ready.
+    """
+    ready, names = False, list(dict.fromkeys(services))
+    for service in names:
+        slices = list(snapshot.by(where, SLICES_BY_SERVICE, service))
+        namespace, _, name = service.partition("/")
+        exists = snapshot.get(where, Service, name, namespace) is not None
+        ready |= exists and not slices
+        ready |= any(endpoint.ready for s in slices for endpoint in s.endpoints or ())
+    return ready or not names
 
 
 def routable_addresses(addresses: Iterable[str]) -> list[str]:

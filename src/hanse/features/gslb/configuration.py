@@ -7,7 +7,7 @@ from typing import get_args
 import msgspec
 from msgspec import Struct
 
-from hanse.features.gslb.backends import is_http_path
+from hanse.features.gslb.paths import is_http_path
 from hanse.model.addresses import is_address, reached_addresses
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.globalservice import Monitor, MonitorType

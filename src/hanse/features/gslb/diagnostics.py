@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from hanse.features.gslb.backends import (
+    SOURCE_KINDS,
     invalid_names,
     is_host_name,
     list_hosts,
@@ -16,10 +17,11 @@ from hanse.features.gslb.backends import (
     list_status_addresses,
     routable_addresses,
 )
-from hanse.features.gslb.hosts import cluster_of_context, is_selected, is_unobserved
+from hanse.features.gslb.hosts import cluster_of_context, is_unobserved
 from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import mapping_error, uses_host_rules
 from hanse.features.gslb.names import context_of
+from hanse.features.gslb.selectors import is_selected
 from hanse.model.addresses import is_address
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.ako import AkoHostRule
@@ -30,7 +32,7 @@ from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicySpec
 from hanse.model.kinds.networking import Ingress
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, ObjectRef, object_ref
 from hanse.model.questions import host_lookup
 from hanse.model.snapshot import Index, Snapshot
 
@@ -38,6 +40,11 @@ MAX_WARNINGS = 100
 """The number of warnings in a status."""
 _SUSPECT = "suspect"
 _FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
+_CONTESTED = "contested"
+CONTESTED_SERVICES = Index(
+    GlobalService, "gslb-contested", lambda s: [_CONTESTED] if s.status.refused else []
+)
+_SOURCES_BY_NAME = {kind.kind.name: kind.kind for kind in SOURCE_KINDS}
 _HOST_OUTPUTS = (GlobalService.kind, DNSEndpoint.kind, AviGslbService.kind, AviHealthMonitor.kind)
 
 
@@ -93,6 +100,29 @@ def diagnose_objects(
             yield from (
                 Diagnostic(ref, f"{subject}: {addresses}")
                 for addresses in _problems(obj, where, snapshot)
+            )
+
+
+def contested_hosts(snapshot: Snapshot) -> Iterator[str]:
+    """The hosts that namespaces claim which do not own them."""
+    for service in snapshot.by(snapshot.local, CONTESTED_SERVICES, _CONTESTED):
+        yield service.spec.host
+
+
+def diagnose_owners(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic]:
+    """The objects that claim a host that belongs to another namespace."""
+    for service in snapshot.by(snapshot.local, CONTESTED_SERVICES, _CONTESTED):
+        owners = ", ".join(service.spec.owners)
+        for claim in service.status.refused:
+            context, _, text = claim.partition(": ")
+            kind, _, place = text.partition(" ")
+            namespace, _, name = place.partition("/")
+            ref = ObjectRef(_SOURCES_BY_NAME[kind], name, namespace)
+            where = cluster_of_context(context, leading, snapshot)
+            yield Diagnostic(
+                ClusterObjectRef(where, ref),
+                f"{claim}: host {service.spec.host} belongs to namespace {owners}, so it is not "
+                "balanced; name its namespaces in spec.owners of a GSLBHostRule",
             )
 
 

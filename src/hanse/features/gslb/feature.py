@@ -123,17 +123,18 @@ class Gslb:
         if not isinstance(state, Leading) or _belongs_to_another_leader(host, state, snapshot):
             return Plan(desired=tuple(self._desired_unchanged(host, snapshot)))
         match decide_host(host, state, snapshot, self.options):
-            case NoMembers(names):
-                withdrawn = tuple(_withdraw(host, snapshot))
+            case NoMembers(names, refused):
+                withdrawn = tuple(_withdraw(host, refused, snapshot))
                 return replace(_plan_lookups(names, snapshot), desired=withdrawn)
             case Unchanged():
                 current = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
                 if current is None:
                     return Plan()
                 spec, names = refresh_readiness(current, state, snapshot), ()
-            case ServedHost(spec, names):
+                refused = current.status.refused
+            case ServedHost(spec, names, refused):
                 pass
-        service = build_global_service(spec, state, snapshot)
+        service = build_global_service(spec, refused, state, snapshot)
         desired = tuple(self._desired_everywhere(service, state, snapshot))
         return replace(_plan_lookups(names, snapshot), desired=desired)
 
@@ -266,15 +267,17 @@ def _plan_lookups(names: Iterable[str], snapshot: Snapshot) -> Plan:
     return Plan(questions=tuple(lookup.question for lookup in lookups), requeue_after=again)
 
 
-def _withdraw(host: str, snapshot: Snapshot) -> Iterator[Desired]:
+def _withdraw(host: str, refused: tuple[str, ...], snapshot: Snapshot) -> Iterator[Desired]:
     """Mark a host's services as withdrawn wherever they are not; what is marked is deleted.
 
-    Name servers forget a host for this mark alone, and not because its object is gone.
+    Name servers forget a host for this mark alone, and not because its object is gone. While others
+    claim the host, the marked service stays, with the record of its owners.
     """
     for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
         service = snapshot.get(where, GlobalService, host, NAMESPACE)
-        if service is not None and not is_withdrawn(service):
-            kept = as_desired(service)
+        if service is not None and (refused or not is_withdrawn(service)):
+            status = replace(service.status, refused=refused)
+            kept = replace(as_desired(service), status=status)
             annotations = {**kept.metadata.annotations, WITHDRAWN: "true"}
             marked = replace(kept, metadata=replace(kept.metadata, annotations=annotations))
             yield Desired(marked, where, shared=True)

@@ -6,7 +6,13 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.gslb.backends import HostBackend, find_backends, find_source, list_objects_for
+from hanse.features.gslb.backends import (
+    MergedBackend,
+    find_backends,
+    find_source,
+    list_objects_for,
+    merge_backends,
+)
 from hanse.features.gslb.configuration import (
     InvalidConfiguration,
     find_host_rule,
@@ -21,8 +27,16 @@ from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import local_names
 from hanse.features.gslb.names import CONTROLLER_UUID, LED_BY, context_of, site_of
 from hanse.features.gslb.options import GslbOptions
+from hanse.features.gslb.owners import (
+    MAX_REFUSED,
+    ClusterClaims,
+    decide_owners,
+    is_gone_everywhere,
+    list_refused,
+)
+from hanse.features.gslb.selectors import is_selected
+from hanse.features.gslb.shares import TrafficShare, traffic_shares
 from hanse.model.facts import ClusterState, Phase
-from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.globalservice import (
     GlobalMember,
     GlobalService,
@@ -35,7 +49,6 @@ from hanse.model.kinds.gslb import (
     GlobalDeploymentPolicySpec,
     GSLBHostRule,
     GSLBHostRuleSpec,
-    LabelMatch,
     MatchCluster,
 )
 from hanse.model.objects import ClusterId, Meta, Object, object_ref
@@ -56,22 +69,20 @@ class ServedHost(Struct, frozen=True):
 
     spec: GlobalServiceSpec
     names: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 class NoMembers(Struct, frozen=True):
-    """The host has no members; it may have some once these names are looked up."""
+    """The host has no members; it may have some once these names are looked up.
+
+    Others may claim it: then its owners stay on record.
+    """
 
     names: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
 
 
 HostDecision: TypeAlias = ServedHost | Unchanged | NoMembers
-
-
-class TrafficShare(Struct, frozen=True):
-    """The share of a cluster in the traffic."""
-
-    weight: int = 1
-    priority: int = 10
 
 
 def decide_host(
@@ -91,15 +102,27 @@ def decide_host(
         if current is not None:
             return Unchanged(error)
         rule = None
+    claims = {
+        match.cluster: _cluster_claims(host, match, policy, leading, snapshot)
+        for match in policy.match_clusters
+    }
+    seen = [None if claims[c] is None else cluster_of_context(c, leading, snapshot) for c in claims]
+    owners = decide_owners(
+        rule, current, claims, lambda name: is_gone_everywhere(name, seen, snapshot)
+    )
     clusters = [
-        _cluster_backends(host, match, policy, leading, snapshot) for match in policy.match_clusters
+        _cluster_backends(match, claims[match.cluster], owners, leading, snapshot)
+        for match in policy.match_clusters
     ]
-    names = dict.fromkeys(b.hostname for c in clusters for b in c.backends or () if b.hostname)
+    names = dict.fromkeys(
+        b.primary.hostname for c in clusters for b in c.backends or () if b.primary.hostname
+    )
     members = tuple(_members(clusters, policy, rule, current, snapshot))
+    refused = tuple(list_refused(claims, owners))[:MAX_REFUSED]
     if not members:
-        return NoMembers(tuple(names))
+        return NoMembers(tuple(names), refused)
     spec = _service_spec(host, members, policy, rule.spec if rule is not None else None)
-    return ServedHost(spec, tuple(names))
+    return ServedHost(replace(spec, owners=owners), tuple(names), refused)
 
 
 def _remaining_copy_message(leading: Leading, snapshot: Snapshot) -> str:
@@ -137,12 +160,16 @@ def _is_ready(member: GlobalMember, host: str, leading: Leading, snapshot: Snaps
     source = find_source(member.source, where, snapshot)
     if source is None or source.metadata.deletion_timestamp is not None:
         return False
-    return any(
-        cluster.ready
+    merged = merge_backends(
+        backend
         for local in local_names(host, where, snapshot)
-        for cluster in find_backends(source, local, where, snapshot)
-        if cluster.address == member.address
-        or (cluster.hostname and cluster.hostname == member.hostname)
+        for backend in find_backends(source, local, where, snapshot)
+    )
+    return any(
+        m.primary.ready
+        for m in merged
+        if m.primary.address == member.address
+        or (m.primary.hostname and m.primary.hostname == member.hostname)
     )
 
 
@@ -152,12 +179,13 @@ def cluster_of_context(context: str, leading: Leading, snapshot: Snapshot) -> Cl
 
 
 def build_global_service(
-    spec: GlobalServiceSpec, leading: Leading, snapshot: Snapshot
+    spec: GlobalServiceSpec, refused: tuple[str, ...], leading: Leading, snapshot: Snapshot
 ) -> GlobalService:
     """The GlobalService as it is written here and to every follower."""
     current = snapshot.get(snapshot.local, GlobalService, spec.host, NAMESPACE)
     meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: leading.term_annotation})
     status = service_status(spec, current, leader_sees(leading, snapshot), snapshot)
+    status = replace(status, refused=refused)
     return GlobalService(metadata=meta, spec=spec, status=status)
 
 
@@ -192,21 +220,41 @@ class _ClusterBackends(Struct, frozen=True):
     """The backends of one cluster for a host; None if the cluster is not observed."""
 
     match: MatchCluster
-    backends: tuple[HostBackend, ...] | None
+    backends: tuple[MergedBackend, ...] | None
 
 
-def _cluster_backends(
+def _cluster_claims(
     host: str,
     match: MatchCluster,
     policy: GlobalDeploymentPolicySpec,
     leading: Leading,
     snapshot: Snapshot,
-) -> _ClusterBackends:
-    """The backends of one matched cluster; None for a cluster that is unobserved."""
+) -> ClusterClaims | None:
+    """The claims of one matched cluster; None for a cluster that is unobserved."""
     where = cluster_of_context(match.cluster, leading, snapshot)
     if is_unobserved(where, snapshot):
+        return None
+    return tuple(_list_claims(host, policy, where, snapshot))
+
+
+def _cluster_backends(
+    match: MatchCluster,
+    claims: ClusterClaims | None,
+    owners: tuple[str, ...],
+    leading: Leading,
+    snapshot: Snapshot,
+) -> _ClusterBackends:
+    """The backends of one matched cluster in namespaces that own the host."""
+    if claims is None:
         return _ClusterBackends(match, None)
-    return _ClusterBackends(match, tuple(_list_backends(host, policy, where, snapshot)))
+    where = cluster_of_context(match.cluster, leading, snapshot)
+    found = [
+        backend
+        for local, obj in claims
+        if obj.metadata.namespace in owners
+        for backend in find_backends(obj, local, where, snapshot)
+    ]
+    return _ClusterBackends(match, tuple(merge_backends(found)))
 
 
 def _members(
@@ -217,7 +265,7 @@ def _members(
     snapshot: Snapshot,
 ) -> Iterator[GlobalMember]:
     """All members with shares and monitors; an unobserved cluster keeps its last known ones."""
-    shares = _traffic_shares(policy, rule)
+    shares = traffic_shares(policy, rule)
     public = _public_ips(rule)
     configured = _configured_monitors(policy, rule, snapshot)
     generated: tuple[Monitor, ...] = ()
@@ -227,7 +275,8 @@ def _members(
         if cluster.backends is None:
             yield from _last_known_members(context, current, share)
             continue
-        for backend in _with_addresses(cluster.backends, context, current, snapshot):
+        for merged in _with_addresses(cluster.backends, context, current, snapshot):
+            backend = merged.primary
             monitors = configured
             if monitors is None:
                 monitors = (backend.monitor,) if backend.monitor is not None else ()
@@ -245,6 +294,7 @@ def _members(
                 controller_uuid=backend.source.metadata.annotations.get(CONTROLLER_UUID, ""),
                 control_plane_only=configured == (),
                 source=str(object_ref(backend.source)),
+                paths=merged.paths if len(merged.paths) > 1 else (),
                 monitors=monitors,
             )
     if rule is not None:
@@ -253,59 +303,35 @@ def _members(
 
 
 def _with_addresses(
-    backends: Sequence[HostBackend], context: str, current: GlobalService | None, snapshot: Snapshot
-) -> Iterator[HostBackend]:
+    backends: Sequence[MergedBackend],
+    context: str,
+    current: GlobalService | None,
+    snapshot: Snapshot,
+) -> Iterator[MergedBackend]:
     """The backends with an address; a name whose lookup fails keeps its last addresses."""
-    addressed = {backend.address: backend for backend in backends if backend.address}
+    addressed = {b.primary.address: b for b in backends if b.primary.address}
     yield from addressed.values()
     for backend in backends:
-        if backend.address or host_lookup(backend.hostname, snapshot).addresses is not None:
+        name = backend.primary.hostname
+        if backend.primary.address or host_lookup(name, snapshot).addresses is not None:
             continue
         for member in current.spec.members if current is not None else ():
-            same = (member.cluster, member.hostname) == (context, backend.hostname)
+            same = (member.cluster, member.hostname) == (context, name)
             if same and member.address not in addressed:
-                yield replace(backend, address=member.address)
+                primary = replace(backend.primary, address=member.address)
+                yield replace(backend, primary=primary)
 
 
-def _list_backends(
+def _list_claims(
     host: str, policy: GlobalDeploymentPolicySpec, where: ClusterId, snapshot: Snapshot
-) -> list[HostBackend]:
-    """The backends of one cluster that a policy selects, each address once, in a fixed order."""
-    objects = [
-        (obj.metadata.namespace, obj.metadata.name, type(obj).kind.name, local, obj)
-        for local in local_names(host, where, snapshot)
-        for obj in list_objects_for(local, policy.default_domain, where, snapshot)
-        if obj.metadata.deletion_timestamp is None and is_selected(obj, policy, where, snapshot)
-    ]
-    by_address: dict[tuple[str, str], HostBackend] = {}
-    for *_, local, obj in sorted(objects, key=lambda cluster: cluster[:4]):
-        for backend in find_backends(obj, local, where, snapshot):
-            key = (backend.address, "" if backend.address else backend.hostname)
-            by_address.setdefault(key, backend)
-    return [by_address[key] for key in sorted(by_address)]
-
-
-def is_selected(
-    obj: Object, policy: GlobalDeploymentPolicySpec, where: ClusterId, snapshot: Snapshot
-) -> bool:
-    """Whether a policy selects an object by all its selectors; without any it selects nothing."""
-    rules = policy.match_rules
-    if rules.app_selector is None and rules.namespace_selector is None:
-        return False
-    if not _matches(rules.app_selector, obj.metadata.labels):
-        return False
-    if rules.namespace_selector is None:
-        return True
-    namespace = snapshot.get(where, Namespace, obj.metadata.namespace)
-    return namespace is not None and _matches(rules.namespace_selector, namespace.metadata.labels)
-
-
-def _matches(selector: LabelMatch | None, labels: Mapping[str, str]) -> bool:
-    """Whether labels contain all of a selector's; None matches all, an empty selector nothing."""
-    if selector is None:
-        return True
-    required = selector.label.items()
-    return bool(required) and all(labels.get(name) == value for name, value in required)
+) -> Iterator[tuple[str, Object]]:
+    """The objects of one cluster that a policy selects for a host, each with its local name."""
+    for local in local_names(host, where, snapshot):
+        for obj in list_objects_for(local, policy.default_domain, where, snapshot):
+            if obj.metadata.deletion_timestamp is None and is_selected(
+                obj, policy, where, snapshot
+            ):
+                yield local, obj
 
 
 def is_unobserved(where: ClusterId, snapshot: Snapshot) -> bool:
@@ -323,20 +349,6 @@ def _last_known_members(
     for member in current.spec.members if current is not None else ():
         if member.cluster == context and not member.third_party:
             yield replace(member, weight=share.weight, priority=share.priority)
-
-
-def _traffic_shares(
-    policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None
-) -> dict[str, TrafficShare]:
-    """The shares of the policy, overridden by those of the rule."""
-    shares = {s.cluster: TrafficShare(s.weight, s.priority) for s in policy.traffic_split}
-    for override in rule.spec.traffic_split if rule is not None else ():
-        before = shares.get(override.cluster, TrafficShare())
-        shares[override.cluster] = TrafficShare(
-            before.weight if override.weight is None else override.weight,
-            before.priority if override.priority is None else override.priority,
-        )
-    return shares
 
 
 def _public_ips(rule: GSLBHostRule | None) -> dict[str, tuple[str, ...]]:

@@ -10,7 +10,7 @@ from hanse.features.gslb.backends import (
     routable_addresses,
 )
 from hanse.features.gslb.configuration import RULES_BY_FQDN, list_deployment_policies
-from hanse.features.gslb.diagnostics import is_host_output, is_suspect
+from hanse.features.gslb.diagnostics import contested_hosts, is_host_output, is_suspect
 from hanse.features.gslb.leader_lease import lease_keys
 from hanse.features.gslb.leadership import (
     CONNECTION_SOURCE,
@@ -161,13 +161,21 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
         case Namespace(metadata=meta) if where == snapshot.local and meta.name == NAMESPACE:
             return all_keys(snapshot)
         case GlobalService():
-            return (host_key(obj.metadata.name),)
+            contested = where == snapshot.local and _refused(change.before) != _refused(
+                change.after
+            )
+            return (host_key(obj.metadata.name), *((POLICY_KEY,) if contested else ()))
         case Lease():
             return _all_lease_keys(snapshot) if change.after is None else ()
         case AkoHostRule():
             return (POLICY_KEY, *_keys_for_mapping(change, snapshot))
         case _:
             return _keys_for_source(change, snapshot)
+
+
+def _refused(service: Object | None) -> tuple[str, ...]:
+    """The claims on a host that are refused."""
+    return service.status.refused if isinstance(service, GlobalService) else ()
 
 
 def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
@@ -177,6 +185,7 @@ def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     match obj:
         case Namespace(metadata=meta):
             yield POLICY_KEY
+            yield from map(host_key, contested_hosts(snapshot))
             affected = (o for k in SOURCE_KINDS for o in snapshot.in_namespace(where, k, meta.name))
         case Gateway():
             affected = snapshot.all(where, HTTPRoute)

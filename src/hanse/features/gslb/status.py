@@ -14,6 +14,7 @@ from hanse.features.gslb.diagnostics import (
     MAX_WARNINGS,
     Diagnostic,
     diagnose_objects,
+    diagnose_owners,
     diagnose_writes,
 )
 from hanse.features.gslb.hosts import cluster_of_context, is_unobserved
@@ -53,6 +54,7 @@ def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOption
             diagnostics = [
                 *diagnose_objects(policy, leading, snapshot),
                 *diagnose_writes(leading, snapshot),
+                *diagnose_owners(leading, snapshot),
             ]
             status["warnings"] = _warnings(diagnostics, current, policy, leading, snapshot)
             events += _warning_events(diagnostics, current, ref)

@@ -76,6 +76,7 @@ class BackendReference(Value, frozen=True, kw_only=True):
     kind: str = "Service"
     namespace: str = ""
     name: str = ""
+    weight: int = 1
 
 
 class RouteRule(Value, frozen=True, kw_only=True):
@@ -117,10 +118,11 @@ class HTTPRoute(Object, frozen=True, kw_only=True):
 
 
 class RouteTarget(Value, frozen=True, kw_only=True):
-    """The Service behind a Route."""
+    """A Service behind a Route, and its share."""
 
     kind: str = "Service"
     name: str = ""
+    weight: int | None = None
 
 
 class RouteTLS(Value, frozen=True, kw_only=True):
@@ -135,6 +137,7 @@ class RouteSpec(Value, frozen=True, kw_only=True):
     host: str = ""
     path: str = ""
     to: RouteTarget = RouteTarget()
+    alternate_backends: tuple[RouteTarget, ...] = ()
     tls: RouteTLS | None = None
 
 

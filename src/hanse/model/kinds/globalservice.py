@@ -26,6 +26,18 @@ class Monitor(Value, frozen=True, kw_only=True):
     down: Annotated[Times, Schema("Bad tries in a row that take it down.")] = 3
 
 
+MAX_PATHS = 50
+"""Paths of a member that are shown."""
+
+
+class PathReadiness(Value, frozen=True, kw_only=True):
+    """One path of a host at a member."""
+
+    path: Annotated[str, Schema("The path; empty for a Service.", max_length=1024)] = ""
+    ready: Annotated[bool, Schema("Whether something is ready behind it.", default=True)] = True
+    source: Annotated[str, Schema("The object that brought it.", max_length=600)] = ""
+
+
 class GlobalMember(Value, frozen=True, kw_only=True):
     """One address that serves the host."""
 
@@ -54,6 +66,10 @@ class GlobalMember(Value, frozen=True, kw_only=True):
         ),
     ] = False
     source: Annotated[str, Schema("The object that brought it.", max_length=600)] = ""
+    paths: Annotated[
+        tuple[PathReadiness, ...],
+        Schema("Every path, if there are several; the first decides.", max_items=50),
+    ] = ()
     monitors: Annotated[
         tuple[Monitor, ...], Schema("All must find it up; none: its readiness.", max_items=8)
     ] = ()
@@ -69,6 +85,10 @@ class GlobalServiceSpec(Value, frozen=True, kw_only=True):
 
     host: Annotated[str, Schema("The host name.", pattern=SUBDOMAIN, max_length=253)]
     members: Annotated[tuple[GlobalMember, ...], Schema("Who serves it.", max_items=1000)] = ()
+    owners: Annotated[
+        tuple[Name, ...],
+        Schema("The namespaces that may serve it: the first that claimed it.", max_items=100),
+    ] = ()
     algorithm: Annotated[Algorithm, Schema("How a member is chosen for a client.")] = (
         "GSLB_ALGORITHM_ROUND_ROBIN"
     )
@@ -103,6 +123,10 @@ class GlobalServiceStatus(Value, frozen=True, kw_only=True):
 
     up: Annotated[str, Schema("How many of the members are up.", max_length=32)] = ""
     members: Annotated[tuple[MemberHealth, ...], Schema("Each member.", max_items=1000)] = ()
+    refused: Annotated[
+        tuple[Annotated[str, Schema(max_length=1024)], ...],
+        Schema("Objects of namespaces that do not own the host.", max_items=50),
+    ] = ()
     conditions: Conditions = ()
 
 

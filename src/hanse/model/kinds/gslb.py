@@ -323,6 +323,10 @@ class GSLBHostRuleSpec(Value, frozen=True, kw_only=True):
 
     fqdn: Annotated[str, Schema("The host name.", pattern=SUBDOMAIN, min_length=1, max_length=253)]
     ttl: Annotated[Seconds, Schema("How long an answer may be kept, in seconds.")] = None
+    owners: Annotated[
+        tuple[Name, ...],
+        Schema("Namespaces that may serve it; else the first that claimed it.", max_items=100),
+    ] = ()
     traffic_split: Annotated[
         tuple[TrafficOverride, ...],
         Schema("How traffic is divided.", keys=("cluster",), max_items=100),

@@ -1,0 +1,259 @@
+"""What serves a host in a cluster: all objects, their paths, listeners and owners."""
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.names import WITHDRAWN
+from hanse.model.kinds.core import Namespace, ObservedCondition, Service
+from hanse.model.kinds.gateways import (
+    BackendReference,
+    Gateway,
+    GatewayAddress,
+    GatewayReference,
+    GatewaySpec,
+    GatewayStatus,
+    HTTPRoute,
+    HTTPRouteSpec,
+    HTTPRouteStatus,
+    Listener,
+    Route,
+    RouteIngress,
+    RouteParentStatus,
+    RouteRule,
+    RouteSpec,
+    RouteStatus,
+    RouteTarget,
+)
+from hanse.model.kinds.globalservice import GlobalMember, GlobalService, Monitor
+from hanse.model.kinds.gslb import NAMESPACE, GSLBHostRule, GSLBHostRuleSpec
+from hanse.model.kinds.networking import (
+    Ingress,
+    IngressBackend,
+    IngressPath,
+    IngressPaths,
+    IngressRule,
+    IngressService,
+)
+from hanse.model.objects import Meta, Object
+from hanse.model.plan import Key
+from tests.features.gslb.fleet import (
+    HOST,
+    LABELS,
+    amko,
+    backends,
+    config,
+    ingress,
+    leader_snapshot,
+    policy,
+    shop,
+)
+from tests.support.builders import stored
+from tinykube.virtual_time import EPOCH
+
+KEY = Key("host", HOST)
+LEADER = amko("lubeck", leads=True, epoch=1)
+
+
+def balanced(*objects: Object) -> GlobalService:
+    """The service that the leader writes for the host."""
+    local = [LEADER, config("lubeck"), policy("lubeck"), shop(), *objects]
+    desired = Gslb().plan(KEY, leader_snapshot(local)).desired
+    (service,) = [d.object for d in desired if isinstance(d.object, GlobalService)]
+    return service
+
+
+def member_of(*objects: Object) -> GlobalMember:
+    (member,) = balanced(*objects).spec.members
+    return member
+
+
+def to_service(obj: Ingress, **paths: str) -> Ingress:
+    """An Ingress whose paths, by name of the Service behind each, are these."""
+    rules = tuple(
+        IngressPath(path=path, backend=IngressBackend(service=IngressService(name=name)))
+        for name, path in paths.items()
+    )
+    spec = replace(obj.spec, rules=(IngressRule(host=HOST, http=IngressPaths(paths=rules)),))
+    return replace(obj, spec=spec)
+
+
+def service(name: str) -> Service:
+    return Service(metadata=Meta(name=name, namespace="shop"))
+
+
+def test_a_second_ingress_with_nothing_ready_behind_it_takes_no_cluster_out() -> None:
+    main = to_service(ingress("10.1.0.1", name="web"), web="/")
+    second = to_service(ingress("10.1.0.1", name="admin"), admin="/admin")
+
+    member = member_of(second, main, backends("web", True), backends("admin", False))
+
+    assert member.ready
+    assert member.monitors == (Monitor(type="HTTP", port=80, path="/"),)
+    assert [(p.path, p.ready) for p in member.paths] == [("/", True), ("/admin", False)]
+
+
+def test_the_primary_path_decides() -> None:
+    both = to_service(ingress("10.1.0.1"), web="/", admin="/admin")
+
+    member = member_of(both, backends("web", False), backends("admin", True))
+
+    assert not member.ready
+
+
+def test_without_a_root_the_shortest_path_is_the_primary_one() -> None:
+    both = to_service(ingress("10.1.0.1"), long="/shop/cart", short="/shop")
+
+    member = member_of(both, backends("long", False), backends("short", True))
+
+    assert member.ready
+    assert member.monitors[0].path == "/shop"
+
+
+def test_a_deleted_service_is_not_ready_and_one_without_slices_is() -> None:
+    source = to_service(ingress("10.1.0.1"), web="/")
+
+    assert not member_of(source).ready
+    assert member_of(source, service("web")).ready
+
+
+@pytest.mark.parametrize(("weight", "ready"), [(1, True), (0, False), (None, True)])
+def test_alternate_backends_of_a_route_count_by_their_weight(
+    weight: int | None, ready: bool
+) -> None:
+    admitted = ObservedCondition(type="Admitted", status="True", message="10.1.0.1")
+    route = Route(
+        metadata=Meta(name="web", namespace="shop", labels=LABELS),
+        spec=RouteSpec(
+            host=HOST,
+            to=RouteTarget(name="web"),
+            alternate_backends=(RouteTarget(name="canary", weight=weight),),
+        ),
+        status=RouteStatus(ingress=(RouteIngress(host=HOST, conditions=(admitted,)),)),
+    )
+
+    member = member_of(route, backends("web", False), backends("canary", True))
+
+    assert member.ready == ready
+
+
+def gateway(*listeners: Listener) -> Gateway:
+    return Gateway(
+        metadata=Meta(name="edge", namespace="shop"),
+        spec=GatewaySpec(listeners=listeners),
+        status=GatewayStatus(addresses=(GatewayAddress(value="10.1.0.1"),)),
+    )
+
+
+def http_route(section: str = "") -> HTTPRoute:
+    ref = GatewayReference(name="edge", section_name=section)
+    accepted = ObservedCondition(type="Accepted", status="True")
+    return HTTPRoute(
+        metadata=Meta(name="web", namespace="shop", labels=LABELS),
+        spec=HTTPRouteSpec(
+            parent_refs=(ref,),
+            hostnames=(HOST,),
+            rules=(RouteRule(backend_refs=(BackendReference(name="web"),)),),
+        ),
+        status=HTTPRouteStatus(
+            parents=(RouteParentStatus(parent_ref=ref, conditions=(accepted,)),)
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("section", "monitor"),
+    [
+        ("", Monitor(type="HTTP", port=8080, path="/")),
+        ("secure", Monitor(type="HTTPS", port=8443, path="/")),
+    ],
+)
+def test_a_route_is_probed_at_the_listener_that_it_is_bound_to(
+    section: str, monitor: Monitor
+) -> None:
+    listeners = gateway(
+        Listener(name="secure", port=8443, protocol="HTTPS"),
+        Listener(name="other", port=80, protocol="HTTP", hostname="*.example.com"),
+        Listener(name="plain", port=8080, protocol="HTTP"),
+    )
+
+    assert member_of(http_route(section), listeners).monitors == (monitor,)
+
+
+# -- owners
+
+
+def squatter(address: str = "10.6.6.6", age: int = 0) -> Ingress:
+    made = ingress(address, name="steal", namespace="evil")
+    return stored(made, age=age)
+
+
+def owned(address: str = "10.1.0.1") -> Ingress:
+    made = ingress(address)
+    return stored(made, age=1)
+
+
+def test_a_host_belongs_to_the_first_namespace_that_claimed_it() -> None:
+    service = balanced(squatter(), owned())
+
+    assert service.spec.owners == ("shop",)
+    assert [m.address for m in service.spec.members] == ["10.1.0.1"]
+    assert service.status.refused == ("lubeck: Ingress evil/steal",)
+
+
+def test_an_ingress_that_is_made_anew_finds_its_host_again() -> None:
+    before = balanced(squatter(age=0), owned())
+    gone = balanced(squatter(age=0), before)
+
+    assert WITHDRAWN in gone.metadata.annotations
+    assert gone.spec.owners == ("shop",)
+
+    younger = ingress("10.1.0.2")
+    again = balanced(squatter(age=0), younger, gone)
+    assert [m.address for m in again.spec.members] == ["10.1.0.2"]
+    assert WITHDRAWN not in again.metadata.annotations
+
+
+def test_a_namespace_that_is_gone_everywhere_owns_nothing() -> None:
+    before = balanced(squatter(), owned())
+    going = replace(shop(), metadata=replace(shop().metadata, deletion_timestamp=EPOCH))
+
+    taken = balanced(squatter(), before, Namespace(metadata=Meta(name="evil")), going)
+
+    assert taken.spec.owners == ("evil",)
+
+
+def test_a_rule_names_the_owners() -> None:
+    rule = GSLBHostRule(
+        metadata=Meta(name="rule", namespace=NAMESPACE),
+        spec=GSLBHostRuleSpec(fqdn=HOST, owners=("shop", "evil")),
+    )
+
+    service = balanced(squatter(), owned(), rule)
+
+    assert [m.address for m in service.spec.members] == ["10.1.0.1", "10.6.6.6"]
+    assert service.status.refused == ()
+
+
+def test_what_two_namespaces_served_before_owners_were_recorded_is_served_on() -> None:
+    before = balanced(squatter(), owned())
+    members = (
+        replace(before.spec.members[0], source="Ingress.networking.k8s.io shop/web"),
+        replace(before.spec.members[0], address="10.6.6.6", source="Ingress.x evil/steal"),
+    )
+    unrecorded = replace(before, spec=replace(before.spec, owners=(), members=members))
+
+    other = Namespace(metadata=Meta(name="evil"))
+    assert balanced(squatter(), owned(), other, unrecorded).spec.owners == ("evil", "shop")
+
+
+def test_the_policy_warns_of_refused_claims_by_event_and_status() -> None:
+    service = balanced(squatter(), owned())
+    local = [LEADER, config("lubeck"), policy("lubeck"), squatter(), owned(), service]
+
+    plan = Gslb().plan(Key("policy"), leader_snapshot(local))
+
+    (event,) = plan.events
+    assert event.target.ref.namespace == "evil"
+    assert "belongs to namespace shop" in event.message
+    assert "spec.owners" in event.message
