@@ -98,7 +98,7 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
         done += await apply(member.client, (*account, *claims), dry_run=dry_run)
         known = await _members(others, request)
         known[request.cluster] = manifests.member_entry(request.cluster, await _server_url(request))
-        secret = await _credentials(member.client, others, request, dry_run=dry_run)
+        secret = await _credentials(member, others, request, dry_run=dry_run)
         for participant in others:
             applied = await apply(participant.client, secret, dry_run=dry_run)
             applied += await apply(
@@ -248,7 +248,7 @@ async def _server_url(request: MembershipRequest) -> str:
 
 
 async def _credentials(
-    member: Client, others: Sequence[Participant], request: MembershipRequest, *, dry_run: bool
+    member: Participant, others: Sequence[Participant], request: MembershipRequest, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
     """The member's Secret for supervisors; none without supervisors or if all are reusable."""
     endpoint = (await request.member.credentials.config()).endpoint
@@ -260,7 +260,6 @@ async def _credentials(
     token = ""
     if not dry_run:
         token = await _request_token(member, request)
-        await await_policies_in_force(request.member, token, supervisors_attack())
     return (manifests.member_secret(request.cluster, token, endpoint.ca),)
 
 
@@ -286,14 +285,18 @@ async def _is_reusable(
     return True
 
 
-async def _request_token(member: Client, request: MembershipRequest) -> str:
-    """A new token of the member's ServiceAccount; raises `CommandFailed` if none is issued."""
+async def _request_token(member: Participant, request: MembershipRequest) -> str:
+    """A new token of the account for supervisors, once policies refuse an attack with it.
+
+    Raises `CommandFailed` if none is issued, or none is in force.
+    """
     path = resource_path(SERVICE_ACCOUNT, SYSTEM, manifests.ACCOUNT, "token")
     wanted = manifests.token_request(int(request.lifetime.total_seconds()))
-    answer = await member.send(Request("POST", path, body=msgspec.json.encode(wanted)))
+    answer = await member.client.send(Request("POST", path, body=msgspec.json.encode(wanted)))
     token = msgspec.json.decode(answer.body)["status"].get("token")
     if not token:
         raise CommandFailed(f"no token was issued for {manifests.ACCOUNT} in {request.federation}")
+    await await_policies_in_force(member.access, str(token), supervisors_attack())
     return str(token)
 
 
@@ -311,7 +314,7 @@ async def _copied_credentials(
     for participant in others:
         if (await read_claims(participant.client)).get(CLUSTER_ID) == member.cluster_id:
             ca = (await participant.access.credentials.config()).endpoint.ca
-            token = "" if dry_run else await _request_token(participant.client, request)
+            token = "" if dry_run else await _request_token(participant, request)
             return (manifests.member_secret(member.cluster_id, token, ca),)
     return ()
 
