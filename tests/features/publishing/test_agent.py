@@ -1,13 +1,20 @@
-"""`hanse agent` publishes to a running BIND."""
+"""`hanse agent` publishes to a running BIND, by itself or by ExternalDNS."""
 
 import asyncio
+import shutil
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from hanse.cli.clusters import open_client
+from hanse.kube.credentials import find_credentials
+from hanse.kube.transport import Request
 from tests.dns.test_coredns_comparison import a_cluster
-from tests.features.publishing.servers import KEY, ZONE, ExternalServer, name_server
+from tests.features.publishing.servers import KEY, SECRET, ZONE, ExternalServer, name_server
+from tests.scenarios.test_publishing import DEFINITION
+from tests.support.federation import CRDS
 
 pytestmark = pytest.mark.anyio
 
@@ -46,3 +53,42 @@ async def _published(theirs: ExternalServer) -> None:
     for question, records in wanted.items():
         while (await theirs.ask(*question)).records != records:  # noqa: ASYNC110 - it tells when asked
             await asyncio.sleep(0.1)
+
+
+async def test_external_dns_publishes_what_an_agent_writes(tmp_path: Path) -> None:
+    """The agent writes DNSEndpoints, and ExternalDNS carries them to BIND by updates."""
+    external_dns = shutil.which("external-dns")
+    if external_dns is None:
+        pytest.skip("needs external-dns; `go install sigs.k8s.io/external-dns@v0.20.0` builds it")
+    async with name_server("bind", tmp_path) as theirs, a_cluster(tmp_path) as kubeconfig:
+        await _define_endpoints(kubeconfig)
+        agent = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-c", "from hanse.cli import main; main()", "agent"),
+            *("--kubeconfig", str(kubeconfig), "--context", "lubeck", "--cluster-id", "lubeck"),
+            *("--listen", "127.0.0.1:0", "--publish-zone", ZONE, "--publish-endpoints", "default"),
+            stderr=asyncio.subprocess.DEVNULL,
+        )
+        with (tmp_path / "external-dns.log").open("wb") as log:
+            carrier = await asyncio.create_subprocess_exec(
+                *(external_dns, "--source=crd", f"--kubeconfig={kubeconfig}", "--interval=1s"),
+                *("--crd-source-apiversion=externaldns.k8s.io/v1alpha1",),
+                *("--crd-source-kind=DNSEndpoint", "--registry=noop", "--provider=rfc2136"),
+                *("--managed-record-types=A", "--managed-record-types=SRV"),
+                *("--rfc2136-host=127.0.0.1", f"--rfc2136-port={theirs.port}"),
+                *(f"--rfc2136-zone={ZONE}", "--rfc2136-tsig-keyname=hanse"),
+                *("--rfc2136-tsig-secret-alg=hmac-sha256", f"--rfc2136-tsig-secret={SECRET}"),
+                stderr=log,
+            )
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await _published(theirs)
+        finally:
+            for process in (agent, carrier):
+                process.terminate()
+                await process.wait()
+
+
+async def _define_endpoints(kubeconfig: Path) -> None:
+    """Create the kind of ExternalDNS."""
+    async with open_client(find_credentials(kubeconfig, context="lubeck")) as client:
+        await client.send(Request("POST", CRDS, body=msgspec.json.encode(DEFINITION)))
