@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search mutants bench reference rights sbom
+.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search mutants bench reference rights sbom image
 
 help: ## what can be done here
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -30,6 +30,9 @@ lock: ## resolve dependencies anew into the lock files; UPGRADE=PACKAGE changes 
 sbom: install ## dist/hanse.cdx.json: what the image is made of (CycloneDX)
 	@mkdir -p dist && $(BIN)/python -m tools.sbom >dist/hanse.cdx.json
 	@echo "==> dist/hanse.cdx.json"
+
+image: install ## dist/hanse-image.tar: the image of the Dockerfile, without a daemon (Debian, mmdebstrap)
+	@$(BIN)/python -m tools.image
 
 up: install ## a whole federation on this machine
 	@$(BIN)/hanse up

@@ -4,11 +4,8 @@ These tests run only when asked for (`-m nodes`), as root on Linux with containe
 """
 
 import asyncio
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
 
 import pytest
 
@@ -17,12 +14,11 @@ from hanse.local.real.build import find_or_build
 from hanse.local.real.errors import NodesUnsupported
 from hanse.local.real.nodes.image import Image, write_images
 from hanse.local.real.nodes.support import require_support
-from hanse.local.real.programs import CLUSTER, ETCD_SERVER, ETCDCTL, KUBECTL, NODE
-from tests.cli.programs import running
+from hanse.local.real.programs import ETCD_SERVER, ETCDCTL
 from tests.nodes.fleet import NodesFleet
+from tests.nodes.starting import CLUSTERS, starting
 
 HERE = Path(__file__).parent
-CLUSTERS = ("lubeck", "hamburg")
 ETCD_IMAGE = "hanse.dev/etcd:1"
 
 
@@ -64,32 +60,17 @@ def why_not() -> str:
     return ""
 
 
-Fabric = Literal["routed", "flat", "isolated"]
-
-
-@contextmanager
-def starting(
-    folder: Path, fabric: Fabric, *arguments: str, names: tuple[str, ...] = CLUSTERS
-) -> Iterator[NodesFleet]:
-    """A federation of clusters with containers."""
-    asyncio.run(find_or_build((*CLUSTER, *NODE, KUBECTL), cache_folder()))
-    options = ("--engine", "kubernetes", "--nodes", "containers", "--fabric", fabric)
-    clusters = ("--clusters", ",".join(names))
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    with running(folder, *options, *clusters, *arguments, env={"XDG_CACHE_HOME": cache}) as found:
-        yield NodesFleet(found, names)
-
-
 @pytest.fixture(scope="session")
 def routed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
-    """Pods and Services are routed; services follow the lighthouse profile."""
-    with starting(tmp_path_factory.mktemp("routed"), "routed", "--no-sample") as fleet:
+    """Pods and Services are routed; services follow lighthouse; nodes have names of their own."""
+    distinct = ("--node-names", "distinct")
+    with starting(tmp_path_factory.mktemp("routed"), "routed", "--no-sample", *distinct) as fleet:
         yield fleet
 
 
 @pytest.fixture(scope="session")
 def flat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
-    """Pods only are routed; services follow KEP-1645."""
+    """Pods only are routed; services follow KEP-1645; nodes have the same names."""
     folder = tmp_path_factory.mktemp("flat")
     with starting(folder, "flat", "--no-sample", "--profile", "kep-1645") as fleet:
         yield fleet

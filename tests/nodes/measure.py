@@ -13,9 +13,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tests.nodes.conftest import starting
 from tests.nodes.fleet import NodesFleet
 from tests.nodes.manifests import export, service, workload
+from tests.nodes.starting import starting
 
 HERE, THERE = "lubeck", "hamburg"
 SPACE = "measured"

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from tests.cli.programs import HANSE
-from tests.nodes.conftest import starting
 from tests.nodes.fleet import NodesFleet, until
 from tests.nodes.manifests import TCP, Manifest, pod_spec, service
 from tests.nodes.processes import descendants
+from tests.nodes.starting import starting
 
 HERE = "lubeck"
 TENANTS = ("acme", "bolt")

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.nodes.conftest import starting
 from tests.nodes.fleet import NodesFleet, until
 from tests.nodes.manifests import HTTP, workload
 from tests.nodes.processes import Process, adopt_orphans, cgroups_of, descendants
+from tests.nodes.starting import starting
 
 HERE = "lubeck"
 SPACE = "pods"

@@ -67,7 +67,10 @@ def test_a_run_that_is_ended_removes_what_it_created(routed: NodesFleet) -> None
     folder = routed.running.folder.parent
     for by in (signal.SIGTERM, signal.SIGINT):
         process = subprocess.Popen(
-            [*HANSE, "verify", *IMAGE], cwd=folder, env=environment(folder, None)
+            # In the background of a script, SIGINT would be ignored.
+            ["env", "--default-signal=INT", *HANSE, "verify", *IMAGE],
+            cwd=folder,
+            env=environment(folder, None),
         )
         until(lambda: leftovers(routed), lambda names: len(names) == 2)
 

@@ -1,10 +1,23 @@
 """Address ranges of local clusters: disjoint within a fleet, the same on both engines."""
 
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
 from msgspec import Struct
 
 MAX_CLUSTERS = 100
+
+
+class Ipv6Ranges(Struct, frozen=True):
+    """The IPv6 ranges of one cluster, for those that have both families."""
+
+    services: IPv6Network
+    pods: IPv6Network
+    nodes: IPv6Network
+
+    @property
+    def router(self) -> IPv6Address:
+        """The address to which nodes send packets for elsewhere."""
+        return self.nodes[-2]
 
 
 class AddressRanges(Struct, frozen=True):
@@ -16,6 +29,7 @@ class AddressRanges(Struct, frozen=True):
     external: IPv4Network
     """The ExternalIPs of its nodes."""
     load_balancers: IPv4Network
+    ipv6: Ipv6Ranges
 
     @property
     def api_server(self) -> IPv4Address:
@@ -33,4 +47,9 @@ def address_ranges(index: int) -> AddressRanges:
         nodes=IPv4Network(f"172.20.{index}.0/24"),
         external=IPv4Network(f"198.18.{index}.0/24"),
         load_balancers=IPv4Network(f"198.19.{index}.0/24"),
+        ipv6=Ipv6Ranges(
+            services=IPv6Network(f"fd00:10:{index + 1}::/112"),
+            pods=IPv6Network(f"fd00:10:{index + 101}::/56"),
+            nodes=IPv6Network(f"fd00:172:20:{index}::/64"),
+        ),
     )

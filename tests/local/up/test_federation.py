@@ -19,13 +19,9 @@ from hanse.local.up.agents import ClusterStateReader
 from hanse.local.up.control import Cut, Heal, HealAll, Kill, Slow, Start, StartAgent, StopAgent
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.errors import UnknownCluster, UpError
-from hanse.local.up.federation import (
-    DialCluster,
-    FederationOptions,
-    LocalFederation,
-    federation,
-)
+from hanse.local.up.federation import DialCluster, LocalFederation, federation
 from hanse.local.up.folder import Folder
+from hanse.local.up.options import FederationOptions
 from hanse.local.up.topology import LocalMember, plan_members
 from hanse.model.kinds.core import Namespace, Secret
 from hanse.model.kinds.federation import CLUSTER_ID, SYSTEM, ClusterClaim, Federation

@@ -59,6 +59,18 @@ _DEFAULT_FOLDER = Path(".hanse")
     help="With --nodes containers: run `hanse guard` on each node, which keeps tenants apart.",
 )
 @click.option(
+    "--node-names",
+    type=click.Choice(("same", "distinct")),
+    default="same",
+    show_default=True,
+    help="Whether nodes with containers have the same names in all clusters, or their own.",
+)
+@click.option(
+    "--dual-stack",
+    is_flag=True,
+    help="With --nodes containers: pods and Services have IPv6 addresses, too.",
+)
+@click.option(
     "--image",
     "images",
     multiple=True,
@@ -101,6 +113,11 @@ _DEFAULT_FOLDER = Path(".hanse")
     help="Make the clusters members of one Federation, or leave that to you.",
 )
 @click.option(
+    "--agents/--no-agents",
+    default=True,
+    help="With our agents and their rights; or the clusters alone, to install Hanse there.",
+)
+@click.option(
     "--exec",
     "script",
     metavar="CMD",
@@ -115,11 +132,14 @@ def command(
     fabric: Literal["routed", "flat", "isolated"],
     node_count: int,
     guard: bool,
+    node_names: Literal["same", "distinct"],
+    dual_stack: bool,
     images: tuple[Path, ...],
     folder: Path | None,
     profile: str | None,
     sample: bool,
     federation: bool,
+    agents: bool,
     dns_port: int,
     dashboard_port: int,
     script: str | None,
@@ -142,17 +162,20 @@ def command(
       hanse up --exec 'kubectl get pods -A'       run something and clean up
       hanse up --engine kubernetes                on real API servers
       hanse up --engine kubernetes --nodes containers     and with containers
+      hanse up --no-agents                        only the clusters, to install Hanse there
     """
     began = time.monotonic()
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.up.access import generated_access
     from hanse.cli.up.session import UpSession
-    from hanse.local.up.federation import FederationOptions
     from hanse.local.up.folder import Folder
+    from hanse.local.up.options import FederationOptions
 
     start_logging(global_options(context))
     if nodes == "containers" and engine != "kubernetes":
         raise click.UsageError("--nodes containers needs --engine kubernetes", context)
+    if dual_stack and nodes != "containers":
+        raise click.UsageError("--dual-stack needs --nodes containers", context)
     if nodes != "containers" and (guard or node_count > 1):
         raise click.UsageError("--guard and --node-count need --nodes containers", context)
     options = FederationOptions(
@@ -163,8 +186,11 @@ def command(
         fabric,
         tuple(image.absolute() for image in images),
         profile,
-        sample,
-        federation=federation,
+        sample=sample and agents,
+        agents=agents,
+        federation=federation and agents,
+        node_names=node_names,
+        dual_stack=dual_stack,
         node_count=node_count,
         guard=guard,
     )

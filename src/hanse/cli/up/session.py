@@ -34,8 +34,9 @@ from hanse.local.real.errors import RealClusterError
 from hanse.local.up.agents import ClusterStateReader
 from hanse.local.up.control import LocalFederationStatus
 from hanse.local.up.errors import UpError
-from hanse.local.up.federation import DialCluster, FederationOptions, federation
+from hanse.local.up.federation import DialCluster, federation
 from hanse.local.up.folder import Folder
+from hanse.local.up.options import FederationOptions
 from hanse.local.up.sample import EXTERNAL_HOSTNAME, EXTERNAL_ZONE, GLOBAL_ZONE, SAMPLE_TENANT
 from hanse.local.up.sample import HOST as GLOBAL_HOST
 from hanse.local.up.topology import BROKER, LocalMember
@@ -124,7 +125,14 @@ class UpSession:
             networks,
         )
         if nodes is not None:
-            nodes = replace(nodes, zones=dns.stub_zones(clusters[0]), archives=self._options.images)
+            nodes = replace(
+                nodes,
+                zones=dns.stub_zones(clusters[0]),
+                archives=self._options.images,
+                names=self._options.node_names,
+                dual_stack=self._options.dual_stack,
+                dns="ours" if self._options.agents else "in cluster",
+            )
         options = replace(
             self._options,
             containers=nodes,

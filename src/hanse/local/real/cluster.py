@@ -59,9 +59,11 @@ class RealCluster:
         self._binaries = binaries
         self._report = report
         self._nodes: ClusterNodes | None = None
-        if isinstance(config.role, Containers) and nodes is not None:
+        if nodes is not None:
+            # A broker has none, but those of other clusters connect to it.
+            own = config.role.nodes if isinstance(config.role, Containers) else ()
             self._nodes = ClusterNodes(
-                *(config.role.nodes, config.ranges, nodes, config.directory),
+                *(own, config.ranges, nodes, config.directory),
                 *(binaries, config.logs, on_death),
             )
 

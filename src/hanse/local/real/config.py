@@ -1,6 +1,7 @@
 """The configuration of one real cluster: command lines, certificates, kubeconfigs."""
 
 from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import assert_never
 
@@ -167,7 +168,7 @@ def _api_server(config: ClusterConfig, *more: str) -> _ProgramArguments:
         "--bind-address=127.0.0.1",
         f"--secure-port={config.port}",
         f"--advertise-address={config.ranges.api_server}",
-        f"--service-cluster-ip-range={config.ranges.services}",
+        f"--service-cluster-ip-range={','.join(map(str, _service_ranges(config)))}",
         "--authorization-mode=Node,RBAC",
         "--client-ca-file=pki/ca.crt",
         "--tls-cert-file=pki/api-server.crt",
@@ -180,6 +181,13 @@ def _api_server(config: ClusterConfig, *more: str) -> _ProgramArguments:
         "--profiling=false",
         *more,
     )
+
+
+def _service_ranges(config: ClusterConfig) -> tuple[IPv4Network | IPv6Network, ...]:
+    """The ranges of Services, of both families if the nodes have them."""
+    nodes = config.role.nodes if isinstance(config.role, Containers) else ()
+    both = any(node.ipv6 is not None for node in nodes)
+    return (config.ranges.services, *((config.ranges.ipv6.services,) if both else ()))
 
 
 def _controller_manager(enabled: tuple[str, ...]) -> _ProgramArguments:

@@ -5,10 +5,8 @@ import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
-from typing import TYPE_CHECKING, Literal, assert_never
+from typing import TYPE_CHECKING, assert_never
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.kube.client_config import Credentials, StaticCredentials
@@ -16,7 +14,7 @@ from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request, Transport
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.links import Links, UnreachableTransport
-from hanse.local.up.access import AgentAccess, AgentCredentials, create_accounts, request_token
+from hanse.local.up.access import AgentCredentials, create_accounts, request_token
 from hanse.local.up.agents import ClusterStateReader, LocalAgents
 from hanse.local.up.bootstrap import (
     STALE_WEBHOOK_CONFIGURATIONS,
@@ -52,6 +50,7 @@ from hanse.local.up.control import (
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.errors import UnknownCluster, UpError
 from hanse.local.up.folder import Folder
+from hanse.local.up.options import FederationOptions
 from hanse.local.up.sample import (
     contexts_secret,
     gslb_sample_objects,
@@ -61,15 +60,10 @@ from hanse.local.up.sample import (
 from hanse.local.up.topology import BROKER, LocalCluster, LocalMember, Report
 
 if TYPE_CHECKING:  # only nodes with containers need them
-    from hanse.local.real.nodes.cluster_nodes import NodeSettings
     from hanse.local.real.nodes.fabric import Fabric
 
 STARTUP_NOTICE_CLUSTERS = 10
 """Above this number of clusters, startup takes long enough to be announced."""
-
-EngineName = Literal["embedded", "kubernetes"]
-NodesName = Literal["simulated", "containers"]
-FabricName = Literal["routed", "flat", "isolated"]
 
 DialCluster = Callable[[str, Credentials], Transport]
 """Opens a transport to a cluster with the credentials that an agent has read."""
@@ -78,37 +72,6 @@ RunAgent = Callable[
     AbstractAsyncContextManager[ClusterStateReader],
 ]
 """Runs a member's agent until the block ends, given transports to the clusters that it reaches."""
-
-
-class FederationOptions(Struct, frozen=True):
-    """The settings of a local federation."""
-
-    members: tuple[LocalMember, ...]
-    access: AgentAccess
-    """The rights of the agents."""
-    engine: EngineName = "embedded"
-    nodes: NodesName = "simulated"
-    fabric: FabricName = "routed"
-    """What passes between the containers of different clusters."""
-    images: tuple[Path, ...] = ()
-    """Archives of images for all nodes with containers."""
-    profile: str | None = None
-    """The ClusterSet profile to set; None keeps the one on the broker."""
-    sample: bool = True
-    dns: dict[str, str] = {}
-    """The addresses of DNS views by name: a cluster, or `all`."""
-    dashboard: str = ""
-    """The URL of the dashboard."""
-    federation: bool = True
-    """Whether the clusters are members of one Federation from the start."""
-    node_count: int = 1
-    """Nodes with containers of each cluster."""
-    guard: bool = False
-    """Whether a guard on each node with containers keeps the networks of tenants apart."""
-    containers: "NodeSettings | None" = None
-    """The settings of nodes with containers; without them, nodes are simulated."""
-    login_link: Callable[[], str] = str
-    """Creates a dashboard URL that logs a browser in, once."""
 
 
 @asynccontextmanager
@@ -123,7 +86,8 @@ async def federation(
         clusters = await stack.enter_async_context(_run_clusters(options, folder, report))
         local = LocalFederation(options, clusters)
         write_kubeconfig(folder.kubeconfig, [cluster.context for cluster in clusters.values()])
-        await local.bootstrap()
+        if options.agents:
+            await local.bootstrap()
         await stack.enter_async_context(local.running_agents(run_agent))
         await stack.enter_async_context(serve_control_socket(folder.control, local.execute))
         await local.submit_sample()
@@ -159,7 +123,7 @@ class LocalFederation:
         self._credentials: AgentCredentials | None = None
         self._members_with_new_sample: set[LocalMember] = set()
         self._request_lock = asyncio.Lock()
-        self._agents = LocalAgents(options.members)
+        self._agents = LocalAgents(options.members if options.agents else ())
 
     @property
     def _fabric(self) -> "Fabric | None":
@@ -353,6 +317,8 @@ class LocalFederation:
         self._find_cluster(request.cluster)
         if request.cluster == BROKER:
             raise UpError("the broker has no agent; to stop its API server, kill it")
+        if not self._options.agents:
+            raise UpError("these clusters run without our agents (--no-agents)")
         change = self._agents.stop if isinstance(request, StopAgent) else self._agents.start
         await change(request.cluster)
 
@@ -395,7 +361,7 @@ class LocalFederation:
             pods=str(member.ranges.pods) if member.runs_workloads else "",
             nodes=str(member.ranges.nodes) if member.runs_workloads else "",
             load_balancers=str(member.ranges.load_balancers) if member.runs_workloads else "",
-            agent=member.runs_workloads,
+            agent=member.runs_workloads and self._options.agents,
             agent_running=self._agents.is_running(member.name),
             dns=self._options.dns.get(member.name, ""),
             network_dns={

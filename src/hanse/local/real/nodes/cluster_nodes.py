@@ -4,24 +4,27 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from ipaddress import IPv4Address
+from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 from msgspec import Struct
 
-from hanse.local.ranges import AddressRanges
+from hanse.local.ranges import AddressRanges, Ipv6Ranges
 from hanse.local.real.errors import ServerDied
 from hanse.local.real.nodes.cgroups import cgroup_parent
 from hanse.local.real.nodes.fabric import Fabric, dns_address
 from hanse.local.real.nodes.image import Image, write_images
 from hanse.local.real.nodes.node import ContainerNode
 from hanse.local.real.nodes.relay import egress_proxy, relay_to_loopback
-from hanse.local.real.nodes.settings import NodeConfig
+from hanse.local.real.nodes.settings import NodeConfig, NodeIpv6
 from tinykube.controllers.simulated_nodes import REGION, ZONE
 
 EGRESS_SOCKET = "egress.sock"
 """The Unix socket of the egress proxy, in the cluster's folder."""
 
 _FIRST_NODE = 11
+_DNS_SERVICE = 53
 """The last byte of the first node's address."""
 
 
@@ -37,9 +40,20 @@ class NodeSettings(Struct, frozen=True):
     """Archives of more images."""
     zones: tuple[str, ...] = ()
     """The zones that the clusters' CoreDNS forwards to our DNS."""
+    names: Literal["same", "distinct"] = "same"
+    """The same names in every cluster, as machines often have: nothing may rest on them."""
+    dns: Literal["ours", "in cluster"] = "ours"
+    """Where the zones are forwarded: to our DNS in the fabric, or to a Service in the cluster."""
+    dual_stack: bool = False
+    """Whether pods, Services and nodes have an IPv6 address, too."""
     per_cluster: int = 1
     guard: bool = False
     """Whether a guard on each node keeps the networks of tenants apart."""
+
+
+def dns_service(ranges: AddressRanges) -> IPv4Address:
+    """The address of the Service by which our DNS answers if it is installed in a cluster."""
+    return ranges.services[_DNS_SERVICE]
 
 
 def plan_container_nodes(
@@ -50,21 +64,27 @@ def plan_container_nodes(
     return tuple(
         NodeConfig(
             cluster=cluster,
-            # The same names in every cluster, as machines often have: nothing may rest on them.
-            name=f"node-{number}",
+            name=f"node-{number}" if shared.names == "same" else f"{cluster}-{number}",
             number=number,
             address=ranges.nodes[_FIRST_NODE + number - 1],
             pods=pods,
             cluster_pods=ranges.pods,
             directory=directory / "nodes" / str(number),
-            dns_server=dns_address(ranges),
+            dns_server=dns_address(ranges) if shared.dns == "ours" else dns_service(ranges),
             zones=shared.zones,
             cgroup=f"{cgroup_parent(shared.pid)}/{cluster}-{number}",
             guard=shared.guard,
             labels={REGION: cluster, ZONE: f"{cluster}-{number}"},
+            ipv6=_plan_ipv6(ranges.ipv6, number) if shared.dual_stack else None,
         )
         for number, pods in zip(range(1, shared.per_cluster + 1), subnets, strict=False)
     )
+
+
+def _plan_ipv6(ranges: Ipv6Ranges, number: int) -> NodeIpv6:
+    """The IPv6 addresses of a node."""
+    pods = next(islice(ranges.pods.subnets(new_prefix=64), number - 1, None))
+    return NodeIpv6(ranges.nodes[_FIRST_NODE + number - 1], pods, ranges.pods)
 
 
 class ClusterNodes:
@@ -82,7 +102,6 @@ class ClusterNodes:
     ) -> None:
         self._shared = shared
         self._images = directory / "images.tar"
-        write_images(self._images, shared.images)
         self._ranges = ranges
         self._nodes = [
             ContainerNode(node, binaries, shared.fabric, logs, on_death) for node in nodes
@@ -101,12 +120,19 @@ class ClusterNodes:
 
     async def start(self) -> None:
         """Start all nodes and route the cluster's networks to them."""
+        write_images(self._images, self._shared.images)
         archives = (*self._shared.archives, self._images)
         await asyncio.gather(*(node.start(archives) for node in self._nodes))
         for node in self._nodes:
             await self._shared.fabric.route(node.config.address, [node.config.pods])
+            if node.config.ipv6 is not None:
+                await self._shared.fabric.route(node.config.ipv6.address, [node.config.ipv6.pods])
         public = (self._ranges.services, self._ranges.external, self._ranges.load_balancers)
-        await self._shared.fabric.route(self._nodes[0].config.address, public)
+        first = self._nodes[0].config
+        await self._shared.fabric.route(first.address, public)
+        if first.ipv6 is not None:
+            services = [self._ranges.ipv6.services]
+            await self._shared.fabric.route(first.ipv6.address, services)
 
     async def stop(self) -> None:
         """Stop all servers of the nodes and end the connections."""

@@ -7,7 +7,7 @@ and its DNS. What passes between clusters is decided by one nftables table.
 import os
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from itertools import chain
 from pathlib import Path
 from typing import Literal
@@ -24,6 +24,9 @@ from hanse.local.real.server import ProcessGroup
 FabricKind = Literal["routed", "flat", "isolated"]
 """What passes between clusters: pods and services, pods only, or neither. Addresses of nodes and
 load balancers always do."""
+
+IPAddress = IPv4Address | IPv6Address
+IPNetwork = IPv4Network | IPv6Network
 
 _TABLE = "hanse"
 
@@ -72,28 +75,34 @@ class Fabric:
             lines += [f"link add {bridge} type bridge", f"link set {bridge} up"]
             for address in (ranges.api_server, dns_address(ranges)):
                 lines.append(f"addr add {address}/{prefix} dev {bridge}")
+            router, prefix = ranges.ipv6.router, ranges.ipv6.nodes.prefixlen
+            lines.append(f"addr add {router}/{prefix} dev {bridge} nodad")
         await self._ip(lines)
         await self.namespace.run("sysctl", "-qw", *_ROUTER_SETTINGS)
         await self._write_rules()
 
-    async def attach(self, cluster: str, pid: int, node: IPv4Address, number: int) -> None:
-        """Connect the namespace of a process to a cluster's bridge, as eth0 with an address."""
+    async def attach(
+        self, cluster: str, pid: int, addresses: Sequence[IPAddress], number: int
+    ) -> None:
+        """Connect the namespace of a process to a cluster's bridge, as eth0 with addresses."""
         bridge, ranges = self.bridge(cluster), self._clusters[cluster]
         peer = f"{bridge}n{number}"
         eth0 = ("name", "eth0", "netns", str(pid))
         far = ("peer", "name", peer, "netns", str(self.namespace.pid))
         await run_command("ip", "link", "add", *eth0, "type", "veth", *far)
         await self._ip([f"link set {peer} master {bridge}", f"link set {peer} up"])
-        inside = [
-            "link set lo up",
-            f"addr add {node}/{ranges.nodes.prefixlen} dev eth0",
-            "link set eth0 up",
-            f"route add default via {ranges.api_server}",
-        ]
+        inside = ["link set lo up", "link set eth0 up"]
+        for address in addresses:
+            if address.version == 4:
+                inside.append(f"addr add {address}/{ranges.nodes.prefixlen} dev eth0")
+                inside.append(f"route add default via {ranges.api_server}")
+            else:
+                inside.append(f"addr add {address}/{ranges.ipv6.nodes.prefixlen} dev eth0 nodad")
+                inside.append(f"route add default via {ranges.ipv6.router}")
         command = ("nsenter", "--target", str(pid), "--net", "ip", "-batch", "-")
         await run_command(*command, stdin=_batch(inside))
 
-    async def route(self, node: IPv4Address, networks: Sequence[IPv4Network]) -> None:
+    async def route(self, node: IPAddress, networks: Sequence[IPNetwork]) -> None:
         """Route networks to a node."""
         await self._ip([f"route replace {network} via {node}" for network in networks])
 
@@ -112,16 +121,16 @@ class Fabric:
         self._cuts.clear()
         await self._write_rules()
 
-    def unmasqueraded(self) -> tuple[IPv4Network, ...]:
+    def unmasqueraded(self) -> tuple[IPNetwork, ...]:
         """The destinations that see the addresses of pods in other clusters."""
         return tuple(chain(*(_carried(self.kind, ranges) for ranges in self._clusters.values())))
 
     async def _write_rules(self) -> None:
         """Replace all rules at once."""
         forward = [
-            f'iifname != "{self.bridge(name)}" oifname "{self.bridge(name)}" ip daddr {net} drop'
+            f'iifname != "{self.bridge(name)}" oifname "{self.bridge(name)}" {_to(net)} drop'
             for name, ranges in self._clusters.items()
-            for net in (ranges.pods, ranges.services)
+            for net in (ranges.pods, ranges.services, ranges.ipv6.pods, ranges.ipv6.services)
             if net not in _carried(self.kind, ranges)
         ]
         to_router = []
@@ -129,7 +138,10 @@ class Fabric:
             for source, target in (pair, pair[::-1]):
                 here, there = self.bridge(source), self.bridge(target)
                 forward.insert(0, f'iifname "{here}" oifname "{there}" drop')
-                to_router.append(f'iifname "{here}" ip daddr {self._clusters[target].nodes} drop')
+                ranges = self._clusters[target]
+                to_router += [
+                    f'iifname "{here}" {_to(net)} drop' for net in (ranges.nodes, ranges.ipv6.nodes)
+                ]
         await self.namespace.run("nft", "-f", "-", stdin=_ruleset(forward, to_router))
 
     async def _ip(self, lines: Sequence[str]) -> None:
@@ -140,6 +152,7 @@ _ROUTER_SETTINGS = (
     "net.ipv4.ip_forward=1",
     "net.ipv4.conf.all.send_redirects=0",
     "net.ipv4.conf.default.send_redirects=0",
+    "net.ipv6.conf.all.forwarding=1",
 )
 
 
@@ -170,23 +183,28 @@ def dns_address(ranges: AddressRanges) -> IPv4Address:
     return ranges.nodes[-3]
 
 
-def _carried(kind: FabricKind, ranges: AddressRanges) -> tuple[IPv4Network, ...]:
+def _carried(kind: FabricKind, ranges: AddressRanges) -> tuple[IPNetwork, ...]:
     """The networks of a cluster that other clusters reach as they are."""
     match kind:
         case "routed":
-            return (ranges.pods, ranges.services)
+            return (ranges.pods, ranges.services, ranges.ipv6.pods, ranges.ipv6.services)
         case "flat":
-            return (ranges.pods,)
+            return (ranges.pods, ranges.ipv6.pods)
         case "isolated":
             return ()
 
 
 def _ruleset(forward: Sequence[str], to_router: Sequence[str]) -> str:
     """The nftables commands that replace the table by one with these rules."""
-    lines = [f"table ip {_TABLE}", f"delete table ip {_TABLE}", f"table ip {_TABLE} {{"]
+    lines = [f"table inet {_TABLE}", f"delete table inet {_TABLE}", f"table inet {_TABLE} {{"]
     for hook, rules in (("forward", forward), ("input", to_router)):
         lines += [f"chain {hook} {{ type filter hook {hook} priority 0;", *rules, "}"]
     return "\n".join([*lines, "}"]) + "\n"
+
+
+def _to(network: IPNetwork) -> str:
+    """The match of packets to a network."""
+    return f"{'ip' if network.version == 4 else 'ip6'} daddr {network}"
 
 
 def _pair(one: str, other: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""Container images as files, made of static programs without a registry or a daemon."""
+"""Container images as files, of static programs or of layers, without a registry or a daemon."""
 
 import hashlib
 import io
@@ -17,11 +17,18 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 class Image(Struct, frozen=True):
-    """An image: its name, its static programs, and its entrypoint."""
+    """An image: its name, what it holds, and how its program is run."""
 
     name: str
     programs: tuple[Path, ...]
+    """Static programs, in the root folder."""
     entrypoint: tuple[str, ...]
+    layers: tuple[Path, ...] = ()
+    """Archives of files, the lowest first; below the programs."""
+    user: str = ""
+    environment: tuple[tuple[str, str], ...] = (("PATH", "/"),)
+    command: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
 
 
 def node_images(netcheck: Path) -> tuple[Image, ...]:
@@ -37,25 +44,38 @@ def write_images(target: Path, images: Sequence[Image]) -> None:
     manifest = []
     with tarfile.open(target, "w") as archive:
         for image in images:
-            layer = _layer(image.programs)
-            config = json.dumps(_config(image, _digest(layer))).encode()
-            layer_name, config_name = f"{_digest(layer)}/layer.tar", f"{_digest(config)}.json"
-            if layer_name not in archive.getnames():
-                _add(archive, layer_name, layer)
+            layers = [path.read_bytes() for path in image.layers]
+            if image.programs:
+                layers.append(_layer(image.programs))
+            digests = [_digest(layer) for layer in layers]
+            for digest, layer in zip(digests, layers, strict=True):
+                if _layer_name(digest) not in archive.getnames():
+                    _add(archive, _layer_name(digest), layer)
+            config = json.dumps(_config(image, digests)).encode()
+            config_name = f"{_digest(config)}.json"
             _add(archive, config_name, config)
-            manifest.append(
-                {"Config": config_name, "RepoTags": [image.name], "Layers": [layer_name]}
-            )
+            names = [_layer_name(digest) for digest in digests]
+            manifest.append({"Config": config_name, "RepoTags": [image.name], "Layers": names})
         _add(archive, "manifest.json", json.dumps(manifest).encode())
 
 
-def _config(image: Image, layer: str) -> dict[str, object]:
+def _layer_name(digest: str) -> str:
+    return f"{digest}/layer.tar"
+
+
+def _config(image: Image, layers: Sequence[str]) -> dict[str, object]:
     """The configuration of an image for this machine's architecture."""
     return {
         "architecture": _ARCHITECTURES.get(platform.machine(), platform.machine()),
         "os": "linux",
-        "config": {"Entrypoint": list(image.entrypoint), "Env": ["PATH=/"]},
-        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer}"]},
+        "config": {
+            "Entrypoint": list(image.entrypoint),
+            "Cmd": list(image.command),
+            "Env": [f"{name}={value}" for name, value in image.environment],
+            "User": image.user,
+            "Labels": image.labels,
+        },
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{layer}" for layer in layers]},
     }
 
 

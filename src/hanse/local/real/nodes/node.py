@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from hanse.local.real.errors import ServerDied
-from hanse.local.real.nodes.fabric import Fabric
+from hanse.local.real.nodes.fabric import Fabric, IPNetwork
 from hanse.local.real.nodes.namespaces import MachineNamespace
 from hanse.local.real.nodes.settings import (
     NODE_FOLDER,
@@ -75,7 +75,8 @@ class ContainerNode:
             shutil.rmtree(node.directory / stale, ignore_errors=True)
         write_settings(node)
         namespace = MachineNamespace(self._fabric.group, self._binaries[NETCHECK.name])
-        await self._fabric.attach(node.cluster, namespace.pid, node.address, node.number)
+        addresses = (node.address, *((node.ipv6.address,) if node.ipv6 else ()))
+        await self._fabric.attach(node.cluster, namespace.pid, addresses, node.number)
         await namespace.run("sh", "-eu", stdin=_private_folders(node))
         await namespace.run("nft", "-f", "-", stdin=_masquerade(node, self._fabric))
         return namespace
@@ -130,13 +131,25 @@ def _private_folders(node: NodeConfig) -> str:
         shown = f"/run/{setting.replace('/', '.')}"
         lines += [f"echo {value} >{shown}", f"mount --bind {shown} /proc/sys/{setting}"]
     lines.append("sysctl -qw net.ipv4.ip_forward=1")
+    if node.ipv6 is not None:
+        lines.append("sysctl -qw net.ipv6.conf.all.forwarding=1")
     return "\n".join(lines) + "\n"
 
 
 def _masquerade(node: NodeConfig, fabric: Fabric) -> str:
     """Rules that hide pods behind the node's address where their own is not routed."""
-    kept = {node.cluster_pods, *fabric.unmasqueraded()}
-    addresses = ", ".join(sorted(map(str, kept)))
-    rule = f"ip saddr {node.pods} ip daddr != {{ {addresses} }} oifname eth0 masquerade"
+    own: list[tuple[IPNetwork, IPNetwork]] = [(node.pods, node.cluster_pods)]
+    if node.ipv6 is not None:
+        own.append((node.ipv6.pods, node.ipv6.cluster_pods))
+    rules = [_masquerade_rule(pods, {all_pods, *fabric.unmasqueraded()}) for pods, all_pods in own]
     hook = "type nat hook postrouting priority srcnat;"
-    return f"table ip hanse {{\nchain postrouting {{\n{hook}\n{rule}\n}}\n}}\n"
+    lines = "\n".join(rules)
+    return f"table inet hanse {{\nchain postrouting {{\n{hook}\n{lines}\n}}\n}}\n"
+
+
+def _masquerade_rule(pods: IPNetwork, kept: set[IPNetwork]) -> str:
+    """The rule of one family, for destinations that do not see the addresses of pods."""
+    family = "ip" if pods.version == 4 else "ip6"
+    same = sorted(str(network) for network in kept if network.version == pods.version)
+    targets = f"{{ {', '.join(same)} }}"
+    return f"{family} saddr {pods} {family} daddr != {targets} oifname eth0 masquerade"

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
 
 import yaml
@@ -14,6 +14,14 @@ from hanse.local.real.nodes.support import CNI_PLUGINS
 CLUSTER_DOMAIN = "cluster.local"
 NODE_FOLDER = "/run/node"
 """A short path: kubelet binds Unix sockets in it, whose addresses have a limit."""
+
+
+class NodeIpv6(Struct, frozen=True):
+    """The IPv6 addresses of a node in a cluster with both families."""
+
+    address: IPv6Address
+    pods: IPv6Network
+    cluster_pods: IPv6Network
 
 
 class NodeConfig(Struct, frozen=True):
@@ -35,6 +43,7 @@ class NodeConfig(Struct, frozen=True):
     guard: bool = False
     """Whether it runs `hanse guard`."""
     labels: dict[str, str] = {}
+    ipv6: NodeIpv6 | None = None
 
 
 def write_settings(node: NodeConfig) -> None:
@@ -74,11 +83,14 @@ def _network_plugin(node: NodeConfig) -> str:
     Between pods of a bridge, answers from behind a Service would bypass connection tracking
     unless the kernel has br_netfilter; routed pods need no such module.
     """
+    pods, everywhere = [str(node.pods)], ["0.0.0.0/0"]
+    if node.ipv6 is not None:
+        pods, everywhere = [*pods, str(node.ipv6.pods)], [*everywhere, "::/0"]
     addresses = {
         "type": "host-local",
         "dataDir": f"{NODE_FOLDER}/addresses",
-        "ranges": [[{"subnet": str(node.pods)}]],
-        "routes": [{"dst": "0.0.0.0/0"}],
+        "ranges": [[{"subnet": subnet}] for subnet in pods],
+        "routes": [{"dst": network} for network in everywhere],
     }
     plugin = {"type": "ptp", "ipMasq": False, "ipam": addresses}
     return json.dumps({"cniVersion": "0.4.0", "name": "pods", "plugins": [plugin]}, indent=1)
@@ -124,6 +136,7 @@ def _kubelet(node: NodeConfig) -> str:
 
 
 def _kube_proxy(node: NodeConfig) -> str:
+    cluster_pods = (node.cluster_pods, *((node.ipv6.cluster_pods,) if node.ipv6 else ()))
     return yaml.safe_dump(
         {
             "apiVersion": "kubeproxy.config.k8s.io/v1alpha1",
@@ -132,7 +145,7 @@ def _kube_proxy(node: NodeConfig) -> str:
             "mode": "nftables",
             "hostnameOverride": node.name,
             "bindAddress": str(node.address),
-            "clusterCIDR": str(node.cluster_pods),
+            "clusterCIDR": ",".join(map(str, cluster_pods)),
             "nftables": {"minSyncPeriod": "50ms"},
             # The machine's own settings: only its first network namespace may change them.
             "conntrack": {"maxPerCore": 0, "min": 0},
@@ -171,13 +184,14 @@ def _stub(node: NodeConfig) -> str:
 def kubelet_arguments(node: NodeConfig) -> Sequence[str]:
     """The arguments of kubelet that its settings file cannot have."""
     labels = ",".join(f"{key}={value}" for key, value in node.labels.items())
+    addresses = (node.address, *((node.ipv6.address,) if node.ipv6 else ()))
     return (
         f"--config={NODE_FOLDER}/kubelet.yaml",
         f"--kubeconfig={NODE_FOLDER}/kubelet.kubeconfig",
         f"--root-dir={NODE_FOLDER}/kubelet",
         f"--cert-dir={NODE_FOLDER}/kubelet/pki",
         f"--hostname-override={node.name}",
-        f"--node-ip={node.address}",
+        f"--node-ip={','.join(map(str, addresses))}",
         f"--node-labels={labels}",
     )
 

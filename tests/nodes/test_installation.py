@@ -1,0 +1,167 @@
+"""Our image and chart on real nodes: pods of the chart do what agents of `hanse up` do."""
+
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.nodes.fleet import NodesFleet, until
+from tests.nodes.installation import BROKER, SYSTEM, Installation, installed
+from tests.nodes.manifests import TCP, export, service, workload
+from tests.nodes.processes import container_process
+
+HERE, THERE = "lubeck", "hamburg"
+SPACE = "shop"
+ZONE = f"{SPACE}.svc.clusterset.local"
+
+
+@pytest.fixture(scope="module")
+def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    with installed(tmp_path_factory.mktemp("helm")) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def fleet(installation: Installation) -> NodesFleet:
+    """`web` and, by both IP families, `both` are exported by both clusters, others by one."""
+    found = installation.fleet
+    found.create_namespace(SPACE)
+    for cluster in (HERE, THERE):
+        found.apply(cluster, SPACE, workload("Deployment", cluster), service(), export())
+        both = service("both", ipFamilyPolicy="RequireDualStack")
+        both["spec"]["selector"] = {"app": "web"}
+        found.apply(cluster, SPACE, both, export("both"))
+    there = (workload("Deployment", THERE, "there", 2), service("there"), export("there"))
+    headless = (workload("StatefulSet", THERE, "db", 2), service("db", clusterIP="None"))
+    found.apply(THERE, SPACE, *there, *headless, export("db"))
+    return found
+
+
+def test_the_pods_run_by_their_own_accounts_and_not_as_root(fleet: NodesFleet) -> None:
+    for cluster in (HERE, THERE):
+        pods = fleet.get(cluster, "-n", SYSTEM, "pods")["items"]
+
+        assert {one["spec"]["serviceAccountName"] for one in pods} == {"hanse-agent", "hanse-dns"}
+        statuses = [status for one in pods for status in one["status"]["containerStatuses"]]
+        assert {status["restartCount"] for status in statuses} == {0}
+        assert {_user(status["containerID"].rpartition("/")[2]) for status in statuses} == {65532}
+
+
+@pytest.mark.parametrize("target", ["http://{}", "tcp:{}:81", "udp:{}:82"])
+@pytest.mark.parametrize("cluster", [HERE, THERE])
+def test_a_clusterset_ip_reaches_the_pods_of_all_exporting_clusters(
+    fleet: NodesFleet, cluster: str, target: str
+) -> None:
+    fleet.await_answers(cluster, SPACE, target.format(f"web.{ZONE}"), {HERE, THERE}, 24)
+
+
+def test_a_service_of_both_families_is_answered_and_reached_by_both(fleet: NodesFleet) -> None:
+    addresses = until(
+        lambda: fleet.lookup(HERE, SPACE, f"both.{ZONE}"), lambda seen: len(seen) == 2
+    )
+
+    for address in sorted(map(ip_address, addresses), key=lambda one: one.version):
+        host = f"[{address}]" if address.version == 6 else str(address)
+        for target in (f"http://{host}", f"tcp:{host}:81", f"udp:{host}:82"):
+            seen = fleet.await_answers(HERE, SPACE, target, {HERE, THERE}, 16)
+
+            assert {ip_address(one.client).version for one in seen.answers} == {address.version}
+
+
+def test_the_pods_of_a_headless_service_are_reached_by_their_own_names(fleet: NodesFleet) -> None:
+    for pod in ("db-0", "db-1"):
+        target = f"tcp:{pod}.{THERE}.db.{ZONE}:{TCP}"
+
+        assert fleet.await_answers(HERE, SPACE, target, {THERE}, 2).pods == {pod}
+
+
+def test_a_service_that_is_not_exported_has_no_name_elsewhere(fleet: NodesFleet) -> None:
+    fleet.apply(THERE, SPACE, service("hidden"))
+
+    assert fleet.lookup(HERE, SPACE, f"hidden.{ZONE}") == []
+    assert fleet.lookup(HERE, SPACE, f"there.{SPACE}.svc.cluster.local") == []
+    assert fleet.lookup(THERE, SPACE, f"there.{SPACE}.svc.cluster.local") != []
+
+
+def test_no_connection_is_lost_while_an_upgrade_replaces_agents(
+    installation: Installation, fleet: NodesFleet
+) -> None:
+    """Names are resolved for each connection, ten times a second, all the time."""
+    fleet.await_answers(HERE, SPACE, f"http://there.{ZONE}", {THERE}, 4)
+    before = {cluster: _agents(fleet, cluster) for cluster in (HERE, THERE)}
+    options = ("-every", "100ms", "-n", "100000", f"http://there.{ZONE}")
+
+    with fleet.running_netcheck(HERE, SPACE, "http", *options) as client:
+        installation.run_helm_everywhere("upgrade", "federated.hostname={name}.example.org")
+        client.terminate()
+        output = client.communicate()[0]
+
+    outcomes = [line.split(" ", 2)[2] for line in output.splitlines()]
+    assert len(outcomes) > 20
+    assert [one for one in outcomes if not one.startswith(THERE)] == []
+    for cluster in (HERE, THERE):
+        pods = until(lambda c=cluster: _agents(fleet, c), lambda names: len(names) == 1)  # type: ignore[misc]
+        assert not before[cluster] & pods
+        [environment] = _environments(fleet, cluster)
+        assert environment["HANSE_FEDERATED_HOSTNAME"] == "{name}.example.org"
+
+
+def test_a_new_agent_goes_on_where_the_old_one_ended(fleet: NodesFleet) -> None:
+    fleet.must(THERE, "-n", SPACE, "scale", "deployment/web", "--replicas=0")
+    fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE}, 16)
+    fleet.must(THERE, "-n", SPACE, "scale", "deployment/web", "--replicas=1")
+
+    fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE, THERE}, 24)
+
+
+def test_a_cut_from_the_broker_takes_nothing_away(fleet: NodesFleet) -> None:
+    """The pods' connections to the broker are cut, not only those of other programs."""
+    fleet.running.run_hanse("local", "cut", HERE, BROKER)
+
+    fleet.must(HERE, "-n", SYSTEM, "rollout", "restart", "deployment/hanse-agent")
+    during = fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE, THERE}, 24)
+    healed = fleet.running.run_hanse("local", "heal", HERE, BROKER)
+
+    assert healed.status == 0
+    assert len(during.pods) == 2
+
+
+def test_hanse_uninstall_removes_what_the_chart_installed(
+    installation: Installation, fleet: NodesFleet
+) -> None:
+    """The last test of this file: HERE is without Hanse afterwards."""
+    installation.hanse("uninstall", "--context", HERE, "--yes")
+
+    kinds = "deployments,services,serviceaccounts,configmaps,secrets,pods"
+    left = fleet.get(HERE, "-n", SYSTEM, kinds, "-l", "app.kubernetes.io/part-of=hanse")["items"]
+    assert [one["metadata"]["name"] for one in left] == []
+    cluster_wide = "clusterroles,clusterrolebindings,customresourcedefinitions"
+    names = fleet.must(HERE, "get", cluster_wide, "-o", "name").split()
+    assert [name for name in names if "hanse" in name or "multicluster" in name] == []
+    fleet.await_answers(THERE, SPACE, f"http://there.{ZONE}", {THERE}, 4)
+
+
+def _user(container: str) -> int:
+    """The user of a container's first process."""
+    return Path(f"/proc/{container_process(container)}").stat().st_uid
+
+
+def _agents(fleet: NodesFleet, cluster: str) -> set[str]:
+    """The names of the agents' pods that are not about to end."""
+    return {pod["metadata"]["name"] for pod in _pods(fleet, cluster)}
+
+
+def _environments(fleet: NodesFleet, cluster: str) -> list[dict[str, str]]:
+    """The environments of these pods."""
+    return [
+        {one["name"]: one.get("value", "") for one in pod["spec"]["containers"][0]["env"]}
+        for pod in _pods(fleet, cluster)
+    ]
+
+
+def _pods(fleet: NodesFleet, cluster: str) -> list[dict[str, Any]]:
+    selector = "app.kubernetes.io/name=hanse-agent"
+    pods = fleet.get(cluster, "-n", SYSTEM, "pods", "-l", selector)["items"]
+    return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
