@@ -28,6 +28,7 @@ INSTALLED = {
     "dns": {
         "listen": "the port of the Service",
         "metrics_listen": "the port of probes",
+        "cache": "a folder of the pod, which survives its containers",
         "network": "of the name servers of tenant networks, which the agent runs",
         "namespaces": "the same",
     },
