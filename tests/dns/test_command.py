@@ -229,9 +229,10 @@ def test_bad_input_gets_one_clear_line(
 
 
 def test_the_corefile_hands_the_zone_over(fleet: RunningFederation) -> None:
-    output = fleet.run_hanse("dns", "corefile", "10.0.0.7:5353")
+    output = fleet.run_hanse("dns", "corefile", "--replicas", "10.0.0.7:5353")
 
     assert output.out.startswith("clusterset.local:53 {")
+    assert "\nmyfederation.svc.example.com:53 {" in output.out, "and no other name of the zone"
     assert "forward . 10.0.0.7:5353" in output.out
 
 

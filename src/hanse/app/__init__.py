@@ -35,7 +35,7 @@ from hanse.features.services.feature import Services
 from hanse.features.services.write_rules import MEMBER_RULES as SERVICE_RULES
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.options import StatefulSetOptions
-from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
+from hanse.features.statefulsets.webhooks import AutoscalerWebhook, FederatedStatefulSetWebhook
 from hanse.features.statefulsets.write_rules import MEMBER_RULES as SET_RULES
 from hanse.model.admission import AdmissionHook
 from hanse.model.agent_manifests import BASE
@@ -182,7 +182,10 @@ def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B
     makers: dict[str, Callable[[], Iterable[AdmissionHook]]] = {
         "membership": lambda: MEMBERSHIP_HOOKS,
         "networks": lambda: network_hooks(Networks(options.networks)),
-        "statefulsets": lambda: (FederatedStatefulSetWebhook(options.broker_namespace),),
+        "statefulsets": lambda: (
+            FederatedStatefulSetWebhook(options.broker_namespace),
+            AutoscalerWebhook(),
+        ),
         "policies": lambda: (PolicyPeersWebhook(),),
     }
     on = with_required(options.features)

@@ -4,7 +4,9 @@ import pytest
 
 from hanse.features.statefulsets.planner import DEFAULT_PREFERENCE, NO_LIMIT, ReplicaPreference
 from hanse.features.statefulsets.preferences import parse_preferences, placement_preferences
+from hanse.features.statefulsets.submitted import from_stateful_set
 from hanse.model.kinds.hanse import ClusterPreference, Placement
+from tests.features.statefulsets.given import submitted_set
 
 
 def test_an_annotation_names_the_clusters_that_get_replicas() -> None:
@@ -35,7 +37,7 @@ def test_no_preferences_mean_equal_shares() -> None:
         pytest.param('{"clusters": {"a": {"weight": -1}}}', ">= 0", id="negative"),
         pytest.param('{"clusters": {"a": {"weight": "2"}}}', "Expected `int`", id="text"),
         pytest.param('{"clusters": {"a": {"wait": 2}}}', "unknown field `wait`", id="unknown"),
-        pytest.param('{"rebalance": true}', "unknown field `rebalance`", id="rebalance"),
+        pytest.param('{"rebalance": 1}', "Expected `bool`", id="rebalance"),
         pytest.param(
             '{"clusters": {"a": {"minReplicas": 3, "maxReplicas": 1}}}',
             "of a it wants at least 3 and at most 1 replicas",
@@ -59,3 +61,14 @@ def test_a_placement_leaves_clusters_that_it_does_not_name_their_part() -> None:
         "lubeck": ReplicaPreference(2, 1, 4),
         "bergen": DEFAULT_PREFERENCE,
     }
+
+
+def test_the_classic_key_makes_every_change_of_preferences_a_wish_to_rebalance() -> None:
+    def wish(text: str, **notes: str) -> str:
+        annotations = {"federation.kubernetes.io/statefulset-preferences": text, **notes}
+        return from_stateful_set(submitted_set(3, annotations)).rebalance
+
+    assert wish('{"rebalance": false, "clusters": {"lubeck": {}}}') == ""
+    first = wish('{"rebalance": true, "clusters": {"lubeck": {}}}')
+    assert first
+    assert wish('{"clusters": {"lubeck": {"weight": 2}}, "rebalance": true}') != first

@@ -6,11 +6,14 @@ import msgspec
 import pytest
 
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
+from hanse.features.statefulsets.names import SET
+from hanse.features.statefulsets.webhooks import AutoscalerWebhook, FederatedStatefulSetWebhook
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, Operation
 from hanse.model.facts import Role
+from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
-from hanse.model.objects import Wire
+from hanse.model.objects import Meta, Wire
+from hanse.model.ownership import OWNER
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, snapshot, stored
 
@@ -183,3 +186,31 @@ def test_the_hook_is_asked_about_its_own_kind_alone() -> None:
         (("hanse.dev",), ("federatedstatefulsets",))
     }
     assert msgspec.to_builtins(HOOK.rules[0])["required"] is False
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "denied"),
+    [
+        pytest.param("FederatedStatefulSet", "store", True, id="a set"),
+        pytest.param("StatefulSet", "store-lubeck", True, id="this cluster's part of one"),
+        pytest.param("StatefulSet", "plain", False, id="another StatefulSet"),
+        pytest.param("Deployment", "web", False, id="a Deployment"),
+    ],
+)
+def test_an_autoscaler_of_one_cluster_does_not_scale_a_set_of_many(
+    kind: str, name: str, denied: bool
+) -> None:
+    meta = Meta(
+        name="store-lubeck", namespace="shop", labels={SET: "store", OWNER: "statefulsets-x"}
+    )
+    plain = Meta(name="plain", namespace="shop")
+    states = [cluster("lubeck", Role.LOCAL)]
+    here = [stored(StatefulSet(metadata=one)) for one in (meta, plain)]
+    snap = snapshot(StatefulSets(BROKER_NAMESPACE), "lubeck", states, {"lubeck": here})
+    obj = {"spec": {"scaleTargetRef": {"kind": kind, "name": name}}}
+    scaler = "HorizontalPodAutoscaler"
+    review = AdmissionRequest("CREATE", "autoscaling", "v2", scaler, "web", "shop", obj, {})
+
+    decision = AutoscalerWebhook().review(review, snap)
+
+    assert isinstance(decision, Deny) == denied

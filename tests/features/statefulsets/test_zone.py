@@ -5,6 +5,7 @@ from random import Random
 
 import dns.message
 import pytest
+from msgspec.structs import replace
 
 from hanse.app.explain_replicas import explain_replica
 from hanse.dns.responder import respond
@@ -156,6 +157,38 @@ def test_a_cluster_finds_its_own_replicas_by_local_names(local: str, count: int)
     for n in range(count):
         own = f"10.{local[1:]}.0.{n + 1}"
         assert names.ask(f"store-{local}-{n}.{LOCAL}").records == (own,)
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_replicas_that_are_not_ready_have_names_if_their_service_publishes_them(
+    published: bool,
+) -> None:
+    record, one = shares(c1=2), part("c1", "198.19.1.1", "198.19.1.2")
+    record = replace(record, spec=replace(record.spec, unready_names=published))
+    ready, other = one.spec.replicas
+    replicas = (ready, replace(other, ready=False))
+    one = replace(one, spec=replace(one.spec, replicas=replicas))
+
+    names = Names(seen_by("c2", [record, one]))
+
+    expected = ["store-c1-0", "store-c1-1"] if published else ["store-c1-0"]
+    assert names.targets(WIDE) == [f"{name}.{WIDE}" for name in expected]
+
+
+def test_a_set_has_no_replicas_of_another_whose_name_begins_like_its_own() -> None:
+    record = shares(balanced=False)
+    other = replace(record, metadata=replace(record.metadata, name="store-c1"))
+    slices = pods("c1", 2)
+    hosts = ("store-c1-0", "store-c1-c1-0")
+    endpoints = tuple(
+        replace(e, hostname=host) for e, host in zip(slices.endpoints or (), hosts, strict=True)
+    )
+    names = Names(seen_by("c1", [record, other], [replace(slices, endpoints=endpoints)]))
+
+    assert names.targets(f"store.{SPACE}.myfederation.svc.example.com") == [f"store-c1-0.{LOCAL}"]
+    assert names.targets(f"store-c1.{SPACE}.myfederation.svc.example.com") == [
+        f"store-c1-c1-0.{LOCAL}"
+    ]
 
 
 @pytest.mark.parametrize("local", SHARES)

@@ -242,16 +242,23 @@ def command(
 
 @command.command("corefile")
 @click.option("--zone", default=ZONE, show_default=True, help="The zone of multi-cluster services.")
+@click.option("--replicas", is_flag=True, help="Hand over the federation's names of replicas, too.")
+@replica_name_options
 @click.argument("servers", nargs=-1, required=True, metavar="ADDRESS[:PORT]...")
-def corefile(zone: str, servers: tuple[str, ...]) -> None:
+def corefile(
+    zone: str, replicas: bool, replica_zone: str, federation: str, servers: tuple[str, ...]
+) -> None:
     """Print how CoreDNS hands the zone over.
 
     Add what it prints to the Corefile of the cluster's CoreDNS (the ConfigMap coredns in
-    kube-system). An ADDRESS is one where `hanse dns` or an agent answers.
+    kube-system). An ADDRESS is one where `hanse dns` or an agent answers. Of replicas of federated
+    StatefulSets only the federation's own names are handed over: all others of the zone, which may
+    be the cluster's domain, stay where they are.
 
     \b
     Examples:
       hanse dns corefile 10.96.0.53
+      hanse dns corefile --replicas --replica-zone cluster.local 10.96.0.53
       hanse dns corefile --zone hanse.example 10.0.0.7:5353 [fd00::7]:5353
     """
     from hanse.cli.addresses import parse_server_address
@@ -260,6 +267,9 @@ def corefile(zone: str, servers: tuple[str, ...]) -> None:
     for server in servers:
         parse_server_address(server)
     click.echo(server_block(_zone_name(zone), servers), nl=False)
+    if replicas:
+        names = parse_replica_names(replica_zone, federation)
+        click.echo(server_block(names.federation_zone, servers), nl=False)
 
 
 def _forward_servers(option: str) -> list[tuple[str, int]]:

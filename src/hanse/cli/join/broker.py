@@ -21,7 +21,11 @@ from hanse.cli.join.replace import replace_member
 from hanse.cli.member_records import MemberPlace, find_record, set_phase
 from hanse.features.services import manifests
 from hanse.features.services.manifests import BrokerCredentials, accounts_namespace
-from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
+from hanse.features.statefulsets.admission_policies import (
+    annotation_policy,
+    autoscaler_policy,
+    name_policy,
+)
 from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
@@ -80,7 +84,8 @@ async def init_broker(
 async def _statefulset_policies(client: Client, namespace: str) -> tuple[Manifest, ...]:
     """Admission policies for StatefulSets; the one for names only where no nodes run workloads."""
     nodes = (await client.list(Node)).objects
-    return (*annotation_policy(namespace), *(() if nodes else name_policy(namespace)))
+    plain = () if nodes else (*name_policy(namespace), *autoscaler_policy(namespace))
+    return (*annotation_policy(namespace), *plain)
 
 
 async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:

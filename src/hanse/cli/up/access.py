@@ -4,7 +4,11 @@ from hanse import app
 from hanse.features.federation.manifests import rules_for, supervisor_policies
 from hanse.features.gslb.manifests import leader_account
 from hanse.features.services import manifests
-from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
+from hanse.features.statefulsets.admission_policies import (
+    annotation_policy,
+    autoscaler_policy,
+    name_policy,
+)
 from hanse.local.up.access import AgentAccess
 from hanse.model.agent_manifests import agent_manifests
 from hanse.model.naming import BROKER_NAMESPACE
@@ -18,6 +22,7 @@ def generated_access() -> AgentAccess:
             *manifests.broker(access, BROKER_NAMESPACE),
             *annotation_policy(BROKER_NAMESPACE),
             *name_policy(BROKER_NAMESPACE),
+            *autoscaler_policy(BROKER_NAMESPACE),
         ),
         member=lambda cluster, uid: manifests.member(
             access, BROKER_NAMESPACE, cluster, uid, new=True

@@ -4,15 +4,26 @@ They deny with the messages that the set's status would have. Problems that only
 (clusters that are not in the fleet, sums that cannot be met) are reported in the status alone.
 """
 
-from hanse.features.statefulsets.names import LB_NEEDED, MAX_SET_NAME, PREFERENCES
+from hanse.features.statefulsets.names import (
+    LB_NEEDED,
+    MAX_SET_NAME,
+    MAX_UNAVAILABLE,
+    NO_AUTOSCALER,
+    PREFERENCES,
+)
 from hanse.features.statefulsets.preferences import EXAMPLE
-from hanse.features.statefulsets.submitted import ANNOTATION_CHOICES, MAX_BALANCERS, format_choices
+from hanse.features.statefulsets.submitted import (
+    ANNOTATION_CHOICES,
+    MAX_BALANCERS,
+    MAX_BUDGET,
+    format_choices,
+)
 from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
 )
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.kinds.hanse import ClusterMember, FederatedStatefulSet
 from hanse.model.manifests import Manifest, manifest
 from hanse.model.objects import Wire
 
@@ -41,7 +52,8 @@ _FIELD = (
 )
 _CLUSTER = rf"{_TEXT}{_SPACE}:{_SPACE}{_json_object(_FIELD)}"
 _ALL = rf'"clusters"{_SPACE}:{_SPACE}{_json_object(_CLUSTER)}'
-READABLE = rf"^{_SPACE}\{{{_SPACE}({_ALL}{_SPACE})?\}}{_SPACE}$"
+_REBALANCE = rf'"rebalance"{_SPACE}:{_SPACE}(true|false)'
+READABLE = rf"^{_SPACE}{_json_object(f'({_ALL}|{_REBALANCE})')}{_SPACE}$"
 """The regular expression of valid preferences, which have a fixed depth."""
 
 
@@ -55,6 +67,7 @@ def annotation_policy(broker_namespace: str) -> tuple[Manifest, ...]:
                 _choice_validation(annotation, choices)
                 for annotation, choices in ANNOTATION_CHOICES.items()
             ),
+            _budget_validation(),
             *_load_balancer_validations(),
             *_preference_validations(),
         ],
@@ -102,6 +115,20 @@ def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
     return _policy_with_binding(f"{broker_namespace}-set-names", spec, ["CREATE"], binding_params)
 
 
+def autoscaler_policy(broker_namespace: str) -> tuple[Manifest, ...]:
+    """Denies autoscalers of sets; only at a broker without nodes."""
+    target = "object.spec.scaleTargetRef.kind"
+    kinds = [StatefulSet.kind.name, FederatedStatefulSet.kind.name]
+    expression = f"!({target} in {kinds!r})"
+    spec: Wire = {
+        "matchConditions": [_NOT_TERMINATING],
+        "validations": [{"expression": expression, "message": NO_AUTOSCALER, "reason": "Invalid"}],
+    }
+    name = f"{broker_namespace}-set-autoscalers"
+    autoscalers = ("autoscaling", "horizontalpodautoscalers")
+    return _policy_with_binding(name, spec, ["CREATE", "UPDATE"], {}, autoscalers)
+
+
 def _choice_validation(annotation: str, choices: tuple[str, ...]) -> Wire:
     """The validation that an annotation has one of its allowed values."""
     value = f"variables.marks['{annotation}']"
@@ -110,6 +137,18 @@ def _choice_validation(annotation: str, choices: tuple[str, ...]) -> Wire:
     return {
         "expression": f"!('{annotation}' in variables.marks) || {value} in {list(choices)!r}",
         "messageExpression": f'"annotation {annotation}: \'" + {shown} + "\' is not {allowed}"',
+        "reason": "Invalid",
+    }
+
+
+def _budget_validation() -> Wire:
+    """The validation that the budget is a number from 1."""
+    value = f"variables.marks['{MAX_UNAVAILABLE}']"
+    digits = len(str(MAX_BUDGET)) - 1
+    pattern = f"^([1-9][0-9]{{0,{digits - 1}}}|{MAX_BUDGET})$"
+    return {
+        "expression": f"!('{MAX_UNAVAILABLE}' in variables.marks) || {value}.matches('{pattern}')",
+        "message": f"annotation {MAX_UNAVAILABLE}: it is not a number from 1 to {MAX_BUDGET}",
         "reason": "Invalid",
     }
 
@@ -193,15 +232,19 @@ def _preference_validations() -> list[Wire]:
 
 
 def _policy_with_binding(
-    name: str, spec: Wire, operations: list[str], binding_params: Wire
+    name: str,
+    spec: Wire,
+    operations: list[str],
+    binding_params: Wire,
+    resource: tuple[str, str] = (StatefulSet.kind.group, StatefulSet.kind.plural),
 ) -> tuple[Manifest, ...]:
-    """A ValidatingAdmissionPolicy for StatefulSets and its binding."""
-    kind = StatefulSet.kind
+    """A ValidatingAdmissionPolicy for StatefulSets, or others by group and plural; its binding."""
+    group, plural = resource
     rule = {
-        "apiGroups": [kind.group],
+        "apiGroups": [group],
         "apiVersions": ["*"],
         "operations": operations,
-        "resources": [kind.plural],
+        "resources": [plural],
     }
     policy_spec = {"failurePolicy": "Fail", "matchConstraints": {"resourceRules": [rule]}, **spec}
     binding: Wire = {"policyName": name, "validationActions": ["Deny"], **binding_params}

@@ -54,6 +54,11 @@ REMOTE_LB_CLASS = "hanse.dev/elsewhere"
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
+NO_AUTOSCALER = (
+    "spec.scaleTargetRef: a HorizontalPodAutoscaler sees the pods of one cluster only, and this "
+    "set has replicas in many: scale the set itself, by its metrics of all clusters"
+)
+
 MAX_SET_NAME = 52
 """The longest name of a StatefulSet: its pods' revision label adds a dash and ten characters."""
 

@@ -8,3 +8,8 @@ class StatefulSetOptions(Struct, frozen=True):
 
     zone: str = "example.com"
     federation: str = "myfederation"
+
+    @property
+    def federation_zone(self) -> str:
+        """The domain of the names that are the federation's own."""
+        return f"{self.federation}.svc.{self.zone}"

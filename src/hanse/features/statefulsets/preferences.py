@@ -23,6 +23,8 @@ class Preferences(Struct, frozen=True):
     by_cluster: dict[ClusterId, ReplicaPreference] = {}
     default: ReplicaPreference = DEFAULT_PREFERENCE
     errors: tuple[str, ...] = ()
+    rebalances: bool = False
+    """Whether each change of them is a wish to share out anew."""
 
     def of(self, clusters: Iterable[ClusterId]) -> dict[ClusterId, ReplicaPreference]:
         """The preference for each of these clusters."""
@@ -37,6 +39,7 @@ class _ClusterPreference(Struct, frozen=True, forbid_unknown_fields=True, rename
 
 class _PreferencesAnnotation(Struct, frozen=True, forbid_unknown_fields=True):
     clusters: dict[str, _ClusterPreference] = {}
+    rebalance: bool = False
 
 
 def parse_preferences(text: str) -> Preferences:
@@ -55,9 +58,8 @@ def parse_preferences(text: str) -> Preferences:
         OTHERS, ReplicaPreference(weight=0) if annotation.clusters else DEFAULT_PREFERENCE
     )
     declared = {**by_cluster, **({OTHERS: default} if OTHERS in annotation.clusters else {})}
-    return Preferences(
-        by_cluster, default, tuple(_preference_errors(declared, f"annotation {PREFERENCES}"))
-    )
+    errors = tuple(_preference_errors(declared, f"annotation {PREFERENCES}"))
+    return Preferences(by_cluster, default, errors, rebalances=annotation.rebalance)
 
 
 def placement_preferences(placement: Placement) -> Preferences:

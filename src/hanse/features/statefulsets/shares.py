@@ -221,10 +221,22 @@ def _status_inputs(
             if c not in fleet.healthy and (surplus := part.share - shares.get(c, 0)) > 0
         },
         disputed=decision.disputed,
+        anew=_preferred_shares(decision, state.parts),
         too_long=fleet.too_long,
         joined=fleet.members,
         service_missing=bool(submitted.spec.service_name) and decision.service is None,
     )
+
+
+def _preferred_shares(
+    decision: _ShareDecision, parts: dict[ClusterId, StatefulSetPartSpec]
+) -> dict[ClusterId, int]:
+    """The shares as a new set would get them; empty without preferences, or with clusters away."""
+    fleet, submitted = decision.fleet, decision.submitted
+    everyone = set(fleet.members) <= set(fleet.healthy)
+    if not submitted.preferences.by_cluster or submitted.errors or not everyone:
+        return {}
+    return _distribute(submitted, {}, parts, fleet).shares
 
 
 def _live_parts(
@@ -339,6 +351,7 @@ def _build_record(
             ports=tuple(NamedPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports),
             load_balanced=submitted.load_balanced,
             first_ordinal=submitted.first_ordinal,
+            unready_names=service is None or service.spec.publish_not_ready_addresses,
             rebalanced=submitted.rebalance[:253],
             schema=LIMITED_SCHEMA if limited else FIRST_SCHEMA,
         ),

@@ -50,6 +50,8 @@ class StatusInputs(Struct, frozen=True):
     """Replicas above the share of clusters that are away, which they remove when they are back."""
     disputed: tuple[ClusterId, ...] = ()
     """Clusters whose recorded share the set and the reports do not explain."""
+    anew: dict[ClusterId, int] = {}
+    """The shares that preferences alone would give; empty if there are none."""
     too_long: tuple[ClusterId, ...] = ()
     joined: tuple[ClusterId, ...] = ()
     service_missing: bool = False
@@ -236,10 +238,18 @@ def _placed_condition(inputs: StatusInputs) -> Condition:
         text = "; ".join(problems)[:MAX_MESSAGE]
         reason = "Unplaced" if distribution.unplaced else "NotAsWished"
         return condition("Placed", False, reason, text)
-    shares = ", ".join(f"{c} {n}" for c, n in distribution.shares.items()) or "no replicas"
+    shares = _format_shares(distribution.shares)
+    if inputs.anew and inputs.anew != distribution.shares:
+        shares += (
+            f"; the preferences alone give {_format_shares(inputs.anew)}: annotate {REBALANCE}"
+        )
     if inputs.refusals:
         shares += f"; refused by {', '.join(inputs.refusals)}"
     return condition("Placed", True, "Placed", shares[:MAX_MESSAGE])
+
+
+def _format_shares(shares: dict[ClusterId, int]) -> str:
+    return ", ".join(f"{c} {n}" for c, n in shares.items()) or "no replicas"
 
 
 def _placement_problems(inputs: StatusInputs) -> Iterator[str]:

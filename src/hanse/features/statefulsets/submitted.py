@@ -1,6 +1,7 @@
 """A set as it was submitted: a StatefulSet at the broker, or a FederatedStatefulSet."""
 
 from collections.abc import Iterator
+from hashlib import blake2b
 from math import ceil
 
 import msgspec
@@ -139,7 +140,13 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def rebalance(self) -> str:
-        return self.all_annotations.get(REBALANCE, "")
+        """The wish to share out anew: an annotation, or preferences that say so themselves."""
+        wish = self.all_annotations.get(REBALANCE, "")
+        if not self.preferences.rebalances:
+            return wish
+        text = self.all_annotations.get(PREFERENCES, "")
+        digest = blake2b(text.encode(), digest_size=8).hexdigest()
+        return f"{wish[:200]} {digest}".strip()
 
     @property
     def revision(self) -> str:

@@ -6,12 +6,14 @@ import msgspec
 
 from hanse.features.statefulsets.collisions import collision_error
 from hanse.features.statefulsets.fleet import list_members
-from hanse.features.statefulsets.names import PREFERENCES, name_error
+from hanse.features.statefulsets.names import NO_AUTOSCALER, PREFERENCES, SET, name_error
 from hanse.features.statefulsets.submitted import SubmittedSet, from_federated_stateful_set
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
 from hanse.model.clusterset import broker_cluster
+from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import ClusterId, Wire
+from hanse.model.ownership import OWNER
 from hanse.model.snapshot import Snapshot
 
 MUTABLE = (
@@ -72,6 +74,31 @@ class FederatedStatefulSetWebhook:
         if errors:
             return Deny("; ".join(errors), 422)
         return Allow(warnings=tuple(_placement_warnings(submitted, joined)))
+
+
+class AutoscalerWebhook:
+    """Denies autoscalers of federated sets: they would scale all by the pods of one cluster."""
+
+    name = "autoscalers"
+    rules: tuple[WebhookRule, ...] = (
+        WebhookRule(("autoscaling",), ("horizontalpodautoscalers",), required=False),
+    )
+
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Deny one whose target is a FederatedStatefulSet, or a cluster's part of a set."""
+        target = review.object.get("spec", {}).get("scaleTargetRef", {})
+        kind, name = target.get("kind"), str(target.get("name", ""))
+        if kind == FederatedStatefulSet.kind.name:
+            return Deny(NO_AUTOSCALER, 422)
+        if kind == StatefulSet.kind.name:
+            found = snapshot.get(snapshot.local, StatefulSet, name, review.namespace)
+            if (
+                found is not None
+                and SET in found.metadata.labels
+                and OWNER in found.metadata.labels
+            ):
+                return Deny(NO_AUTOSCALER, 422)
+        return Allow()
 
 
 def _immutable_spec(federated_set: Wire) -> Wire:

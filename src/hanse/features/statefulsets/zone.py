@@ -231,7 +231,10 @@ def _load_balanced_replicas(
     snapshot: Snapshot,
     brokers: tuple[ClusterId, ...],
 ) -> Iterator[_ReplicaAddress]:
-    """The load-balanced replicas within their shares; not of expired clusters, newer schemas."""
+    """The load-balanced replicas within their shares; not of expired clusters, newer schemas.
+
+    Those that are not ready have names only if their Service publishes such addresses.
+    """
     meta = record.metadata
     service_key = f"{meta.namespace}/{meta.name}"
     owners = {owner.uid for owner in meta.owner_references}
@@ -241,7 +244,7 @@ def _load_balanced_replicas(
         share = record.spec.share_of(part.cluster)
         for replica in () if part.cluster in expired else part.replicas[:share]:
             target = child_name(replica.name, federation_name)
-            if target is not None:
+            if target is not None and (replica.ready or record.spec.unready_names):
                 yield _ReplicaAddress(replica.name, target, replica.addresses)
 
 

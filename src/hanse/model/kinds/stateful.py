@@ -76,6 +76,13 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
         bool, Schema("Whether each replica has a load balancer of its own.", default=False)
     ] = False
     first_ordinal: Annotated[Count, Schema("Where ordinals begin.", default=0)] = 0
+    unready_names: Annotated[
+        bool,
+        Schema(
+            "Whether replicas that are not ready have names, as the headless Service says.",
+            default=True,
+        ),
+    ] = True
     rebalanced: Annotated[
         str, Schema("The last wish to rebalance that was granted.", max_length=253)
     ] = ""
