@@ -229,11 +229,67 @@ async def test_a_leader_keeps_the_controller_as_its_clusters_are(avi: AviServer)
         await site.admin.patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, {"spec": {"ttl": 5}})
         await eventually(lambda: next(iter(avi.services.values()))["ttl"] == 5)
 
+        await site.admin.patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, {"spec": {"ttl": None}})
+        await eventually(lambda: "ttl" not in next(iter(avi.services.values())))
+        await site.admin.patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, {"spec": {"ttl": 5}})
+        await eventually(lambda: next(iter(avi.services.values())).get("ttl") == 5)
+        assert avi.logins == 1
+
         await site.admin.patch(AMKOCluster, "amkocluster", NAMESPACE, {"spec": {"isLeader": False}})
         await site.admin.patch(GlobalDeploymentPolicy, "gdp", NAMESPACE, {"spec": {"ttl": 6}})
         await asyncio.sleep(0.2)
 
     assert next(iter(avi.services.values()))["ttl"] == 5
+
+
+@pytest.mark.parametrize(
+    ("fault", "told"),
+    [
+        ("secret", "there is no Secret 'avi' in avi-system"),
+        ("password", "refuses user 'amko'"),
+        ("leader", "does not lead the GSLB; set controllerIP"),
+        ("address", "cannot connect to https://127.0.0.1:1"),
+    ],
+)
+async def test_a_controller_that_cannot_be_used_is_told_on_the_configuration(
+    avi: AviServer, fault: str, told: str
+) -> None:
+    site = Site(avi)
+    await site.form()
+    if fault == "secret":
+        await site.admin.delete(Secret, "avi", NAMESPACE)
+    elif fault == "password":
+        await site.admin.patch(Secret, "avi", NAMESPACE, {"data": {"password": "bm90LWl0"}})
+    elif fault == "address":
+        change = {"spec": {"gslbLeader": {"controllerIP": "127.0.0.1:1"}}}
+        await site.admin.patch(GSLBConfig, "gc-1", NAMESPACE, change)
+    avi.leads = fault != "leader"
+
+    async with site.agent(), asyncio.timeout(20):
+        state = ""
+        while told not in state:
+            await asyncio.sleep(0.02)
+            state = (await site.admin.read(GSLBConfig, "gc-1", NAMESPACE)).status.state
+    assert state.startswith("error: ")
+    assert "not-it" not in state
+
+
+async def test_the_virtual_service_that_ako_names_is_a_member(avi: AviServer) -> None:
+    site = Site(avi)
+    await site.form()
+    said = {
+        "ako.vmware.com/controller-cluster-uuid": "cluster-1",
+        "ako.vmware.com/host-fqdn-vs-uuid-map": msgspec.json.encode(
+            {HOST: "virtualservice-7"}
+        ).decode(),
+    }
+    change = {"metadata": {"annotations": said}}
+    await site.admin.patch(type(balancer("")), "db", "shop", change)
+
+    async with site.agent():
+        await eventually(lambda: avi.services)
+    ((member,),) = [g["members"] for s in avi.services.values() for g in s["groups"]]
+    assert (member["cluster_uuid"], member["vs_uuid"]) == ("cluster-1", "virtualservice-7")
 
 
 async def test_a_restart_over_a_settled_controller_writes_nothing(avi: AviServer) -> None:

@@ -4,6 +4,7 @@ The owner of an object is kept in its description. A session begins with a login
 password, and again when it has expired; only the leader of the GSLB is written to.
 """
 
+import asyncio
 import ssl
 from collections.abc import Callable, Sequence
 from datetime import timedelta
@@ -19,7 +20,6 @@ from hanse.kube.errors import (
     AlreadyExists,
     BadCredentials,
     Conflict,
-    KubeError,
     NotFound,
     Status,
     Unreachable,
@@ -29,7 +29,13 @@ from hanse.kube.transport import Response
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.objects import K, Object, Wire
-from hanse.providers.avi_wire import decode_monitor, decode_service, encode_monitor, encode_service
+from hanse.providers.avi_wire import (
+    OWN_FIELDS,
+    decode_monitor,
+    decode_service,
+    encode_monitor,
+    encode_service,
+)
 
 PAGE = 200
 REQUEST_TIMEOUT = timedelta(seconds=30)
@@ -62,6 +68,8 @@ class AviController:
         self._session: aiohttp.ClientSession | None = None
         self._token = ""
         self._tls: ssl.SSLContext | bool = True
+        self._login = asyncio.Lock()
+        """Kinds are listed at the same time: one of them logs in."""
 
     async def list(self, kind: type[K]) -> Sequence[K]:
         """List all objects of a kind, page by page; raises NotFound for a kind without a path."""
@@ -94,7 +102,8 @@ class AviController:
         observed = await self._read_wire(type(obj), obj.metadata.name)
         if observed["uuid"] != obj.metadata.uid:
             raise Conflict(Status(409, "Conflict", f"{obj.metadata.name} is another object now"))
-        body = {**observed, **_encode_object(obj)}
+        kept = {name: value for name, value in observed.items() if name not in OWN_FIELDS}
+        body = {**kept, **_encode_object(obj)}
         path = f"{_PATHS[type(obj)]}/{quote(obj.metadata.uid)}"
         return _decode_object(type(obj), await self._request("PUT", path, body))
 
@@ -124,15 +133,23 @@ class AviController:
         if isinstance(controller, NoController):
             await self.close()
             raise Unreachable(controller.why)
-        if controller != self._logged_in_to:
-            await self.close()
-            await self._log_in(controller)
+        session = await self._begin_session(controller, None)
         answer = await self._send(controller, method, f"/api/{path}", body)
         if answer.status == 401:
-            await self.close()
-            await self._log_in(controller)
+            await self._begin_session(controller, session)
             answer = await self._send(controller, method, f"/api/{path}", body)
         return _decode(answer)
+
+    async def _begin_session(
+        self, controller: AviAccess, expired: aiohttp.ClientSession | None
+    ) -> aiohttp.ClientSession:
+        """The session at a controller; a new one if there is none, or only the expired one."""
+        async with self._login:
+            if controller != self._logged_in_to or self._session in (None, expired):
+                await self.close()
+                await self._log_in(controller)
+            assert self._session is not None, "it was begun"
+            return self._session
 
     async def _log_in(self, controller: AviAccess) -> None:
         """Log in, and require that this controller leads the GSLB; raises `BadCredentials`."""
@@ -144,12 +161,10 @@ class AviController:
         try:
             login = {"username": controller.username, "password": controller.password}
             answer = await self._send(controller, "POST", "/login", login)
-            if answer.status in (401, 403):
-                raise BadCredentials(f"{_url(controller)} refuses user {controller.username!r}")
-            _decode(answer)
+            _require_login(controller, answer)
             self._token = self._cookie("csrftoken")
             await self._require_leader(controller)
-        except KubeError:
+        except BaseException:  # also a cancellation leaves no connection behind
             await self.close()
             raise
         self._logged_in_to = controller
@@ -197,6 +212,13 @@ class AviController:
     def _cookie(self, name: str) -> str:
         assert self._session is not None, "a session was begun"
         return next((c.value for c in self._session.cookie_jar if c.key == name), "")
+
+
+def _require_login(controller: AviAccess, answer: Response) -> None:
+    """Raise `BadCredentials` if a login was refused, and the typed error of any other failure."""
+    if answer.status in (401, 403):
+        raise BadCredentials(f"{_url(controller)} refuses user {controller.username!r}")
+    _decode(answer)
 
 
 def _url(controller: AviAccess) -> str:

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from hanse.features.gslb.avi import NO_RESPONSE
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.avi import (
     AviGslbService,
@@ -15,6 +16,18 @@ from hanse.model.kinds.avi import (
 )
 from hanse.model.objects import Meta, Wire
 
+OWN_FIELDS = frozenset(
+    {
+        "ttl",
+        "down_response",
+        "site_persistence_enabled",
+        "application_persistence_profile_ref",
+        "pki_profile_ref",
+        "http_monitor",
+        "https_monitor",
+    }
+)
+"""Fields that we set or leave out: left out of an update, they are unset."""
 OK_CODES = ["HTTP_2XX", "HTTP_3XX"]
 
 
@@ -56,7 +69,7 @@ def decode_service(wire: Wire) -> AviGslbService:
         domain_names=tuple(wire.get("domain_names") or ()),
         groups=tuple(_decode_pool(pool) for pool in wire.get("groups") or ()),
         ttl=wire.get("ttl"),
-        down_response=down.get("type", ""),
+        down_response=down.get("type", "").replace(NO_RESPONSE, ""),
         fallback_ip=(down.get("fallback_ip") or {}).get("addr", ""),
         health_monitors=tuple(_ref_name(ref) for ref in refs),
         created_by=wire.get("created_by", ""),
@@ -150,6 +163,7 @@ def _encode_pool(pool: AviPool) -> Wire:
                 "ratio": member.ratio,
                 "enabled": member.enabled,
                 **({"cluster_uuid": member.cluster_uuid} if member.cluster_uuid else {}),
+                **({"vs_uuid": member.vs_uuid} if member.vs_uuid else {}),
                 **({"public_ip": {"ip": _ip_field(member.public_ip)}} if member.public_ip else {}),
             }
             for member in pool.members
@@ -174,6 +188,7 @@ def _decode_pool(wire: Wire) -> AviPool:
                 ip=(member.get("ip") or {}).get("addr", ""),
                 ratio=member.get("ratio", 1),
                 cluster_uuid=member.get("cluster_uuid", ""),
+                vs_uuid=member.get("vs_uuid", ""),
                 public_ip=((member.get("public_ip") or {}).get("ip") or {}).get("addr", ""),
                 enabled=member.get("enabled", True),
             )

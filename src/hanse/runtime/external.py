@@ -69,7 +69,7 @@ class ExternalApi:
     async def list_and_watch(
         self, kind: type[K], *, namespace: str, labels: str, fields: str
     ) -> AsyncGenerator[WatchEvent[K], None]:
-        """Poll: list again and again; failures yield one `Interrupted` and wait with backoff.
+        """Poll: list again and again; each new failure yields `Interrupted`, and all wait longer.
 
         A kind that the system lacks yields `NotServed` and then nothing, for ever.
         """
@@ -79,13 +79,14 @@ class ExternalApi:
         if kind not in self._system.kinds:
             yield NotServed()
             await asyncio.get_running_loop().create_future()
-        failures = 0
+        failures, told = 0, ""
         while True:
             wait = self._poll_interval().total_seconds()
             try:
                 listed = await self._list(kind)
             except KubeError as error:
-                if not failures:
+                if not failures or str(error) != told:
+                    told = str(error)
                     yield Interrupted(error)
                 wait = self._retry_wait(error, failures)
                 failures += 1

@@ -186,9 +186,6 @@ STATES: list[Any] = [
         "spec.refreshInterval is for provider avi alone: all else is seen at once",
         id="refresh",
     ),
-    pytest.param(
-        {"refresh_interval": 60}, ("avi",), "success: the configuration is in use", id="avi"
-    ),
 ]
 
 

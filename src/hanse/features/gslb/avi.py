@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
+import msgspec
 from msgspec import Struct
 
 from hanse.features.gslb.configuration import (
@@ -12,7 +13,9 @@ from hanse.features.gslb.configuration import (
     read_configuration,
     read_deployment_policy,
 )
-from hanse.features.gslb.names import UUID
+from hanse.features.gslb.names import UUID, VS_UUIDS
+from hanse.model.facts import ClusterState, Phase
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.avi import (
     AviGslbService,
     AviHealthMonitor,
@@ -27,6 +30,8 @@ from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import Snapshot
 
+NO_RESPONSE = "GSLB_SERVICE_DOWN_RESPONSE_NONE"
+"""The controller's own default, which is not set."""
 CONTROLLER = "avi"
 """The cluster id of the connection to the controller."""
 
@@ -81,6 +86,27 @@ def configured_refresh_interval(snapshot: Snapshot) -> timedelta | None:
     return timedelta(seconds=created_by) if created_by else None
 
 
+def virtual_service_uuid(source: Object, host: str) -> str:
+    """The virtual service that AKO made for a host of an object; empty if it does not say."""
+    try:
+        by_host = decode_json(source.metadata.annotations.get(VS_UUIDS, "") or "{}")
+    except msgspec.DecodeError:
+        return ""
+    found = by_host.get(host, "") if isinstance(by_host, dict) else ""
+    return found if isinstance(found, str) else ""
+
+
+def controller_error(snapshot: Snapshot) -> str:
+    """Why the controller cannot be written to; empty if it can, or is not asked yet."""
+    configured = configured_controller(snapshot)
+    if isinstance(configured, InvalidConfiguration):
+        return configured.error
+    state = snapshot.fact(ClusterState, CONTROLLER)
+    if state is None or state.phase in (Phase.SYNCED, Phase.LEAVING):
+        return ""
+    return state.reason
+
+
 def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[int, Object]]:
     """Desired health monitors (step 0, unless refs are configured) and GSLB service (step 1)."""
     config = read_configuration(snapshot)
@@ -109,7 +135,7 @@ def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[in
         domain_names=(host,),
         groups=tuple(_avi_pools(service)),
         ttl=service.spec.ttl,
-        down_response=service.spec.when_down or "",
+        down_response=(service.spec.when_down or "").replace(NO_RESPONSE, ""),
         fallback_ip=service.spec.fallback_ip,
         health_monitors=monitors,
         created_by=created_by,
@@ -138,6 +164,7 @@ def _avi_pools(service: GlobalService) -> Iterator[AviPool]:
                     ip=member.address,
                     ratio=member.weight,
                     cluster_uuid=member.controller_uuid,
+                    vs_uuid=member.vs_uuid if member.controller_uuid else "",
                     public_ip=member.public_ip,
                     enabled=member.ready,
                 )

@@ -47,6 +47,8 @@ class HostBackend(Struct, frozen=True):
     hostname: str = ""
     """The load balancer's name that the address was looked up from."""
     path: str = ""
+    host: str = ""
+    """The name that its source has the host by."""
 
 
 class MergedBackend(Struct, frozen=True):
@@ -179,7 +181,9 @@ def find_backends(
     for path in host_paths(obj, host, where, snapshot) if resolved else ():
         ready = _has_ready_endpoint(path.services, where, snapshot)
         for each in resolved:
-            yield HostBackend(each.address, obj, path.monitor, ready, each.hostname, path.path)
+            yield HostBackend(
+                each.address, obj, path.monitor, ready, each.hostname, path.path, host
+            )
 
 
 def merge_backends(backends: Iterable[HostBackend]) -> list[MergedBackend]:

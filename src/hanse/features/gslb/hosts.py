@@ -6,6 +6,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.features.gslb.avi import virtual_service_uuid
 from hanse.features.gslb.backends import (
     MergedBackend,
     find_backends,
@@ -292,6 +293,7 @@ def _members(
                 priority=share.priority,
                 ready=backend.ready or cluster.match.sync_vip_only,
                 controller_uuid=backend.source.metadata.annotations.get(CONTROLLER_UUID, ""),
+                vs_uuid=virtual_service_uuid(backend.source, backend.host),
                 control_plane_only=configured == (),
                 source=str(object_ref(backend.source)),
                 paths=merged.paths if len(merged.paths) > 1 else (),

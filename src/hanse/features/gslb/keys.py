@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from hanse.features.gslb.avi import CONTROLLER
 from hanse.features.gslb.backends import (
     SOURCE_KINDS,
     full_host,
@@ -30,7 +31,7 @@ from hanse.model.facts import Answer, ClusterState, InvalidConnection, Role, Wri
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.core import ConfigMap, Namespace, Secret
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.gateways import Gateway, HTTPRoute
 from hanse.model.kinds.globalservice import GlobalService
@@ -113,6 +114,8 @@ def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
                 yield FEDERATION_KEY
             else:
                 yield from all_keys(snapshot)
+        case ClusterState(cluster) if cluster == CONTROLLER:
+            yield POLICY_KEY
         case InvalidConnection(source) if source == CONNECTION_SOURCE:
             yield from all_keys(snapshot)
         case TargetHealth(target):
@@ -156,6 +159,8 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
         case GSLBHostRule():
             rules = _keys_for_rule(change, snapshot) if where == snapshot.local else ()
             return (FEDERATION_KEY, *rules)
+        case Secret():
+            return (POLICY_KEY,)
         case ConfigMap() | CustomResourceDefinition():
             return all_keys(snapshot)
         case Namespace(metadata=meta) if where == snapshot.local and meta.name == NAMESPACE:

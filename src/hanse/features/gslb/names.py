@@ -18,6 +18,8 @@ LEADER_LEASE = "hanse-gslb-leader"
 UNSEEN = "gslb.hanse.dev/unseen"
 """Annotation of that Lease: the contexts of clusters that the leader does not see now."""
 HOSTNAMES = "external-dns.alpha.kubernetes.io/hostname"
+VS_UUIDS = "ako.vmware.com/host-fqdn-vs-uuid-map"
+"""Annotation that AKO writes: the virtual service of each host, as JSON."""
 CONTROLLER_UUID = "ako.vmware.com/controller-cluster-uuid"
 
 CURRENT = "current AMKOCluster Validation"

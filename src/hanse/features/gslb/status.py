@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from hanse.features.gslb.avi import CONTROLLER
+from hanse.features.gslb.avi import CONTROLLER, controller_error
 from hanse.features.gslb.configuration import (
     InvalidConfiguration,
     ValidConfiguration,
@@ -77,11 +77,13 @@ def plan_without_warnings(snapshot: Snapshot) -> Plan:
 def _config_patches(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
     """The status patch of every GSLBConfig here: the error, or how its fields are used."""
     config = read_configuration(snapshot)
-    state = (
-        f"error: {config.error}"
-        if isinstance(config, InvalidConfiguration)
-        else _config_state(config, avi=avi)
-    )
+    error = config.error if isinstance(config, InvalidConfiguration) else ""
+    if avi and not error:
+        error = controller_error(snapshot)
+    if error or isinstance(config, InvalidConfiguration):
+        state = f"error: {error}"
+    else:
+        state = _config_state(config, avi=avi)
     for obj in snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE):
         change = {"status": {"state": state[:MAX_STATE_LENGTH]}}
         yield Patch(ClusterObjectRef(snapshot.local, object_ref(obj)), change, subresource="status")

@@ -13,6 +13,7 @@ class AviMember(Value, frozen=True, kw_only=True):
     ip: str
     ratio: int = 1
     cluster_uuid: str = ""
+    vs_uuid: str = ""
     public_ip: str = ""
     enabled: bool = True
 

@@ -58,6 +58,9 @@ class GlobalMember(Value, frozen=True, kw_only=True):
     controller_uuid: Annotated[Name, Schema("The Avi controller that serves the address.")] = (
         wire_field("controllerUUID", "")
     )
+    vs_uuid: Annotated[Name, Schema("The virtual service there that has the address.")] = (
+        wire_field("vsUUID", "")
+    )
     control_plane_only: Annotated[
         bool,
         Schema(
