@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from hanse.app import Options, own_kinds
 from hanse.cli.apply import contains
-from hanse.cli.doctor.clusters import CheckContext, Finding, check_clusters
+from hanse.cli.doctor.clusters import CheckContext, check_clusters
 from hanse.cli.inventory import (
     AgentLease,
     ClusterInventory,
@@ -115,7 +115,8 @@ def test_kinds_of_features_that_are_off_are_not_missed() -> None:
 def test_each_trouble_is_found_with_its_remedy(
     inventory: InventoryResult, problem: str, remedy: str
 ) -> None:
-    assert check_clusters([inventory], KNOWN) == [Finding("lubeck", problem, remedy)]
+    (found,) = check_clusters([inventory], KNOWN)
+    assert (found.cluster, found.problem, found.remedy) == ("lubeck", problem, remedy)
 
 
 def test_a_small_skew_is_no_trouble() -> None:

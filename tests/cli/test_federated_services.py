@@ -2,13 +2,13 @@
 
 from typing import Any
 
-from hanse.cli.doctor.conditions import check_federated_services
 from hanse.cli.federated_services import FailedCondition, FederatedObjects, build_view
 from hanse.cli.status.federated import json_document
 from hanse.model.conditions import condition
 from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec, ServiceStatus
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.objects import Meta
+from tests.support.fleet_reads import findings, read
 
 HOME = "antrea-plus-system"
 
@@ -81,9 +81,12 @@ def test_conditions_written_for_users_are_shown_too() -> None:
 
     view = build_view([FederatedObjects("bergen", (service,))])
 
-    [found] = check_federated_services(view)
-    assert found.problem == "Service shop/web: it has no endpoints"
-    assert "kubectl --context bergen -n shop describe service web" in found.remedy
+    [found] = findings(read("bergen", service))
+    assert (found.code, found.summary) == (
+        "NotFederated",
+        "Service shop/web in bergen: it has no endpoints",
+    )
+    assert found.remedy.commands == ("kubectl --context bergen -n shop edit services web",)
     assert view.troubles == (
         FailedCondition("bergen", "Service shop/web", "ExternalName", "it has no endpoints"),
     )

@@ -1,20 +1,17 @@
 """Every cluster read once becomes snapshots, over which views judge."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from hanse.app.views import examine, reads
 from hanse.cli.findings import Report
-from hanse.cli.fleet import ClusterRead, build_fleet
+from hanse.cli.fleet import ClusterRead
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
-from hanse.kube.watch_events import Listed
 from hanse.model.conditions import condition
-from hanse.model.facts import Role
-from hanse.model.findings import Finding, Severity, Unknown
-from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
+from hanse.model.findings import Severity, Unknown
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, NodeStatus, ObservedCondition, Secret
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec
@@ -29,25 +26,9 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.ownership import OWNER, PAUSED
-from hanse.model.snapshot import Watch
+from tests.support.fleet_reads import NOW, findings, lease, read
 
-NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 GOOD = (condition("Valid", True, "Valid"), condition("Ready", True, "Exported"))
-
-
-def lease(name: str, namespace: str, holder: str, age: float = 1) -> Lease:
-    at = (NOW - timedelta(seconds=age)).isoformat()
-    spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=15, renew_time=at)
-    return Lease(metadata=LeaseMeta(name=name, namespace=namespace), spec=spec)
-
-
-def read(name: str, *objects: Object, agent: float | None = 1, **fields: Any) -> ClusterRead:
-    """A cluster whose agent renewed its Lease so many seconds ago; None if it has none."""
-    if agent is not None:
-        objects = (*objects, lease("hanse-agent", "hanse-system", f"{name}_0", agent))
-    watches = (*reads(), Watch(Role.LOCAL, Lease))
-    lists = {w: Listed(tuple(o for o in objects if type(o) is w.kind), "1") for w in watches}
-    return ClusterRead(name, lists, **fields)
 
 
 def broker(*heartbeats: Lease, paused: bool = False) -> ClusterRead:
@@ -86,10 +67,6 @@ def slice_(source: str, ready: bool) -> EndpointSlice:
     labels = {SERVICE_NAME: "web", SOURCE_CLUSTER: source, MANAGED_BY: DOMAIN}
     meta = Meta(name=f"web-{source}", namespace="shop", labels=labels)
     return EndpointSlice(metadata=meta, address_type="IPv4", endpoints=(endpoint(ready),))
-
-
-def findings(*reads: ClusterRead, local: bool = True) -> tuple[Finding, ...]:
-    return examine(build_fleet(reads, NOW, local=local)).findings
 
 
 HEALTHY = (

@@ -6,7 +6,7 @@ import pytest
 
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.policies.ledgers import Decision, _deciding_cluster
-from hanse.features.policies.view import MemberStatus, OverruledVersion, PolicyView
+from hanse.features.policies.listing import MemberStatus, OverruledVersion, PolicyView
 from hanse.model.plan import Key
 from tests.cli.programs import hanse
 

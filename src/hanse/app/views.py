@@ -5,17 +5,21 @@ from typing import Any
 
 from msgspec import Struct
 
+from hanse.features.federated import view as federated
+from hanse.features.federation import view as federation
 from hanse.features.fleet.view import ClustersView, LinksView
-from hanse.features.services.view import ServicesView
+from hanse.features.gslb import view as gslb
+from hanse.features.machines import view as machines
+from hanse.features.networks import view as networks
+from hanse.features.policies import view as policies
+from hanse.features.services import view as services
+from hanse.features.statefulsets import view as statefulsets
 from hanse.model.findings import Finding, judge
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.snapshot import Watch
 from hanse.model.view import View
-from hanse.web.dashboard.federated import FederatedSection
-from hanse.web.dashboard.gslb import HostsSection
-from hanse.web.dashboard.networks import NetworksSection, ReachSection
-from hanse.web.dashboard.policies import PoliciesSection
-from hanse.web.dashboard.statefulsets import StatefulSetsSection
+
+_WITH_OBJECTS = (federated, federation, gslb, machines, networks, policies, services, statefulsets)
 
 
 class Examination(Struct, frozen=True):
@@ -30,13 +34,15 @@ def views() -> tuple[View, ...]:
     return (
         ClustersView(),
         LinksView(),
-        ServicesView(),
-        FederatedSection(),
-        PoliciesSection(),
-        HostsSection(),
-        StatefulSetsSection(),
-        NetworksSection(),
-        ReachSection(),
+        services.ServicesView(),
+        federated.FederatedView(),
+        policies.PoliciesView(),
+        gslb.HostsView(),
+        statefulsets.StatefulSetsView(),
+        networks.NetworksView(),
+        networks.ReachView(),
+        gslb.LeadersView(),
+        *(feature.OBJECTS for feature in _WITH_OBJECTS),
     )
 
 

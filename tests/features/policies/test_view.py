@@ -1,17 +1,16 @@
 """The view of policies, from the records of all members."""
 
-import msgspec
 import pytest
 
-from hanse.cli.doctor.lists import ClusterLists
-from hanse.cli.doctor.policies import check_policies, check_policy_peers
 from hanse.features.policies.content import FEDERATED, Content
 from hanse.features.policies.ledger import LocalState, PolicyRecord, record_config_map
+from hanse.features.policies.listing import MemberStatus, list_policies, parse_policy_label
 from hanse.features.policies.versions import EMPTY_HISTORY, History, append_event, merge
-from hanse.features.policies.view import MemberStatus, list_policies, parse_policy_label
+from hanse.model.kinds.antrea import AntreaNetworkPolicy
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.objects import Wire
+from hanse.model.objects import Meta, Wire
 from hanse.model.plan import Key
+from tests.support.fleet_reads import findings, read
 
 KEY = Key("acnp", "deny")
 MADE = append_event(EMPTY_HISTORY, "lubeck~1", "Present", Content(spec={"priority": 1}), "a")
@@ -84,30 +83,27 @@ def test_a_policy_is_called_by_kind_namespace_and_name(label: str, key: Key | No
     assert parse_policy_label(label) == key
 
 
-def test_doctor_reports_blocked_quarantined_and_conflicting_policies_with_the_remedy() -> None:
+def test_quarantined_and_conflicting_policies_are_findings_with_their_remedy() -> None:
     one = append_event(MADE, "lubeck~1", "Present", Content(spec={"priority": 2}), "b")
     other = append_event(MADE, "bergen~1", "Present", Content(spec={"priority": 3}), "c")
     quarantined = LocalState(phase="Quarantined", reason="Stale", message="it differs", uid="2")
-    ledger = msgspec.to_builtins(record(merge(one, other), quarantined), str_keys=True)
 
-    found = list(
-        check_policies([ClusterLists("bergen", {"ledger": (ledger, {"metadata": {"name": "x"}})})])
-    )
+    quarantine, conflict = findings(read("bergen", record(merge(one, other), quarantined)))
 
-    assert [f.cluster for f in found] == ["bergen", "lubeck"]
-    assert "acnp/deny is quarantined: it differs" in found[0].problem
-    assert found[0].remedy == "hanse policies resolve acnp/deny --in bergen --keep, or --yield"
-    assert "--take bergen" in found[1].remedy
+    assert (quarantine.code, quarantine.subject.cluster) == ("PolicyQuarantined", "bergen")
+    assert "acnp/deny is quarantined in bergen: it differs" in quarantine.summary
+    assert quarantine.remedy.commands == ("hanse policies resolve acnp/deny --in bergen --keep",)
+    assert conflict.code == "PolicyConflict"
+    assert "--take bergen" in conflict.remedy.advice
 
 
-def test_doctor_reports_federated_policies_with_local_peers() -> None:
+def test_federated_policies_with_local_peers_are_a_risk() -> None:
     rule: Wire = {"from": [{"podSelector": {}}]}
-    policy = {
-        "metadata": {"name": "deny", "namespace": "shop", "annotations": {FEDERATED: "true"}},
-        "spec": {"ingress": [rule]},
-    }
-    plain = {"metadata": {"name": "plain"}, "spec": {"ingress": [rule]}}
+    meta = Meta(name="deny", namespace="shop", annotations={FEDERATED: "true"})
+    policy = AntreaNetworkPolicy(metadata=meta, spec={"ingress": [rule]})
+    plain = AntreaNetworkPolicy(metadata=Meta(name="plain", namespace="shop"), spec=policy.spec)
 
-    (found,) = check_policy_peers(ClusterLists("lubeck", {"anps": (policy, plain)}))
+    (found,) = findings(read("lubeck", policy, plain))
 
-    assert found.problem.startswith("federated policy anp/shop/deny: spec.ingress[0].from[0]")
+    assert (found.code, found.severity) == ("PolicyLocalPeers", "risk")
+    assert "shop/deny in lubeck: spec.ingress[0].from[0]" in found.summary

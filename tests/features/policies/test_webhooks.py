@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from hanse.cli.doctor.lists import ClusterLists
-from hanse.cli.doctor.policies import check_policy_peers
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.webhooks import PolicyPeersWebhook, peer_warnings
 from hanse.model.admission import AdmissionRequest, Allow
 from hanse.model.facts import Facts
-from hanse.model.objects import Wire
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy
+from hanse.model.objects import Meta, Wire
 from hanse.model.snapshot import Snapshot
+from tests.support.fleet_reads import findings, read
 from tinykube.virtual_time import EPOCH
 
 POD = {"podSelector": {"matchLabels": {"app": "web"}}}
@@ -72,9 +72,10 @@ def test_an_invalid_federation_annotation_is_warned_about(value: str) -> None:
     )
 
     verdict = PolicyPeersWebhook().review(review, Snapshot({}, Facts(), EPOCH, "lubeck"))
-    [found] = check_policy_peers(ClusterLists("lubeck", {"acnps": (policy,)}))
+    as_object = AntreaClusterNetworkPolicy(metadata=Meta(name="p", annotations=annotations))
+    [found] = findings(read("lubeck", as_object))
 
     [name] = annotations
     warning = f"annotation {name}: {value!r} is not 'true': the policy is not federated"
     assert verdict == Allow(warnings=(warning,))
-    assert found.problem == f"policy acnp/p: {warning}"
+    assert (found.code, warning in found.summary) == ("PolicyIgnored", True)

@@ -9,14 +9,19 @@ from msgspec.structs import replace
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.records import Backends, MemberPort, MemberRecord, record_configmap
+from hanse.features.federated.view import FederatedView
 from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.view import HostsView
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
+from hanse.features.networks.view import NetworksView, ReachView
 from hanse.features.policies.content import Content
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.ledger import LocalState, PolicyRecord, record_config_map
 from hanse.features.policies.versions import EMPTY_HISTORY, append_event, merge
+from hanse.features.policies.view import PoliciesView
 from hanse.features.statefulsets.feature import StatefulSets
+from hanse.features.statefulsets.view import StatefulSetsView
 from hanse.model.facts import Role
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Service
@@ -44,11 +49,6 @@ from hanse.model.kinds.stateful import (
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key
 from hanse.model.view import View, worst
-from hanse.web.dashboard.federated import FederatedSection
-from hanse.web.dashboard.gslb import HostsSection
-from hanse.web.dashboard.networks import NetworksSection, ReachSection
-from hanse.web.dashboard.policies import PoliciesSection
-from hanse.web.dashboard.statefulsets import StatefulSetsSection
 from tests.support.builders import annotated, cluster, snapshot
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -82,7 +82,7 @@ def test_a_federated_service_shows_its_member_services() -> None:
         bergen=[record("bergen")],
     )
 
-    item = render_item(FederatedSection(), "antrea-plus-system/web", snapshots)
+    item = render_item(FederatedView(), "antrea-plus-system/web", snapshots)
 
     assert (item["state"], item["told"]) == ("good", "2 ready")
     assert [(p["cluster"], p["state"]) for p in item["parts"]] == [
@@ -123,7 +123,7 @@ def test_a_host_shows_the_shares_of_those_who_serve_and_why_others_do_not() -> N
     led = annotated(service, {"gslb.hanse.dev/leader": "2/lubeck"})
     snapshots = snapshots_of(Gslb(), {"lubeck": (Role.LOCAL,)}, lubeck=[led])
 
-    item = render_item(HostsSection(), "avi-system/shop.example.com", snapshots)
+    item = render_item(HostsView(), "avi-system/shop.example.com", snapshots)
 
     assert [(p["cluster"], p["share"], p["state"]) for p in item["parts"]] == [
         ("lubeck", 75, "good"),
@@ -160,7 +160,7 @@ def test_a_stateful_set_shows_the_replicas_of_each_cluster() -> None:
         broker=[shares, part("lubeck", True, True), part("bergen", True, False, trouble="no room")],
     )
 
-    item = render_item(StatefulSetsSection(), "shop/store", snapshots)
+    item = render_item(StatefulSetsView(), "shop/store", snapshots)
 
     assert (item["told"], item["state"]) == ("3/4 ready", "warn")
     assert [(p["cluster"], p["text"], p["share"]) for p in item["parts"]] == [
@@ -183,7 +183,7 @@ def test_a_stateful_set_of_a_newer_hanse_is_shown_as_that() -> None:
         roles: dict[str, tuple[Role, ...]] = {"lubeck": (Role.LOCAL,), "broker": (Role.BROKER,)}
         feature = StatefulSets("hanse-broker")
         return render_item(
-            StatefulSetsSection(),
+            StatefulSetsView(),
             "shop/store",
             snapshots_of(feature, roles, broker=[record, unread]),
         )
@@ -211,7 +211,7 @@ def test_a_policy_shows_where_it_is_blocked_and_versions_that_crossed() -> None:
         bergen=[record_config_map(key, PolicyRecord(crossed, blocked))],
     )
 
-    item = render_item(PoliciesSection(), "every namespace/deny", snapshots)
+    item = render_item(PoliciesView(), "every namespace/deny", snapshots)
 
     assert (item["told"], item["state"]) == ("conflict", "warn")
     assert item["problems"] == ["bergen: Refused: no tier gold"]
@@ -245,11 +245,11 @@ def test_a_network_shows_its_phase_and_how_full_its_pool_is() -> None:
         ],
     )
 
-    fine = render_item(NetworksSection(), "lubeck/acme.default", snapshots)
-    broken = render_item(NetworksSection(), "lubeck/rival.default", snapshots)
+    fine = render_item(NetworksView(), "lubeck/acme.default", snapshots)
+    broken = render_item(NetworksView(), "lubeck/rival.default", snapshots)
 
     assert (fine["told"], fine["parts"][0]["share"]) == ("Ready", 50)
-    assert (broken["state"], broken["problems"]) == ("bad", ["ranges overlap"])
+    assert (broken["state"], broken["problems"]) == ("warn", ["ranges overlap"])
 
 
 def test_who_reaches_whom_is_shown_for_each_cluster() -> None:
@@ -260,7 +260,7 @@ def test_who_reaches_whom_is_shown_for_each_cluster() -> None:
     networks: list[Object] = [network("acme.default"), network("rival.default")]
     snapshots = snapshots_of(Networks(), {"lubeck": (Role.LOCAL,)}, lubeck=[*networks, *spaces])
 
-    item = render_item(ReachSection(), "lubeck", snapshots)
+    item = render_item(ReachView(), "lubeck", snapshots)
 
     assert item["names"][:2] == ["acme.default", "rival.default"]
     assert item["rows"][0][1] == "all", "no policy is written yet"

@@ -67,6 +67,7 @@ def _old_credentials(cluster: ClusterInventory, context: CheckContext) -> Iterat
             f"the credentials end in {days} days, on {when}",
             f"log in anew as your cluster's provider says, or: kubectl config set-credentials "
             f"of the user of context {cluster.name}",
+            "TokenExpiring",
         )
 
 
@@ -80,6 +81,7 @@ def unsupported_version(cluster: ClusterInventory, context: CheckContext) -> Ite
             f"Kubernetes {cluster.version or 'of unknown version'} is not one of {span}",
             f"see what can be done: kubectl --context {cluster.name} version; "
             "`kubeadm upgrade plan`, or your provider's upgrade",
+            "VersionUnsupported",
         )
 
 
@@ -91,6 +93,7 @@ def wrong_clock(cluster: ClusterInventory, context: CheckContext) -> Iterator[Fi
             cluster.name,
             f"its clock is {abs(cluster.skew).total_seconds():.0f} s {direction} this machine's",
             "synchronise both clocks, e.g. `timedatectl set-ntp true`",
+            "ClockSkew",
         )
 
 
@@ -109,10 +112,15 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
         elif not contains(existing["spec"], wanted["spec"]):
             old.append(name)
     if missing:
-        yield Finding(cluster.name, f"definitions are missing: {_first_three(missing)}", remedy)
+        yield Finding(
+            cluster.name, f"definitions are missing: {_first_three(missing)}", remedy, "CrdMissing"
+        )
     if old:
         yield Finding(
-            cluster.name, f"definitions are not of this version: {_first_three(old)}", remedy
+            cluster.name,
+            f"definitions are not of this version: {_first_three(old)}",
+            remedy,
+            "CrdOld",
         )
 
 
@@ -143,6 +151,7 @@ def denied_permissions(cluster: ClusterInventory, context: CheckContext) -> Iter
             cluster.name,
             f"these credentials may not {listed}",
             f"kubectl --context {cluster.name} auth can-i --list",
+            "RightMissing",
         )
 
 

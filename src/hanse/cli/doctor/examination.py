@@ -8,10 +8,8 @@ from hanse.app.views import examine, reads
 from hanse.cli.clusters import ClusterAccess
 from hanse.cli.doctor.clusters import REQUIRED_PERMISSIONS, CheckContext, check_clusters
 from hanse.cli.doctor.clusters import Finding as Check
-from hanse.cli.doctor.conditions import check_federated_services
 from hanse.cli.doctor.lists import read_lists
 from hanse.cli.doctor.objects import check_objects
-from hanse.cli.federated_services import read_federated_services
 from hanse.cli.findings import Report
 from hanse.cli.fleet import read_fleet
 from hanse.cli.inventory import read_inventories
@@ -21,17 +19,15 @@ from hanse.model.findings import Finding, Ref, Remedy, Severity, judge
 
 async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) -> Report:
     """Read every cluster, and judge what is wrong with them."""
-    fleet, inventories, lists, federated = await asyncio.gather(
+    fleet, inventories, lists = await asyncio.gather(
         read_fleet(clusters, reads(), local=local),
         read_inventories(clusters, REQUIRED_PERMISSIONS),
         read_lists(clusters),
-        read_federated_services(clusters),
     )
     now = datetime.now(UTC)
     checks = (
         *check_clusters(inventories, CheckContext(now, crds(), local)),
         *check_objects(lists, now),
-        *check_federated_services(federated),
     )
     findings = judge((*examine(fleet).findings, *map(_finding, checks)))
     return Report(tuple(cluster.name for cluster in clusters), findings)

@@ -20,9 +20,10 @@ def check_guards(lists: ClusterLists) -> Iterator[Finding]:
             names = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
             yield Finding(
                 lists.name,
-                f"BrokerUnguarded: {len(missing)} admission policies of {namespace} are missing "
+                f"{len(missing)} admission policies of {namespace} are missing "
                 f"({names}), so that a member can write what is another's",
                 f"hanse broker init --context {lists.name} --namespace {namespace}",
+                "BrokerUnguarded",
             )
 
 

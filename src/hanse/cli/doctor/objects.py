@@ -3,20 +3,19 @@
 from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
-from ipaddress import ip_address, ip_network
+from ipaddress import ip_network
 from itertools import combinations
 from typing import Any
 
+import msgspec
+
 from hanse import __version__
 from hanse.cli.doctor.clusters import Finding
-from hanse.cli.doctor.conditions import check_conditions
-from hanse.cli.doctor.federations import check_federations
-from hanse.cli.doctor.gslb import check_gslb
 from hanse.cli.doctor.guards import check_guards
 from hanse.cli.doctor.heartbeats import check_heartbeats, lease_silence
 from hanse.cli.doctor.lists import ClusterLists
-from hanse.cli.doctor.policies import check_policies, check_policy_peers
-from hanse.features.networks.ranges import overlaps, parse_range, usable_addresses
+from hanse.features.networks.ranges import overlaps, parse_range
+from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
 from hanse.model.naming import ZONE
 from hanse.model.tokens import parse_claims
@@ -50,6 +49,7 @@ def _expired_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
                 lists.name,
                 f"nobody leads {name}: {holder} has not renewed its Lease for {seconds} s",
                 f"start the agent of a supervisor that reaches {lists.name}",
+                "LeaderMissing",
             )
 
 
@@ -72,6 +72,7 @@ def _unserved_webhooks(lists: ClusterLists) -> Iterator[Finding]:
                         f"kubectl --context {lists.name} -n {service.get('namespace')} get pods; "
                         f"while the agent is down, `hanse uninstall` or delete {kind}"
                         f"webhookconfiguration {configuration['metadata']['name']}",
+                        "WebhookDown",
                     )
                     break
 
@@ -91,27 +92,8 @@ def _unforwarded_zone(lists: ClusterLists) -> Iterator[Finding]:
             f"the cluster's DNS does not hand {ZONE} over",
             f"add to its Corefile what `hanse dns corefile ADDRESS` prints, with the address of "
             f"`kubectl --context {lists.name} -n hanse-system get service hanse-dns`",
+            "ZoneNotDelegated",
         )
-
-
-def _exhausted_networks(lists: ClusterLists) -> Iterator[Finding]:
-    """Networks that have few Service addresses left."""
-    taken = [ip_address(one["metadata"]["name"]) for one in lists["addresses"]]
-    for network in lists["networks"]:
-        cidrs = network.get("spec", {}).get("service", {}).get("cidrs") or ()
-        ranges = [range_ for cidr in cidrs if (range_ := parse_range(cidr)) is not None]
-        for family in (4, 6):
-            several = [one for one in ranges if one.version == family]
-            size = sum(map(usable_addresses, several))
-            used = sum(1 for address in taken if any(address in one for one in several))
-            if size and used >= NEARLY_FULL * size:
-                name = network["metadata"]["name"]
-                yield Finding(
-                    lists.name,
-                    f"network {name} has given out {used} of {size} IPv{family} Service addresses",
-                    f"kubectl --context {lists.name} edit network {name} and add to "
-                    "spec.service.cidrs",
-                )
 
 
 def _overlapping_networks(lists: ClusterLists) -> Iterator[Finding]:
@@ -140,6 +122,7 @@ def _overlapping_networks(lists: ClusterLists) -> Iterator[Finding]:
                     f"network {name}: spec.service.cidrs: {cidr} overlaps {clash}, so its Services "
                     "and those hide each other",
                     f"create a network with another range, and delete {name}",
+                    "RangesOverlap",
                 )
 
 
@@ -159,6 +142,7 @@ def _unexpiring_tokens(lists: ClusterLists) -> Iterator[Finding]:
                 f"the token for {member} in Secret {SYSTEM}/{name} never ends",
                 f"hanse join --federation {federation} --cluster-id {member} --supervisor "
                 f"{lists.name}, which uses tokens that do",
+                "TokenUnending",
             )
 
 
@@ -172,6 +156,22 @@ def _is_unexpiring(secret: dict[str, Any]) -> bool:
         return False
     claims = parse_claims(token.strip())
     return claims is not None and claims.expires is None
+
+
+def _unreadable_acceptance(lists: ClusterLists) -> Iterator[Finding]:
+    """AcceptancePolicies that agents cannot decode."""
+    for policy in lists["acceptance"]:
+        try:
+            msgspec.convert(policy, AcceptancePolicy)
+        except msgspec.ValidationError as error:
+            name = policy["metadata"]["name"]
+            yield Finding(
+                lists.name,
+                f"AcceptancePolicy {name} cannot be read, so that its last version or the "
+                f"defaults count: {error}",
+                f"kubectl --context {lists.name} edit acceptancepolicy {name}",
+                "AcceptanceUnreadable",
+            )
 
 
 # -- several clusters
@@ -196,6 +196,7 @@ def _overlapping_clusters(clusters: Sequence[ClusterLists]) -> Iterator[Finding]
                 f"its range {shared[0]} overlaps {shared[1]} of {other}",
                 "give clusters ranges of their own, or use Globalnet; in profile kep-1645 service "
                 "ranges may overlap, pod ranges may not",
+                "RangesOverlap",
             )
 
 
@@ -221,6 +222,7 @@ def _too_many_supervisors(clusters: Sequence[ClusterLists]) -> Iterator[Finding]
             supervising[-1],
             f"{len(supervising)} clusters supervise the federation; {MAX_SUPERVISORS} are plenty",
             f"kubectl --context {supervising[-1]} delete clusterclaim {SUPERVISOR}",
+            "TooManySupervisors",
         )
 
 
@@ -238,6 +240,7 @@ def _version_skew(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
                 name,
                 f"its agent is version {version}, and this is {__version__}",
                 f"hanse manifests --cluster-id ID | kubectl --context {name} apply -f -",
+                "VersionSkew",
             )
 
 
@@ -251,20 +254,15 @@ def _minor_versions_between(one: str, other: str) -> int:
 
 
 _CLUSTER_CHECKS: tuple[Callable[[ClusterLists], Iterable[Finding]], ...] = (
-    check_federations,
-    check_conditions,
+    _unreadable_acceptance,
     _unserved_webhooks,
     _unforwarded_zone,
-    _exhausted_networks,
     _overlapping_networks,
     _unexpiring_tokens,
-    check_policy_peers,
     check_guards,
 )
 _FLEET_CHECKS: tuple[Callable[[Sequence[ClusterLists]], Iterable[Finding]], ...] = (
     _overlapping_clusters,
     _too_many_supervisors,
-    check_gslb,
     _version_skew,
-    check_policies,
 )

@@ -1,6 +1,6 @@
 """The state of global load balancing in all clusters: leaders, followers, hosts, problems."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -11,7 +11,7 @@ from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_cl
 from hanse.cli.tables import table
 from hanse.features.gslb.deletion import REPLICATED_KINDS
 from hanse.features.gslb.names import FEDERATED, TERM, VALID
-from hanse.features.gslb.terms import parse_epoch
+from hanse.features.gslb.terms import first_to_demote, parse_epoch
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.globalservice import GlobalService
@@ -96,15 +96,6 @@ class GslbView(Struct, frozen=True):
         found += [f"{s.name}: {c.type}: {c.reason}" for s in sites for c in s.troubles]
         found += [warning for site in self.leaders for warning in site.warnings]
         return tuple(found)
-
-
-def first_to_demote(leaders: Mapping[str, int]) -> str:
-    """Of several leaders, by name and epoch, the one of the earliest term.
-
-    What is served now was written in the latest term.
-    """
-    earliest = min(leaders.values())
-    return [name for name, epoch in leaders.items() if epoch == earliest][-1]
 
 
 async def read_gslb(clusters: Sequence[ClusterAccess]) -> GslbView:

@@ -10,7 +10,7 @@ from hanse.cli.settings import GlobalOptions, global_options
 if TYPE_CHECKING:
     from hanse.cli.clusters import ClusterAccess
     from hanse.cli.policies.ledgers import Ledgers
-    from hanse.features.policies.view import MemberStatus, PolicyView
+    from hanse.features.policies.listing import MemberStatus, PolicyView
 
 _COLOURS = {
     "Applied": "green",
@@ -83,7 +83,7 @@ def resolve(
     """
     from hanse.cli.policies.ledgers import Decision, apply_decision
     from hanse.cli.process import run_async
-    from hanse.features.policies.view import parse_policy_label
+    from hanse.features.policies.listing import parse_policy_label
 
     key = parse_policy_label(policy)
     if key is None:

@@ -10,8 +10,8 @@ from hanse.cli.clusters import ClusterAccess, ReadFailure, connect, read_cluster
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.features.policies.content import KINDS, Policy
 from hanse.features.policies.ledger import LEDGER_LABEL, POLICIES, RESOLVE_ANNOTATION
+from hanse.features.policies.listing import PolicyView, list_policies
 from hanse.features.policies.observation import KEEP, YIELD
-from hanse.features.policies.view import PolicyView, list_policies
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.core import ConfigMap

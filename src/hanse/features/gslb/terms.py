@@ -1,5 +1,7 @@
 """Terms of leaders, as they are annotated on what a leader writes."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from hanse.features.gslb.names import LED_BY
@@ -25,3 +27,12 @@ def leader_term(obj: Object) -> LeaderTerm | None:
 def parse_epoch(text: str) -> int:
     """The epoch in an annotation's value; 0 if there is none."""
     return int(text) if text.isdecimal() else 0
+
+
+def first_to_demote(leaders: Mapping[str, int]) -> str:
+    """Of several leaders, by name and epoch, the one of the earliest term.
+
+    What is served now was written in the latest term.
+    """
+    earliest = min(leaders.values())
+    return [name for name, epoch in leaders.items() if epoch == earliest][-1]

@@ -1,126 +1,189 @@
-"""The view of every replicated policy for the CLI and the dashboard, read from the ledgers."""
+"""Replicated policies: where each is applied, blocked or in conflict, with crossed versions."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator
 
-from msgspec import Struct
+import yaml
 
 from hanse.features.policies.ledger import (
+    LEDGER_LABEL,
     PAGE_TOPIC,
+    POLICIES,
     PolicyRecord,
-    UnreadableRecord,
     decode_record,
     record_key,
+    record_name,
 )
-from hanse.features.policies.versions import Version, merge_all
+from hanse.features.policies.listing import MemberStatus, PolicyView, list_policies
+from hanse.features.policies.versions import merge_all
+from hanse.features.policies.webhooks import ignored_annotation_warning, peer_warnings
+from hanse.model.facts import Role
+from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.objects import ClusterId, Wire
+from hanse.model.kinds.federation import SYSTEM, spelled_value
+from hanse.model.object_view import ObjectRule, ObjectsView, object_finding
+from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import ClusterPart, FeatureItem, State, state_of, worst
 
-TROUBLED_PHASES = ("Blocked", "Quarantined")
-
-
-class MemberStatus(Struct, frozen=True, omit_defaults=True):
-    """The status of a policy in one member."""
-
-    phase: str
-    reason: str = ""
-    message: str = ""
-
-    @property
-    def needs_attention(self) -> bool:
-        """Whether a user should look at it; a missing namespace is normal."""
-        return self.reason == "Held" or (
-            self.phase in TROUBLED_PHASES and self.reason != "NamespaceMissing"
-        )
+_TOPICS = ("acnp", "anp")
 
 
-class OverruledVersion(Struct, frozen=True):
-    """A version that lost a conflict and is kept in the record."""
+class PoliciesView:
+    """Every policy that a ledger knows."""
 
-    cluster: ClusterId
-    state: str
-    spec: Wire
+    name = "policies"
+    reads = (Watch(Role.LOCAL, ConfigMap, SYSTEM, f"{LEDGER_LABEL}={POLICIES}"),)
 
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        return {key for _, ledger in snapshot.everywhere(ConfigMap) for key in _item_key(ledger)}
 
-class PolicyView(Struct, frozen=True):
-    """One policy over all members."""
+    def keys_for(self, change: Change) -> Iterable[str]:
+        """The item key of a changed ledger; none for facts and other objects."""
+        if isinstance(change, FactChange) or not isinstance(change.object, ConfigMap):
+            return ()
+        return _item_key(change.object)
 
-    kind: str
-    namespace: str
-    name: str
-    state: str
-    """Present, Deleted or Orphaned; Forgotten if no ledger has a version of it."""
-    origin: ClusterId
-    """The cluster in which the winning version was made."""
-    members: dict[ClusterId, MemberStatus]
-    overruled: tuple[OverruledVersion, ...] = ()
-
-    @property
-    def needs_attention(self) -> bool:
-        """Whether versions conflict or a member's status needs attention."""
-        return bool(self.overruled) or any(m.needs_attention for m in self.members.values())
-
-    @property
-    def label(self) -> str:
-        """Its name on the command line."""
-        return "/".join(part for part in (self.kind, self.namespace, self.name) if part)
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
+        """The item of a policy, from its ledgers in all clusters; None if there are none."""
+        policy_key = _policy_key(key)
+        ledgers = {
+            where: ledger
+            for where in snapshot.clusters
+            if (ledger := snapshot.get(where, ConfigMap, record_name(policy_key), SYSTEM))
+            is not None
+        }
+        for policy in list_policies({where: (ledger,) for where, ledger in ledgers.items()}):
+            return _policy_item(policy, ledgers)
+        return None
 
 
-def parse_policy_label(label: str) -> Key | None:
-    """The key for `acnp/NAME` or `anp/NAMESPACE/NAME`; None for anything else."""
-    match label.split("/"):
-        case ["acnp", name] if name:
-            return Key("acnp", name)
-        case ["anp", namespace, name] if namespace and name:
-            return Key("anp", name, namespace)
-        case _:
-            return None
+def _item_key(ledger: ConfigMap) -> tuple[str, ...]:
+    """The item key of a ledger in a tuple; empty for pages and other ConfigMaps."""
+    key = record_key(ledger)
+    if key is None or key.topic == PAGE_TOPIC:
+        return ()
+    return (f"{key.namespace or 'every namespace'}/{key.name}",)
 
 
-def list_policies(ledgers: Mapping[ClusterId, Iterable[ConfigMap]]) -> list[PolicyView]:
-    """Every policy in any ledger, without tombstones that need no attention."""
-    found: dict[Key, dict[ClusterId, PolicyRecord | UnreadableRecord]] = {}
-    for cluster, records in ledgers.items():
-        for config_map in records:
-            key, record = record_key(config_map), decode_record(config_map)
-            if key is None or key.topic == PAGE_TOPIC:
-                continue
-            if isinstance(record, PolicyRecord | UnreadableRecord):
-                found.setdefault(key, {})[cluster] = record
-    views = [_policy_view(key, found[key], sorted(ledgers)) for key in sorted(found)]
-    return [view for view in views if view.state == "Present" or view.needs_attention]
+def _policy_key(shown: str) -> Key:
+    """The policy key of an item key; `every namespace` means a cluster-wide policy."""
+    namespace, _, name = shown.partition("/")
+    whole = namespace == "every namespace"
+    return Key(_TOPICS[0], name) if whole else Key(_TOPICS[1], name, namespace)
 
 
-def _policy_view(
-    key: Key,
-    records: Mapping[ClusterId, PolicyRecord | UnreadableRecord],
-    clusters: Iterable[ClusterId],
-) -> PolicyView:
-    """The view of one policy from its records in all clusters."""
-    history = merge_all(r.history for r in records.values() if isinstance(r, PolicyRecord))
-    winner = history.winner
-    return PolicyView(
-        key.topic,
-        key.namespace,
-        key.name,
-        winner.state if winner is not None else "Forgotten",
-        winner.dot.cluster if winner is not None else "",
-        {c: _member_status(records.get(c)) for c in clusters},
-        tuple(_overruled_version(entry) for entry in history.overruled),
+def _policy_item(policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureItem:
+    """The item of a policy: its state in each cluster and its problems.
+
+    An overruled policy is shown as a conflict, with its versions.
+    """
+    parts = tuple(_member_part(where, one) for where, one in sorted(policy.members.items()))
+    findings = tuple(_findings(policy))
+    return FeatureItem(
+        namespace=policy.namespace or "every namespace",
+        name=policy.name,
+        state=state_of(findings, worst(part.state for part in parts)),
+        findings=findings,
+        told="conflict" if policy.overruled else policy.state,
+        facts=(
+            ("Kind", "ClusterNetworkPolicy" if policy.kind == "acnp" else "NetworkPolicy"),
+            ("Made in", policy.origin),
+        ),
+        parts=parts,
+        problems=tuple(
+            f"{where}: {one.reason or one.phase}{': ' if one.message else ''}{one.message}"
+            for where, one in sorted(policy.members.items())
+            if one.needs_attention
+        ),
+        versions=_versions(policy, ledgers) if policy.overruled else (),
     )
 
 
-def _member_status(record: PolicyRecord | UnreadableRecord | None) -> MemberStatus:
-    """The status by a record; `Unreadable` for a newer schema, `Unknown` without a record."""
-    match record:
-        case PolicyRecord():
-            here = record.here
-            return MemberStatus(here.phase, here.reason, here.message)
-        case UnreadableRecord(reason):
-            return MemberStatus("Unreadable", "", reason)
-        case None:
-            return MemberStatus("Unknown")
+def _findings(policy: PolicyView) -> Iterator[Finding]:
+    """PolicyBlocked and PolicyQuarantined by member, and PolicyConflict."""
+    kind = "ClusterNetworkPolicy" if policy.kind == "acnp" else "NetworkPolicy"
+    for cluster, member in sorted(policy.members.items()):
+        if not member.needs_attention:
+            continue
+        quarantined = member.phase == "Quarantined"
+        keep = f"hanse policies resolve {policy.label} --in {cluster} --keep"
+        yield Finding(
+            code="PolicyQuarantined" if quarantined else "PolicyBlocked",
+            severity=Severity.DEGRADED,
+            subject=Ref(kind, policy.name, policy.namespace, cluster),
+            summary=f"policy {policy.label} is {member.phase.lower()} in {cluster}: "
+            f"{member.message or member.reason}",
+            remedy=remedy(keep, advice="or the same with --yield: the others' version counts")
+            if quarantined
+            else remedy(advice="mend what the message names; it is tried again by itself"),
+            caused_by=() if quarantined else (cluster_ref(cluster),),
+        )
+    for lost in policy.overruled:
+        yield Finding(
+            code="PolicyConflict",
+            severity=Severity.RISK,
+            subject=Ref(kind, policy.name, policy.namespace),
+            summary=f"policy {policy.label}: what {lost.cluster} did crossed with what "
+            f"{policy.origin} did, whose version counts",
+            remedy=remedy(
+                f"hanse policies resolve {policy.label} --keep",
+                advice=f"or with --take {lost.cluster}: its version counts",
+            ),
+        )
 
 
-def _overruled_version(entry: Version) -> OverruledVersion:
-    return OverruledVersion(entry.dot.cluster, entry.state, entry.content.spec)
+def _member_part(where: ClusterId, one: MemberStatus) -> ClusterPart:
+    """A cluster's part: bad if it needs attention, good if Applied, else idle."""
+    state: State = "bad" if one.needs_attention else "good" if one.phase == "Applied" else "idle"
+    return ClusterPart(cluster=where, state=state, text=one.reason or one.phase)
+
+
+def _versions(
+    policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]
+) -> tuple[tuple[str, str], ...]:
+    """The version that counts, and those that lost against it."""
+    records = (decode_record(ledger) for ledger in ledgers.values())
+    winner = merge_all(r.history for r in records if isinstance(r, PolicyRecord)).winner
+    counts = (
+        () if winner is None else ((f"{policy.origin} (counts)", _yaml_text(winner.content.spec)),)
+    )
+    lost = tuple(
+        (f"{one.cluster} ({one.state.lower()}, overruled)", _yaml_text(one.spec))
+        for one in policy.overruled
+    )
+    return (*counts, *lost)
+
+
+def _yaml_text(spec: dict[str, object]) -> str:
+    return yaml.safe_dump(spec, sort_keys=True) if spec else ""
+
+
+def _check_policy(
+    policy: AntreaNetworkPolicy | AntreaClusterNetworkPolicy,
+    where: ClusterId,
+    snapshot: MultiClusterSnapshot,
+) -> Iterator[Finding]:
+    """PolicyIgnored for a misspelt annotation, PolicyLocalPeers for peers of one cluster only."""
+    annotations = policy.metadata.annotations
+    if message := ignored_annotation_warning(annotations):
+        yield object_finding(
+            policy, where, "PolicyIgnored", message, snapshot, severity=Severity.RISK
+        )
+    if spelled_value(annotations, "federated.anp") == "true":
+        for message in peer_warnings(policy.spec):
+            yield object_finding(
+                policy, where, "PolicyLocalPeers", message, snapshot, severity=Severity.RISK
+            )
+
+
+OBJECTS = ObjectsView(
+    "policy-objects",
+    (
+        ObjectRule(AntreaNetworkPolicy, _check_policy),
+        ObjectRule(AntreaClusterNetworkPolicy, _check_policy),
+    ),
+)
+"""Federated policies that do not do what their author may expect."""

@@ -21,6 +21,7 @@ from hanse.model.findings import Finding
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
+from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, check_conditions
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import Item, Part, State, state_of
@@ -214,3 +215,10 @@ def _shares(clusters: list[ClusterServices]) -> dict[ClusterId, tuple[str, str]]
             source = slice_.metadata.labels.get(SOURCE_CLUSTER, "")
             found.setdefault(source, (annotations.get(WEIGHT, ""), annotations.get(PRIORITY, "")))
     return found
+
+
+OBJECTS = ObjectsView(
+    "service-objects",
+    (ObjectRule(ServiceImport, check_conditions({"Published": ConditionRule("NotPublished")})),),
+)
+"""Imports whose names are not published."""

@@ -1,18 +1,27 @@
 """Tenant networks: phases, pools, and who can reach whom by what is written."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from hanse.features.networks.lookups import PODS_BY_NETWORK, SERVICES_BY_NETWORK
 from hanse.features.networks.names import NETWORK, TENANT, parse_network_name
 from hanse.features.networks.ranges import parse_range, usable_addresses
 from hanse.features.networks.reachability import reachability_matrix
+from hanse.model.facts import Role
+from hanse.model.findings import Finding, Severity, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
-from hanse.model.kinds.networks import Network, NetworkPeering
+from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.object_view import (
+    ConditionRule,
+    ObjectRule,
+    ObjectsView,
+    check_conditions,
+    object_finding,
+)
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, Watch
-from hanse.model.view import ClusterPart, FeatureItem, Item, State
+from hanse.model.view import ClusterPart, FeatureItem, Item, State, state_of
 
 NEARLY_FULL = 90
 """Of a hundred addresses: from there on a pool is worth a look."""
@@ -23,11 +32,15 @@ MOST = 40
 _STATES: dict[str, State] = {"Ready": "good", "Failed": "bad", "Unknown": "bad"}
 
 
-class NetworksSection:
+class NetworksView:
     """Every tenant network of every cluster."""
 
     name = "networks"
-    reads: tuple[Watch, ...] = ()
+    reads = (
+        Watch(Role.LOCAL, Network),
+        Watch(Role.LOCAL, Service, labels=TENANT, indexes=(SERVICES_BY_NETWORK,)),
+        Watch(Role.LOCAL, Pod, labels=TENANT, indexes=(PODS_BY_NETWORK,)),
+    )
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return {f"{where}/{one.name}" for where, one in snapshot.everywhere(Network)}
@@ -56,10 +69,12 @@ class NetworksSection:
         pods = sum(1 for _ in snapshot.by(where, PODS_BY_NETWORK, name))
         size = sum(usable_addresses(r) for cidr in spec.service.cidrs if (r := parse_range(cidr)))
         used = round(100 * services / size) if size else 0
+        findings = tuple(_findings(network, where, services, size, snapshot))
         return FeatureItem(
             namespace=where,
             name=name,
-            state=_STATES.get(status.phase, "warn"),
+            state=state_of(findings, _STATES.get(status.phase, "warn")),
+            findings=findings,
             told=status.phase or "Pending",
             facts=(
                 ("Type", spec.type),
@@ -84,6 +99,27 @@ class NetworksSection:
         )
 
 
+def _findings(
+    network: Network, where: ClusterId, services: int, size: int, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """NetworkFailed, PoolExhausted and PoolNearlyFull."""
+    if network.status.phase in ("Failed", "Unknown"):
+        message = network.status.message or f"it is {network.status.phase}"
+        yield object_finding(network, where, "NetworkFailed", message, snapshot)
+    if size and services >= size * NEARLY_FULL / 100:
+        full = services >= size
+        edit = snapshot.kubectl(where, f"edit network {network.name}")
+        yield object_finding(
+            network,
+            where,
+            "PoolExhausted" if full else "PoolNearlyFull",
+            f"{services} of {size} Service addresses are given out",
+            snapshot,
+            severity=Severity.DEGRADED if full else Severity.RISK,
+            mend=remedy(edit, advice="add a range to spec.service.cidrs"),
+        )
+
+
 class MatrixItem(Item, frozen=True, kw_only=True):
     """Who reaches whom in one cluster: a row for each network."""
 
@@ -93,7 +129,7 @@ class MatrixItem(Item, frozen=True, kw_only=True):
     left_out: int = 0
 
 
-class ReachSection:
+class ReachView:
     """What policies let through, by cluster."""
 
     name = "reach"
@@ -129,3 +165,10 @@ class ReachSection:
             rows=tuple(tuple(found.reach[a, b] for b in found.names) for a in found.names),
             left_out=max(0, len(networks) - MOST),
         )
+
+
+OBJECTS = ObjectsView(
+    "network-objects",
+    (ObjectRule(Tenant, check_conditions({"Ready": ConditionRule("TenantFailed")})),),
+)
+"""Tenants that do not have what they ask for."""

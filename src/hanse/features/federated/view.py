@@ -1,21 +1,33 @@
-"""The section of federated Services: member Services, and clusters that have them."""
+"""Federated Services: member Services, the clusters that have them, and what is wrong."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
-from hanse.features.federated.names import FEDERATED
+from hanse.features.federated.names import FEDERATED, RECORD
 from hanse.features.federated.records import BY_SERVICE, MemberRecord, read_record
+from hanse.features.federated.status import (
+    FEDERATED_CONDITION,
+    NAME_FREE_CONDITION,
+    SETTINGS_CONDITION,
+)
+from hanse.model.facts import Role
+from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import ConfigMap, Service
+from hanse.model.kinds.federation import SYSTEM, NativeService
+from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, check_conditions
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, Watch
-from hanse.model.view import ClusterPart, FeatureItem
+from hanse.model.view import ClusterPart, FeatureItem, state_of
 
 
-class FederatedSection:
+class FederatedView:
     """Every federated Service with a record."""
 
     name = "federated"
-    reads: tuple[Watch, ...] = ()
+    reads = (
+        Watch(Role.LOCAL, ConfigMap, SYSTEM, RECORD, indexes=(BY_SERVICE,)),
+        Watch(Role.LOCAL, Service),
+    )
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         """`namespace/name` of every service that has a member record in any cluster."""
@@ -44,19 +56,39 @@ class FederatedSection:
         if not records:
             return None
         standing = [c for c in snapshot.clusters if _has_service(c, namespace, name, snapshot)]
-        ready = sum(_ready_count(record) for record in records)
+        lost = [r.cluster for r in records if snapshot.fault_of(r.cluster) is not None]
+        ready = sum(_ready_count(record) for record in records if record.cluster not in lost)
+        findings = tuple(_findings(namespace, name, ready, lost))
         ports = dict.fromkeys(f"{p.port}/{p.protocol}" for r in records for p in r.ports)
         return FeatureItem(
             namespace=namespace,
             name=name,
-            state="good" if ready else "bad",
+            state=state_of(findings),
+            findings=findings,
             told=f"{ready} ready" if ready else "nothing ready",
             facts=(
                 ("Ports", ", ".join(ports)),
                 ("Stands in", ", ".join(standing) or "no cluster that is seen from here"),
             ),
-            parts=tuple(_member_part(record) for record in records),
+            parts=tuple(_member_part(record, record.cluster in lost) for record in records),
         )
+
+
+def _findings(namespace: str, name: str, ready: int, lost: list[ClusterId]) -> Iterator[Finding]:
+    """FederatedDown if nothing is ready, FederatedDegraded if clusters of members are lost."""
+    if ready and not lost:
+        return
+    where = f": not by {', '.join(lost)}" if lost else ""
+    yield Finding(
+        code="FederatedDegraded" if ready else "FederatedDown",
+        severity=Severity.DEGRADED if ready else Severity.OUTAGE,
+        subject=Ref("FederatedService", name, namespace),
+        summary=f"federated Service {namespace}/{name} is served by {ready} ready endpoints{where}"
+        if ready
+        else f"federated Service {namespace}/{name} has no ready endpoint{where}",
+        remedy=remedy(advice="start pods behind one of its member Services"),
+        caused_by=tuple(cluster_ref(cluster) for cluster in lost),
+    )
 
 
 def _member_records(key: str, snapshot: MultiClusterSnapshot) -> Iterable[MemberRecord]:
@@ -80,11 +112,25 @@ def _ready_count(record: MemberRecord) -> int:
     return sum(len(one.ready) for one in record.backends)
 
 
-def _member_part(record: MemberRecord) -> ClusterPart:
+def _member_part(record: MemberRecord, lost: bool) -> ClusterPart:
     """A member's part: good if it has a ready endpoint, else bad."""
-    ready = _ready_count(record)
+    ready = 0 if lost else _ready_count(record)
     return ClusterPart(
         cluster=record.cluster,
         state="good" if ready else "bad",
         text=f"{record.kind} {record.namespace}/{record.name}: {ready} ready",
     )
+
+
+_CONDITIONS = check_conditions(
+    {
+        FEDERATED_CONDITION: ConditionRule("NotFederated"),
+        NAME_FREE_CONDITION: ConditionRule("NamesCollide"),
+        SETTINGS_CONDITION: ConditionRule("SettingIgnored", Severity.RISK),
+    }
+)
+OBJECTS = ObjectsView(
+    "federated-objects",
+    (ObjectRule(Service, _CONDITIONS), ObjectRule(NativeService, _CONDITIONS)),
+)
+"""Member Services that are not federated, and Services that have the name of a federated one."""

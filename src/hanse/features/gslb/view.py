@@ -1,0 +1,295 @@
+"""Global load balancing: hosts, members, weights, health, and who leads."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from hanse.features.gslb.names import (
+    ALL_CLIENTS,
+    ALL_MEMBERS,
+    FEDERATED,
+    NOT_FEDERATING,
+    TERM,
+    VALID,
+)
+from hanse.features.gslb.terms import first_to_demote, leader_term, parse_epoch
+from hanse.model.facts import Role
+from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
+from hanse.model.kinds.gslb import (
+    AMKOCluster,
+    GlobalDeploymentPolicy,
+    GSLBConfig,
+    GSLBHostRule,
+)
+from hanse.model.object_view import (
+    ConditionRule,
+    ObjectRule,
+    ObjectsView,
+    check_conditions,
+    object_finding,
+)
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import ClusterPart, FeatureItem, Item, state_of
+
+HEALTHY_STAGES = frozenset({VALID, ALL_CLIENTS, ALL_MEMBERS, FEDERATED, NOT_FEDERATING})
+"""The statuses of an AMKOCluster's conditions that are no problem."""
+
+
+class HostsView:
+    """Every host name that is load balanced."""
+
+    name = "gslb"
+    reads = (Watch(Role.LOCAL, GlobalService),)
+
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        return {_service_key(one) for _, one in snapshot.everywhere(GlobalService)}
+
+    def keys_for(self, change: Change) -> Iterable[str]:
+        """The key of a changed GlobalService; none for anything else."""
+        if isinstance(change, FactChange) or not isinstance(change.object, GlobalService):
+            return ()
+        return (_service_key(change.object),)
+
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
+        """The item of a GlobalService as the first cluster that is reached has it.
+
+        None if no cluster has it. A member of a lost cluster counts as down.
+        """
+        namespace, _, name = key.partition("/")
+        found = ((w, snapshot.get(w, GlobalService, name, namespace)) for w in snapshot.clusters)
+        standing = [(where, service) for where, service in found if service is not None]
+        if not standing:
+            return None
+        reached = [one for one in standing if snapshot.fault_of(one[0]) is None]
+        _, service = (reached or standing)[0]
+        health = {(h.cluster, h.address): h for h in service.status.members}
+        members = service.spec.members
+        lost = [m for m in members if snapshot.fault_of(m.cluster) is not None]
+        up = [m for m in members if _is_up(m, health) and m not in lost]
+        serving = _serving(up)
+        findings = tuple(_findings(service, up, lost, health))
+        return FeatureItem(
+            namespace=service.namespace,
+            name=service.spec.host,
+            state=state_of(findings),
+            told=f"{len(up)}/{len(service.spec.members)} up",
+            facts=(
+                ("Algorithm", _readable_enum(service.spec.algorithm)),
+                ("TTL", "" if service.spec.ttl is None else f"{service.spec.ttl} s"),
+                ("When all are down", _readable_enum(service.spec.when_down or "")),
+                ("Led by", _leader(service)),
+                ("Known in", ", ".join(dict.fromkeys(where for where, _ in standing))),
+            ),
+            parts=tuple(_member_part(m, serving, health) for m in service.spec.members),
+            problems=tuple(
+                f"{h.cluster} {h.address} is down: {h.reason}"
+                for h in service.status.members
+                if not h.up
+            ),
+            findings=findings,
+        )
+
+
+def _findings(
+    service: GlobalService,
+    up: Sequence[GlobalMember],
+    lost: Sequence[GlobalMember],
+    health: "Known",
+) -> Iterator[Finding]:
+    """HostDown if no member is up, HostDegraded if some are not."""
+    members = service.spec.members
+    if not members or len(up) == len(members):
+        return
+    down = [m for m in members if m not in up]
+    reasons = [f"{m.cluster} {m.address}: {_down_reason(m, lost, health)}" for m in down[:3]]
+    yield Finding(
+        code="HostDegraded" if up else "HostDown",
+        severity=Severity.DEGRADED if up else Severity.OUTAGE,
+        subject=Ref("GlobalService", service.name, service.namespace),
+        summary=f"host {service.spec.host} is answered by {len(up)} of {len(members)} members: "
+        f"{'; '.join(reasons)}",
+        remedy=remedy(
+            f"hanse resolve {service.spec.host}",
+            advice="start what serves its address in each cluster that is named",
+        ),
+        since=min((h.since for h in health.values() if not h.up and h.since), default=None),
+        caused_by=tuple(cluster_ref(m.cluster) for m in lost),
+    )
+
+
+def _down_reason(member: GlobalMember, lost: Sequence[GlobalMember], health: "Known") -> str:
+    if member in lost:
+        return "its cluster is lost"
+    state = health.get((member.cluster, member.address))
+    return state.reason or "it is down" if state is not None else "nobody has tried it yet"
+
+
+def _leader(service: GlobalService) -> str:
+    """The leader that wrote it, and its epoch."""
+    term = leader_term(service)
+    return f"{term.context}, epoch {term.epoch}" if term is not None else ""
+
+
+def _service_key(service: GlobalService) -> str:
+    return f"{service.namespace}/{service.name}"
+
+
+Known = dict[tuple[str, str], MemberHealth]
+
+
+def _is_up(member: GlobalMember, health: Known) -> bool:
+    """Whether a member is reported as up; without a report it is not."""
+    state = health.get((member.cluster, member.address))
+    return state is not None and state.up
+
+
+def _serving(up: Sequence[GlobalMember]) -> list[GlobalMember]:
+    """The members that get traffic: those of the highest priority that is up."""
+    highest = max((member.priority for member in up), default=0)
+    return [member for member in up if member.priority == highest]
+
+
+def _member_part(member: GlobalMember, serving: list[GlobalMember], health: Known) -> ClusterPart:
+    """A member with its percentage of the serving weight.
+
+    Good if it has a share, idle if it is up without one, else bad.
+    """
+    whole = sum(one.weight for one in serving)
+    share = round(100 * member.weight / whole) if member in serving and whole else 0
+    up = _is_up(member, health)
+    return ClusterPart(
+        cluster=member.cluster,
+        state="good" if share else "idle" if up else "bad",
+        text=f"{member.advertised_address}, weight {member.weight}, priority {member.priority}",
+        share=share,
+    )
+
+
+def _readable_enum(name: str) -> str:
+    """An enum name in lower case with spaces, without its GSLB prefix."""
+    for begin in ("GSLB_ALGORITHM_", "GSLB_SERVICE_DOWN_RESPONSE_"):
+        name = name.removeprefix(begin)
+    return name.replace("_", " ").lower()
+
+
+class LeadersView:
+    """Who leads the GSLB configuration: exactly one cluster should."""
+
+    name = "gslb-leaders"
+    reads = (Watch(Role.LOCAL, AMKOCluster),)
+
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        return ("leader",) if any(True for _ in snapshot.everywhere(AMKOCluster)) else ()
+
+    def keys_for(self, change: Change) -> Iterable[str]:
+        """The only key, for a changed AMKOCluster."""
+        if isinstance(change, FactChange) or not isinstance(change.object, AMKOCluster):
+            return ()
+        return ("leader",)
+
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:  # noqa: ARG002 - the contract of views
+        """TwoLeaders and LeaderMissing; None where one cluster leads, or that is not known."""
+        own = [(w, a) for w, a in snapshot.everywhere(AMKOCluster) if "/" not in w]
+        leading = {w: a for w, a in own if a.spec.is_leader and snapshot.fault_of(w) is None}
+        if len(leading) > 1:
+            terms = {w: _epoch(a) for w, a in leading.items()}
+            found = Finding(
+                code="TwoLeaders",
+                severity=Severity.DEGRADED,
+                subject=Ref("AMKOCluster", "leader"),
+                summary=f"{' and '.join(terms)} both lead the GSLB configuration",
+                remedy=remedy(f"hanse gslb demote {first_to_demote(terms)}"),
+            )
+            return Item(findings=(found,))
+        if leading or not own or not _all_read(own, snapshot):
+            return None
+        first = next((w for w, _ in own if snapshot.fault_of(w) is None), own[0][0])
+        found = Finding(
+            code="LeaderMissing",
+            severity=Severity.DEGRADED,
+            subject=Ref("AMKOCluster", "leader"),
+            summary="no cluster leads the GSLB configuration, so that nothing is balanced anew",
+            remedy=remedy(f"hanse gslb promote {first}"),
+            caused_by=tuple(cluster_ref(w) for w, a in own if a.spec.is_leader),
+        )
+        return Item(findings=(found,))
+
+
+def _epoch(own: AMKOCluster) -> int:
+    return parse_epoch(own.metadata.annotations.get(TERM, ""))
+
+
+def _all_read(own: Sequence[tuple[ClusterId, AMKOCluster]], snapshot: MultiClusterSnapshot) -> bool:
+    """Whether every cluster that may lead was read: one that was not may be the leader."""
+    known = {w for w, _ in own} | {a.spec.cluster_context for _, a in own}
+    reached = {w for w in known if snapshot.fault_of(w) is None}
+    return all(reached.issuperset(a.spec.clusters) for _, a in own)
+
+
+def _check_stages(
+    own: AMKOCluster, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """GslbStageFailed: a stage of the federation of configurations that did not end well."""
+    for one in own.status.conditions:
+        if one.status not in HEALTHY_STAGES:
+            message = f"{one.type}: {one.reason or one.status}"
+            named = [c for c in own.spec.clusters if c in message]
+            found = object_finding(
+                own,
+                where,
+                "GslbStageFailed",
+                message,
+                snapshot,
+                mend=remedy("hanse gslb status", advice="mend what it names"),
+            )
+            yield _because(found, named)
+
+
+def _because(finding: Finding, clusters: Iterable[str]) -> Finding:
+    return replace(finding, caused_by=tuple(cluster_ref(cluster) for cluster in clusters))
+
+
+def _check_configuration(
+    one: GSLBConfig, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """ProviderFailed: a configuration that its leader cannot use, as a controller refuses us."""
+    if any(not own.spec.is_leader for own in snapshot.all(where, AMKOCluster)):
+        return
+    if one.status.state.startswith("error: "):
+        message = one.status.state.removeprefix("error: ")
+        yield object_finding(one, where, "ProviderFailed", message, snapshot)
+
+
+def _check_policy(
+    one: GlobalDeploymentPolicy, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """GlobalPolicyInvalid, and as notes what is chosen and not balanced."""
+    if one.status.error_status:
+        yield object_finding(one, where, "GlobalPolicyInvalid", one.status.error_status, snapshot)
+    if one.status.warnings:
+        text = "; ".join(one.status.warnings[:3])
+        yield object_finding(one, where, "NotBalanced", text, snapshot, severity=Severity.RISK)
+
+
+def _check_rule(
+    one: GSLBHostRule, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """HostRuleRejected: a rule that is not used."""
+    if one.status.status == "Rejected":
+        yield object_finding(one, where, "HostRuleRejected", one.status.error, snapshot)
+
+
+OBJECTS = ObjectsView(
+    "gslb-objects",
+    (
+        ObjectRule(AMKOCluster, _check_stages),
+        ObjectRule(GSLBConfig, _check_configuration),
+        ObjectRule(GlobalDeploymentPolicy, _check_policy),
+        ObjectRule(GSLBHostRule, _check_rule),
+        ObjectRule(GlobalService, check_conditions({"Published": ConditionRule("NotPublished")})),
+    ),
+)
+"""Configurations, policies and rules that say themselves what is wrong."""

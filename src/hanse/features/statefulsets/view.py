@@ -1,0 +1,267 @@
+"""Federated StatefulSets: replicas and addresses per cluster, and what is wrong with them."""
+
+from collections.abc import Iterable, Iterator
+
+from hanse.features.statefulsets.status import SHARE_DISPUTED
+from hanse.model.facts import Role
+from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.acceptance import ACCEPT
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.stateful import (
+    StatefulSetPart,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+    newer_schema_message,
+)
+from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, check_conditions
+from hanse.model.objects import Meta
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import ClusterPart, FeatureItem, state_of
+
+UPDATE = "update Hanse where it is older: every agent, name server and this program"
+
+
+class StatefulSetsView:
+    """Every set with a StatefulSetShares on a broker."""
+
+    name = "statefulsets"
+    reads = (Watch(Role.LOCAL, StatefulSetShares), Watch(Role.LOCAL, StatefulSetPart))
+
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """`namespace/name` of all sets with shares, or with a report, on the brokers."""
+        brokers = snapshot.clusters_with_role(Role.BROKER)
+        shared = (one for broker in brokers for one in snapshot.all(broker, StatefulSetShares))
+        reports = (p.spec for broker in brokers for p in snapshot.all(broker, StatefulSetPart))
+        return {
+            *(f"{one.namespace}/{one.name}" for one in shared),
+            *(f"{one.namespace}/{one.name}" for one in reports),
+        }
+
+    def keys_for(self, change: Change) -> Iterable[str]:
+        """The StatefulSet of changed shares or of a changed part; none for anything else."""
+        if isinstance(change, FactChange):
+            return ()
+        match change.object:
+            case StatefulSetShares() as shares:
+                return (f"{shares.namespace}/{shares.name}",)
+            case StatefulSetPart(spec=spec):
+                return (f"{spec.namespace}/{spec.name}",)
+            case _:
+                return ()
+
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
+        """The item from the first broker that has the shares.
+
+        A set without shares is shown where a cluster that still runs it has a problem; else None.
+        """
+        namespace, _, name = key.partition("/")
+        for broker in snapshot.clusters_with_role(Role.BROKER):
+            shares = snapshot.get(broker, StatefulSetShares, name, namespace)
+            reports = [p.spec for p in snapshot.all(broker, StatefulSetPart)]
+            own = {p.cluster: p for p in reports if (p.namespace, p.name) == (namespace, name)}
+            if shares is not None:
+                return _set_item(shares, own, snapshot)
+            left = {c: p for c, p in own.items() if p.ended is None and p.problem}
+            if left:
+                return _set_item(_no_shares(namespace, name), left, snapshot)
+        return None
+
+
+def _no_shares(namespace: str, name: str) -> StatefulSetShares:
+    return StatefulSetShares(metadata=Meta(name=name, namespace=namespace))
+
+
+def _unreadable_item(shares: StatefulSetShares) -> FeatureItem:
+    """The item of a set whose record has a newer schema."""
+    message = newer_schema_message(shares.spec.schema)
+    found = Finding(
+        code="RecordTooNew",
+        severity=Severity.DEGRADED,
+        subject=_subject(shares),
+        summary=f"the shares of StatefulSet {shares.namespace}/{shares.name}: {message}",
+        remedy=remedy(advice=UPDATE),
+    )
+    return FeatureItem(
+        namespace=shares.namespace,
+        name=shares.name,
+        state="bad",
+        told="cannot be read",
+        problems=(f"shares: {message}",),
+        findings=(found,),
+    )
+
+
+def _subject(shares: StatefulSetShares) -> Ref:
+    return Ref("StatefulSet", shares.name, shares.namespace)
+
+
+def _set_item(
+    shares: StatefulSetShares,
+    reports: dict[str, StatefulSetPartSpec],
+    snapshot: MultiClusterSnapshot,
+) -> FeatureItem:
+    """The item of a StatefulSet from its shares and the reports of the clusters.
+
+    Shares with a newer schema give an unreadable item; such reports do not count as ready, nor
+    do those of clusters that are lost.
+    """
+    if shares.spec.has_newer_schema:
+        return _unreadable_item(shares)
+    unreadable = {c: p for c, p in reports.items() if p.has_newer_schema}
+    readable = {c: p for c, p in reports.items() if not p.has_newer_schema}
+    wanted = sum(share.replicas for share in shares.spec.shares)
+    lost = frozenset(c for c in readable if snapshot.fault_of(c) is not None)
+    ready = sum(part.ready for cluster, part in readable.items() if cluster not in lost)
+    parts = tuple(
+        _cluster_part(
+            share.name,
+            share.replicas,
+            wanted,
+            readable.get(share.name) if share.name not in lost else None,
+        )
+        for share in shares.spec.shares
+    )
+    findings = tuple(_findings(shares, reports, lost, snapshot))
+    return FeatureItem(
+        namespace=shares.namespace,
+        name=shares.name,
+        state=state_of(findings, "good" if wanted else "idle"),
+        told=f"{ready}/{wanted} ready",
+        facts=(
+            ("Service", shares.spec.service),
+            ("Load balancers", "one for each replica" if shares.spec.load_balanced else "none"),
+            *(
+                (f"{cluster}", _format_replicas(part))
+                for cluster, part in sorted(readable.items())
+                if part.replicas
+            ),
+        ),
+        parts=parts,
+        problems=(
+            *(
+                f"{c}: its report: {newer_schema_message(p.schema)}"
+                for c, p in sorted(unreadable.items())
+            ),
+            *(f"{c}: {p.problem}" for c, p in sorted(readable.items()) if p.problem),
+        ),
+        findings=findings,
+    )
+
+
+def _findings(
+    shares: StatefulSetShares,
+    reports: dict[str, StatefulSetPartSpec],
+    lost: frozenset[str],
+    snapshot: MultiClusterSnapshot,
+) -> Iterator[Finding]:
+    """What is wrong with a set: missing replicas, and what clusters say stands in their way."""
+    name = f"{shares.namespace}/{shares.name}"
+    yield from _short(shares, reports, lost)
+    for cluster, part in sorted(reports.items()):
+        subject = Ref("StatefulSet", shares.name, shares.namespace, cluster)
+        if part.has_newer_schema:
+            yield Finding(
+                code="RecordTooNew",
+                severity=Severity.RISK,
+                subject=subject,
+                summary=f"{cluster}'s report of StatefulSet {name}: "
+                f"{newer_schema_message(part.schema)}",
+                remedy=remedy(advice=UPDATE),
+            )
+        elif part.refused is not None:
+            label = f"label namespace {shares.namespace} {ACCEPT}=true --overwrite"
+            commands = (snapshot.kubectl(cluster, label),) if ACCEPT in part.problem else ()
+            yield Finding(
+                code="SetRefused",
+                severity=Severity.RISK,
+                subject=subject,
+                summary=f"{cluster} takes nothing of StatefulSet {name}: {part.problem}",
+                remedy=remedy(*commands, advice=f"or ask the administrator of {cluster}"),
+            )
+        elif part.trouble:
+            yield Finding(
+                code="SetTrouble",
+                severity=Severity.DEGRADED,
+                subject=subject,
+                summary=f"{cluster}'s part of StatefulSet {name}: {part.trouble}",
+                remedy=remedy(
+                    f"hanse statefulsets -n {shares.namespace}", advice="do as the message says"
+                ),
+                caused_by=(cluster_ref(cluster),),
+            )
+
+
+def _short(
+    shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec], lost: frozenset[str]
+) -> Iterator[Finding]:
+    """SetShort: replicas that are not ready, or whose cluster is lost."""
+    counts = {s.name: (_ready_in(s.name, reports, lost), s.replicas) for s in shares.spec.shares}
+    ready, wanted = (sum(count[i] for count in counts.values()) for i in (0, 1))
+    if ready >= wanted:
+        return
+    where = ", ".join(
+        f"{cluster} {'lost' if cluster in lost else f'{some}/{all_}'}"
+        for cluster, (some, all_) in counts.items()
+        if some < all_
+    )
+    behind = [c for c, (some, all_) in counts.items() if some < all_]
+    yield Finding(
+        code="SetShort",
+        severity=Severity.DEGRADED if ready else Severity.OUTAGE,
+        subject=_subject(shares),
+        summary=f"StatefulSet {shares.namespace}/{shares.name} has {ready} of {wanted} replicas "
+        f"ready: {where}",
+        remedy=remedy(
+            f"hanse statefulsets -n {shares.namespace}",
+            advice="see why the pods that it names are not ready",
+        ),
+        caused_by=tuple(cluster_ref(c) for c in behind if c in lost),
+    )
+
+
+def _ready_in(cluster: str, reports: dict[str, StatefulSetPartSpec], lost: frozenset[str]) -> int:
+    part = reports.get(cluster)
+    return 0 if part is None or cluster in lost or part.has_newer_schema else part.ready
+
+
+def _cluster_part(
+    cluster: str, replicas: int, wanted: int, report: StatefulSetPartSpec | None
+) -> ClusterPart:
+    """A cluster's part: good if all its replicas are ready, warn if some, else bad.
+
+    `share` is its percentage of the wanted replicas; a cluster without report has none ready.
+    """
+    ready = report.ready if report is not None else 0
+    return ClusterPart(
+        cluster=cluster,
+        state="good" if ready == replicas else "warn" if ready else "bad",
+        text=f"{ready}/{replicas}",
+        share=round(100 * replicas / wanted) if wanted else 0,
+    )
+
+
+def _format_replicas(part: StatefulSetPartSpec) -> str:
+    """The first replicas by name, with addresses and those that are not ready."""
+    return ", ".join(
+        one.name
+        + (f" ({', '.join(one.addresses)})" if one.addresses else "")
+        + ("" if one.ready else " not ready")
+        for one in part.replicas[:50]
+    )
+
+
+_CONDITIONS = check_conditions(
+    {
+        "Valid": ConditionRule("SetInvalid"),
+        "Placed": ConditionRule("SetNotPlaced"),
+        "Published": ConditionRule("NotPublished"),
+        SHARE_DISPUTED: ConditionRule("ShareDisputed", Severity.RISK, "True"),
+    }
+)
+OBJECTS = ObjectsView(
+    "statefulset-objects",
+    (ObjectRule(StatefulSet, _CONDITIONS), ObjectRule(FederatedStatefulSet, _CONDITIONS)),
+)
+"""Sets whose conditions say that they are not spread as they stand."""

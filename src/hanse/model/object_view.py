@@ -1,0 +1,137 @@
+"""A view of single objects that say themselves what is wrong with them."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from hanse.model.conditions import Condition
+from hanse.model.facts import Role
+from hanse.model.findings import Finding, Remedy, Severity, remedy, subject_of
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.objects import ClusterId, Object
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import Item
+
+Check = Callable[[Any, ClusterId, MultiClusterSnapshot], Iterable[Finding]]
+"""What is wrong with an object of one kind in one cluster."""
+
+
+class ObjectRule(Struct, frozen=True):
+    """A kind, and what is wrong with its objects."""
+
+    kind: type[Object]
+    check: Check
+    namespace: str = ""
+    labels: str = ""
+
+
+class ObjectsView:
+    """The objects with which something is wrong, by cluster, kind, namespace and name."""
+
+    def __init__(self, name: str, rules: Sequence[ObjectRule]) -> None:
+        self.name = name
+        self._rules = {rule.kind.kind.name: rule for rule in rules}
+
+    @property
+    def reads(self) -> tuple[Watch, ...]:
+        """The kinds of the rules."""
+        rules = self._rules.values()
+        return tuple(Watch(Role.LOCAL, r.kind, r.namespace, r.labels) for r in rules)
+
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """The keys of objects with findings."""
+        return [
+            _key(where, obj)
+            for rule in self._rules.values()
+            for where, obj in snapshot.everywhere(rule.kind)
+            if any(True for _ in rule.check(obj, where, snapshot))
+        ]
+
+    def keys_for(self, change: Change) -> Iterable[str]:
+        """The key of a changed object of one of the kinds."""
+        if isinstance(change, FactChange) or type(change.object).kind.name not in self._rules:
+            return ()
+        return (_key(change.where, change.object),)
+
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:
+        """The findings of an object; None if it is gone, or nothing is wrong with it."""
+        where, kind, namespace, name = key.rsplit("|", 3)
+        rule = self._rules[kind]
+        obj = snapshot.get(where, rule.kind, name, namespace)
+        if obj is None or where not in snapshot.clusters:
+            return None
+        found = tuple(rule.check(obj, where, snapshot))
+        return Item(findings=found) if found else None
+
+
+def _key(where: ClusterId, obj: Object) -> str:
+    return f"{where}|{type(obj).kind.name}|{obj.namespace}|{obj.name}"
+
+
+class ConditionRule(Struct, frozen=True):
+    """A condition that is wrong in one status, and how it is told."""
+
+    code: str
+    severity: Severity = Severity.DEGRADED
+    bad: str = "False"
+
+
+def check_conditions(rules: Mapping[str, ConditionRule]) -> Check:
+    """A check of an object's conditions by their types; its message says what mends it."""
+
+    def check(obj: Any, where: ClusterId, snapshot: MultiClusterSnapshot) -> Iterable[Finding]:
+        for one in obj.status.conditions:
+            rule = rules.get(one.type)
+            if rule is not None and one.status == rule.bad:
+                yield condition_finding(obj, where, one, rule, snapshot)
+
+    return check
+
+
+def condition_finding(
+    obj: Object,
+    where: ClusterId,
+    condition: Condition,
+    rule: ConditionRule,
+    snapshot: MultiClusterSnapshot,
+    mend: Remedy | None = None,
+) -> Finding:
+    """A bad condition as a finding; by default its message says what mends it."""
+    return object_finding(
+        obj,
+        where,
+        rule.code,
+        condition.message or condition.reason,
+        snapshot,
+        severity=rule.severity,
+        mend=mend,
+        since=condition.last_transition_time,
+    )
+
+
+def object_finding(
+    obj: Object,
+    where: ClusterId,
+    code: str,
+    message: str,
+    snapshot: MultiClusterSnapshot,
+    *,
+    severity: Severity = Severity.DEGRADED,
+    mend: Remedy | None = None,
+    since: Any = None,
+) -> Finding:
+    """What is wrong with an object in one cluster, by its own words."""
+    kind, name = type(obj).kind, obj.name
+    edit = snapshot.kubectl(where, f"edit {kind.plural}.{kind.group or 'v1'} {name}", obj.namespace)
+    if not kind.group:
+        edit = snapshot.kubectl(where, f"edit {kind.plural} {name}", obj.namespace)
+    place = f"{obj.namespace}/{name}" if obj.namespace else name
+    return Finding(
+        code=code,
+        severity=severity,
+        subject=subject_of(obj, where),
+        summary=f"{kind.name} {place} in {where}: {message}",
+        remedy=mend if mend is not None else remedy(edit, advice="as the message says"),
+        since=since,
+    )
