@@ -33,6 +33,10 @@ class Resource(Struct, frozen=True):
     namespaced: bool
     subresource: str = ""
 
+    @property
+    def group(self) -> str:
+        return self.prefix.split("/")[2] if self.prefix.startswith("/apis/") else ""
+
     def path(self, namespace: str, name: str = "") -> str:
         """The path of the collection, or of one object with the subresource."""
         middle = f"/namespaces/{namespace}" if self.namespaced and namespace else ""
@@ -79,10 +83,7 @@ async def attack_everything(
 
     All requests are dry runs, which pass authorization and admission like any other.
     """
-    resources = await discover(admin)
-    parents = [r for r in resources if not r.subresource]
-    listed = await asyncio.gather(*(_victims(admin, r, is_own) for r in parents))
-    victims = {(r.prefix, r.name): objects for r, objects in zip(parents, listed, strict=True)}
+    targets = await _targets(admin, is_own)
     limit = asyncio.Semaphore(16)
 
     async def attempt(request: Request, sent: str, before: Wire | None) -> Accepted | None:
@@ -95,12 +96,63 @@ async def attack_everything(
 
     attempts = [
         attempt(request, sent, before)
-        for resource in resources
-        for obj in victims[resource.prefix, resource.name]
+        for resource, objects in targets
+        for obj in objects
         for request, sent, before in _requests(resource, obj)
     ]
     assert len(attempts) > 1000, "there is something to attack"
     return [found for found in await asyncio.gather(*attempts) if found is not None]
+
+
+class Offer(Struct, frozen=True):
+    """A right to write that the server itself says a requester has in a namespace."""
+
+    verb: str
+    resource: str
+    """GROUP/RESOURCE, with a subresource."""
+    names: tuple[str, ...]
+
+
+async def offered_writes(attacker: Transport, namespaces: Iterable[str]) -> set[Offer]:
+    """What SelfSubjectRulesReviews offer in these namespaces, apart from reading and reviews."""
+    path = "/apis/authorization.k8s.io/v1/selfsubjectrulesreviews"
+    found: set[Offer] = set()
+    for namespace in namespaces:
+        body = {"kind": "SelfSubjectRulesReview", "spec": {"namespace": namespace}}
+        answer = await attacker.send(Request("POST", path, body=msgspec.json.encode(body)))
+        assert answer.status == 201, answer.body
+        status = msgspec.json.decode(answer.body)["status"]
+        assert not status["incomplete"]
+        found |= {
+            Offer(verb, f"{group}/{resource}", tuple(rule.get("resourceNames") or ()))
+            for rule in status["resourceRules"]
+            for verb in rule["verbs"]
+            for group in rule.get("apiGroups") or ("",)
+            for resource in rule.get("resources") or ()
+            if verb not in ("get", "list", "watch") and group not in _REVIEWS
+        }
+    return found
+
+
+async def attacked_resources(admin: Transport, is_own: Callable[[Wire], bool]) -> set[str]:
+    """The resources, as of offers, of which `attack_everything` finds objects of others."""
+    return {
+        f"{resource.group}/{resource.name}{'/' if resource.subresource else ''}"
+        f"{resource.subresource}"
+        for resource, objects in await _targets(admin, is_own)
+        if objects
+    }
+
+
+async def _targets(
+    admin: Transport, is_own: Callable[[Wire], bool]
+) -> list[tuple[Resource, list[Wire]]]:
+    """Every resource and subresource, with objects of others."""
+    resources = await discover(admin)
+    parents = [r for r in resources if not r.subresource]
+    listed = await asyncio.gather(*(_victims(admin, r, is_own) for r in parents))
+    victims = {(r.prefix, r.name): objects for r, objects in zip(parents, listed, strict=True)}
+    return [(r, victims[r.prefix, r.name]) for r in resources]
 
 
 async def _victims(

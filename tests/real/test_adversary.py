@@ -24,6 +24,8 @@ from tests.real.adversary import (
     Accepted,
     Wire,
     attack_everything,
+    attacked_resources,
+    offered_writes,
     snapshot,
     transport_with,
     unrefused,
@@ -206,6 +208,20 @@ async def test_nothing_that_the_broker_offers_touches_others(
 
     assert [one for one in accepted if not _is_untrusted(one)] == []
     assert accepted, "what several members write is accepted: the attacks do arrive"
+
+
+async def test_every_right_that_the_broker_offers_a_member_is_attacked(
+    scene: Scene, member: Transport
+) -> None:
+    """By the server's own word, not by our declaration: a new right needs an object to attack."""
+    spaces = (BROKER_NAMESPACE, ACCOUNTS_NAMESPACE, SHOP, "default", "kube-system")
+
+    offered = await offered_writes(member, spaces)
+    attacked = await attacked_resources(scene.broker, _is_lubecks)
+
+    assert {one.verb for one in offered} == {"create", "patch", "delete"}
+    assert {one.resource for one in offered} - attacked == set()
+    assert {one.names for one in offered} == {(), ("lubeck",)}
 
 
 async def test_attacks_with_a_members_token_are_refused_and_change_nothing(
