@@ -244,6 +244,41 @@ async def test_attacks_with_a_members_token_are_refused_and_change_nothing(
     assert await scene.settled() == before
 
 
+async def test_a_quota_bounds_what_a_member_creates(scene: Scene, member: Transport) -> None:
+    """As the security guide advises; what is there stays."""
+    path = f"/apis/discovery.k8s.io/v1/namespaces/{BROKER_NAMESPACE}/endpointslices"
+    present = len((await get(scene.broker, path))["items"])
+    counted, on_broker = "count/endpointslices.discovery.k8s.io", ("broker", "-n", BROKER_NAMESPACE)
+    await scene.fleet.on(
+        *on_broker, "create", "quota", "members", f"--hard={counted}={present + 2}"
+    )
+    quotas = f"/api/v1/namespaces/{BROKER_NAMESPACE}/resourcequotas/members"
+    while counted not in (await get(scene.broker, quotas)).get("status", {}).get("used", {}):  # noqa: ASYNC110 - polls
+        await asyncio.sleep(0.2)
+
+    answers = [
+        await member.send(Request("POST", path, body=msgspec.json.encode(_flood(number))))
+        for number in range(4)
+    ]
+    await scene.fleet.on(*on_broker, "delete", "quota", "members")
+    await scene.fleet.on(*on_broker, "delete", "endpointslices", "-l", "flood=true")
+
+    assert [one.status for one in answers] == [201, 201, 403, 403]
+    assert b"exceeded quota: members" in answers[-1].body
+
+
+def _flood(number: int) -> Wire:
+    """A slice of lubeck's own."""
+    labels = {SOURCE: "lubeck", "flood": "true"}
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": f"lubeck.flood-{number}", "labels": labels},
+        "addressType": "IPv4",
+        "endpoints": [],
+    }
+
+
 async def test_nobody_follows_a_false_aggregate(
     scene: Scene, member: Transport, agents: str
 ) -> None:

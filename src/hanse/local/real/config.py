@@ -39,8 +39,9 @@ BROKER_CONTROLLERS = (
     "serviceaccount-token-controller",
     "root-ca-certificate-publisher-controller",
     "clusterrole-aggregation-controller",
+    "resourcequota-controller",
 )
-"""Garbage collection, aggregated roles, the objects of every namespace and ServiceAccount."""
+"""Garbage collection, aggregated roles, quotas, what every namespace and ServiceAccount has."""
 
 WORKLOAD_CONTROLLERS = (
     "*",
