@@ -174,6 +174,7 @@ def command(
     gslb_providers: tuple[str, ...],
     gslb_withdraw: tuple[str, ...],
     gslb_weighted_records: bool,
+    gslb_zones: tuple[str, ...],
 ) -> None:
     """Run one cluster's agent.
 
@@ -236,7 +237,7 @@ def command(
         statefulsets=parse_replica_names(replica_zone, federation),
         federated=parse_federated_options(federated_hostname),
         networks=parse_network_options(networks, f"system:serviceaccount:{namespace}:hanse-agent"),
-        gslb=parse_gslb_options(gslb_providers, gslb_withdraw, gslb_weighted_records),
+        gslb=parse_gslb_options(gslb_providers, gslb_withdraw, gslb_weighted_records, gslb_zones),
     )
     agent = AgentSettings(cluster_id, identity, namespace, options)
     listeners = AgentListeners(listener, webhooks)

@@ -33,6 +33,16 @@ def gslb_options(command: F) -> F:
             help="A provider that is no longer used and whose records are to go.",
         ),
         click.option(
+            "--gslb-zone",
+            "gslb_zones",
+            multiple=True,
+            envvar="HANSE_GSLB_ZONES",
+            show_envvar=True,
+            metavar="ZONE",
+            help="A zone that name servers answer (`hanse dns --global-zone`): hosts outside of "
+            "all are told; can be repeated.",
+        ),
+        click.option(
             "--gslb-provider",
             "gslb_providers",
             multiple=True,
@@ -49,7 +59,10 @@ def gslb_options(command: F) -> F:
 
 
 def parse_gslb_options(
-    providers: Sequence[str], withdraw: Sequence[str], weighted_records: bool
+    providers: Sequence[str],
+    withdraw: Sequence[str],
+    weighted_records: bool,
+    zones: Sequence[str] = (),
 ) -> "GslbOptions":
     """The options of the feature; raises `InputError` for a provider used and withdrawn."""
     from hanse.features.gslb.options import GslbOptions
@@ -63,4 +76,5 @@ def parse_gslb_options(
         cast("tuple[Provider, ...]", tuple(dict.fromkeys(providers))),
         cast("tuple[Provider, ...]", tuple(withdraw)),
         weighted_records,
+        tuple(zone.lower().strip(".") for zone in zones),
     )

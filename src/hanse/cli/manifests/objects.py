@@ -125,6 +125,7 @@ def _feature_environment(values: ValueSource) -> dict[str, Any]:
         "HANSE_PUBLISH_SERVER": values.value("publishing.server"),
         "HANSE_PUBLISH_KEY_FILE": values.either("publishing.keySecret", f"{TSIG_FOLDER}/key"),
         "HANSE_GSLB_PROVIDER": values.joined("gslb.providers", " "),
+        "HANSE_GSLB_ZONES": values.joined("dns.globalZones", " "),
         "HANSE_GSLB_WITHDRAW": values.joined("gslb.withdraw", " "),
         "HANSE_GSLB_WEIGHTED_RECORDS": values.either("gslb.weightedRecords", "true", "false"),
         "HANSE_FEDERATED_HOSTNAME": values.value("federated.hostname"),

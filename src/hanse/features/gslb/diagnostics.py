@@ -21,6 +21,7 @@ from hanse.features.gslb.hosts import cluster_of_context, is_unobserved
 from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import mapping_error, uses_host_rules
 from hanse.features.gslb.names import context_of
+from hanse.features.gslb.notes import alias_notes, is_in_zones, outside_message
 from hanse.features.gslb.selectors import is_selected
 from hanse.model.addresses import is_address
 from hanse.model.facts import WriteOutcome
@@ -103,6 +104,14 @@ def diagnose_objects(
             )
 
 
+def diagnose_zones(zones: tuple[str, ...], snapshot: Snapshot) -> Iterator[Diagnostic]:
+    """The hosts that no name server answers; none if the zones are not known."""
+    for service in snapshot.all(snapshot.local, GlobalService) if zones else ():
+        if not is_in_zones(service.spec.host, zones):
+            ref = ClusterObjectRef(snapshot.local, object_ref(service))
+            yield Diagnostic(ref, outside_message(service.spec.host, zones))
+
+
 def contested_hosts(snapshot: Snapshot) -> Iterator[str]:
     """The hosts that namespaces claim which do not own them."""
     for service in snapshot.by(snapshot.local, CONTESTED_SERVICES, _CONTESTED):
@@ -156,6 +165,7 @@ def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str
     """What keeps an object from being balanced: its mapping, names, or load balancer."""
     if isinstance(obj, AkoHostRule):
         yield from filter(None, [mapping_error(obj, where, snapshot)])
+        yield from alias_notes(obj)
     for bad in invalid_names(obj):
         yield (
             f"{bad.field}: {bad.name[:100]!r} is no name of one host, so it is not balanced; "

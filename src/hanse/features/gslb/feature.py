@@ -112,7 +112,7 @@ class Gslb:
         if rule is None or not isinstance(leader_state(snapshot), Leading):
             return Plan()
         error = rule_error(rule, snapshot, named_monitors=self.options.probes)
-        return Plan(patches=(rule_status_patch(rule, error, snapshot),))
+        return Plan(patches=(rule_status_patch(rule, error, self.options, snapshot),))
 
     def _plan_host(self, host: str, snapshot: Snapshot) -> Plan:
         """The decided objects of a host; unchanged if not leading, or without any policy yet.

@@ -15,6 +15,8 @@ class GslbOptions(Struct, frozen=True):
     """Providers whose records are deleted; records of an unused provider stay otherwise."""
     weighted_records: bool = False
     """Whether ExternalDNS gets a weighted record per member, as for Route 53."""
+    zones: tuple[str, ...] = ()
+    """The zones that name servers answer, if known: hosts outside of them are told."""
     loopback: bool = False
     """Whether members on loopback are probed, in a federation on one machine."""
 

@@ -16,9 +16,11 @@ from hanse.features.gslb.diagnostics import (
     diagnose_objects,
     diagnose_owners,
     diagnose_writes,
+    diagnose_zones,
 )
 from hanse.features.gslb.hosts import cluster_of_context, is_unobserved
 from hanse.features.gslb.leadership import Leading
+from hanse.features.gslb.notes import policy_notes, rule_notes
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -55,7 +57,12 @@ def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOption
                 *diagnose_objects(policy, leading, snapshot),
                 *diagnose_writes(leading, snapshot),
                 *diagnose_owners(leading, snapshot),
+                *diagnose_zones(options.zones, snapshot),
             ]
+            notes = [
+                Diagnostic(ref, note) for note in policy_notes(policy, leading, options, snapshot)
+            ]
+            diagnostics = [*notes, *diagnostics]
             status["warnings"] = _warnings(diagnostics, current, policy, leading, snapshot)
             events += _warning_events(diagnostics, current, ref)
         patches.append(Patch(ref, {"status": status}, subresource="status"))
@@ -129,9 +136,13 @@ def _warning_events(
             )
 
 
-def rule_status_patch(rule: GSLBHostRule, error: str, snapshot: Snapshot) -> Patch:
-    """The patch of a host rule's status: accepted, or rejected with an error."""
-    status = {"status": "Rejected", "error": error[:MAX_ERROR_LENGTH]} if error else _ACCEPTED
+def rule_status_patch(
+    rule: GSLBHostRule, error: str, options: GslbOptions, snapshot: Snapshot
+) -> Patch:
+    """The patch of a host rule's status: accepted with warnings, or rejected with an error."""
+    status: Wire = {"status": "Rejected", "error": error[:MAX_ERROR_LENGTH], "warnings": None}
+    if not error:
+        status = {**_ACCEPTED, "warnings": list(rule_notes(rule.spec, options)) or None}
     return Patch(
         ClusterObjectRef(snapshot.local, object_ref(rule)), {"status": status}, subresource="status"
     )

@@ -9,6 +9,7 @@ class GlobalName(Value, frozen=True, kw_only=True):
     """The name under which a host is balanced over all clusters."""
 
     fqdn: str = ""
+    include_aliases: bool = False
 
 
 class VirtualHost(Value, frozen=True, kw_only=True):
@@ -17,6 +18,7 @@ class VirtualHost(Value, frozen=True, kw_only=True):
     fqdn: str = ""
     fqdn_type: str = "Exact"
     gslb: GlobalName = GlobalName()
+    aliases: tuple[str, ...] = ()
 
 
 class AkoHostRuleSpec(Value, frozen=True, kw_only=True):

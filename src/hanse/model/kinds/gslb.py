@@ -361,6 +361,9 @@ class HostRuleStatus(Value, frozen=True, kw_only=True):
         Literal["Accepted", "Rejected", ""], Schema("Whether the rule is in use.")
     ] = ""
     error: Annotated[str, Schema("What is wrong, naming the field.", max_length=4096)] = ""
+    warnings: Annotated[
+        tuple[str, ...], Schema("What of the rule is not used, and why.", max_items=20)
+    ] = ()
 
 
 class GSLBHostRule(Object, frozen=True, kw_only=True):

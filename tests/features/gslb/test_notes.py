@@ -1,0 +1,94 @@
+"""What of a valid configuration is not used is told."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.options import GslbOptions
+from hanse.model.facts import InvalidConnection
+from hanse.model.kinds.ako import AkoHostRule, AkoHostRuleSpec, GlobalName, VirtualHost
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    GSLBHostRule,
+    GSLBHostRuleSpec,
+    PoolAlgorithm,
+    SitePersistence,
+)
+from hanse.model.objects import Meta
+from hanse.model.plan import Key
+from tests.features.gslb.fleet import HOST, amko, config, leader_snapshot, policy
+
+LEADER = amko("lubeck", leads=True, epoch=1)
+GEO = PoolAlgorithm(lb_algorithm="GSLB_ALGORITHM_GEO")
+
+
+def rule_warnings(options: GslbOptions, **spec: Any) -> list[str] | None:
+    rule = GSLBHostRule(
+        metadata=Meta(name="rule", namespace=NAMESPACE), spec=GSLBHostRuleSpec(fqdn=HOST, **spec)
+    )
+    local = [LEADER, config("lubeck"), policy("lubeck"), rule]
+    (patch,) = Gslb(options).plan(Key("rule", "rule", NAMESPACE), leader_snapshot(local)).patches
+    assert patch.change["status"]["status"] == "Accepted"
+    found: list[str] | None = patch.change["status"]["warnings"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("options", "spec", "told"),
+    [
+        (GslbOptions(), {"site_persistence": SitePersistence(enabled=True)}, "provider avi alone"),
+        (GslbOptions(), {"pool_algorithm_settings": GEO}, "geoFallback is not set"),
+        (GslbOptions(zones=("global.test",)), {}, "in none of the zones"),
+    ],
+    ids=["persistence", "fallback", "zone"],
+)
+def test_a_rule_that_is_accepted_says_what_of_it_is_not_used(
+    options: GslbOptions, spec: dict[str, Any], told: str
+) -> None:
+    warnings = rule_warnings(options, **spec)
+
+    assert warnings is not None
+    assert [told in warning for warning in warnings] == [True]
+
+
+def test_a_rule_that_is_used_whole_has_no_warnings() -> None:
+    assert rule_warnings(GslbOptions(zones=("example.org",)), ttl=9) is None
+
+
+def policy_warnings(*facts: InvalidConnection, **more: Any) -> list[str]:
+    clusters = ("lubeck", "hamburg")
+    rules = [
+        AkoHostRule(
+            metadata=Meta(name="rule", namespace="shop"),
+            spec=AkoHostRuleSpec(
+                virtualhost=VirtualHost(
+                    fqdn="a.test",
+                    gslb=GlobalName(fqdn="b.test", include_aliases=True),
+                    aliases=("c.test",),
+                )
+            ),
+        )
+    ]
+    plain = config(*clusters)
+    gslb_config = replace(plain, spec=replace(plain.spec, use_custom_global_fqdn=True))
+    local = [LEADER, gslb_config, policy(*clusters, **more), *rules]
+    snapshot = leader_snapshot(local, facts=facts)
+    patches = Gslb().plan(Key("policy"), snapshot).patches
+    (found,) = [
+        p.change["status"]["warnings"] for p in patches if "warnings" in p.change.get("status", {})
+    ]
+    return list(found or ())
+
+
+def test_the_policy_names_clusters_without_credentials_and_dropped_aliases() -> None:
+    bad = InvalidConnection(
+        "gslb", "gslb/hamburg", "spec.clusters", "NoContext", "there is no context hamburg"
+    )
+
+    warnings = policy_warnings(bad, pool_algorithm_settings=GEO)
+
+    assert "cluster hamburg brings no members: there is no context hamburg" in warnings
+    assert any("c.test are not balanced" in text for text in warnings)
+    assert any("geoFallback is not set" in text for text in warnings)
