@@ -1,6 +1,6 @@
 """Builders of imported services, and a resolver that answers from them without a network."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from random import Random
 
 import dns.flags
@@ -12,7 +12,7 @@ from msgspec import Struct
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
 from hanse.features.services.zone import ServiceZone
-from hanse.model.dns.zones import View
+from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.facts import ClusterState, Fact, Phase, Role
 from hanse.model.kinds.discovery import (
     AddressType,
@@ -161,10 +161,15 @@ def parse_answer(message: dns.message.Message) -> DnsAnswer:
 class ZoneResolver:
     """The names of one view, asked in wire format without a network."""
 
-    def __init__(self, snapshot: Snapshot, view: View | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        view: View | None = None,
+        source: Callable[[View], ZoneSource] = ServiceZone,
+    ) -> None:
         view = view or View("test")
         self.table = Table(view.name, Random(1))
-        self.table.apply(compiled(view, [ServiceZone(view)], snapshot))
+        self.table.apply(compiled(view, [source(view)], snapshot))
 
     def __call__(self, name: str = WEB, rtype: str = "A") -> DnsAnswer:
         query = dns.message.make_query(name, rtype)

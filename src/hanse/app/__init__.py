@@ -98,17 +98,20 @@ def publishing_features(options: Options) -> tuple[Feature, ...]:
     chosen = options.publishing
     if not chosen.wanted:
         return ()
+    from hanse.features.federated.zone import FederatedZone
     from hanse.features.gslb.zone import GlobalZone
     from hanse.features.publishing.feature import Publishing
     from hanse.model.dns.zones import View
 
     view = View("published", zone=chosen.zone, ttl=chosen.ttl, global_zones=(chosen.zone,))
-    self_published = frozenset({GlobalZone.name})  # it writes DNSEndpoints of its own, with weights
+    # they write DNSEndpoints of their own
+    self_published = frozenset({GlobalZone.name, FederatedZone.name})
     return (Publishing(zone_sources(view, options), chosen, self_published),)
 
 
 def zone_sources(view: "View", options: Options = Options()) -> "tuple[ZoneSource, ...]":  # noqa: B008 - a frozen value
     """Every source of DNS records for a view; a new one is added here."""
+    from hanse.features.federated.zone import FederatedZone
     from hanse.features.gslb.zone import GlobalZone
     from hanse.features.services.zone import ServiceZone
     from hanse.features.statefulsets.zone import StatefulSetZone
@@ -121,6 +124,7 @@ def zone_sources(view: "View", options: Options = Options()) -> "tuple[ZoneSourc
     }
     if view.global_zones:
         makers["gslb"] = lambda: GlobalZone(view)
+        makers["federated"] = lambda: FederatedZone(view)
     return tuple(make() for name, make in makers.items() if name in options.features)
 
 

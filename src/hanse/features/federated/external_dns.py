@@ -1,14 +1,22 @@
 """External DNS names of federated Services: ExternalDNS annotations, and a DNSEndpoint."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, zip_longest
 
+import msgspec
 from msgspec import Struct
 
 from hanse.features.federated.join_requests import FederatedName
-from hanse.features.federated.names import EXTERNAL_DNS, MANAGED_HOSTNAME, MIRRORED_HOSTNAME
+from hanse.features.federated.merge import Number
+from hanse.features.federated.names import (
+    EXTERNAL_DNS,
+    MANAGED_HOSTNAME,
+    MIRRORED_HOSTNAME,
+    TARGETS,
+)
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import MemberRecord
+from hanse.features.federated.slices import rename_ports
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import address_family
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
@@ -19,6 +27,10 @@ MOST_TARGETS = 32
 """Addresses of one external name: more would not fit a DNS answer over UDP."""
 TTL = 30
 _HOSTNAMES = tuple(f"{prefix}/hostname" for prefix in reversed(EXTERNAL_DNS))
+
+
+Targets = dict[str, dict[str, int]]
+"""Addresses by which members are reached, each with the numbers of its ports, as `http/TCP`."""
 
 
 class ExternalHostname(Struct, frozen=True):
@@ -62,14 +74,34 @@ def _user_hostnames(annotations: dict[str, str]) -> dict[str, str]:
     return {n: value for n, value in found.items() if f"{n}={value}" != mirrored}
 
 
-def target_annotations(external: ExternalHostname, targets: Sequence[str]) -> dict[str, str]:
-    """The annotations that make ExternalDNS publish members' addresses for a ClusterIP Service."""
+def annotated_hostname(annotations: Mapping[str, str]) -> str:
+    """The host name that ExternalDNS would read, the newer prefix first; empty if there is none."""
+    names = (annotations.get(name, "").strip() for name in _HOSTNAMES)
+    return next((name for name in names if name), "")
+
+
+def target_annotations(external: ExternalHostname, targets: Targets) -> dict[str, str]:
+    """The annotations from which ExternalDNS and our own name server publish the addresses."""
     if not external.hostname or not targets:
         return {}
-    return {f"{prefix}/target": ",".join(targets) for prefix in EXTERNAL_DNS}
+    annotations = {f"{prefix}/target": ",".join(targets) for prefix in EXTERNAL_DNS}
+    return {**annotations, TARGETS: msgspec.json.encode(targets, order="sorted").decode()}
 
 
-def external_targets(records: Sequence[MemberRecord]) -> tuple[str, ...]:
+def external_targets(records: Sequence[MemberRecord], names: Mapping[Number, str]) -> Targets:
+    """The ready addresses of members with the ports to dial there, under their federated names."""
+    found: Targets = {address: {} for address in _target_addresses(records)}
+    for record in records:
+        for backends in record.backends:
+            ports, _ = rename_ports(backends.ports, record.ports, names)
+            numbers = {f"{p.name}/{p.protocol}": p.port for p in ports if p.name and p.port}
+            for address in backends.ready:
+                if address in found:
+                    found[address] |= numbers
+    return found
+
+
+def _target_addresses(records: Sequence[MemberRecord]) -> tuple[str, ...]:
     """The ready addresses of members, taken from each in turn up to a limit; else one host name.
 
     Addresses and a host name cannot be combined: the name becomes a CNAME record.
@@ -86,7 +118,7 @@ def external_targets(records: Sequence[MemberRecord]) -> tuple[str, ...]:
     return tuple(names[:1])
 
 
-def dns_endpoint(federated: FederatedName, hostname: str, targets: Sequence[str]) -> DNSEndpoint:
+def dns_endpoint(federated: FederatedName, hostname: str, targets: Iterable[str]) -> DNSEndpoint:
     """A DNSEndpoint with the targets for each comma-separated host name, by record type."""
     by_type: dict[str, list[str]] = {}
     for target in targets:

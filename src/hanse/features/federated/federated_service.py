@@ -259,7 +259,8 @@ def _objects(
     federated, member = state.federated, state.member
     external = external_hostname(federated, state.records, state.current, options)
     answering = [r for r in state.records if r.cluster not in state.silent]
-    targets = external_targets(answering) or external_targets(state.records)
+    names = state.merged.names
+    targets = external_targets(answering, names) or external_targets(state.records, names)
     if not state.joined:
         annotations = {**external.annotations, **target_annotations(external, targets)}
         yield _federated_service(state, annotations), 0, {member}

@@ -10,6 +10,7 @@ from hanse.features.federated.backends import (
     service_ports,
     unreachable_reason,
 )
+from hanse.features.federated.external_dns import annotated_hostname
 from hanse.features.federated.join_requests import (
     FederatedName,
     Joinable,
@@ -18,7 +19,7 @@ from hanse.features.federated.join_requests import (
 )
 from hanse.features.federated.members import all_records_complete, is_led, list_records
 from hanse.features.federated.merge import MergedService, merge_members
-from hanse.features.federated.names import EXTERNAL_DNS, topic_member
+from hanse.features.federated.names import topic_member
 from hanse.features.federated.records import (
     SCHEMA,
     Backends,
@@ -145,12 +146,6 @@ def _member_record(
         affinity=meta.annotations.get(AFFINITY.annotation, ""),
         schema=SCHEMA,
     )
-
-
-def annotated_hostname(annotations: dict[str, str]) -> str:
-    """The host name that ExternalDNS would read, the newer prefix first; empty if there is none."""
-    names = (annotations.get(f"{prefix}/hostname", "").strip() for prefix in reversed(EXTERNAL_DNS))
-    return next((name for name in names if name), "")
 
 
 def _recorded_backends(

@@ -25,6 +25,8 @@ ORIGIN = f"{DOMAIN}/origin"
 """Annotation of slices: the encoded Origin, to keep them while their cluster is unreachable."""
 MANAGED_HOSTNAME = f"{DOMAIN}/hostname"
 """Annotation of federated Services: the host name that we set, to tell it from a user's."""
+TARGETS = f"{DOMAIN}/targets"
+"""Annotation of federated Services with a host name: its addresses, each with its named ports."""
 MIRRORED_HOSTNAME = f"{DOMAIN}/mirrored-hostname"
 """Annotation `name=value`: which of both annotations we set beside a user's."""
 

@@ -1,6 +1,6 @@
 """Builds the EndpointSlices of a federated Service in one member."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 from msgspec import Struct
@@ -52,7 +52,7 @@ def build_slices(
     Endpoints are ordered ready, draining, unready; backends without any give no slice.
     """
     for backends in part.backends:
-        ports, renamed = _rename_ports(backends.ports, part.origin, names)
+        ports, renamed = rename_ports(backends.ports, part.origin.ports, names)
         endpoints = [
             Endpoint(addresses=(address,), conditions=conditions)
             for addresses, conditions in (
@@ -104,14 +104,14 @@ def slice_addresses(slices: Iterable[EndpointSlice]) -> Iterator[str]:
                 yield from endpoint.addresses
 
 
-def _rename_ports(
-    ports: Iterable[EndpointPort], origin: Origin, names: dict[Number, str]
+def rename_ports(
+    ports: Iterable[EndpointPort], member_ports: Iterable[MemberPort], names: Mapping[Number, str]
 ) -> tuple[tuple[EndpointPort, ...], tuple[MemberPort, ...]]:
     """The ports under their federated names, without those that the federated Service lacks.
 
     The member's own ports under the same names come second.
     """
-    own = {p.name: p for p in origin.ports}
+    own = {p.name: p for p in member_ports}
     served: list[EndpointPort] = []
     renamed: list[MemberPort] = []
     for port in ports:

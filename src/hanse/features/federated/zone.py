@@ -1,0 +1,153 @@
+"""The external names of federated Services, as our own name server answers them.
+
+The leader of the cluster writes host name, addresses and ports on the federated Service; here they
+become records below a zone of global names.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from hanse.features.federated.external_dns import Targets, annotated_hostname
+from hanse.features.federated.names import FEDERATED, TARGETS
+from hanse.model.dns.names import InvalidName, child_name, is_subdomain, wire_name
+from hanse.model.dns.records import (
+    SRV,
+    ZoneNode,
+    address_rdata,
+    cname_rrsets,
+    full_rrset,
+    srv_rdata,
+)
+from hanse.model.dns.service_records import address_rrsets, dashed_address
+from hanse.model.dns.zones import View
+from hanse.model.facts import Role
+from hanse.model.json_input import decode_json
+from hanse.model.kinds.core import Service
+from hanse.model.plan import Key
+from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
+
+HOST_TOPIC = "host"
+
+
+def _hostnames(service: Service) -> Iterator[str]:
+    """Index values: the host names of a federated Service, in lower case."""
+    annotations = service.metadata.annotations
+    if FEDERATED in annotations and TARGETS in annotations:
+        for name in annotated_hostname(annotations).split(","):
+            if name.strip():
+                yield name.strip().rstrip(".").lower()
+
+
+BY_HOSTNAME = Index(Service, "federated-hostname", _hostnames)
+"""Federated Services by the external host names that they have."""
+
+
+class FederatedZone:
+    """The external names of a cluster's federated Services below the zones of global names."""
+
+    name = "federated"
+    watches: tuple[Watch, ...] = (
+        Watch(
+            Role.LOCAL,
+            Service,
+            indexes=(BY_HOSTNAME,),
+            reason="external names of federated Services",
+        ),
+    )
+
+    def __init__(self, view: View) -> None:
+        self.view = view
+        self.zones: tuple[bytes, ...] = tuple(wire_name(zone) for zone in view.global_zones)
+
+    def synced(self, snapshot: Snapshot) -> bool:
+        """Whether the Services of this cluster are listed."""
+        return snapshot.listed_or_unserved(snapshot.local, Service)
+
+    def keys(self, snapshot: Snapshot) -> Iterator[Key]:
+        """One key for each external name."""
+        names = {n for s in snapshot.all(snapshot.local, Service) for n in _hostnames(s)}
+        yield from (Key(HOST_TOPIC, name) for name in names)
+
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The names of a local Service before and after a change; facts affect none."""
+        match change:
+            case ObjectChange(where, before, after) if where == snapshot.local:
+                sides = [side for side in (before, after) if isinstance(side, Service)]
+                return {Key(HOST_TOPIC, name) for side in sides for name in _hostnames(side)}
+            case ObjectChange() | FactChange():
+                return ()
+
+    def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
+        """A function that builds the nodes of a name; none outside of the zones.
+
+        A name belongs to the oldest Service that has it.
+        """
+
+        def build_nodes(key: Key) -> Sequence[ZoneNode]:
+            """The nodes of a name: its addresses, and its ports with a name for each address."""
+            claims = list(snapshot.by(snapshot.local, BY_HOSTNAME, key.name))
+            name = self._name_in_zones(key.name)
+            if name is None or not claims:
+                return ()
+            oldest = min(claims, key=_precedence)
+            targets = _decode_targets(oldest.metadata.annotations[TARGETS])
+            return tuple(_host_nodes(name, targets, self.view.ttl))
+
+        return build_nodes
+
+    def _name_in_zones(self, text: str) -> bytes | None:
+        """Parse a name; None if it is invalid or in none of the zones."""
+        try:
+            name = wire_name(text)
+        except InvalidName:
+            return None
+        return name if any(is_subdomain(name, zone) for zone in self.zones) else None
+
+
+def _precedence(service: Service) -> tuple[str, str, str]:
+    """The order of Services that claim one name: by age, then by namespace and name."""
+    meta = service.metadata
+    created = meta.creation_timestamp.isoformat() if meta.creation_timestamp is not None else "~"
+    return (created, meta.namespace, meta.name)
+
+
+@lru_cache(maxsize=4096)
+def _decode_targets(text: str) -> Targets:
+    """The targets in an annotation; none if it is invalid."""
+    try:
+        return decode_json(text, type=dict[str, dict[str, int]])
+    except msgspec.DecodeError:
+        return {}
+
+
+def _host_nodes(name: bytes, targets: Targets, ttl: int) -> Iterator[ZoneNode]:
+    """The node of a name, and nodes of its ports and of each address that they lead to."""
+    rdatas = {text: rdata for text in targets if (rdata := address_rdata(text)) is not None}
+    if not rdatas:
+        try:
+            target = wire_name(next(iter(targets), ""))
+        except InvalidName:
+            return
+        yield from (ZoneNode(name, cname_rrsets(target, ttl)),) if targets else ()
+        return
+    yield ZoneNode(name, address_rrsets(list(rdatas.values()), ttl))
+    ports: dict[str, list[bytes]] = {}
+    for text, rdata in rdatas.items():
+        own = child_name(dashed_address(text), name)
+        if own is not None and targets[text]:
+            yield ZoneNode(own, address_rrsets([rdata], ttl))
+            for port, number in targets[text].items():
+                ports.setdefault(port, []).append(srv_rdata(number, own))
+    yield from _port_nodes(name, ports, ttl)
+
+
+def _port_nodes(name: bytes, ports: Mapping[str, Sequence[bytes]], ttl: int) -> Iterator[ZoneNode]:
+    """The node `_port._protocol` of each named port."""
+    for port, rdatas in sorted(ports.items()):
+        label, _, protocol = port.partition("/")
+        parent = child_name(f"_{protocol.lower()}", name)
+        own = child_name(f"_{label}", parent) if parent is not None else None
+        if own is not None:
+            yield ZoneNode(own, (full_rrset(SRV, rdatas, ttl),))

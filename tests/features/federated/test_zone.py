@@ -1,0 +1,97 @@
+"""External names of federated Services, answered by our own name server."""
+
+from msgspec.structs import replace
+
+from hanse.features.federated.health import SILENT_AFTER
+from hanse.features.federated.names import TARGETS
+from hanse.features.federated.records import Backends, MemberPort
+from hanse.features.federated.zone import FederatedZone
+from hanse.model.dns.zones import View
+from hanse.model.facts import Phase, Role
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import EndpointPort
+from hanse.model.objects import Object
+from hanse.model.snapshot import Snapshot
+from tests.dns.builders import ZoneResolver, ZoneWatcher
+from tests.features.federated.builders import (
+    HERE,
+    applied_objects,
+    member,
+    observed,
+    record,
+    stored_configmap,
+)
+from tests.support.builders import annotated, cluster, snapshot, stored
+from tinykube.virtual_time import EPOCH
+
+HOST = "shop.example.org"
+VIEW = View("outside", global_zones=("example.org",))
+BALANCED = record(HERE, "203.0.113.1", hostname=HOST)
+NODE_PORT = record(
+    "bergen",
+    ports=(MemberPort(port=80, name="web"),),
+    backends=(
+        Backends("nodes", "IPv4", (EndpointPort(port=30080, name="web"),), ready=("203.0.113.3",)),
+    ),
+)
+
+
+class HostWatcher(ZoneWatcher):
+    watches = FederatedZone(VIEW).watches
+
+
+def answers(*services: Object) -> ZoneResolver:
+    seen = snapshot(HostWatcher(), HERE, [cluster(HERE, Role.LOCAL)], {HERE: services})
+    return ZoneResolver(seen, VIEW, FederatedZone)
+
+
+def federated_service(view: Snapshot) -> Service:
+    [made] = [o for o in applied_objects(view) if isinstance(o, Service)]
+    return made
+
+
+RECORDS = {
+    HERE: [stored_configmap(BALANCED, age=9)],
+    "bergen": [stored_configmap(NODE_PORT, age=1)],
+}
+
+
+def test_a_host_name_has_the_addresses_of_all_members_and_the_ports_to_dial() -> None:
+    ask = answers(federated_service(observed(RECORDS)))
+
+    assert set(ask(HOST).records) == {"203.0.113.1", "203.0.113.3"}
+    assert set(ask(f"_http._tcp.{HOST}", "SRV").records) == {
+        f"0 50 80 203-0-113-1.{HOST}.",
+        f"0 50 30080 203-0-113-3.{HOST}.",
+    }, "a node port has a number of its own"
+    assert ask(f"203-0-113-3.{HOST}").records == ("203.0.113.3",)
+    assert ask("other.example.org").code == "NXDOMAIN"
+    assert ask("shop.example.net").code == "REFUSED"
+
+
+def test_a_silent_member_is_not_in_the_answer() -> None:
+    silent = replace(member("bergen", phase=Phase.UNREACHABLE), silent=True)
+    gone = replace(silent, since=EPOCH - SILENT_AFTER)
+
+    ask = answers(federated_service(observed(RECORDS, states=[gone])))
+
+    assert ask(HOST).records == ("203.0.113.1",)
+
+
+def test_a_host_name_belongs_to_the_oldest_service_that_has_it() -> None:
+    first = federated_service(observed(RECORDS))
+    other = replace(first, metadata=replace(first.metadata, name="thief"))
+    thief = annotated(stored(other, age=-9), {TARGETS: '{"192.0.2.66":{}}'})
+
+    ask = answers(first, thief)
+
+    assert "192.0.2.66" not in ask(HOST).records
+
+
+def test_a_member_with_a_host_name_is_an_alias_and_nonsense_is_no_answer() -> None:
+    named = Backends("a", "FQDN", (), ready=("lb.example.net",))
+    theirs = stored_configmap(record("bergen", backends=(named,), hostname=HOST))
+    alias = federated_service(observed({"bergen": [theirs]}))
+
+    assert answers(alias)(HOST, "CNAME").records == ("lb.example.net.",)
+    assert answers(annotated(alias, {TARGETS: "{"}))(HOST).code == "NXDOMAIN"
