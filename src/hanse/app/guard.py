@@ -23,6 +23,7 @@ from hanse.features.networks.guard.facts import (
 from hanse.features.networks.guard.ruleset import TABLE, Ruleset, build_ruleset
 from hanse.features.networks.guard.transaction import (
     REMOVAL,
+    can_move,
     difference,
     move_addresses,
     replacement,
@@ -200,14 +201,15 @@ class Guard:
                 self._owners.pop(address, None)
             else:
                 self._owners[address] = owner
+        facts = self._facts
         if self._facts_changed:
             self._facts_changed = False
             facts = cluster_facts(snapshot, self._settings.node, self._settings.pod_ranges)
-            if facts != self._facts:
-                old, self._facts = self._ruleset, facts
-                self._ruleset = build_ruleset(facts, self._owners)
-                return difference(old, self._ruleset)
-        return move_addresses(self._ruleset, moved)
+        if facts == self._facts and can_move(self._ruleset, moved):
+            return move_addresses(self._ruleset, moved)
+        old, self._facts = self._ruleset, facts
+        self._ruleset = build_ruleset(facts, self._owners)
+        return difference(old, self._ruleset)
 
     def _close_pods(self) -> None:
         """Close the node's pod ranges, as far as they are known without the API server."""

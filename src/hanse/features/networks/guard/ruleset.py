@@ -19,6 +19,8 @@ _KEYWORD = {4: "ip", 6: "ip6"}
 _TYPE = {4: "ipv4_addr", 6: "ipv6_addr"}
 _BASE_SETS = ("tenants", "platform", "resolvers")
 _MAX_NAME = 120
+CLOSED = "closed"
+"""The chain of packets to networks that nobody else reaches."""
 
 
 class Elements(Struct):
@@ -35,11 +37,14 @@ class Ruleset(Struct):
 
     sets: dict[str, Elements]
     chains: dict[str, tuple[str, ...]]
+    families: tuple[int, ...] = (4,)
+    """The families of which networks have sets of their own: nftables lists all at each change."""
 
 
 def build_ruleset(facts: ClusterFacts, owners: Mapping[str, AddressOwner]) -> Ruleset:
     """The table for a cluster and the owners of all addresses of pods."""
-    ruleset = Ruleset(_sets(facts), _chains(facts))
+    families = FAMILIES if any(":" in a for a in owners) else FAMILIES[:1]
+    ruleset = Ruleset(_sets(facts, families), _chains(facts, families), families)
     for address, owner in owners.items():
         for name, value in address_elements(address, owner, ruleset):
             ruleset.sets[name].values[address] = value
@@ -64,22 +69,19 @@ def address_elements(
     yield f"tenants{family}", ""
     yield f"pods-{network}-{family}", ""
     yield f"clients{family}", f"goto from-{network}"
-    yield f"servers{family}", f"goto to-{network}"
+    yield f"servers{family}", f"goto {_inbound_chain(network, ruleset)}"
     if owner.is_dns:
         yield f"resolvers{family}", ""
 
 
-def _sets(facts: ClusterFacts) -> dict[str, Elements]:
+def _sets(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, Elements]:
     spaces = {a.namespace for n in facts.networks for a in n.accesses if a.namespace}
-    names = (
-        *_BASE_SETS,
-        *(f"pods-{_short(network.name)}-" for network in facts.networks),
-        *(_space_set(space) for space in sorted(spaces)),
-    )
+    names = (*_BASE_SETS, *(_space_set(space) for space in sorted(spaces)))
+    networks = [f"pods-{_short(network.name)}-" for network in facts.networks]
     sets: dict[str, Elements] = {}
     for family in FAMILIES:
         kind = _TYPE[family]
-        for name in names:
+        for name in (*names, *(networks if family in families else ())):
             sets[f"{name}{family}"] = Elements(f"type {kind};", {})
         for name in ("clients", "servers"):
             sets[f"{name}{family}"] = Elements(f"type {kind} : verdict;", {}, is_map=True)
@@ -95,17 +97,24 @@ def _sets(facts: ClusterFacts) -> dict[str, Elements]:
     return sets
 
 
-def _chains(facts: ClusterFacts) -> dict[str, tuple[str, ...]]:
+def _inbound_chain(network: str, ruleset: Ruleset) -> str:
+    """The chain for clients of a network; networks without inbound accesses share one."""
+    return name if (name := f"to-{network}") in ruleset.chains else CLOSED
+
+
+def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[str, ...]]:
     chains: dict[str, tuple[str, ...]] = {
         "untracked": tuple(_untracked()),
         "decide": tuple(_decide()),
         "platform-servers": tuple(_platform_servers()),
         "inside-clients": tuple(_inside("original")),
+        CLOSED: ("counter drop",),
     }
     for network in facts.networks:
         short = _short(network.name)
-        chains[f"from-{short}"] = tuple(_from_network(network))
-        chains[f"to-{short}"] = tuple(_to_network(network))
+        chains[f"from-{short}"] = tuple(_from_network(network, families))
+        if any(access.inbound for access in network.accesses):
+            chains[f"to-{short}"] = tuple(_to_network(network))
     chains["forward"] = (
         "type filter hook forward priority filter; policy accept;",
         "ct state invalid,untracked goto untracked",
@@ -125,10 +134,10 @@ def _chains(facts: ClusterFacts) -> dict[str, tuple[str, ...]]:
     return chains
 
 
-def _from_network(network: NetworkFacts) -> Iterator[str]:
+def _from_network(network: NetworkFacts, families: tuple[int, ...]) -> Iterator[str]:
     """A pod of the network is the client."""
     for name in (network.name, *network.peers):
-        for family in FAMILIES:
+        for family in families:
             yield f"{_server(family)} @pods-{_short(name)}-{family} accept"
     outbound = [a for a in network.accesses if not a.inbound]
     yield from _named(outbound, "reply")

@@ -23,6 +23,11 @@ def difference(old: Ruleset, new: Ruleset) -> str:
     return "".join(f"{line}\n" for line in _difference(old, new))
 
 
+def can_move(ruleset: Ruleset, owners: Mapping[str, AddressOwner | None]) -> bool:
+    """Whether the ruleset has sets for all these addresses; else it has to be built anew."""
+    return 6 in ruleset.families or not any(":" in address for address in owners)
+
+
 def move_addresses(ruleset: Ruleset, owners: Mapping[str, AddressOwner | None]) -> str:
     """Give addresses to other owners: changes the ruleset, and returns the commands for it."""
     lines: list[str] = []
