@@ -23,9 +23,8 @@ def _commands(heading: str) -> str:
 def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     (tmp_path / "walk.sh").write_text("set -eu\n" + _commands("On your machine"))
 
-    result = hanse(
-        "up", "--no-sample", "--clusters", "lubeck", "--exec", "bash walk.sh", cwd=tmp_path
-    )
+    up = ("up", "--no-sample", "--clusters", "lubeck", "--exec", "bash walk.sh")
+    result = hanse(*up, cwd=tmp_path, patience=180)
 
     assert result.status == 0, result.out + result.err
     assert re.search(r"globex\.lab +· +✓ +· +·", result.out), result.out

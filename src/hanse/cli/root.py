@@ -26,6 +26,7 @@ COMMANDS = {
     "leave": "Let a cluster leave a Federation.",
     "export": "Export a Service to the other clusters, and show the result.",
     "migrate": "Print what moves a cluster's federated Services to Antrea Multi-cluster.",
+    "tenant": "Create tenants, each with networks of its own.",
     "networks": "Look at the networks of tenants.",
     "statefulsets": "Show where each replica of a federated StatefulSet is.",
     "policies": "Show where each federated policy is applied, blocked or in conflict, and why.",

@@ -177,6 +177,21 @@ def test_the_matrix_finds_a_hole_that_somebody_made() -> None:
     assert ("acme.lab", "bolt.default") in whole.leaks()
 
 
+def test_the_matrix_tries_the_ports_that_policies_name() -> None:
+    """Two tenants that each allow all addresses on one port."""
+    block = "{ipBlock: {cidr: 0.0.0.0/0}}"
+    rule = f"[{{from: [{block}], ports: [{{port: 81}}]}}]"
+    out = f"[{{to: [{block}], ports: [{{port: 81}}]}}]"
+    text = f"{{podSelector: {{}}, policyTypes: [Ingress, Egress], ingress: {rule}, egress: {out}}}"
+    users = [user_policy(text, space) for space in ("acme-web", "bolt-web")]
+    spaces = [Namespace(metadata=Meta(name=n, labels={TENANT: t})) for n, t in SPACES.items()]
+    names = [NetworkName("acme", "default"), NetworkName("bolt", "default")]
+
+    whole = reachability_matrix(spaces, [], written(users), names)
+
+    assert whole.reach["acme.default", "bolt.default"] == "some"
+
+
 KEYS, VALUES = st.sampled_from("abc"), st.sampled_from("xyz")
 LABELS = st.dictionaries(KEYS, VALUES, max_size=3)
 REQUIREMENTS = st.one_of(

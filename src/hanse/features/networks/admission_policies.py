@@ -201,7 +201,7 @@ def _reserved(trusted: str) -> Wire:
         f"{n}.startsWith('kube-dns-') || ({home} && {n}.startsWith('kubernetes-'))" for n in names
     )
     return _validation(
-        f"!({taken}) || {trusted}",
+        f"!({taken}) || {_label('object', OWNER)} != '' || {trusted}",  # those are `KEPT`
         "'names kube-dns-* and kubernetes-* are for the DNS and the API server of networks; "
         "choose another'",
     )

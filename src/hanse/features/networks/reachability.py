@@ -5,8 +5,9 @@ selected pod may only do what a rule of these policies allows. Both ends must al
 Nothing here depends on how `isolation` builds its policies.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from ipaddress import ip_address, ip_network
+from itertools import chain
 from typing import Literal
 
 from msgspec import Struct
@@ -167,6 +168,8 @@ OUTSIDE = "outside"
 """The name for pods without a tenant and external addresses."""
 
 SAMPLE_PORT = TrafficPort(8080)
+NEW_POD = ("10.255.255.254",)
+"""The address of a pod that has none yet: blocks of all addresses contain it."""
 _EXTERNAL = TrafficEndpoint(OUTSIDE, addresses=("198.51.100.1",))
 
 
@@ -195,29 +198,54 @@ def reachability_matrix(
 
     Pods with equal labels are evaluated once.
     """
+    pods = list(pods)
     groups = endpoint_groups(namespaces, pods, networks)
+    ports = sample_ports(policies, pods)
     by_space: dict[str, list[NetworkPolicy]] = {}
     for policy in policies:
         by_space.setdefault(policy.metadata.namespace, []).append(policy)
 
-    def reaches(one: TrafficEndpoint, other: TrafficEndpoint) -> bool:
-        """Whether one reaches the other on `SAMPLE_PORT`, by the policies of both namespaces."""
+    def reaches(one: TrafficEndpoint, other: TrafficEndpoint) -> Iterator[bool]:
+        """Whether one reaches the other on each port, by the policies of both namespaces."""
         concerned = [*by_space.get(one.namespace, ())]
         if other.namespace != one.namespace:
             concerned += by_space.get(other.namespace, ())
-        return can_reach(one, other, SAMPLE_PORT, concerned)
+        return (can_reach(one, other, port, concerned) for port in ports)
 
     names = tuple(sorted(groups, key=lambda name: (name == OUTSIDE, name)))
     return ReachabilityMatrix(
         names,
         {
             (one, other): _summarize_reachability(
-                [reaches(a, b) for a in groups[one] for b in groups[other]]
+                [yes for a in groups[one] for b in groups[other] for yes in reaches(a, b)]
             )
             for one in names
             for other in names
         },
     )
+
+
+def sample_ports(policies: Sequence[NetworkPolicy], pods: Iterable[Pod]) -> list[TrafficPort]:
+    """The ports that policies name, the ends of their ranges, and one that none may name."""
+    named: dict[tuple[str, Protocol], set[int]] = {}
+    for pod in pods:
+        for container in pod.spec.containers:
+            for port in container.ports:
+                named.setdefault((port.name, port.protocol), set()).add(port.container_port)
+    inbound = [rule.ports for p in policies for rule in p.spec.ingress or ()]
+    outbound = [rule.ports for p in policies for rule in p.spec.egress or ()]
+    found = {SAMPLE_PORT}
+    for policy_port in chain(*inbound, *outbound):
+        protocol = policy_port.protocol
+        match policy_port.port:
+            case None:
+                numbers = {SAMPLE_PORT.port}
+            case str(name):
+                numbers = named.get((name, protocol), set())
+            case first:
+                numbers = {first, policy_port.end_port or first}
+        found |= {TrafficPort(number, protocol) for number in numbers}
+    return sorted(found, key=lambda port: (port.protocol, port.port))
 
 
 def endpoint_groups(
@@ -244,18 +272,24 @@ def endpoint_groups(
 def _traffic_endpoint(
     space: Namespace, name: str, labels: dict[str, str], pod: Pod | None = None
 ) -> TrafficEndpoint:
-    """The endpoint of a pod or of bare labels; without a pod IP it has no addresses.
+    """The endpoint of a pod or of bare labels; without a pod IP it has the address `NEW_POD`.
 
     The namespace labels always include `kubernetes.io/metadata.name`.
     """
-    addresses = (pod.status.pod_ip,) if pod is not None and pod.status.pod_ip else ()
+    addresses = (pod.status.pod_ip,) if pod is not None and pod.status.pod_ip else NEW_POD
     return TrafficEndpoint(
         name,
         space.metadata.name,
         labels,
         {**space.metadata.labels, "kubernetes.io/metadata.name": space.metadata.name},
         addresses,
+        {} if pod is None else _named_ports(pod),
     )
+
+
+def _named_ports(pod: Pod) -> dict[tuple[str, str], int]:
+    ports = (port for container in pod.spec.containers for port in container.ports)
+    return {(port.name, port.protocol): port.container_port for port in ports if port.name}
 
 
 def _add_endpoint(
