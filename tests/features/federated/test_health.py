@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.features.federated.health import SILENT_AFTER
-from hanse.features.federated.names import CLUSTER
+from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS
 from hanse.features.federated.settings import AFFINITY, HEALTH
 from hanse.features.federated.status import REACHABLE_CONDITION, SETTINGS_CONDITION
 from hanse.model.conditions import Condition
@@ -152,6 +152,32 @@ def test_a_rule_that_is_not_used_is_told(rule: str, message: str) -> None:
     told = reported(plan, SETTINGS_CONDITION)
     assert told.status == "False"
     assert message in told.message
+
+
+# -- where the external name is published
+
+
+@pytest.mark.parametrize(
+    ("chosen", "silence", "published"),
+    [
+        ("", SILENT_AFTER, True),
+        (HERE, SILENT_AFTER, True),
+        (f"bergen,{HERE}", timedelta(0), False),
+        (f"bergen,{HERE}", SILENT_AFTER, True),
+        ("bergen", SILENT_AFTER, False),
+        ("bergen, !", SILENT_AFTER, True),
+    ],
+)
+def test_an_external_name_is_published_by_the_first_chosen_cluster_that_answers(
+    chosen: str, silence: timedelta, published: bool
+) -> None:
+    theirs = replace(record("bergen", "10.3.0.1"), publish_from=chosen, hostname="web.example.org")
+    objects = {**OURS, "bergen": [stored_configmap(theirs)]}
+
+    plan = plan_for(service_key(), observed(objects, states=[unreachable(silence)]))
+
+    [made] = desired(plan, Service)
+    assert (f"{EXTERNAL_DNS[0]}/hostname" in made.metadata.annotations) is published
 
 
 # -- affinity

@@ -8,6 +8,7 @@ from msgspec.structs import astuple, replace
 
 from hanse.features.federated.backends import BACKEND_SLICES, pod_backends
 from hanse.features.federated.external_dns import (
+    ExternalHostname,
     dns_endpoint,
     external_hostname,
     external_targets,
@@ -27,7 +28,11 @@ from hanse.features.federated.merge import MergedService, Number, merge_members
 from hanse.features.federated.names import CLUSTER, FEDERATED, JOIN, topic_member
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import MemberRecord, Origin
-from hanse.features.federated.settings import affinity_rule, drains_silent_members
+from hanse.features.federated.settings import (
+    affinity_rule,
+    drains_silent_members,
+    publishing_clusters,
+)
 from hanse.features.federated.slices import (
     GENERATED_SLICES,
     MemberEndpoints,
@@ -173,7 +178,9 @@ def _service_state(
         current=current,
         joined=joined,
         silent=silent,
-        judged_again_after=judged_again_after(judged, snapshot),
+        judged_again_after=judged_again_after(
+            {*judged, *publishing_clusters(merged.members)} - {member}, snapshot
+        ),
     )
 
 
@@ -258,6 +265,8 @@ def _objects(
     """Each object with its step and source clusters; optional kinds only where they are served."""
     federated, member = state.federated, state.member
     external = external_hostname(federated, state.records, state.current, options)
+    if not _publishes(state, snapshot):
+        external = ExternalHostname()
     answering = [r for r in state.records if r.cluster not in state.silent]
     names = state.merged.names
     targets = external_targets(answering, names) or external_targets(state.records, names)
@@ -275,6 +284,14 @@ def _objects(
     kinds = [kind for kind in (ClusterGroup, Group) if snapshot.serves(member, kind)]
     for group in _address_groups(federated, slice_addresses(state.all_slices), kinds):
         yield group, 1, {member}
+
+
+def _publishes(state: _ServiceState, snapshot: Snapshot) -> bool:
+    """Whether the external name is published in this member: the first chosen one that answers."""
+    chosen = publishing_clusters(state.merged.members)
+    silent = silent_clusters({*chosen} - {state.member}, snapshot)
+    answering = [cluster for cluster in chosen if cluster not in silent] or chosen
+    return not chosen or state.member == answering[0]
 
 
 def _federated_service(state: _ServiceState, annotations: dict[str, str]) -> Service:

@@ -28,7 +28,7 @@ from hanse.features.federated.records import (
     read_record,
     record_configmap,
 )
-from hanse.features.federated.settings import AFFINITY, HEALTH, setting_faults
+from hanse.features.federated.settings import AFFINITY, HEALTH, PUBLISH_FROM, setting_faults
 from hanse.features.federated.status import (
     PROTOCOL_CONFLICT,
     cleared_status,
@@ -144,6 +144,7 @@ def _member_record(
         hostname=annotated_hostname(meta.annotations),
         health=meta.annotations.get(HEALTH.annotation, ""),
         affinity=meta.annotations.get(AFFINITY.annotation, ""),
+        publish_from=meta.annotations.get(PUBLISH_FROM.annotation, "").replace(" ", ""),
         schema=SCHEMA,
     )
 

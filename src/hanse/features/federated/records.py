@@ -62,6 +62,7 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
     ports: tuple[MemberPort, ...] = ()
     health: str = ""
     affinity: str = ""
+    publish_from: str = ""
     """The settings in its annotations; empty if it has none."""
 
     @property
@@ -93,6 +94,7 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """The host name in its annotations for ExternalDNS."""
     health: str = ""
     affinity: str = ""
+    publish_from: str = ""
     """The settings in its annotations; empty if it has none."""
     schema: int = 1
 
@@ -111,6 +113,7 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
             self.ports,
             self.health,
             self.affinity,
+            self.publish_from,
         )
 
 

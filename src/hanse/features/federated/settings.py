@@ -8,6 +8,8 @@ from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import DOMAIN
 from hanse.features.federated.records import Identity, Origin
 from hanse.model.affinity import FORMAT, AffinityRule, parse_affinity
+from hanse.model.naming import is_label
+from hanse.model.objects import ClusterId
 
 _HEALTH_RULES = ("lease", "none")
 
@@ -30,6 +32,14 @@ AFFINITY = Setting(
 )
 """Which endpoints are used in a cluster: its own, those of others, or all alike."""
 
+PUBLISH_FROM = Setting(
+    f"{DOMAIN}/publish-from",
+    "a list of clusters as lubeck,hamburg",
+    lambda text: bool(text) and all(map(is_label, text.split(","))),
+    lambda o: o.publish_from,
+)
+"""The clusters that publish the external name, the first that answers; without it, all do."""
+
 
 def ruling_member(members: Iterable[Origin], setting: Setting) -> Origin | None:
     """The first of the members, which are in the order of joining, that has a valid setting."""
@@ -48,6 +58,12 @@ def affinity_rule(members: Iterable[Origin]) -> AffinityRule:
     return (parse_affinity(ruling.affinity) if ruling is not None else None) or AffinityRule()
 
 
+def publishing_clusters(members: Iterable[Origin]) -> tuple[ClusterId, ...]:
+    """The clusters that may publish the external name, the preferred first; empty: all do."""
+    ruling = ruling_member(members, PUBLISH_FROM)
+    return tuple(ruling.publish_from.split(",")) if ruling is not None else ()
+
+
 def setting_faults(
     annotations: Mapping[str, str],
     identity: Identity,
@@ -58,7 +74,7 @@ def setting_faults(
     `joined` are the federated Services that it joins, with their members.
     """
     services = [(federated, list(members)) for federated, members in joined]
-    for setting in (HEALTH, AFFINITY):
+    for setting in (HEALTH, AFFINITY, PUBLISH_FROM):
         name, text = setting.annotation, annotations.get(setting.annotation, "")
         if text and not setting.is_valid(text):
             yield f"annotation {name}: {text[:40]!r} is not {setting.format}"
