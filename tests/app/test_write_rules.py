@@ -80,7 +80,7 @@ def test_a_write_without_a_rule_generates_no_role(rule: WriteRule) -> None:
 
 
 def test_everything_that_a_supervisor_can_write_in_a_member_is_held_by_a_policy() -> None:
-    rules = rules_for(app.watches(), "lubeck")
+    rules = rules_for(app.watches(), "lubeck", "hamburg")
     policies = supervisor_policies(app.supervisor_rules(), "lubeck")
 
     writable = {(rule.group, rule.resource) for rule in rules if set(rule.verbs) - _READ}

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import time
+from base64 import b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests.cli.programs import CommandResult, RunningFederation, hanse, running
 GUIDES = Path(__file__).parents[2] / "docs/guides"
 IN_ROME = ("join", "--context", "rome", "--supervises")
 BOTH = ("--supervisor", "rome", "--supervisor", "paris")
+ONE = BOTH[:2]
 LEAGUE = ("leave", "--federation", "league")
 
 
@@ -69,21 +71,27 @@ def test_supervisors_reach_each_other_once_both_have_joined(fleet: RunningFedera
 
 
 def test_a_child_joins_is_led_and_leaves_nothing_behind(fleet: RunningFederation) -> None:
-    dry = _join(fleet, "oslo", *BOTH, "--dry-run")
-    joined = _join(fleet, "oslo", *BOTH)
+    wrong = ("--cluster-id", "wrong", "--context", "oslo", *ONE)
+    refused = fleet.run_hanse("join", "--federation", "league", *wrong)
+    dry = _join(fleet, "oslo", *ONE, "--dry-run")
+    joined = _join(fleet, "oslo", *ONE)
     again = _join(fleet, "oslo", *BOTH)
 
+    assert refused.status == 2
+    assert "an agent runs in oslo as 'oslo'; use that --cluster-id" in refused.err
     assert "# rome: would create Secret antrea-plus-system/member-oslo\n" in dry.out
-    assert "rome: created Secret antrea-plus-system/member-oslo\n" in joined.out, joined.err
+    for supervisor in ("rome", "paris"):
+        made = f"{supervisor}: created Secret antrea-plus-system/member-oslo\n"
+        assert made in joined.out, joined.err
     assert "oslo: created ClusterClaim id.k8s.io\n" in joined.out
     assert again.out.startswith(
-        "rome: nothing to change\nparis: nothing to change\noslo: nothing to change\n"
+        "paris: nothing to change\nrome: nothing to change\noslo: nothing to change\n"
     )
     for supervisor in ("rome", "paris"):
         _soon(_reached(fleet, supervisor, "rome", "paris", "oslo"))
     _soon(lambda: bool(_federation(fleet, "oslo").get("status", {}).get("leaders")))
 
-    left = _leave(fleet, "oslo", *BOTH)
+    left = _leave(fleet, "oslo", *ONE)
 
     assert left.out.endswith("oslo has left federation league\n"), left.err
     for supervisor in ("rome", "paris"):
@@ -197,8 +205,10 @@ def test_invalid_options_are_refused_in_one_line(
 def test_a_cluster_whose_supervisors_lost_their_account_can_leave(fleet: RunningFederation) -> None:
     assert _join(fleet, "oslo", *BOTH).status == 0
     _soon(lambda: bool(_federation(fleet, "oslo").get("status", {}).get("leaders")))
-    account = ("delete", "serviceaccount", "hanse-supervisor", "-n", "antrea-plus-system")
-    assert fleet.kubectl("--context", "oslo", *account).status == 0
+    for supervisor in ("rome", "paris"):
+        name = f"serviceaccount/hanse-supervisor-{supervisor}"
+        account = ("delete", name, "-n", "antrea-plus-system")
+        assert fleet.kubectl("--context", "oslo", *account).status == 0
 
     left = _leave(fleet, "oslo", *BOTH)
     again = _leave(fleet, "oslo", *BOTH)
@@ -206,6 +216,73 @@ def test_a_cluster_whose_supervisors_lost_their_account_can_leave(fleet: Running
     assert left.out.endswith("oslo has left federation league\n"), left.err
     assert again.status == 2
     assert again.err.startswith("hanse: there is no Federation 'league' in oslo")
+
+
+SYSTEM = ("-n", "antrea-plus-system")
+
+
+def _names(fleet: RunningFederation, cluster: str, *what: str) -> list[str]:
+    """The names of objects in a cluster."""
+    found = fleet.kubectl("--context", cluster, "get", *what, "-o", "name")
+    assert found.status == 0, found.err
+    return found.out.split()
+
+
+def _federate(fleet: RunningFederation, *clusters: str) -> None:
+    """Let a Service of each cluster join a federated one."""
+    annotation = "svc.global.federated.antreaplus.vmware.com=web"
+    for cluster in clusters:
+        at = ("--context", cluster)
+        assert fleet.kubectl(*at, "create", "service", "clusterip", "web", "--tcp=80").status == 0
+        assert fleet.kubectl(*at, "annotate", "service", "web", annotation).status == 0
+
+
+def _federated_addresses(fleet: RunningFederation, *clusters: str) -> list[str]:
+    """The ClusterIPs of the federated Service in clusters."""
+    get = ("get", "service", "web", *SYSTEM, "-o", "jsonpath={.spec.clusterIP}")
+    return [fleet.kubectl("--context", c, *get).out for c in clusters]
+
+
+def test_a_supervisor_leaves_nothing_behind_and_the_last_one_dissolves_the_federation(
+    fleet: RunningFederation,
+) -> None:
+    assert _join(fleet, "oslo", *ONE).status == 0
+    _federate(fleet, "paris", "oslo")
+    _soon(lambda: all(_federated_addresses(fleet, "rome", "paris", "oslo")))
+    before = _federated_addresses(fleet, "rome", "oslo")
+    secret = ("--context", "paris", "get", "secret", "member-oslo", *SYSTEM)
+    token = b64decode(fleet.kubectl(*secret, "-o", "jsonpath={.data.token}").out).decode()
+    as_paris = ("--context", "oslo", f"--token={token}", "get", "clusterclaims")
+    assert fleet.kubectl(*as_paris).status == 0
+
+    left = _leave(fleet, "paris")
+    again = _leave(fleet, "paris")
+    last = _leave(fleet, "rome")
+
+    assert left.out.endswith("paris has left federation league\n"), left.err
+    assert again.status == 2, "there is nothing to resume"
+    assert "rome is the last supervisor of league" in last.err
+    assert _names(fleet, "paris", "secrets,serviceaccounts", *SYSTEM) == ["serviceaccount/default"]
+    owned = ("services,endpointslices,configmaps", "-A", "-l", "hanse.dev/owner")
+    assert _names(fleet, "paris", *owned) == []
+    for cluster in ("rome", "oslo"):
+        accounts = _names(fleet, cluster, "serviceaccounts", *SYSTEM)
+        assert "serviceaccount/hanse-supervisor-paris" not in accounts
+    assert fleet.kubectl(*as_paris).status != 0, "its token is revoked"
+    assert _federated_addresses(fleet, "rome", "oslo") == before
+
+    ended = fleet.run_hanse("dissolve", "--federation", "league", "--context", "rome")
+
+    assert ended.out.endswith("federation league has ended\n"), ended.err
+    for cluster in ("rome", "oslo"):
+        assert _names(fleet, cluster, *owned) == []
+        assert _names(fleet, cluster, "federations") == []
+        assert _names(fleet, cluster, "clusterclaims") == [
+            "clusterclaim.antreaplus.vmware-tanzu.com/id.k8s.io"
+        ]
+        assert _names(fleet, cluster, "secrets,serviceaccounts", *SYSTEM) == [
+            "serviceaccount/default"
+        ]
 
 
 def _commands() -> str:
@@ -232,7 +309,7 @@ def test_the_guide_forms_grows_and_shrinks_a_federation_by_kubectl_alone(tmp_pat
 def test_the_guides_role_grants_what_supervisors_need_and_no_more() -> None:
     watches = [watch for one in app.features() for watch in one.watches]
     wanted: dict[str, list[Any]] = {}
-    for rule in rules_for(watches, "CLUSTER_ID"):
+    for rule in rules_for(watches, "CLUSTER_ID", "SUPERVISOR_ID"):
         wanted.setdefault(rule.namespace, []).append(rule.wire())
     text = (GUIDES / "federation-supervisor.yaml").read_text()
     written = [d for d in yaml.safe_load_all(text) if d["kind"] in ("ClusterRole", "Role")]
@@ -250,10 +327,13 @@ def _write_role() -> None:
     from hanse.features.federation.manifests import account
 
     watches = [watch for one in app.features() for watch in one.watches]
-    objects = account(rules_for(watches, "CLUSTER_ID"))
+    objects = account(rules_for(watches, "CLUSTER_ID", "SUPERVISOR_ID"), "SUPERVISOR_ID")
     policies = supervisor_policies(app.supervisor_rules(), "CLUSTER_ID")
     made = [m.wire for m in (*objects, *policies)]
-    text = "# The account of supervisors in a member; put its id in the place of CLUSTER_ID.\n"
+    text = (
+        "# The account of a supervisor in a member, and what holds it there; put their ids in the "
+        "place of\n# SUPERVISOR_ID and CLUSTER_ID.\n"
+    )
     text += yaml.safe_dump_all(made, sort_keys=False, width=100)
     (GUIDES / "federation-supervisor.yaml").write_text(text)
 

@@ -343,8 +343,11 @@ def supervisor_attacks() -> Iterator[Attack]:  # noqa: PLR0915 - a list
         "kind": "TokenRequest",
         "spec": {"expirationSeconds": 315_360_000},
     }
-    own = f"{_CORE}/{system}/serviceaccounts/hanse-supervisor/token"
+    accounts = f"{_CORE}/{system}/serviceaccounts"
+    own = f"{accounts}/hanse-supervisor-lubeck/token"
     yield Attack("a token for ten years", "POST", own, token)
+    other = f"{accounts}/hanse-supervisor-hamburg/token"
+    yield Attack("a token of another supervisor", "POST", other, {**token, "spec": {}})
     agent = f"{_CORE}/hanse-system/serviceaccounts/hanse-agent/token"
     yield Attack("a token of the agent", "POST", agent, {**token, "spec": {}})
     yield Attack("secrets", "GET", f"{_CORE}/{system}/secrets")

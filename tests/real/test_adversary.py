@@ -338,9 +338,9 @@ async def supervisor(scene: Scene) -> AsyncIterator[Transport]:
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     for definition in placeholder_crds():
         await admin.send(Request("POST", crds, body=msgspec.json.encode(definition)))
-    rules = federation.rules_for(app.watches(), "bergen")
+    rules = federation.rules_for(app.watches(), "bergen", "lubeck")
     policies = federation.supervisor_policies(app.supervisor_rules(), "bergen")
-    made = (*federation.account(rules), *policies)
+    made = (*federation.account(rules, "lubeck"), *policies)
     await apply(Client(admin), made)
     spec = {"ports": [{"port": 80}], "type": "LoadBalancer"}
     gate = {"kind": "Service", "metadata": {"name": "gate"}, "spec": spec}
@@ -352,7 +352,7 @@ async def supervisor(scene: Scene) -> AsyncIterator[Transport]:
     ):
         policy = {"kind": kind, "metadata": {"name": "deny"}, "spec": {"priority": 5}}
         await post(admin, path, {"apiVersion": "crd.antrea.io/v1beta1", **policy})
-    token = await _token(admin, "antrea-plus-system", "hanse-supervisor")
+    token = await _token(admin, "antrea-plus-system", "hanse-supervisor-lubeck")
     transport = transport_with(scene.fleet.real.clusters["bergen"], token)
     refusal = b"ValidatingAdmissionPolicy"
     while refusal not in (await transport.send(supervisors_attack())).body:  # noqa: ASYNC110 - polls
@@ -362,7 +362,7 @@ async def supervisor(scene: Scene) -> AsyncIterator[Transport]:
     everything = "validatingadmissionpolicy,validatingadmissionpolicybinding"
     await scene.fleet.on("bergen", "delete", everything, "-l", "app.kubernetes.io/part-of=hanse")
     for kind in ("clusterrole", "clusterrolebinding"):
-        await scene.fleet.on("bergen", "delete", kind, "hanse-supervisor")
+        await scene.fleet.on("bergen", "delete", kind, "hanse-supervisor-lubeck")
     await scene.fleet.on("bergen", "delete", "clusternetworkpolicies.crd.antrea.io", "deny")
     await scene.fleet.on("bergen", "delete", "namespace", "antrea-plus-system", "--wait=false")
 
@@ -371,7 +371,7 @@ def _is_leaders_own(obj: Wire) -> bool:
     """Whether an object in a member is the business of its leaders."""
     metadata = obj["metadata"]
     labels: dict[str, str] = metadata.get("labels") or {}
-    is_own_account = metadata["name"] == "hanse-supervisor"
+    is_own_account = metadata["name"] == "hanse-supervisor-lubeck"
     return is_own_account or labels.get("hanse.dev/owner", "").startswith("federated-")
 
 

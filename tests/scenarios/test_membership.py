@@ -91,7 +91,7 @@ async def test_a_new_token_is_used_without_a_disconnect(
 ) -> None:
     await scenario.settled()
     agent = scenario.agent("lubeck")
-    secret = await membership.secret_for("bergen")
+    secret = await membership.secret_for("bergen", "lubeck")
 
     await create_or_patch(membership.admin("lubeck"), secret)
 

@@ -6,7 +6,7 @@ import pytest
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federation.feature import Membership
-from hanse.features.federation.manifests import ACCOUNT
+from hanse.features.federation.manifests import account_name
 from hanse.kube.requests import delete
 from hanse.model.kinds.federation import SYSTEM, MemberState
 from hanse.model.manifests import SERVICE_ACCOUNT
@@ -55,7 +55,9 @@ async def test_a_revoked_token_is_in_the_status_with_its_remedy_until_there_is_a
 ) -> None:
     scenario, membership = federated.scenario, federated.membership
 
-    await federated.admin("bergen").send(delete(SERVICE_ACCOUNT, ACCOUNT, SYSTEM))
+    for supervisor in membership.supervisors:
+        account = delete(SERVICE_ACCOUNT, account_name(supervisor), SYSTEM)
+        await federated.admin("bergen").send(account)
     if restarted:
         for supervisor in membership.supervisors:
             await scenario.kill_agent(supervisor)
@@ -71,8 +73,24 @@ async def test_a_revoked_token_is_in_the_status_with_its_remedy_until_there_is_a
     await federated.everywhere(lubeck=[L1], bergen=[B1])()
 
     for supervisor in membership.supervisors:
-        await create_or_patch(federated.admin(supervisor), await membership.secret_for("bergen"))
+        secret = await membership.secret_for("bergen", supervisor)
+        await create_or_patch(federated.admin(supervisor), secret)
     for supervisor in membership.supervisors:
         found = member_state(federated, supervisor, reachable=True, message="")
         assert (await scenario.eventually(found)).message == ""
     await scenario.eventually(membership.is_led("bergen"))
+
+
+async def test_revoking_one_supervisor_revokes_exactly_one(federated: FederatedScenario) -> None:
+    scenario, membership = federated.scenario, federated.membership
+
+    await federated.admin("bergen").send(delete(SERVICE_ACCOUNT, account_name("lubeck"), SYSTEM))
+
+    await scenario.eventually(member_state(federated, "lubeck", reachable=False, message="401"))
+    await scenario.eventually(membership.is_led("bergen", "hamburg"))
+    await federated.pods("bergen", 1, 2)
+    for cluster in ("hamburg", "bergen"):
+        await scenario.eventually(
+            federated.has(cluster, lubeck=[L1], bergen=[B1, address("bergen", 2)])
+        )
+    await member_state(federated, "hamburg", reachable=True, message="")()

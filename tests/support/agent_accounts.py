@@ -45,11 +45,13 @@ def watches_by_feature(features: Iterable[Feature]) -> dict[str, tuple[Watch, ..
     return {BASE: PAUSE_WATCHES, **{feature.name: feature.watches for feature in features}}
 
 
-def supervisor_account(features: Iterable[Feature], member: ClusterId) -> Account:
-    """The account in a member that its supervisors use."""
+def supervisor_account(
+    features: Iterable[Feature], member: ClusterId, supervisor: ClusterId
+) -> Account:
+    """The account of a supervisor in a member."""
     watches = [watch for feature in features for watch in feature.watches]
-    account = account_with(manifests.rules_for(watches, member), member, SYSTEM)
-    return structs.replace(account, name=manifests.ACCOUNT)
+    account = account_with(manifests.rules_for(watches, member, supervisor), member, SYSTEM)
+    return structs.replace(account, name=manifests.account_name(supervisor))
 
 
 def account_of(

@@ -53,10 +53,9 @@ class FederationScenario:
         """Create the objects that an administrator creates, in every cluster."""
         for cluster in self.members:
             await self._prepare(cluster)
-        secrets = {member: await self.secret_for(member) for member in self.members}
         for cluster in self.supervisors:
-            for secret in secrets.values():
-                await create_or_patch(self.admin(cluster), secret)
+            for member in self.members:
+                await create_or_patch(self.admin(cluster), await self.secret_for(member, cluster))
         for cluster in self.members:
             members = self.members if cluster in self.supervisors else ()
             await self.admin(cluster).create(self.federation(*members))
@@ -84,9 +83,11 @@ class FederationScenario:
 
     # -- actions
 
-    async def secret_for(self, member: ClusterId, lifetime: timedelta = TOKEN_LIFETIME) -> Secret:
-        """A Secret with a fresh token for a member, with the rights that supervisors need."""
-        account = supervisor_account(self.scenario.features(), member)
+    async def secret_for(
+        self, member: ClusterId, supervisor: ClusterId, lifetime: timedelta = TOKEN_LIFETIME
+    ) -> Secret:
+        """A Secret with a fresh token of a supervisor's own account in a member."""
+        account = supervisor_account(self.scenario.features(), member, supervisor)
         access = await self._granted(account, member, lifetime)
         data = {"token": access.identity.token.encode(), "ca.crt": access.endpoint.ca}
         return Secret(metadata=Meta(name=f"member-{member}", namespace=SYSTEM), data=data)

@@ -221,6 +221,11 @@ def select_cluster(settings: GlobalOptions, context: str = "") -> ClusterAccess:
         raise credentials_error(error) from None
 
 
+def all_contexts(settings: GlobalOptions) -> tuple[ClusterAccess, ...]:
+    """Every cluster of the kubeconfig, whatever context is chosen; raises `InputError`."""
+    return select_clusters(msgspec.structs.replace(settings, context=""))
+
+
 def configured_clusters(
     settings: GlobalOptions, environment: Mapping[str, str] = os.environ
 ) -> tuple[ClusterAccess, ...]:

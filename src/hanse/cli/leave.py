@@ -34,7 +34,7 @@ from hanse.cli.settings import global_options
     "supervisors",
     multiple=True,
     metavar="CONTEXT",
-    help="A supervisor of it. Repeat it for each.",
+    help="A supervisor of it; the others are found from it.",
 )
 @click.option("--force", is_flag=True, help="Give a dead cluster up: what is in it stays behind.")
 @click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
@@ -56,9 +56,10 @@ def command(
     for. Then its account, its rights, its Lease and its Secret go. Its record stays, and says that
     it has left. Interrupted, it is resumed by running it again.
 
-    With --federation its own Federation goes first; then the supervisors strike it off theirs, and
-    withdraw what they wrote there, which is waited for; then its token, its account for supervisors
-    and its claims go. Its id stays its own.
+    With --federation a supervisor retires first: another one leads its members before anything is
+    taken away. All supervisors strike the cluster off their Federations and withdraw what they
+    wrote there, which is waited for. Then Secrets and accounts on both sides go, its own
+    Federation, and its claims. Its id stays its own. Running it again goes on where it ended.
 
     With --force the cluster itself is not asked: supervisors forget it at once, and on a broker it
     has left at once. If it returns, its agent reads that there and withdraws what it wrote at home.
@@ -67,10 +68,10 @@ def command(
     Examples:
       hanse leave --broker broker --cluster-id bergen --context bergen
       hanse leave --broker broker --cluster-id bergen --force
-      hanse leave --federation league --cluster-id bergen --context bergen --supervisor lubeck
+      hanse leave --federation league --cluster-id bergen --context bergen
       hanse leave --federation league --cluster-id bergen --supervisor lubeck --force
     """
-    from hanse.cli.clusters import select_cluster
+    from hanse.cli.clusters import all_contexts, select_cluster
     from hanse.cli.process import run_async, start_logging
 
     settings = global_options(context)
@@ -87,11 +88,15 @@ def command(
         run_async(lambda: leave_broker(leaving, dry_run=dry_run))
     if not federation:
         return
-    from hanse.cli.join.federation import MembershipRequest, leave_federation
+    from hanse.cli.join.federation import MembershipRequest
+    from hanse.cli.join.leaving import abandon_member, leave_federation
 
     if force and not supervisors:
         raise InputError("--force needs --supervisor CONTEXT: somebody has to forget the cluster")
     supervising = tuple(select_cluster(settings, name) for name in supervisors)
     member = supervising[0] if force else select_cluster(settings)
-    request = MembershipRequest(federation, cluster_id, member, supervising)
-    run_async(lambda: leave_federation(request, dry_run=dry_run, force=force))
+    request = MembershipRequest(
+        federation, cluster_id, member, supervising, contexts=all_contexts(settings)
+    )
+    leave = abandon_member if force else leave_federation
+    run_async(lambda: leave(request, dry_run=dry_run))

@@ -97,9 +97,10 @@ async def test_refused_credentials_are_reported_and_new_ones_used_at_once(
 async def test_a_token_that_ends_is_renewed_by_the_supervisors_that_use_it(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
-    short = await membership.secret_for("bergen", timedelta(minutes=10))
+    short = {}
     for supervisor in membership.supervisors:
-        await create_or_patch(membership.admin(supervisor), short)
+        short[supervisor] = await membership.secret_for("bergen", supervisor, timedelta(minutes=10))
+        await create_or_patch(membership.admin(supervisor), short[supervisor])
     start = len(scenario.network.sent)
 
     await asyncio.sleep(timedelta(minutes=12).total_seconds())
@@ -112,16 +113,16 @@ async def test_a_token_that_ends_is_renewed_by_the_supervisors_that_use_it(
     for supervisor in membership.supervisors:
         await membership.has_conditions(supervisor, MembersReachable="AllReachable")()
         secret = await membership.admin(supervisor).read(Secret, "member-bergen", SYSTEM)
-        assert secret.data["token"] != short.data["token"]
-        assert secret.data["ca.crt"] == short.data["ca.crt"]
+        assert secret.data["token"] != short[supervisor].data["token"]
+        assert secret.data["ca.crt"] == short[supervisor].data["ca.crt"]
     assert len(renewed) == 4, "each supervisor renews it at half its life: twice in this time"
 
 
 async def test_an_expired_token_is_reported_and_a_new_one_is_used(
     scenario: Scenario, membership: FederationScenario
 ) -> None:
-    short = await membership.secret_for("bergen", timedelta(minutes=10))
     for supervisor in membership.supervisors:
+        short = await membership.secret_for("bergen", supervisor, timedelta(minutes=10))
         await create_or_patch(membership.admin(supervisor), short)
     for supervisor in membership.supervisors:
         await scenario.kill_agent(supervisor)  # or they would renew it
@@ -133,8 +134,8 @@ async def test_an_expired_token_is_reported_and_a_new_one_is_used(
     )
 
     for member in membership.members:
-        secret = await membership.secret_for(member)
         for supervisor in membership.supervisors:
+            secret = await membership.secret_for(member, supervisor)
             await create_or_patch(membership.admin(supervisor), secret)
 
     for supervisor in membership.supervisors:

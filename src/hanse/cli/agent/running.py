@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 
+from hanse.cli.errors import InputError
 from hanse.cli.inventory import parse_agent_lease
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError
@@ -18,3 +19,13 @@ async def running_agent(client: Client, namespace: str = SYSTEM_NAMESPACE) -> Cl
         return ""
     agent = parse_agent_lease(to_wire(lease), datetime.now(UTC))
     return holder_cluster(agent.holder) if agent is not None and agent.alive else ""
+
+
+async def check_running_agent(client: Client, context: str, cluster: ClusterId) -> None:
+    """Raise `InputError` if an agent of another id runs in the cluster of a context."""
+    running = await running_agent(client)
+    if running not in ("", cluster):
+        raise InputError(
+            f"an agent runs in {context} as {running!r}; use that --cluster-id, or stop the agent "
+            "first"
+        )

@@ -8,7 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse import app
-from hanse.cli.agent.running import running_agent
+from hanse.cli.agent.running import check_running_agent
 from hanse.cli.apply import apply, apply_definitions, deleted, remove, report_applied
 from hanse.cli.clusters import ClusterAccess, connect, open_client
 from hanse.cli.errors import CommandFailed, InputError
@@ -95,7 +95,7 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
         uid = (await member.read(Namespace, IDENTITY_NAMESPACE)).metadata.uid
         await _check_broker(broker, request)
         former = await _former_cluster(broker, request, uid)
-        await _check_agent(member, request)
+        await check_running_agent(member, request.member.name, request.cluster)
         if former:
             place = MemberPlace(request.broker.name, request.namespace, request.cluster)
             await replace_member(broker, place, former, uid, dry_run=dry_run)
@@ -144,16 +144,6 @@ async def _check_member(member: Client, request: BrokerJoin) -> None:
             f"{request.member.name} has joined as {known!r}; keep that --cluster-id, or undo the "
             f"first join: kubectl --context {request.member.name} -n {SYSTEM_NAMESPACE} "
             f"delete secret {BROKER_SECRET}"
-        )
-
-
-async def _check_agent(member: Client, request: BrokerJoin) -> None:
-    """Raise `InputError` if an agent of another id runs in the cluster."""
-    running = await running_agent(member)
-    if running not in ("", request.cluster):
-        raise InputError(
-            f"an agent runs in {request.member.name} as {running!r}; use that --cluster-id, or "
-            "stop the agent first"
         )
 
 

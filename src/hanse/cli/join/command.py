@@ -53,7 +53,7 @@ _LONGEST = timedelta(days=30)
     "supervisors",
     multiple=True,
     metavar="CONTEXT",
-    help="A supervisor of it. Repeat it for each.",
+    help="A supervisor of it; the others are found from it.",
 )
 @click.option("--supervises", is_flag=True, help="This cluster is to supervise, too.")
 @click.option(
@@ -99,9 +99,11 @@ def command(
     broker that may write its own slices and the aggregates, and nothing else; in the cluster, the
     agent gets its account, its rights, and a Secret with its way to the broker.
 
-    With --federation the cluster claims its id and its cluster set, gets an account for supervisors
-    with the least rights they need, and a token of it is put into each supervisor, whose Federation
-    names the cluster from then on. The first supervisor forms the Federation.
+    With --federation the cluster claims its id and its cluster set, and gets an account for each
+    supervisor with the least rights it needs; a token of it is put into that supervisor, whose
+    Federation names the cluster from then on. The first supervisor forms the Federation. One
+    --supervisor is enough: the others are found from it, by contexts of the kubeconfig that have
+    the server of a member, or its id as name.
 
     The agent gets the rights, kinds and namespaces of --features alone; `hanse manifests --explain`
     says why each is needed. A feature that is no longer named loses its rights.
@@ -119,7 +121,7 @@ def command(
       hanse join --broker broker --cluster-id lubeck --context lubeck --dry-run
       hanse join --broker broker --cluster-id lubeck --context lubeck --replace
     """
-    from hanse.cli.clusters import select_cluster
+    from hanse.cli.clusters import all_contexts, select_cluster
     from hanse.cli.process import run_async, start_logging
     from hanse.features.services.manifests import cluster_id_error
 
@@ -156,7 +158,15 @@ def command(
 
         supervising = tuple(select_cluster(settings, name) for name in supervisors)
         membership = MembershipRequest(
-            federation, cluster_id, member, supervising, supervises, server, lifetime, features
+            federation,
+            cluster_id,
+            member,
+            supervising,
+            supervises,
+            server,
+            lifetime,
+            features,
+            all_contexts(settings),
         )
         run_async(lambda: join_federation(membership, dry_run=dry_run))
 

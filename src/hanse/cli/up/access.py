@@ -31,6 +31,6 @@ def generated_access() -> AgentAccess:
             *agent_manifests(app.watches_by_feature(), cluster),
             *supervisor_policies(app.supervisor_rules(), cluster),
         ),
-        supervisor=lambda cluster: rules_for(watches, cluster),
+        supervisor=lambda cluster, supervisor: rules_for(watches, cluster, supervisor),
         gslb_leader=leader_account,
     )

@@ -30,31 +30,46 @@ from hanse.model.rbac import RbacRule, rbac_rules
 from hanse.model.snapshot import Watch
 from hanse.model.write_rules import CLUSTER, WriteRule
 
-ACCOUNT = "hanse-supervisor"
-"""The ServiceAccount that supervisors use in a member, and the name of its roles."""
+ACCOUNTS = "hanse-supervisor"
+"""The start of the names of supervisors' accounts in a member, and of their policies."""
+
+SUPERVISOR_LABEL = "hanse.dev/supervisor"
+"""Label of the objects that belong to the account of one supervisor in a member."""
 
 
-def rules_for(watches: Iterable[Watch], cluster: ClusterId) -> tuple[RbacRule, ...]:
-    """The rights of supervisors in a member: watch it, write as its leader, renew their token."""
-    renewal = RbacRule(SYSTEM, "", f"{SERVICE_ACCOUNT.plural}/token", ("create",), (ACCOUNT,))
+def account_name(supervisor: ClusterId) -> str:
+    """The ServiceAccount of one supervisor in a member, and the name of its roles.
+
+    Without a supervisor it is the account that all shared before each had its own.
+    """
+    return f"{ACCOUNTS}-{supervisor}" if supervisor else ACCOUNTS
+
+
+def rules_for(
+    watches: Iterable[Watch], cluster: ClusterId, supervisor: ClusterId
+) -> tuple[RbacRule, ...]:
+    """The rights of a supervisor in a member: watch it, write as its leader, renew its token."""
+    own = (account_name(supervisor),)
+    renewal = RbacRule(SYSTEM, "", f"{SERVICE_ACCOUNT.plural}/token", ("create",), own)
     return (*rbac_rules(watches, Role.MEMBER, Role.LED, leases=[(SYSTEM, cluster)]), renewal)
 
 
-def account(rules: Iterable[RbacRule]) -> tuple[Manifest, ...]:
-    """Namespaces, ServiceAccount, roles and bindings of supervisors in a member, by these rules."""
-    granted = tuple(rules)
+def account(rules: Iterable[RbacRule], supervisor: ClusterId) -> tuple[Manifest, ...]:
+    """Namespaces, ServiceAccount, roles and bindings of one supervisor in a member."""
+    granted, name = tuple(rules), account_name(supervisor)
     namespaces = sorted({SYSTEM, *(rule.namespace for rule in granted if rule.namespace)})
+    labels = {SUPERVISOR_LABEL: supervisor} if supervisor else {}
     return (
-        *(namespace(name) for name in namespaces),
-        manifest(SERVICE_ACCOUNT, ACCOUNT, SYSTEM),
-        *role_manifests(ACCOUNT, granted),
-        *binding_manifests(ACCOUNT, ACCOUNT, granted, Subject(ACCOUNT, SYSTEM), {}),
+        *(namespace(scope) for scope in namespaces),
+        manifest(SERVICE_ACCOUNT, name, SYSTEM, labels=labels),
+        *role_manifests(name, granted, labels),
+        *binding_manifests(name, name, granted, Subject(name, SYSTEM), labels),
     )
 
 
 def supervisor_policies(rules: Iterable[WriteRule], cluster: ClusterId) -> tuple[Manifest, ...]:
     """The admission policies that hold supervisors in a member to what a leader writes there."""
-    scope = PolicyScope(ACCOUNT, (f"{SYSTEM}:{ACCOUNT}",), values={CLUSTER: cluster})
+    scope = PolicyScope(ACCOUNTS, (f"{SYSTEM}:{ACCOUNTS}",), values={CLUSTER: cluster})
     return policy_manifests(rules, scope)
 
 

@@ -36,8 +36,8 @@ class AgentAccess(Struct, frozen=True):
     """On the broker, for a cluster and its uid: account, rights and Lease."""
     agent: Callable[[str], Sequence[Manifest]]
     """In a cluster: account and rights of its own agent."""
-    supervisor: Callable[[str], tuple[RbacRule, ...]]
-    """In a cluster: the rules of its supervisors."""
+    supervisor: Callable[[str, str], tuple[RbacRule, ...]]
+    """In a cluster: the rules of one of its supervisors."""
     gslb_leader: Callable[[str], Sequence[Manifest]]
     """In a cluster: an account of that name for the GSLB leader."""
 

@@ -204,23 +204,30 @@ async def await_heartbeats(transport: Transport, clusters: AbstractSet[str]) -> 
 async def create_federation(
     members: Sequence[LocalMember],
     endpoints: Mapping[str, ServerEndpoint],
-    rules_for: Callable[[str], tuple[RbacRule, ...]],
+    rules_for: Callable[[str, str], tuple[RbacRule, ...]],
     request_token: Callable[[Transport, str, str], Awaitable[str]],
     for_each_cluster: ForEachCluster,
 ) -> None:
     """Create the Federation of all clusters, with claims, accounts and member Secrets."""
-    tokens: dict[str, str] = {}
+    tokens: dict[tuple[str, str], str] = {}
     workload_members = [member for member in members if member.runs_workloads]
+    supervisors = [member.name for member in workload_members if member.role == "supervisor"]
 
     async def create_claims_and_account(member: LocalMember, transport: Transport) -> None:
-        """Give a member its claims and its account for supervisors, and keep a token of it."""
+        """Give a member its claims and an account for each supervisor, and keep their tokens."""
         if not member.runs_workloads:
             return
         is_supervisor = member.role == "supervisor"
         claims = manifests.claims(member.name, NAME, supervisor=is_supervisor)
-        account = manifests.account(rules_for(member.name))
-        await create_objects(transport, [_bootstrap_object(one) for one in (*claims, *account)])
-        tokens[member.name] = await request_token(transport, SYSTEM, manifests.ACCOUNT)
+        accounts = [
+            one
+            for supervisor in supervisors
+            for one in manifests.account(rules_for(member.name, supervisor), supervisor)
+        ]
+        await create_objects(transport, [_bootstrap_object(one) for one in (*claims, *accounts)])
+        for supervisor in supervisors:
+            account = manifests.account_name(supervisor)
+            tokens[member.name, supervisor] = await request_token(transport, SYSTEM, account)
 
     async def create_secrets_and_federation(member: LocalMember, transport: Transport) -> None:
         """Give a member its Federation, and a supervisor the token of every member too."""
@@ -231,7 +238,8 @@ async def create_federation(
             servers = {other.name: endpoints[other.name].url for other in workload_members}
             for other in workload_members:
                 ca = endpoints[other.name].ca
-                secret = manifests.member_secret(other.name, tokens[other.name], ca)
+                token = tokens[other.name, member.name]
+                secret = manifests.member_secret(other.name, token, ca)
                 await _create_or_update_data(transport, secret)
         await _create_or_update_federation(transport, manifests.federation(NAME, NAME, servers))
 

@@ -1,0 +1,313 @@
+"""Let a cluster leave a Federation, and end one: nothing of ours remains."""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
+
+import click
+
+from hanse import app
+from hanse.cli.apply import AppliedManifest, deleted, read_existing, remove, report_applied
+from hanse.cli.errors import CommandFailed, InputError
+from hanse.cli.join.claims import check_cluster_id
+from hanse.cli.join.federation import (
+    MembershipRequest,
+    federation_manifest,
+    named_supervisors,
+)
+from hanse.cli.join.led_objects import delete_led_objects
+from hanse.cli.join.participants import Fleet, Participant, find_fleet, open_participant
+from hanse.cli.join.supervisor_access import account_owners, revoke_account
+from hanse.features.federation import manifests
+from hanse.features.federation.members import ABANDONED
+from hanse.features.federation.other_supervisors import DISSOLVE
+from hanse.kube.client import Client
+from hanse.kube.errors import NotFound
+from hanse.kube.lease import ObservedLease
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.federation import (
+    CLUSTER_SET,
+    SUPERVISOR,
+    SYSTEM,
+    ClusterClaim,
+    Federation,
+    label_spellings,
+)
+from hanse.model.manifests import SECRET, Manifest, manifest
+from hanse.model.naming import holder_cluster
+from hanse.model.objects import ClusterId, Wire
+
+RELEASE_TIMEOUT = timedelta(seconds=60)
+"""How long supervisors may take to remove what they wrote, or to hand a member over."""
+
+_POLL_INTERVAL = timedelta(milliseconds=500)
+
+
+async def leave_federation(request: MembershipRequest, *, dry_run: bool) -> None:
+    """Let a cluster leave, step by step; repeating it resumes where it ended.
+
+    A supervisor retires first: another one leads its members before anything is taken away.
+    """
+    async with AsyncExitStack() as stack:
+        member = await open_participant(stack, request.member)
+        await _check_leaving(member, request)
+        named = [member, *await named_supervisors(stack, request)]
+        named += await _leader_of(member, stack, request)
+        fleet = await find_fleet(stack, request.federation, named, request.contexts)
+        others = fleet.supervising - {request.cluster}
+        fleet.require(others, f"supervises {request.federation}, too")
+        if not member.supervises and not others:
+            raise InputError(f"name a supervisor of {request.federation} with --supervisor")
+        if member.supervises and not others:
+            raise InputError(
+                f"{request.cluster} is the last supervisor of {request.federation}: its members "
+                f"would have no leader; let another supervise, or end the federation: hanse "
+                f"dissolve --federation {request.federation} --context {member.name}"
+            )
+        await _retire(member, fleet, request, dry_run=dry_run)
+        supervisors = [fleet.reached[cluster] for cluster in sorted(others)]
+        for supervisor in supervisors:
+            await _remove_member(supervisor, request, abandon=False, dry_run=dry_run)
+        if not dry_run:
+            await _wait_until_released(member, request.cluster)
+            await delete_led_objects(member.client, member.name, request.cluster)
+        for supervisor in supervisors:
+            secret = manifests.member_secret(request.cluster, "", b"")
+            done = await remove(supervisor.client, [secret], dry_run=dry_run)
+            report_applied(supervisor.name, done, dry_run=dry_run)
+        await _revoke_everywhere(fleet, request.cluster, dry_run=dry_run)
+        await _remove_traces(member, request.cluster, request.federation, dry_run=dry_run)
+    if not dry_run:
+        click.echo(f"{request.cluster} has left federation {request.federation}")
+
+
+async def abandon_member(request: MembershipRequest, *, dry_run: bool) -> None:
+    """Give up a dead cluster: supervisors forget it, and its accounts elsewhere are revoked."""
+    async with AsyncExitStack() as stack:
+        named = [await open_participant(stack, access) for access in request.supervisors]
+        await _check_abandoned(named, request)
+        contexts = [c for c in request.contexts if c.name != request.cluster]
+        fleet = await find_fleet(stack, request.federation, named, contexts)
+        fleet.require(
+            fleet.supervising - {request.cluster}, f"supervises {request.federation}, too"
+        )
+        for supervisor in fleet.supervisors:
+            await _remove_member(supervisor, request, abandon=True, dry_run=dry_run)
+            secret = manifests.member_secret(request.cluster, "", b"")
+            done = deleted(await remove(supervisor.client, [secret], dry_run=dry_run))
+            if done:
+                report_applied(supervisor.name, done, dry_run=dry_run)
+        await _revoke_everywhere(fleet, request.cluster, dry_run=dry_run)
+    click.echo(
+        f"{request.cluster} is given up; what was written there stays behind, "
+        "see status.abandoned of the Federation"
+    )
+
+
+async def dissolve_federation(request: MembershipRequest, *, dry_run: bool) -> None:
+    """End a Federation: supervisors withdraw all that they wrote, then accounts and claims go."""
+    async with AsyncExitStack() as stack:
+        first = await open_participant(stack, request.member)
+        wanted = federation_manifest(request, {})
+        if await read_existing(first.client, wanted) is None or not first.supervises:
+            raise InputError(
+                f"{first.name} does not supervise a Federation {request.federation!r}; see: "
+                f"kubectl --context {first.name} get federations"
+            )
+        fleet = await find_fleet(stack, request.federation, [first], request.contexts)
+        fleet.require(fleet.members, f"is a member of {request.federation}")
+        for supervisor in fleet.supervisors:
+            change: Wire = {"metadata": {"annotations": {DISSOLVE: "true"}}}
+            if not dry_run:
+                await supervisor.client.patch(Federation, request.federation, "", change)
+            verb = "would dissolve" if dry_run else "dissolves"
+            click.echo(f"{supervisor.name}: {verb} {wanted}")
+        for cluster, member in sorted(fleet.reached.items()):
+            if not dry_run:
+                await _wait_until_released(member, cluster)
+                await delete_led_objects(member.client, member.name, cluster)
+        for cluster, member in sorted(fleet.reached.items()):
+            await _remove_traces(member, cluster, request.federation, dry_run=dry_run)
+    if not dry_run:
+        click.echo(f"federation {request.federation} has ended")
+
+
+async def _check_leaving(member: Participant, request: MembershipRequest) -> None:
+    """Refuse a cluster with another id, or one that is not in the Federation."""
+    check_cluster_id(member.claims, member.name, request.cluster)
+    claimed_set = member.claims.get(CLUSTER_SET, "")
+    if claimed_set == request.federation:
+        return
+    if claimed_set:
+        raise InputError(
+            f"there is no Federation {request.federation!r} in {member.name}, which belongs to "
+            f"{claimed_set!r} (ClusterClaim {CLUSTER_SET}); use --federation {claimed_set}"
+        )
+    if await read_existing(member.client, federation_manifest(request, {})) is None:
+        raise _no_federation(member, request)
+
+
+async def _check_abandoned(supervisors: Sequence[Participant], request: MembershipRequest) -> None:
+    """Refuse to abandon a cluster that no supervisor knows; repeating it is fine."""
+    known: set[str] = set()
+    for participant in supervisors:
+        found = await read_existing(participant.client, federation_manifest(request, {}))
+        if found is None:
+            raise _no_federation(participant, request)
+        known |= {one["clusterID"] for one in found.get("spec", {}).get("members") or ()}
+        known |= _abandoned_members(found)
+    if request.cluster not in known:
+        raise InputError(
+            f"Federation {request.federation!r} has no member {request.cluster!r}; "
+            f"there is: {', '.join(sorted(known))}"
+        )
+
+
+def _no_federation(participant: Participant, request: MembershipRequest) -> InputError:
+    return InputError(
+        f"there is no Federation {request.federation!r} in {participant.name}; "
+        f"see: kubectl --context {participant.name} get federations"
+    )
+
+
+async def _leader_of(
+    member: Participant, stack: AsyncExitStack, request: MembershipRequest
+) -> list[Participant]:
+    """The supervisor that leads a member, if a context has its id as name."""
+    lease = await _read_lease(member.client, request.cluster)
+    leader = holder_cluster(lease.spec.holder_identity) if lease is not None else ""
+    named = {access.name for access in (*request.supervisors, request.member)}
+    return [
+        await open_participant(stack, access)
+        for access in request.contexts
+        if access.name == leader and leader not in named
+    ]
+
+
+async def _retire(
+    member: Participant, fleet: Fleet, request: MembershipRequest, *, dry_run: bool
+) -> None:
+    """Take the claim of a supervisor away, and wait until it leads no member any more."""
+    if not member.supervises:
+        return
+    claims = [_claim(name) for name in (SUPERVISOR, *label_spellings("supervisor"))]
+    done = deleted(await remove(member.client, claims, dry_run=dry_run))
+    report_applied(member.name, done, dry_run=dry_run)
+    if dry_run:
+        return
+    for cluster, participant in sorted(fleet.reached.items()):
+        await _wait_for_holder(participant, cluster, request.cluster)
+
+
+def _claim(name: str) -> Manifest:
+    return manifest(ClusterClaim.kind, name)
+
+
+async def _remove_member(
+    participant: Participant, request: MembershipRequest, *, abandon: bool, dry_run: bool
+) -> None:
+    """Patch the member out of a supervisor's Federation, if it exists, and print it."""
+    wanted = federation_manifest(request, {})
+    found = await read_existing(participant.client, wanted)
+    if found is None:
+        return
+    listed = found.get("spec", {}).get("members") or []
+    left = [one for one in listed if one["clusterID"] != request.cluster]
+    change: Wire = {"spec": {"members": left}}
+    if abandon:
+        abandoned = _abandoned_members(found) | {request.cluster}
+        change["metadata"] = {"annotations": {ABANDONED: ",".join(sorted(abandoned))}}
+    elif left == listed:
+        click.echo(f"{participant.name}: nothing to change")
+        return
+    verb = "would change" if dry_run else "changed"
+    if not dry_run:
+        await participant.client.patch(Federation, request.federation, "", change)
+    click.echo(f"{participant.name}: {verb} {wanted}")
+
+
+def _abandoned_members(federation: Wire) -> set[str]:
+    """The members that the Federation's annotation names as abandoned."""
+    annotations = federation["metadata"].get("annotations") or {}
+    return {name for name in annotations.get(ABANDONED, "").split(",") if name}
+
+
+async def _revoke_everywhere(fleet: Fleet, supervisor: ClusterId, *, dry_run: bool) -> None:
+    """Delete the account of a former supervisor in all other members; name those not reached."""
+    for cluster, member in sorted(fleet.reached.items()):
+        if cluster != supervisor:
+            done = await revoke_account(member.client, cluster, supervisor, dry_run=dry_run)
+            if done:
+                report_applied(member.name, done, dry_run=dry_run)
+    if supervisor in fleet.supervising:
+        for cluster in sorted(fleet.members.keys() - fleet.reached.keys()):
+            click.echo(
+                f"{cluster} is not reached: {supervisor} may have an account there; delete it: "
+                f"kubectl -n {SYSTEM} delete serviceaccount {manifests.account_name(supervisor)}",
+                err=True,
+            )
+
+
+async def _remove_traces(
+    member: Participant, cluster: ClusterId, federation: str, *, dry_run: bool
+) -> None:
+    """Delete Secrets, Federation, the accounts of all supervisors, policies and claims.
+
+    The claim of membership goes last: until then, leaving can be repeated.
+    """
+    done: list[AppliedManifest] = []
+    with suppress(NotFound):
+        found = await member.client.read(Federation, federation)
+        former = {state.secret for state in found.status.members}
+        names = {member.secret for member in found.spec.members} | former - {""}
+        secrets = [manifest(SECRET, name, SYSTEM) for name in sorted(names)]
+        done += deleted(await remove(member.client, secrets, dry_run=dry_run))
+    own = manifests.federation_with_members(federation, federation, ())
+    done += deleted(await remove(member.client, [own], dry_run=dry_run))
+    for owner in await account_owners(member.client):
+        done += await revoke_account(member.client, cluster, owner, dry_run=dry_run)
+    policies = manifests.supervisor_policies(app.supervisor_rules(), cluster)
+    claims = manifests.claims(cluster, federation, supervisor=True)[1:]
+    rest = [*policies, *(_claim(n) for n in label_spellings("supervisor")), *reversed(claims)]
+    done += deleted(await remove(member.client, rest, dry_run=dry_run))
+    report_applied(member.name, done, dry_run=dry_run)
+
+
+async def _wait_until_released(member: Participant, cluster: ClusterId) -> None:
+    """Wait until no supervisor leads a cluster: leaders remove what they wrote before that."""
+    await _wait_for_holder(member, cluster, "")
+
+
+async def _wait_for_holder(member: Participant, cluster: ClusterId, not_by: ClusterId) -> None:
+    """Wait until a supervisor does not hold a cluster's Lease, or, if it is empty, nobody does.
+
+    A Lease that is not renewed meanwhile counts as released. Raises `CommandFailed` after
+    `RELEASE_TIMEOUT`.
+    """
+    now = asyncio.get_running_loop().time
+    sighting = ObservedLease(await _read_lease(member.client, cluster), now())
+    began = sighting.since
+    while _is_held(sighting, not_by) and now() < sighting.expires:
+        if now() - began > RELEASE_TIMEOUT.total_seconds():
+            assert sighting.lease is not None, "a Lease that is held exists"
+            leader = holder_cluster(sighting.lease.spec.holder_identity)
+            raise CommandFailed(
+                f"{leader} still leads {cluster} after {RELEASE_TIMEOUT.seconds} s; see "
+                f"`hanse doctor`, and run this again: it goes on where it ended"
+            )
+        await asyncio.sleep(_POLL_INTERVAL.total_seconds())
+        sighting = sighting.after(await _read_lease(member.client, cluster), now())
+
+
+def _is_held(sighting: ObservedLease, by: ClusterId) -> bool:
+    holder = sighting.lease.spec.holder_identity if sighting.lease is not None else ""
+    return bool(holder) and (not by or holder_cluster(holder) == by)
+
+
+async def _read_lease(client: Client, cluster: ClusterId) -> Lease | None:
+    """The Lease of a member, None if there is none."""
+    try:
+        return await client.read(Lease, cluster, SYSTEM)
+    except NotFound:
+        return None

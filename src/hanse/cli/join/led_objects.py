@@ -1,0 +1,64 @@
+"""What leaders wrote in a member: deleted by hand once nobody leads it, until none is left."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from datetime import timedelta
+
+import click
+
+from hanse import app
+from hanse.cli.errors import CommandFailed
+from hanse.kube.client import Client
+from hanse.kube.errors import NotFound
+from hanse.kube.requests import delete
+from hanse.model.facts import Role
+from hanse.model.objects import ClusterId, Object, object_ref
+from hanse.model.ownership import OWNER
+from hanse.model.snapshot import Watch, Writes
+from hanse.runtime.ownership import owner_of
+
+DELETION_TIMEOUT = timedelta(seconds=30)
+_POLL_INTERVAL = timedelta(milliseconds=500)
+
+
+async def list_led_objects(client: Client, cluster: ClusterId) -> list[Object]:
+    """The objects in a cluster that its leaders wrote, by their label and owner."""
+    found: list[Object] = []
+    for kind, namespace in _written(app.watches()):
+        with suppress(NotFound):  # the kind is not served
+            listed = await client.list(kind, namespace=namespace, labels=OWNER)
+            found += [obj for obj in listed.objects if _is_led(obj, cluster)]
+    return found
+
+
+async def delete_led_objects(client: Client, context: str, cluster: ClusterId) -> None:
+    """Delete what leaders could not delete any more, until a labelled list is empty."""
+    until = asyncio.get_running_loop().time() + DELETION_TIMEOUT.total_seconds()
+    while found := await list_led_objects(client, cluster):
+        for obj in found:
+            with suppress(NotFound):
+                meta = obj.metadata
+                await client.send(delete(type(obj).kind, meta.name, meta.namespace))
+                click.echo(f"{context}: deleted {object_ref(obj)}")
+        if asyncio.get_running_loop().time() > until:
+            first = ", ".join(str(object_ref(obj)) for obj in found[:3])
+            raise CommandFailed(
+                f"{len(found)} objects of ours remain in {context}, as {first}; see what holds "
+                "them (finalizers), and run this again: it goes on where it ended"
+            )
+        await asyncio.sleep(_POLL_INTERVAL.total_seconds())
+
+
+def _written(watches: Iterable[Watch]) -> set[tuple[type[Object], str]]:
+    """The kinds that leaders write, each with its namespace."""
+    return {
+        (watch.kind, watch.namespace)
+        for watch in watches
+        if watch.role is Role.LED and watch.writes & Writes.OBJECTS
+    }
+
+
+def _is_led(obj: Object, cluster: ClusterId) -> bool:
+    owner = owner_of(obj)
+    return owner is not None and owner.led and owner.serves == cluster

@@ -1,0 +1,132 @@
+"""The clusters of a Federation that a command works on, found from one of them by contexts."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+
+from msgspec import Struct
+
+from hanse.cli.clusters import ClusterAccess, connect
+from hanse.cli.errors import InputError
+from hanse.cli.join.claims import read_claims
+from hanse.features.federation.claims import SUPERVISOR_MARK
+from hanse.kube.client import Client
+from hanse.kube.errors import BadCredentials, NotFound
+from hanse.model.kinds.federation import (
+    CLUSTER_ID,
+    CLUSTER_SET,
+    Federation,
+    Member,
+    MemberState,
+    spelled_value,
+)
+from hanse.model.objects import ClusterId
+
+
+class Participant(Struct, frozen=True):
+    """A cluster that takes part, a client for it, and its claims."""
+
+    access: ClusterAccess
+    client: Client
+    claims: Mapping[str, str] = {}
+
+    @property
+    def name(self) -> str:
+        return self.access.name
+
+    @property
+    def cluster(self) -> ClusterId:
+        """Its cluster id; the name of its context while it claims none."""
+        return self.claims.get(CLUSTER_ID, "") or self.name
+
+    @property
+    def supervises(self) -> bool:
+        return spelled_value(self.claims, SUPERVISOR_MARK) not in (None, "false")
+
+
+class Fleet(Struct, frozen=True):
+    """The members of a Federation, and those of them that the kubeconfig reaches."""
+
+    members: dict[ClusterId, Member]
+    """All that any supervisor names; on a conflict the first one's entry."""
+    reached: dict[ClusterId, Participant]
+    supervising: frozenset[ClusterId]
+    """Those that supervise, reached or not."""
+
+    @property
+    def supervisors(self) -> list[Participant]:
+        return [self.reached[c] for c in sorted(self.supervising) if c in self.reached]
+
+    def require(self, clusters: Iterable[ClusterId], purpose: str) -> None:
+        """Raise `InputError` if the kubeconfig reaches one of these clusters not."""
+        for cluster in sorted(set(clusters) - self.reached.keys()):
+            server = self.members[cluster].server if cluster in self.members else "?"
+            raise InputError(
+                f"{cluster} {purpose}, and no context of the kubeconfig reaches it ({server}); "
+                f"add a context named {cluster}, or one with that server"
+            )
+
+
+async def find_fleet(
+    stack: AsyncExitStack,
+    federation: str,
+    named: Sequence[Participant],
+    contexts: Sequence[ClusterAccess],
+) -> Fleet:
+    """Find the members of a Federation from the lists of named clusters, and from theirs in turn.
+
+    A member is looked for by a context with its server, or with its id as name; its claims are
+    compared with both.
+    """
+    members: dict[ClusterId, Member] = {}
+    states: dict[ClusterId, MemberState] = {}
+    reached = {one.cluster: one for one in named}
+    servers = await _servers(contexts)
+    unread, tried = list(named), set[ClusterId]()
+    while unread:
+        for participant in unread:
+            with suppress(NotFound):
+                found = await participant.client.read(Federation, federation)
+                for member in found.spec.members:
+                    members.setdefault(member.cluster_id, member)
+                states.update({s.cluster_id: s for s in found.status.members if s.supervisor})
+        unread = []
+        for cluster, member in members.items():
+            if cluster in reached or cluster in tried:
+                continue
+            tried.add(cluster)
+            for context in _candidates(member, contexts, servers):
+                participant = await open_participant(stack, context)
+                if participant.claims.get(CLUSTER_ID) == cluster:
+                    reached[cluster] = participant
+                    unread.append(participant)
+                    break
+    supervising = {
+        c
+        for c, one in reached.items()
+        if one.supervises and one.claims.get(CLUSTER_SET, federation) == federation
+    } | {c for c in states.keys() - reached.keys() if c in members}
+    return Fleet(members, reached, frozenset(supervising))
+
+
+async def open_participant(stack: AsyncExitStack, access: ClusterAccess) -> Participant:
+    """Connect a cluster until the end of the stack, and read its claims."""
+    client = await stack.enter_async_context(connect(access))
+    return Participant(access, client, await read_claims(client))
+
+
+async def _servers(contexts: Sequence[ClusterAccess]) -> dict[str, str]:
+    """The server of each context by its name; none for contexts that cannot be used."""
+    servers = {}
+    for context in contexts:
+        with suppress(BadCredentials):
+            servers[context.name] = (await context.credentials.config()).endpoint.url.rstrip("/")
+    return servers
+
+
+def _candidates(
+    member: Member, contexts: Sequence[ClusterAccess], servers: Mapping[str, str]
+) -> list[ClusterAccess]:
+    """The contexts that may be a member's: those with its server first, then the one of its id."""
+    same = [c for c in contexts if servers.get(c.name) == member.server.rstrip("/")]
+    named = [c for c in contexts if c.name == member.cluster_id and c not in same]
+    return [*same, *named]
