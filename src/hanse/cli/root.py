@@ -23,7 +23,7 @@ COMMANDS = {
     "plan": "Show what would change in which cluster if a file were applied.",
     "broker": "Set up the API server by which clusters share what they export.",
     "join": "Let a cluster join a broker, or a Federation, or both.",
-    "dissolve": "End a Federation.",
+    "dissolve": "End a Federation: nothing of it remains in any member.",
     "leave": "Let a cluster leave a Federation.",
     "export": "Export a Service to the other clusters, and show the result.",
     "migrate": "Print what moves a cluster's federated Services to Antrea Multi-cluster.",
