@@ -20,6 +20,8 @@ from tinykube.storage import Change, Restored
 NAME = "store"
 SURELY_AWAY = 45.0
 """Seconds of silence after which everybody knows that a cluster is away."""
+CALM = 10.0
+"""Seconds within which controllers have followed what people do."""
 BUDGET = 1
 """Replicas of a set that may be unready by our doing."""
 
@@ -135,6 +137,8 @@ class ReplicasPlaced(Law):
     async def at_rest(self) -> AsyncIterator[str]:
         fleet = self.fleet
         wanted, ready = await _wanted(fleet), await _ready(fleet)
+        if wanted is None and BROKER in fleet.restored_at:
+            return  # it was lost, not deleted: what runs of it runs on
         shares = {
             c: found["spec"]["replicas"]
             for c in fleet.names
@@ -194,14 +198,15 @@ class BudgetKept(Law):
             )
             for c in self.fleet.names
         }
-        living = sum(n for c, n in ready.items() if self.fleet.mute_for(c) <= SURELY_AWAY)
-        everyone = all(self.fleet.mute_for(c) <= SURELY_AWAY for c in ready)
-        if sum(ready.values()) < wanted - BUDGET or not (everyone or living >= wanted):
+        away = sum(n for c, n in ready.items() if self.fleet.mute_for(c) > SURELY_AWAY)
+        left = sum(ready.values())
+        if left < wanted - BUDGET or (away and left - away < wanted):
             self._seen.append(f"{replica} is taken, of {wanted} wanted {ready} are left")
 
     async def observe(self) -> AsyncIterator[str]:
         wanted, ready = await _wanted(self.fleet), await _ready(self.fleet)
-        if wanted is not None and ready >= wanted:
+        calm = self.fleet.now - self._taken_at > CALM
+        if wanted is not None and ready >= wanted and calm:
             self._judged_from = self._taken_at
         for seen in self._seen:
             yield seen

@@ -21,6 +21,7 @@ from hanse.features.statefulsets.names import (
     REPLICAS,
     SET,
     user_metadata,
+    without_external_dns,
 )
 from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET
 from hanse.features.statefulsets.part_report import FAILED_RESULTS
@@ -158,7 +159,7 @@ def _copies_for_broker(
                 name=name,
                 namespace=meta.namespace,
                 labels=user_metadata(service.metadata.labels),
-                annotations=_without_external_dns(user_metadata(service.metadata.annotations)),
+                annotations=without_external_dns(user_metadata(service.metadata.annotations)),
             ),
             spec=copied_service_spec(service.spec),
         )
@@ -176,11 +177,6 @@ def _copies_for_broker(
         spec=hosted.spec,
     )
     yield Desired(copied_set, broker, step=2, sources=sources)
-
-
-def _without_external_dns(annotations: dict[str, str]) -> dict[str, str]:
-    """Annotations without those that an ExternalDNS at the broker would publish names by."""
-    return {n: v for n, v in annotations.items() if not n.startswith("external-dns.")}
 
 
 def _service_keeper(service: str, namespace: str, snapshot: Snapshot) -> str:

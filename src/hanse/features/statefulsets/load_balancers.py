@@ -10,6 +10,8 @@ from hanse.features.statefulsets.names import (
     REMOTE_LB_CLASS,
     REPLICA_LABEL,
     SET,
+    user_metadata,
+    without_external_dns,
 )
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.kinds.apps import StatefulSet
@@ -26,23 +28,26 @@ OVERWRITTEN = "Overwritten"
 
 
 def build_replica_services(
-    submitted: SubmittedSet, headless: Service | None, replicas: Sequence[str]
+    submitted: SubmittedSet, headless: Service | None, replicas: Sequence[str], cluster: ClusterId
 ) -> tuple[Service, ...]:
     """One Service for each replica of this cluster, which selects the replica's pod."""
     if headless is None:
         return ()
     ports = tuple(replace(port, node_port=0) for port in headless.spec.ports)
+    override = submitted.overrides.of(cluster).load_balancer
     return tuple(
         Service(
             metadata=Meta(
                 name=replica,
                 namespace=submitted.namespace,
                 labels={SET: submitted.name, REPLICA_LABEL: replica},
+                annotations=without_external_dns(user_metadata(override.annotations)),
             ),
             spec=ServiceSpec(
                 type="LoadBalancer",
                 selector={POD_NAME: replica},
                 ports=ports,
+                load_balancer_class=override.class_name,
                 publish_not_ready_addresses=headless.spec.publish_not_ready_addresses,
             ),
         )

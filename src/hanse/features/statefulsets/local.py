@@ -69,7 +69,7 @@ from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.stateful import Permit, StatefulSetPart, StatefulSetShares
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, object_ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, Wire, object_ref
 from hanse.model.plan import Desired, Key, Patch, Plan, Removal
 from hanse.model.snapshot import Snapshot
 
@@ -163,7 +163,9 @@ def _plan_live_set(
     report = read_report(key, snapshot, broker, broker_namespace)
     if current is not None and runs_for_deleted_set(current, report, submitted, record):
         return plan_deletion(current, report, snapshot, broker)
-    usable = with_last_applied(submitted, record.spec, current) if submitted.errors else submitted
+    usable: SubmittedSet | None = submitted.in_cluster(snapshot.local)
+    if submitted.errors:
+        usable = with_last_applied(submitted, record.spec, current)
     if usable is None:
         return plan_unchanged(key, snapshot, broker, broker_namespace)
     service = snapshot.get(broker, Service, usable.spec.service_name, usable.namespace)
@@ -253,7 +255,7 @@ def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: s
         if submitted.load_balanced
         else []
     )
-    services = build_replica_services(submitted, placed.service, replicas)
+    services = build_replica_services(submitted, placed.service, replicas, snapshot.local)
     sources = frozenset({placed.broker})
     desired_here += [
         Desired(s, snapshot.local, step=3, sources=sources, takes_over=True) for s in services
@@ -365,5 +367,15 @@ def _stateful_set(placed: _PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
             replicas=step.replicas,
             template=template,
             update_strategy=with_partition(submitted, step.partition),
+            volume_claim_templates=_claim_templates(submitted, current, snapshot),
         ),
     )
+
+
+def _claim_templates(
+    submitted: SubmittedSet, current: StatefulSet | None, snapshot: Snapshot
+) -> tuple[Wire, ...]:
+    """The claim templates, which cannot change: a new storage class is for new StatefulSets."""
+    if current is not None and submitted.overrides.of(snapshot.local).storage_class_name:
+        return current.spec.volume_claim_templates
+    return submitted.spec.volume_claim_templates

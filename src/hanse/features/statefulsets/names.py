@@ -37,6 +37,8 @@ MAX_UNAVAILABLE = "hanse.dev/max-unavailable"
 """Annotation of a set: how many replicas of all clusters may be down by our doing; default 1."""
 DISRUPT_WHILE_AWAY = "hanse.dev/disrupt-while-away"
 """Annotation of a set: `true` lets roll-outs and rebalances go on while a cluster is away."""
+OVERRIDES = f"{PREFIX}/overrides"
+"""Annotation of a set: what differs in single clusters, as JSON."""
 POD_REVISION = "controller-revision-hash"
 """Label of every pod of a StatefulSet: the ControllerRevision that it was created from."""
 
@@ -119,3 +121,8 @@ def user_metadata(metadata: dict[str, str]) -> dict[str, str]:
         if not name.startswith(("hanse.dev/", f"{PREFIX}/"))
         and name not in (LAST_APPLIED, REPLICAS)
     }
+
+
+def without_external_dns(annotations: dict[str, str]) -> dict[str, str]:
+    """Annotations without those that an ExternalDNS of the cluster would publish names by."""
+    return {n: v for n, v in annotations.items() if not n.startswith("external-dns.")}

@@ -14,6 +14,7 @@ from hanse.features.statefulsets.names import (
     MAX_UNAVAILABLE,
     ON_LEAVE,
     ORPHANED,
+    OVERRIDES,
     PREFERENCES,
     REBALANCE,
     UPDATE,
@@ -21,6 +22,7 @@ from hanse.features.statefulsets.names import (
     template_revision,
     user_metadata,
 )
+from hanse.features.statefulsets.overrides import Overrides, overridden_spec, parse_overrides
 from hanse.features.statefulsets.preferences import (
     Preferences,
     parse_preferences,
@@ -61,6 +63,9 @@ class SubmittedSet(Struct, frozen=True):
     preferences: Preferences = Preferences()
     errors: tuple[str, ...] = ()
     """Validation errors: while there are any, nothing is changed for the set."""
+    overrides: Overrides = Overrides()
+    fleet_revision: str = ""
+    """The revision of the set as it was submitted, if this is one cluster's version of it."""
 
     @property
     def name(self) -> str:
@@ -150,7 +155,15 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def revision(self) -> str:
-        return template_revision(self.name, self.spec.template)
+        """The revision of its template and of what differs in clusters; the same in all of them."""
+        text = self.all_annotations.get(OVERRIDES, "")
+        template = {**self.spec.template, "overrides": text} if text else self.spec.template
+        return self.fleet_revision or template_revision(self.name, template)
+
+    def in_cluster(self, cluster: ClusterId) -> "SubmittedSet":
+        """The set as one cluster runs it."""
+        spec = overridden_spec(self.spec, self.overrides.of(cluster))
+        return replace(self, spec=spec, fleet_revision=self.revision)
 
     @property
     def first_ordinal(self) -> int:
@@ -221,9 +234,11 @@ def from_stateful_set(submitted: StatefulSet) -> SubmittedSet:
     preferences = (
         parse_preferences(annotations[PREFERENCES]) if PREFERENCES in annotations else Preferences()
     )
+    overrides = parse_overrides(annotations.get(OVERRIDES, ""))
     errors = (
         *_validation_errors(meta.name, submitted.spec, annotations),
         *preferences.errors,
+        *overrides.errors,
     )
     return SubmittedSet(
         submitted,
@@ -233,6 +248,7 @@ def from_stateful_set(submitted: StatefulSet) -> SubmittedSet:
         annotations,
         preferences,
         tuple(errors),
+        overrides,
     )
 
 
@@ -242,9 +258,11 @@ def from_federated_stateful_set(submitted: FederatedStatefulSet) -> SubmittedSet
     template_meta = template.metadata
     annotations = {**template_meta.annotations, **meta.annotations}
     preferences = _preferences(submitted, annotations)
+    overrides = parse_overrides(annotations.get(OVERRIDES, ""))
     try:
         spec = msgspec.convert(template.spec, StatefulSetSpec)
         errors = [*_validation_errors(meta.name, spec, annotations), *preferences.errors]
+        errors += overrides.errors
     except msgspec.ValidationError as error:
         spec = StatefulSetSpec()
         errors = [f"spec.template.spec: {error}; mend that field"]
@@ -256,6 +274,7 @@ def from_federated_stateful_set(submitted: FederatedStatefulSet) -> SubmittedSet
         annotations,
         preferences,
         tuple(errors),
+        overrides,
     )
 
 
