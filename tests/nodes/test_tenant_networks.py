@@ -141,6 +141,37 @@ def test_tenants_do_not_reach_the_platform_which_reaches_itself(fleet: NodesFlee
             assert not reached(fleet, "acme-web", source, platform)
 
 
+def test_no_node_forwards_one_tenant_to_another(fleet: NodesFleet) -> None:
+    """Through a node port, the tenant would arrive with the address of a node."""
+    fleet.apply(HERE, "bolt-web", service("exposed", type="NodePort", selector={"app": "web"}))
+    exposed = fleet.get(HERE, "-n", "bolt-web", "service", "exposed")["spec"]["ports"]
+    (port,) = (p["nodePort"] for p in exposed if p["port"] == 81)
+    for node in NODES:
+        addresses = fleet.get(HERE, "node", node)["status"]["addresses"]
+        (there,) = (a["address"] for a in addresses if a["type"] == "InternalIP")
+        assert not reached(fleet, "acme-web", NODES[0], f"{there}:{port}")
+
+
+def test_the_platform_opens_a_network_for_whom_it_names(fleet: NodesFleet) -> None:
+    tenant = f"{address(fleet, 'acme-web', NODES[1])}:{TCP}"
+    peer = {"namespace": "default", "ports": [{"port": TCP}]}
+    access = {
+        "apiVersion": "arktos.futurewei.com/v1",
+        "kind": "NetworkAccess",
+        "metadata": {"name": "platform"},
+        "spec": {"networks": ["acme.*"], "from": [peer]},
+    }
+    fleet.apply(HERE, "default", access)
+    await_reached(fleet, "default", f"platform-{NODES[0]}", tenant)
+    other = f"{address(fleet, 'bolt-web', NODES[1])}:{TCP}"
+    assert not reached(fleet, "default", f"platform-{NODES[0]}", other)
+    assert not reached(fleet, "bolt-web", NODES[0], tenant)
+
+    fleet.must(HERE, "delete", "networkaccess", "platform")
+
+    until(lambda: reached(fleet, "default", f"platform-{NODES[0]}", tenant), lambda yes: not yes)
+
+
 def test_rules_outlive_the_guard_until_they_are_removed(fleet: NodesFleet) -> None:
     """Without any rules the pods reach each other: the network plugin enforces no policies."""
     guards = guard_processes(fleet)

@@ -41,7 +41,7 @@ from hanse.model.kinds.core import Namespace, Pod
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
-from hanse.providers.nftables import Nftables, NftablesError
+from hanse.providers.nftables import Nftables, NftablesError, bridge_bypass
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.informers import ClusterInformers
 
@@ -120,6 +120,8 @@ class Guard:
         """Ready once the rules are those of the listed cluster."""
         if self._ruleset is None:
             return Readiness(False, "waiting for the cluster's pods and networks")
+        if bypass := bridge_bypass():
+            return Readiness(False, bypass)
         return Readiness(True, f"{len(self._owners)} addresses guarded")
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature

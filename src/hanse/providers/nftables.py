@@ -1,9 +1,30 @@
 """nftables of this machine, through libnftables: commands apply together or not at all."""
 
 import ctypes
+from pathlib import Path
 from typing import Any
 
 _LIBRARY = "libnftables.so.1"
+
+
+_BRIDGE_SETTINGS = ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables")
+
+
+def bridge_bypass(system: Path = Path("/")) -> str:
+    """Why packets between pods on a bridge of this machine do not pass any rules; empty: they do.
+
+    Rules see bridged packets only with the kernel module br_netfilter and its settings.
+    """
+    bridges = sorted(path.parent.name for path in (system / "sys/class/net").glob("*/bridge"))
+    if not bridges:
+        return ""
+    for setting in _BRIDGE_SETTINGS:
+        file = system / "proc/sys/net/bridge" / setting
+        if not file.is_file():
+            return f"bridge {bridges[0]} bypasses the rules; load the kernel module br_netfilter"
+        if file.read_text().strip() == "0":
+            return f"bridge {bridges[0]} bypasses the rules; set net.bridge.{setting}=1"
+    return ""
 
 
 class NftablesError(Exception):

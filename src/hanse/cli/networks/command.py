@@ -70,8 +70,9 @@ def matrix(context: click.Context, as_json: bool) -> None:
     """Show which networks reach which, by the policies written in the cluster.
 
     Rows open connections, columns take them. It tells what is written: whether it holds is up to
-    the cluster's network plugin. The exit status is 1 if a network reaches another with which
-    it is not peered.
+    the cluster's network plugin, and to guards on the nodes, which stop packets between networks
+    that are not peered whatever is written. The exit status is 1 if a network reaches another with
+    which it is not peered, and not all nodes are guarded.
 
     \b
     Examples:
@@ -92,12 +93,17 @@ def matrix(context: click.Context, as_json: bool) -> None:
             one: {o: view.matrix.reach[one, o] for o in view.matrix.names}
             for one in view.matrix.names
         }
-        click.echo(json.dumps({"written": rows, "leaks": leaks}, indent=2))
+        guards = {"wanted": view.guards.wanted, "ready": view.guards.ready}
+        click.echo(json.dumps({"written": rows, "leaks": leaks, "guards": guards}, indent=2))
     else:
         _print_matrix(view.matrix)
-        for leak in leaks:
+        if view.guards.wanted:
+            click.echo(f"guards are ready on {view.guards.ready} of {view.guards.wanted} nodes")
+        for leak in leaks if not view.guards.complete else ():
             click.echo(f"{click.style('✗', fg='red')} {leak}: they are not peered")
-    context.exit(EXIT_PROBLEM if leaks else 0)
+        if leaks and view.guards.complete:
+            click.echo(f"guards stop {len(leaks)} pairs that policies let through")
+    context.exit(EXIT_PROBLEM if leaks and not view.guards.complete else 0)
 
 
 def _print_matrix(matrix: "ReachabilityMatrix") -> None:

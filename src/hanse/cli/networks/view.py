@@ -3,16 +3,19 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
+import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed
 from hanse.features.networks.names import DNS, NETWORK, TENANT, is_managed, parse_network_name
 from hanse.features.networks.reachability import ReachabilityMatrix, reachability_matrix
+from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkPeering
+from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Object
 
 
@@ -21,6 +24,19 @@ class ReachabilityView(Struct, frozen=True):
 
     matrix: ReachabilityMatrix
     leaks: tuple[tuple[str, str], ...]
+    """What policies allow between networks that are not peered."""
+    guards: "GuardedNodes"
+
+
+class GuardedNodes(Struct, frozen=True):
+    """How many nodes should have a guard, and how many have one that is ready."""
+
+    wanted: int = 0
+    ready: int = 0
+
+    @property
+    def complete(self) -> bool:
+        return 0 < self.wanted <= self.ready
 
 
 class NetworkSummary(Struct, frozen=True):
@@ -87,6 +103,7 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
         pods = (await client.list(Pod)).objects
         policies = (await client.list(NetworkPolicy)).objects
         peerings = (await client.list(NetworkPeering)).objects
+        guards = await _read_guards(client)
     whole = reachability_matrix(
         spaces, pods, policies, [parse_network_name(n.metadata.name) for n in networks]
     )
@@ -97,4 +114,17 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
         if p.status.phase == "Ready"
     }
     both = agreed | {(other, one) for one, other in agreed}
-    return ReachabilityView(whole, tuple(pair for pair in whole.leaks() if pair not in both))
+    leaks = tuple(pair for pair in whole.leaks() if pair not in both)
+    return ReachabilityView(whole, leaks, guards)
+
+
+async def _read_guards(client: Client) -> GuardedNodes:
+    """The nodes with a guard, by its DaemonSet; none where there is no DaemonSet."""
+    path = f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/daemonsets/hanse-guard"
+    try:
+        answer = await client.read_raw(path)
+    except NotFound:
+        return GuardedNodes()
+    status = msgspec.json.decode(answer.body).get("status") or {}
+    wanted = int(status.get("desiredNumberScheduled", 0))
+    return GuardedNodes(wanted, int(status.get("numberReady", 0)))
