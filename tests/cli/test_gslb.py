@@ -62,7 +62,7 @@ def test_a_promotion_is_refused_while_a_leader_can_be_reached(fleet: RunningFede
             ("promote", "oslo"),
             "there is no context 'oslo' in the kubeconfig; there is: rome, paris",
         ),
-        (("promote", "rome", "--controller-ip", "x"), "--controller-ip 'x' is no IP address"),
+        (("promote", "rome", "--controller-ip", "x y"), "--controller-ip 'x y' is no IP address"),
         (("promote", "broker"), "broker has no AMKOCluster in avi-system; create it first"),
     ],
 )
@@ -157,7 +157,7 @@ def _listening(host: str, port: int) -> tuple[socket.socket, int]:
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     made.bind((host, port))
-    made.listen(64)
+    made.listen(4096)  # nobody accepts, and every name server probes
     return made, made.getsockname()[1]
 
 

@@ -35,7 +35,7 @@ async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> N
     admin = Client(InProcessTransport(server))
     for kind in (Tenant, Network, NetworkPeering, NetworkPort):
         await admin.send(Request("POST", CRDS, body=msgspec.json.encode(crd_of(kind))))
-    zones = LocalZones("global.test", "external.test")
+    zones = LocalZones(("global.test",), "external.test")
     names = LocalDns([HERE], zones, lambda _: (bind_listeners("127.0.0.1", 0, workers=1),))
     agent = Agent(
         AgentSettings(HERE, "only", replicated=False),

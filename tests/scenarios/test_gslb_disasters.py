@@ -198,7 +198,8 @@ async def test_readiness_alone_counts_only_while_the_leader_can_tell(
 
     scenario.network.heal_all()
     for cluster in sites.members:
-        await scenario.eventually(sites.answers(cluster, LUBECK, HAMBURG, BERGEN))
+        whole = sites.answers(cluster, LUBECK, HAMBURG, BERGEN)
+        await scenario.eventually(whole, timedelta(minutes=2))
     await scenario.kill_agent("lubeck")
     for cluster in sites.members:
         await scenario.eventually(sites.answers(cluster, LUBECK, HAMBURG))

@@ -152,7 +152,7 @@ async def _reload_workers(
 class LocalZones(Struct, frozen=True):
     """The zones of a local federation beside the one of multi-cluster services."""
 
-    global_hosts: str
+    global_hosts: tuple[str, ...]
     external: str
     """The zone of the DNSEndpoints that ExternalDNS would publish."""
 
@@ -167,7 +167,7 @@ class LocalDns:
         bind: BindView,
         networks: Sequence[NetworkName] = (),
     ) -> None:
-        global_zones = (zones.global_hosts,)
+        global_zones = zones.global_hosts
         views = [
             View(CLUSTERLESS_VIEW, global_zones=global_zones),
             *(View(name, local=name, global_zones=global_zones) for name in clusters),

@@ -1,9 +1,10 @@
 """`hanse migrate`: translate a cluster's federated Services for Antrea Multi-cluster."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
+from hanse.cli.errors import InputError
 from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
@@ -11,11 +12,11 @@ if TYPE_CHECKING:
     from hanse.features.federated.antrea import AntreaManifests
 
 
-@click.command("migrate")
+@click.group("migrate", invoke_without_command=True)
 @click.option(
     "--namespace",
     "-n",
-    required=True,
+    default="",
     metavar="NAME",
     help="Where the parts of global federated Services come together.",
 )
@@ -31,7 +32,12 @@ def command(context: click.Context, namespace: str) -> None:
     Examples:
       hanse migrate -n shop --context lubeck
       hanse migrate -n shop --context lubeck | kubectl --context lubeck apply -f -
+      hanse migrate amko -f old-amko.yaml | kubectl apply -f -
     """
+    if context.invoked_subcommand is not None:
+        return
+    if not namespace:
+        raise InputError("--namespace is missing; say where federated Services come together")
     from hanse.cli.clusters import select_cluster
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.yaml_text import to_yaml
@@ -46,6 +52,44 @@ def command(context: click.Context, namespace: str) -> None:
         click.echo(to_yaml(result.objects, width=100), nl=False)
     else:
         click.echo("# no Service here joins a federated Service")
+
+
+@command.command("amko")
+@click.option(
+    "--filename",
+    "-f",
+    required=True,
+    type=click.File("rb"),
+    metavar="FILE",
+    help="Objects of AMKO as YAML; - for the standard input.",
+)
+def amko(filename: BinaryIO) -> None:
+    """Translate AMKO's objects of earlier API groups.
+
+    GSLBConfigs, GlobalDeploymentPolicies and other objects of amko.k8s.io and avilb.k8s.io become
+    those of amko.vmware.com; everything else stays as it is. What has to be decided by hand is
+    printed as a comment. Nothing is changed anywhere.
+
+    \b
+    Examples:
+      hanse migrate amko -f old-amko.yaml | kubectl apply -f -
+    """
+    import yaml
+
+    from hanse.cli.yaml_text import to_yaml
+    from hanse.features.gslb.migration import translate_amko
+    from hanse.model.yaml_input import load_all_yaml
+
+    try:
+        documents = load_all_yaml(filename.read())
+    except yaml.YAMLError as error:
+        words = " ".join(str(error).split())
+        raise InputError(f"{filename.name} is not YAML: {words}; mend it") from None
+    result = translate_amko(documents)
+    for note in result.notes:
+        click.echo(f"# {note}")
+    if result.objects:
+        click.echo(to_yaml(result.objects, width=100), nl=False)
 
 
 async def _translate(cluster: "ClusterAccess", namespace: str) -> "AntreaManifests":

@@ -56,6 +56,15 @@ def load_yaml(text: str | bytes) -> Any:
         raise yaml.MarkedYAMLError(problem=str(error)) from None
 
 
+def load_all_yaml(text: str | bytes) -> list[Any]:
+    """The values of all YAML documents; raises `yaml.YAMLError`, `OversizedInput` among them."""
+    check_yaml(text)
+    try:
+        return list(yaml.load_all(text, Loader=LOADER))
+    except ValueError as error:  # a date or a number that only looks like one
+        raise yaml.MarkedYAMLError(problem=str(error)) from None
+
+
 class _Node(Struct):
     """A collection: the values in it, and how many levels it has."""
 

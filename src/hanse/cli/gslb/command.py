@@ -101,6 +101,36 @@ def demote(context: click.Context, cluster: str, dry_run: bool) -> None:
     _run_leader_change(context, cluster, "", leads=False, dry_run=dry_run, timeout=0)
 
 
+@command.command("drain")
+@click.argument("site")
+@click.option("--back", is_flag=True, help="Give the site its former priority again.")
+@click.option("--dry-run", is_flag=True, help="Say what would happen, and change nothing.")
+@click.pass_context
+def drain(context: click.Context, site: str, back: bool, dry_run: bool) -> None:
+    """Move the traffic of SITE, a cluster of the policy, to the others.
+
+    Before maintenance: in the leader's policy the site gets the lowest priority, so that it serves
+    only while all others are down. Host rules with priorities of their own are named.
+
+    \b
+    Examples:
+      hanse gslb drain hamburg --dry-run
+      hanse gslb drain hamburg
+      hanse gslb drain hamburg --back
+    """
+    from hanse.cli.clusters import select_clusters
+    from hanse.cli.gslb.drain import DrainRequest, drain_site
+    from hanse.cli.process import run_async, start_logging
+
+    settings = global_options(context)
+    start_logging(settings)
+    clusters = select_clusters(settings)
+    request = DrainRequest(site, back, dry_run)
+    context.exit(
+        0 if run_async(lambda: drain_site(request, clusters, click.echo)) else EXIT_PROBLEM
+    )
+
+
 def _run_leader_change(
     context: click.Context,
     cluster: str,

@@ -2,21 +2,33 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from ipaddress import ip_address
 
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, open_client
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.gslb.view import GslbCluster, GslbView, read_gslb
-from hanse.features.gslb.names import NOT_FEDERATING, TERM
+from hanse.features.gslb.backends import is_host_name
+from hanse.features.gslb.names import (
+    INVALID,
+    LEADER_LEASE,
+    NO_CLIENTS,
+    NO_MEMBERS,
+    NOT_FEDERATING,
+    TERM,
+)
 from hanse.kube.client import Client
-from hanse.kube.errors import KubeError
+from hanse.kube.errors import KubeError, NotFound
+from hanse.model.addresses import is_address
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig
 from hanse.model.manifests import PART_OF
 from hanse.model.objects import Wire
 
 POLL_INTERVAL = 0.2
+RENEWAL_TIME = 15.0
+"""Seconds within which a leader that lives renews its Lease in every follower."""
+_FAILED_STAGES = frozenset({NOT_FEDERATING, INVALID, NO_CLIENTS, NO_MEMBERS})
 
 Echo = Callable[[str], None]
 
@@ -66,6 +78,8 @@ async def change_leader(
         return True
     try:
         async with open_client(cluster.credentials) as client:
+            if request.leads:
+                await _require_no_other_leader(client, request, view, echo)
             for step in steps:
                 await client.patch(step.kind, step.name, NAMESPACE, step.change)
             return await _wait_for_status(client, request, echo)
@@ -151,14 +165,43 @@ def _check_promotable(site: GslbCluster, view: GslbView) -> None:
 
 def _controller_step(request: LeaderChange, site: GslbCluster) -> PatchStep:
     """The patch that sets the leading Avi controller."""
-    try:
-        ip_address(request.controller)
-    except ValueError:
-        raise InputError(f"--controller-ip {request.controller!r} is no IP address") from None
+    if not (is_address(request.controller) or is_host_name(request.controller)):
+        raise InputError(
+            f"--controller-ip {request.controller!r} is no IP address and no host name; "
+            "give one such as 10.10.20.1"
+        )
     names = [n.partition(" ")[2] for n in site.copies if n.startswith("GSLBConfig ")]
     change: Wire = {"spec": {"gslbLeader": {"controllerIP": request.controller}}}
     description = f"set controllerIP of GSLBConfig {names[0]} to {request.controller}"
     return PatchStep(GSLBConfig, names[0], change, description)
+
+
+async def _require_no_other_leader(
+    client: Client, request: LeaderChange, view: GslbView, echo: Echo
+) -> None:
+    """Refuse while a leader that the kubeconfig does not name renews its Lease here."""
+    before = await _leader_lease(client)
+    holder = before.spec.holder_identity if before is not None else ""
+    known = {own.spec.cluster_context for site in view.sites for own in site.clusters}
+    if before is None or not holder or holder in known | {site.name for site in view.sites}:
+        return
+    echo(f"{holder} led last and is not in the kubeconfig; looking whether it still does")
+    deadline = asyncio.get_running_loop().time() + RENEWAL_TIME
+    while asyncio.get_running_loop().time() < deadline:
+        await asyncio.sleep(POLL_INTERVAL)
+        now = await _leader_lease(client)
+        if now is not None and now.spec.renew_time != before.spec.renew_time:
+            raise InputError(
+                f"{holder} leads: it renews its Lease in {request.cluster}; demote it first, with "
+                "a kubeconfig that has its context"
+            )
+
+
+async def _leader_lease(client: Client) -> Lease | None:
+    try:
+        return await client.read(Lease, LEADER_LEASE, NAMESPACE)
+    except NotFound:
+        return None
 
 
 async def _wait_for_status(client: Client, request: LeaderChange, echo: Echo) -> bool:
@@ -179,4 +222,10 @@ async def _wait_for_status(client: Client, request: LeaderChange, echo: Echo) ->
     for condition in conditions:
         reason = f" ({condition.reason})" if condition.reason else ""
         echo(f"  {condition.type}: {condition.status}{reason}")
-    return all(condition.status != NOT_FEDERATING for condition in conditions)
+    if any(condition.status in _FAILED_STAGES for condition in conditions):
+        echo(
+            f"{request.cluster} leads, but copies nothing to others; mend what it says, or go back "
+            f"with `hanse gslb demote {request.cluster}`"
+        )
+        return False
+    return True

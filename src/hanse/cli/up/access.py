@@ -3,6 +3,7 @@
 from hanse import app
 from hanse.features.federation.manifests import rules_for, supervisor_policies
 from hanse.features.gslb.manifests import leader_account
+from hanse.features.gslb.options import GslbOptions
 from hanse.features.services import manifests
 from hanse.features.statefulsets.admission_policies import (
     annotation_policy,
@@ -14,9 +15,10 @@ from hanse.model.agent_manifests import agent_manifests
 from hanse.model.naming import BROKER_NAMESPACE
 
 
-def generated_access() -> AgentAccess:
+def generated_access(gslb: GslbOptions = GslbOptions()) -> AgentAccess:  # noqa: B008 - a frozen value
     """The rights of agents with all features, generated from what they watch and write."""
-    watches, access = app.watches(), app.broker_access()
+    options = app.Options(gslb=gslb)
+    watches, access = app.watches(options), app.broker_access()
     return AgentAccess(
         broker=(
             *manifests.broker(access, BROKER_NAMESPACE),
@@ -28,7 +30,7 @@ def generated_access() -> AgentAccess:
             access, BROKER_NAMESPACE, cluster, uid, new=True
         ),
         agent=lambda cluster: (
-            *agent_manifests(app.watches_by_feature(), cluster),
+            *agent_manifests(app.watches_by_feature(options), cluster),
             *supervisor_policies(app.supervisor_rules(), cluster),
         ),
         supervisor=lambda cluster, supervisor: rules_for(watches, cluster, supervisor),

@@ -118,6 +118,23 @@ _DEFAULT_FOLDER = Path(".hanse")
     help="With our agents and their rights; or the clusters alone, to install Hanse there.",
 )
 @click.option(
+    "--gslb-provider",
+    "gslb_providers",
+    multiple=True,
+    default=("dns",),
+    show_default=True,
+    type=click.Choice(("dns", "externaldns", "avi")),
+    help="Who publishes global hosts; can be repeated. For avi name your controller in the "
+    "GSLBConfig.",
+)
+@click.option(
+    "--global-zone",
+    "global_zones",
+    multiple=True,
+    metavar="ZONE",
+    help="A zone of global hosts that is answered beside global.test; can be repeated.",
+)
+@click.option(
     "--exec",
     "script",
     metavar="CMD",
@@ -142,6 +159,8 @@ def command(
     agents: bool,
     dns_port: int,
     dashboard_port: int,
+    gslb_providers: tuple[str, ...],
+    global_zones: tuple[str, ...],
     script: str | None,
 ) -> None:
     """Run a whole federation on this machine.
@@ -162,9 +181,13 @@ def command(
       hanse up --exec 'kubectl get pods -A'       run something and clean up
       hanse up --engine kubernetes                on real API servers
       hanse up --engine kubernetes --nodes containers     and with containers
+      hanse up --gslb-provider externaldns --global-zone example.org
       hanse up --no-agents                        only the clusters, to install Hanse there
     """
     began = time.monotonic()
+    from msgspec.structs import replace
+
+    from hanse.cli.agent.gslb_options import parse_gslb_options
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.up.access import generated_access
     from hanse.cli.up.session import UpSession
@@ -178,9 +201,10 @@ def command(
         raise click.UsageError("--dual-stack needs --nodes containers", context)
     if nodes != "containers" and (guard or node_count > 1):
         raise click.UsageError("--guard and --node-count need --nodes containers", context)
+    gslb = replace(parse_gslb_options(gslb_providers, (), False, global_zones), loopback=True)
     options = FederationOptions(
         _parse_members(clusters),
-        generated_access(),
+        generated_access(gslb),
         engine,
         nodes,
         fabric,
@@ -195,7 +219,7 @@ def command(
         guard=guard,
     )
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
-    session = UpSession(options, place, script, began, dns_port, dashboard_port)
+    session = UpSession(options, place, script, began, dns_port, dashboard_port, gslb)
     context.exit(run_async(session.run, long_running=True))
 
 

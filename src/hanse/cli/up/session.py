@@ -68,6 +68,7 @@ class UpSession:
         began: float,
         dns_port: int = 0,
         dashboard_port: int = 0,
+        gslb: GslbOptions = GslbOptions(loopback=True),  # noqa: B008 - a frozen value
     ) -> None:
         self._options = options
         self._folder = folder
@@ -75,6 +76,7 @@ class UpSession:
         self._began = began
         self._dns_port = dns_port
         self._dashboard_port = dashboard_port
+        self._gslb = gslb
         self._ready = False
         self._received: signal.Signals | None = None
         self._script_group: int | None = None
@@ -120,7 +122,7 @@ class UpSession:
         networks = (NetworkName(SAMPLE_TENANT),) if self._options.sample else ()
         dns = LocalDns(
             clusters := [m.name for m in self._options.members if m.runs_workloads],
-            LocalZones(GLOBAL_ZONE, EXTERNAL_ZONE),
+            LocalZones((GLOBAL_ZONE, *self._gslb.zones), EXTERNAL_ZONE),
             partial(_bind_view, self._dns_port, nodes.fabric if nodes is not None else None),
             networks,
         )
@@ -140,7 +142,9 @@ class UpSession:
             dashboard=page.address,
             login_link=page.login_link,
         )
-        run_agent = partial(_run_agent, dns, page)
+        # Hosts of global.test are answered whatever zones are added.
+        zones = (GLOBAL_ZONE, *self._gslb.zones) if self._gslb.zones else ()
+        run_agent = partial(_run_agent, dns, page, replace(self._gslb, zones=zones))
         async with (
             dns.running(),
             federation(options, self._folder, run_agent, self._echo) as running,
@@ -282,6 +286,7 @@ def _bind_view(port: int, fabric: "Fabric | None", view: str) -> tuple[Listeners
 async def _run_agent(
     dns: LocalDns,
     page: LocalDashboard,
+    gslb: GslbOptions,
     member: LocalMember,
     transports: Mapping[str, Transport],
     dial: DialCluster,
@@ -294,7 +299,7 @@ async def _run_agent(
     options = app.Options(
         admission=AdmissionOptions(enabled=True, url=url),
         federated=FederatedOptions(hostname=EXTERNAL_HOSTNAME),
-        gslb=GslbOptions(loopback=True),
+        gslb=gslb,
     )
     settings = AgentSettings(cluster=member.name, identity="local", options=options)
     agent = Agent(

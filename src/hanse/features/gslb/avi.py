@@ -140,7 +140,8 @@ def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[in
         health_monitors=monitors,
         created_by=created_by,
         site_persistence=profile or (spec.site_persistence_ref if spec is not None else ""),
-        pki_profile=spec.pki_profile_ref if spec is not None else "",
+        pki_profile=(persistence.pki_profile_ref if persistence is not None else "")
+        or (spec.pki_profile_ref if spec is not None else ""),
     )
     yield 1, AviGslbService(metadata=Meta(name=host), spec=desired)
 

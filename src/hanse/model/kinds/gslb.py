@@ -314,6 +314,7 @@ class SitePersistence(Value, frozen=True, kw_only=True):
 
     enabled: Annotated[bool, Schema("Whether it does.", default=False)] = False
     profile_ref: Annotated[Name, Schema("The profile to use.")] = ""
+    pki_profile_ref: Annotated[Name, Schema("The PKI profile to use with it.")] = ""
 
 
 class GSLBHostRuleSpec(Value, frozen=True, kw_only=True):

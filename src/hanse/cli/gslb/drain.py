@@ -1,0 +1,149 @@
+"""Drain a site: move its traffic to the others in the leader's policy, and back."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from hanse.cli.clusters import ClusterAccess, open_client
+from hanse.cli.errors import CommandFailed, InputError
+from hanse.cli.gslb.view import GslbView, read_gslb
+from hanse.kube.client import Client
+from hanse.kube.errors import KubeError
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    GlobalDeploymentPolicy,
+    GlobalDeploymentPolicySpec,
+    GSLBHostRule,
+    TrafficSplit,
+)
+from hanse.model.objects import Wire
+
+DRAINED = "gslb.hanse.dev/drained"
+"""Annotation of a policy: the priorities of drained sites before, as JSON."""
+LOWEST = 0
+
+Echo = Callable[[str], None]
+
+
+class DrainRequest(Struct, frozen=True):
+    """The site to drain, or to bring back."""
+
+    site: str
+    back: bool = False
+    dry_run: bool = False
+
+
+class DrainPlan(Struct, frozen=True):
+    """The patch of the policy, and what is said about it; no patch if nothing is to change."""
+
+    change: Wire | None
+    messages: tuple[str, ...]
+
+
+async def drain_site(request: DrainRequest, clusters: Sequence[ClusterAccess], echo: Echo) -> bool:
+    """Patch the leader's policy, or print a dry run; raises `InputError`, `CommandFailed`."""
+    view = await read_gslb(clusters)
+    leader = _only_leader(view)
+    access = next(one for one in clusters if one.name == leader)
+    try:
+        async with open_client(access.credentials) as client:
+            policy = await _only_policy(client, leader)
+            rules = (await client.list(GSLBHostRule, namespace=NAMESPACE)).objects
+            plan = plan_drain(request, policy, rules)
+            for message in plan.messages:
+                echo(f"{'would ' if request.dry_run and plan.change else ''}{message}")
+            if plan.change is not None and not request.dry_run:
+                name = policy.metadata.name
+                await client.patch(GlobalDeploymentPolicy, name, NAMESPACE, plan.change)
+    except KubeError as error:
+        raise CommandFailed(f"{leader}: {error}") from None
+    for site in view.sites:
+        if site.unreachable:
+            echo(f"note: {site.name} cannot be reached: {site.unreachable}")
+    return True
+
+
+def plan_drain(
+    request: DrainRequest, policy: GlobalDeploymentPolicy, rules: Sequence[GSLBHostRule]
+) -> DrainPlan:
+    """The change that gives a site the lowest priority, or the one that it had."""
+    spec, site = policy.spec, request.site
+    matched = [match.cluster for match in spec.match_clusters]
+    if site not in matched:
+        raise InputError(
+            f"the policy matches no cluster {site!r}; it matches: {', '.join(matched)}"
+        )
+    before = _recorded(policy)
+    if request.back:
+        if site not in before:
+            return DrainPlan(None, (f"{site} is not drained; nothing to do",))
+        priority = before.pop(site)
+        text = f"give {site} its priority {priority} again"
+        return DrainPlan(_change(spec, site, priority, before), (text,))
+    if site in before:
+        return DrainPlan(None, (f"{site} is drained already; nothing to do",))
+    if not [name for name in matched if name != site and name not in before]:
+        raise InputError(f"no other cluster would serve; bring one back before {site} is drained")
+    before[site] = next((s.priority for s in spec.traffic_split if s.cluster == site), 10)
+    text = (
+        f"give {site} the lowest priority: it serves only while all others are down; "
+        f"`hanse gslb drain {site} --back` undoes it"
+    )
+    return DrainPlan(_change(spec, site, LOWEST, before), (text, *_overriding(site, rules)))
+
+
+def _overriding(site: str, rules: Sequence[GSLBHostRule]) -> list[str]:
+    """Notes on rules that give a site a priority of their own."""
+    return [
+        f"note: GSLBHostRule {rule.metadata.name} sets the priority of {site} itself, so "
+        f"{rule.spec.fqdn} is not drained; change it there"
+        for rule in rules
+        if any(s.cluster == site and s.priority is not None for s in rule.spec.traffic_split)
+    ]
+
+
+def _change(
+    spec: GlobalDeploymentPolicySpec, site: str, priority: int, before: dict[str, int]
+) -> Wire:
+    """The patch that sets a site's priority and records what drained sites had."""
+    weights = {s.cluster: s for s in spec.traffic_split}
+    weights.setdefault(site, TrafficSplit(cluster=site))
+    split = [
+        {
+            "cluster": s.cluster,
+            "weight": s.weight,
+            "priority": priority if s.cluster == site else s.priority,
+        }
+        for s in weights.values()
+    ]
+    record = msgspec.json.encode(before).decode() if before else None
+    return {"metadata": {"annotations": {DRAINED: record}}, "spec": {"trafficSplit": split}}
+
+
+def _recorded(policy: GlobalDeploymentPolicy) -> dict[str, int]:
+    """The priorities that drained sites had."""
+    text = policy.metadata.annotations.get(DRAINED, "")
+    try:
+        return msgspec.json.decode(text, type=dict[str, int]) if text else {}
+    except (msgspec.DecodeError, msgspec.ValidationError):
+        return {}
+
+
+def _only_leader(view: GslbView) -> str:
+    match [site.name for site in view.leaders]:
+        case [leader]:
+            return leader
+        case []:
+            raise InputError("no cluster of the kubeconfig leads; run `hanse gslb promote CLUSTER`")
+        case several:
+            raise InputError(f"{' and '.join(several)} lead both; demote one of them first")
+
+
+async def _only_policy(client: Client, leader: str) -> GlobalDeploymentPolicy:
+    policies = (await client.list(GlobalDeploymentPolicy, namespace=NAMESPACE)).objects
+    if len(policies) != 1:
+        raise InputError(
+            f"{leader} has {len(policies)} GlobalDeploymentPolicies in {NAMESPACE}; leave one there"
+        )
+    return policies[0]
