@@ -13,7 +13,12 @@ from hanse.features.networks.admission_policies import (
 from hanse.features.networks.names import NetworkName
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.services import manifests
-from hanse.features.statefulsets.admission_policies import annotation_policy, name_policy
+from hanse.features.statefulsets.admission_policies import (
+    annotation_policy,
+    autoscaler_policy,
+    immutable_fields_policy,
+    name_policy,
+)
 from hanse.model.objects import Wire, to_wire
 from tinykube.policies import policy_errors
 
@@ -28,6 +33,8 @@ def our_policies() -> list[Wire]:
     broker = (
         *manifests.broker(app.broker_access(), "b"),
         *annotation_policy("b"),
+        *autoscaler_policy("b"),
+        *immutable_fields_policy("b"),
         *name_policy("b"),
     )
     networks = (

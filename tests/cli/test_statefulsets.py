@@ -46,6 +46,7 @@ def test_each_replica_is_shown_with_its_state_and_its_names() -> None:
             Replica(name="store-lubeck-1"),
         ),
         trouble="no storage",
+        waits="the roll-out comes here after bergen",
     )
 
     found = set_view(shares(bergen=1, hamburg=1, lubeck=2), [spec], frozenset({"bergen"}), NAMES)
@@ -61,6 +62,7 @@ def test_each_replica_is_shown_with_its_state_and_its_names() -> None:
         "store-lubeck-0.etcd.shop.myfederation.svc.example.com",
     )
     assert (found.ready, found.trouble) == (1, ("lubeck: no storage",))
+    assert found.waiting == ("lubeck: the roll-out comes here after bergen",)
 
 
 def test_without_balancers_there_is_the_local_name_alone() -> None:

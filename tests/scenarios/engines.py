@@ -6,7 +6,7 @@ EngineName = Literal["embedded", "kubernetes"]
 
 ENGINES: dict[str, frozenset[str]] = {
     "embedded": frozenset({"rbac", "vap"}),
-    "kubernetes": frozenset({"rbac", "vap", "address-admission", "scheduler"}),
+    "kubernetes": frozenset({"rbac", "vap", "address-admission", "scheduler", "autoscaling"}),
 }
 """What scenarios may need beyond a plain API server, by engine."""
 

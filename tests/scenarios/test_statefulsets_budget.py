@@ -133,7 +133,7 @@ async def test_a_roll_out_waits_for_a_cluster_that_is_away_unless_users_say_othe
 
 
 @pytest.mark.virtual
-@pytest.mark.parametrize("moment", range(1, 12))
+@pytest.mark.parametrize("moment", range(1, 12, 3))
 async def test_an_agent_that_dies_at_any_request_of_a_roll_out_takes_no_more(
     sets: StatefulSetsScenario, moment: int
 ) -> None:
@@ -175,6 +175,24 @@ async def test_more_at_a_time_if_users_say_so_and_a_partition_counts_all_cluster
         await scenario.always(counts(watch, 6), timedelta(minutes=2))
         assert watch.taken == ["store-lubeck-1"]
         assert (await sets.door()).status.updated_replicas == 1
+
+
+@pytest.mark.virtual
+async def test_another_first_ordinal_comes_to_one_cluster_after_the_other(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await sets.launch(3)
+    await scenario.eventually(sets.is_ready(3))
+    async with replica_watch(sets) as watch:
+        await scenario.eventually(counts(watch, 3))
+        watch.start_counting()
+
+        await sets.edit({"spec": {"ordinals": {"start": 5}}})
+
+        await scenario.eventually(has_rolled_out(sets, 3))
+        assert watch.least >= 2
+        assert watch.taken == [f"store-{c}-0" for c in ("lubeck", "hamburg", "bergen")]
 
 
 def template(image: str, **pod_spec: Any) -> dict[str, Any]:

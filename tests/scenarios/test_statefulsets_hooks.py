@@ -7,9 +7,15 @@ import msgspec
 import pytest
 
 from hanse.app import BROKER
+from hanse.cli.apply import apply, remove
+from hanse.features.statefulsets.admission_policies import (
+    autoscaler_policy,
+    immutable_fields_policy,
+)
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
 from hanse.kube.errors import ApiError
+from hanse.kube.transport import Request
 from hanse.model.admission import AdmissionHook
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import (
@@ -18,7 +24,7 @@ from hanse.model.kinds.hanse import (
     StatefulSetTemplate,
 )
 from hanse.model.naming import BROKER_NAMESPACE
-from hanse.model.objects import ClusterObjectRef, Meta, object_ref
+from hanse.model.objects import ClusterObjectRef, Meta, Wire, object_ref
 from hanse.runtime.preview import preview
 from tests.scenarios.networks import refusal
 from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
@@ -87,6 +93,50 @@ async def test_what_no_cluster_could_run_is_denied_and_existing_sets_go_on(
     await edit(replicas=4)
 
     await scenario.eventually(guarded.shares(bergen=2, hamburg=1, lubeck=1))
+
+
+async def test_the_broker_denies_what_no_statefulset_could_follow(scenario: Scenario) -> None:
+    sets = StatefulSetsScenario(scenario)
+    await sets.open()
+    broker, namespace = sets.admin(BROKER), scenario.namespace
+    policies = immutable_fields_policy(namespace)
+    await apply(broker, policies)
+    await broker.create(submitted(scenario))
+
+    async def denied() -> None:
+        change = {"spec": {"template": {"spec": {"serviceName": "x"}}}}
+        edit = broker.patch(FederatedStatefulSet, "store", namespace, change)
+        assert "updates to statefulset spec for fields other than" in await refusal(edit)
+
+    await scenario.eventually(denied)  # an API server takes up policies a moment later
+    change = {"spec": {"template": {"spec": {"replicas": 4}}}}
+    await broker.patch(FederatedStatefulSet, "store", namespace, change)
+    await remove(broker, policies)
+    await sets.close()
+
+
+@pytest.mark.needs("autoscaling")
+async def test_the_broker_denies_autoscalers_of_sets(scenario: Scenario) -> None:
+    broker, namespace = scenario.admin(BROKER), scenario.namespace
+    await scenario.make_namespace(BROKER, namespace)
+    policies = autoscaler_policy(namespace)
+    await apply(broker, policies)
+    target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "store"}
+    scaler: Wire = {
+        "kind": "HorizontalPodAutoscaler",
+        "apiVersion": "autoscaling/v2",
+        "metadata": {"name": "store"},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 9},
+    }
+    path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
+
+    async def denied() -> None:
+        query = (("dryRun", "All"),)
+        request = Request("POST", path, query, body=msgspec.json.encode(scaler))
+        assert "sees the pods of one cluster only" in await refusal(broker.send(request))
+
+    await scenario.eventually(denied)  # an API server takes up policies a moment later
+    await remove(broker, policies)
 
 
 @pytest.mark.virtual

@@ -24,6 +24,7 @@ from hanse.features.services.manifests import BrokerCredentials, accounts_namesp
 from hanse.features.statefulsets.admission_policies import (
     annotation_policy,
     autoscaler_policy,
+    immutable_fields_policy,
     name_policy,
 )
 from hanse.kube import credentials
@@ -85,7 +86,7 @@ async def _statefulset_policies(client: Client, namespace: str) -> tuple[Manifes
     """Admission policies for StatefulSets; the one for names only where no nodes run workloads."""
     nodes = (await client.list(Node)).objects
     plain = () if nodes else (*name_policy(namespace), *autoscaler_policy(namespace))
-    return (*annotation_policy(namespace), *plain)
+    return (*annotation_policy(namespace), *immutable_fields_policy(namespace), *plain)
 
 
 async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:

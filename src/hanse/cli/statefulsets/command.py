@@ -115,3 +115,5 @@ def _print_sets(sets: "list[SetView]", namespace: str) -> None:
             click.echo(table(("REPLICA", "CLUSTER", "STATE", "ADDRESS", "NAME"), rows))
         for trouble in one.trouble:
             click.echo(f"{click.style('✗', fg='red')} {trouble}")
+        for waiting in one.waiting:
+            click.echo(f"{click.style('…', fg='yellow')} {waiting}")

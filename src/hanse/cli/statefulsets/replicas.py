@@ -41,6 +41,8 @@ class SetView(Struct, frozen=True, rename="camel"):
     service: str
     replicas: tuple[ReplicaView, ...]
     trouble: tuple[str, ...] = ()
+    waiting: tuple[str, ...] = ()
+    """What roll-outs and scale-downs wait for, by cluster."""
 
     @property
     def ready(self) -> int:
@@ -126,6 +128,7 @@ def set_view(
             for ordinal in range(spec.first_ordinal, spec.first_ordinal + share.replicas)
         ),
         tuple(f"{c}: {text}" for c, p in sorted(own.items()) if (text := _part_problem(p))),
+        tuple(f"{c}: {p.waits}" for c, p in sorted(own.items()) if p.waits),
     )
 
 

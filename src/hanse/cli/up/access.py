@@ -8,6 +8,7 @@ from hanse.features.services import manifests
 from hanse.features.statefulsets.admission_policies import (
     annotation_policy,
     autoscaler_policy,
+    immutable_fields_policy,
     name_policy,
 )
 from hanse.local.up.access import AgentAccess
@@ -23,6 +24,7 @@ def generated_access(gslb: GslbOptions = GslbOptions()) -> AgentAccess:  # noqa:
         broker=(
             *manifests.broker(access, BROKER_NAMESPACE),
             *annotation_policy(BROKER_NAMESPACE),
+            *immutable_fields_policy(BROKER_NAMESPACE),
             *name_policy(BROKER_NAMESPACE),
             *autoscaler_policy(BROKER_NAMESPACE),
         ),

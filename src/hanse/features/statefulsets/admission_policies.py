@@ -5,6 +5,7 @@ They deny with the messages that the set's status would have. Problems that only
 """
 
 from hanse.features.statefulsets.names import (
+    FORBIDDEN_UPDATE,
     LB_NEEDED,
     MAX_SET_NAME,
     MAX_UNAVAILABLE,
@@ -26,6 +27,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.hanse import ClusterMember, FederatedStatefulSet
 from hanse.model.manifests import Manifest, manifest
 from hanse.model.objects import Wire
+from hanse.model.write_rules import unchanged
 
 _NOT_TERMINATING = {
     "name": "not-about-to-go",
@@ -113,6 +115,25 @@ def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
         }
     }
     return _policy_with_binding(f"{broker_namespace}-set-names", spec, ["CREATE"], binding_params)
+
+
+def immutable_fields_policy(broker_namespace: str) -> tuple[Manifest, ...]:
+    """Denies changes of a FederatedStatefulSet that no StatefulSet could follow."""
+    immutable = ("serviceName", "selector", "podManagementPolicy", "volumeClaimTemplates")
+    expression = " && ".join(unchanged(f"spec.template.spec.{field}") for field in immutable)
+    spec: Wire = {
+        "matchConditions": [_NOT_TERMINATING],
+        "validations": [
+            {
+                "expression": expression,
+                "message": f"spec.template.spec: Forbidden: {FORBIDDEN_UPDATE}",
+                "reason": "Invalid",
+            }
+        ],
+    }
+    kind = FederatedStatefulSet.kind
+    name = f"{broker_namespace}-set-fields"
+    return _policy_with_binding(name, spec, ["UPDATE"], {}, (kind.group, kind.plural))
 
 
 def autoscaler_policy(broker_namespace: str) -> tuple[Manifest, ...]:

@@ -55,7 +55,7 @@ class PartState(Struct, frozen=True):
 
     stateful_set: StatefulSet
     pods: Mapping[int, Pod]
-    """By ordinal, from 0 for the first."""
+    """By ordinal, from 0 for the first; others are below or above."""
     share: int
     outdated: bool
     """Whether its template is not the newest one of the set."""
@@ -107,7 +107,7 @@ class PartState(Struct, frozen=True):
     @property
     def going(self) -> int:
         """How many replicas are removed and not gone yet."""
-        return sum(ordinal >= self.replicas for ordinal in self.pods)
+        return sum(not 0 <= ordinal < self.replicas for ordinal in self.pods)
 
     @property
     def in_flight(self) -> int:

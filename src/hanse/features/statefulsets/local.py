@@ -352,8 +352,9 @@ def _stateful_set(placed: _PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
     ):
         return None
     template, revision = submitted.spec.template, submitted.revision
+    ordinals = submitted.spec.ordinals
     if current is not None and (submitted.errors or not step.updates):
-        template = current.spec.template
+        template, ordinals = current.spec.template, current.spec.ordinals
         revision = current.metadata.annotations.get(REVISION, "")
     return StatefulSet(
         metadata=Meta(
@@ -366,6 +367,7 @@ def _stateful_set(placed: _PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
             submitted.spec,
             replicas=step.replicas,
             template=template,
+            ordinals=ordinals,
             update_strategy=with_partition(submitted, step.partition),
             volume_claim_templates=_claim_templates(submitted, current, snapshot),
         ),

@@ -56,6 +56,11 @@ REMOTE_LB_CLASS = "hanse.dev/elsewhere"
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
+FORBIDDEN_UPDATE = (
+    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
+    "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
+    "'minReadySeconds' are forbidden"
+)
 NO_AUTOSCALER = (
     "spec.scaleTargetRef: a HorizontalPodAutoscaler sees the pods of one cluster only, and this "
     "set has replicas in many: scale the set itself, by its metrics of all clusters"

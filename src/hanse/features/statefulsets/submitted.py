@@ -155,9 +155,9 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def revision(self) -> str:
-        """The revision of its template and of what differs in clusters; the same in all of them."""
-        text = self.all_annotations.get(OVERRIDES, "")
-        template = {**self.spec.template, "overrides": text} if text else self.spec.template
+        """The revision of all that replaces pods: template, overrides, and the first ordinal."""
+        more = {"overrides": self.all_annotations.get(OVERRIDES), "start": self.first_ordinal}
+        template = {**self.spec.template, **{name: value for name, value in more.items() if value}}
         return self.fleet_revision or template_revision(self.name, template)
 
     def in_cluster(self, cluster: ClusterId) -> "SubmittedSet":

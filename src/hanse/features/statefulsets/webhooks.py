@@ -6,7 +6,13 @@ import msgspec
 
 from hanse.features.statefulsets.collisions import collision_error
 from hanse.features.statefulsets.fleet import list_members
-from hanse.features.statefulsets.names import NO_AUTOSCALER, PREFERENCES, SET, name_error
+from hanse.features.statefulsets.names import (
+    FORBIDDEN_UPDATE,
+    NO_AUTOSCALER,
+    PREFERENCES,
+    SET,
+    name_error,
+)
 from hanse.features.statefulsets.submitted import SubmittedSet, from_federated_stateful_set
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
 from hanse.model.clusterset import broker_cluster
@@ -24,11 +30,6 @@ MUTABLE = (
     "revisionHistoryLimit",
     "persistentVolumeClaimRetentionPolicy",
     "minReadySeconds",
-)
-_FORBIDDEN = (
-    "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', "
-    "'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and "
-    "'minReadySeconds' are forbidden"
 )
 _DEFAULTS = {"podManagementPolicy": "OrderedReady", "serviceName": "", "volumeClaimTemplates": []}
 
@@ -60,7 +61,7 @@ class FederatedStatefulSetWebhook:
         if federated_set.metadata.deletion_timestamp is not None:
             return Allow()
         if review.before and _immutable_spec(review.before) != _immutable_spec(review.object):
-            return Deny(f"spec.template.spec: Forbidden: {_FORBIDDEN}", 422)
+            return Deny(f"spec.template.spec: Forbidden: {FORBIDDEN_UPDATE}", 422)
         submitted = from_federated_stateful_set(federated_set)
         joined = _list_joined_clusters(snapshot, self._broker_namespace)
         length_error = name_error(submitted.name, joined) if not review.before else ""
