@@ -86,7 +86,8 @@ class EndpointsKept(Law):
     name = "federated-endpoints"
     sentence = (
         "Every member has the endpoints of all that joined a federated Service; what is there "
-        "stays as long as its user leaves it, whatever fails; what is deleted stays deleted."
+        "stays as long as its user leaves it, whatever fails; what is deleted stays deleted. When "
+        "all is well again, all of them are ready."
     )
 
     def __init__(self, fleet: Fleet, federated: Federated) -> None:
@@ -114,7 +115,7 @@ class EndpointsKept(Law):
             joined = [await self._joined(c, name) for c in self.fleet.names]
             wanted = frozenset[str]().union(*joined)
             for member in self.fleet.names:
-                found = await self._found(member, name)
+                found = await self._found(member, name, ready=True)
                 if found is not None and found != wanted:
                     yield f"{member} has {sorted(found)} of {name}, not {sorted(wanted)}"
 
@@ -126,19 +127,26 @@ class EndpointsKept(Law):
             return frozenset()
         return _addresses(await self.fleet.objects(cluster, EndpointSlice, space), name)
 
-    async def _found(self, cluster: ClusterId, name: str) -> frozenset[str] | None:
-        """The endpoints of a federated Service in a member; None where a person has its name."""
+    async def _found(
+        self, cluster: ClusterId, name: str, *, ready: bool = False
+    ) -> frozenset[str] | None:
+        """The endpoints of a federated Service in a member, all or only those that are ready.
+
+        None where a person has its name.
+        """
         if (cluster, Service, SYSTEM, name) in self.fleet.users:
             return None
-        return _addresses(await self.fleet.objects(cluster, EndpointSlice, SYSTEM), name)
+        slices = await self.fleet.objects(cluster, EndpointSlice, SYSTEM)
+        return _addresses(slices, name, ready=ready)
 
 
-def _addresses(slices: Sequence[Wire], name: str) -> frozenset[str]:
+def _addresses(slices: Sequence[Wire], name: str, *, ready: bool = False) -> frozenset[str]:
     return frozenset(
         address
         for one in slices
         if is_live(one) and one["metadata"].get("labels", {}).get(KUBE_SERVICE) == name
         for endpoint in one.get("endpoints") or ()
+        if not ready or endpoint["conditions"]["ready"]
         for address in endpoint["addresses"]
     )
 
