@@ -74,9 +74,10 @@ search: install ## fresh schedules of users and faults for HOURS=1; HANSE_SEED=N
 mutants: install ## plant faults in copies of the source: do laws and tests notice them?
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
-reference: install ## write docs/reference.md and docs/write-rules.md anew from the source
+reference: install ## write docs/reference.md, write-rules.md and findings.md anew from the source
 	@$(BIN)/python -m tools.reference >docs/reference.md
 	@$(BIN)/python -m tools.write_rules >docs/write-rules.md
+	@$(BIN)/python -m tools.findings >docs/findings.md
 
 bench: install ## measure against limits and peers
 	@$(BIN)/python -m bench

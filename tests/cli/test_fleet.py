@@ -225,6 +225,15 @@ def test_each_fault_has_its_finding_and_the_command_that_mends_it(
     assert Report((ONE,), (found,)).failed
 
 
+def test_an_agent_that_released_its_lease_does_not_run() -> None:
+    released = lease("hanse-agent", "hanse-system", "")
+
+    (found,) = findings(read(ONE, released, agent=None), local=False)
+
+    assert found.code == "AgentSilent"
+    assert "rollout restart deployment/hanse-agent" in found.remedy.commands[0]
+
+
 def test_what_is_forbidden_is_not_known_and_not_absent() -> None:
     (found,) = findings(read(ONE, agent=None, denied={Lease.kind: "leases is forbidden"}))
 

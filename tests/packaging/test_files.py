@@ -11,7 +11,9 @@ from typing import Any
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
+from hanse.app.finding_metrics import FindingsCollector
 from hanse.dns.metrics import DnsMetrics
+from hanse.model.fleet import MultiClusterSnapshot
 from hanse.runtime.metrics import Metrics as EngineMetrics
 
 ROOT = Path(__file__).parents[2]
@@ -20,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 def known_metrics() -> set[str]:
     """The names of everything that we measure, as Prometheus sees them."""
     known: set[str] = set()
-    for registry in (EngineMetrics().registry, DnsMetrics(CollectorRegistry()).registry):
+    found = CollectorRegistry()
+    found.register(FindingsCollector(lambda: MultiClusterSnapshot({})))
+    for registry in (EngineMetrics().registry, DnsMetrics(CollectorRegistry()).registry, found):
         metrics_text = generate_latest(registry).decode()
         for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", metrics_text, re.MULTILINE):
             known.add(name)

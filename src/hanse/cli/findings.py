@@ -55,7 +55,7 @@ def print_findings(report: Report) -> None:
     for one in report.findings:
         counts[one.code] = counts.get(one.code, 0) + 1
         if counts[one.code] <= SHOWN_OF_A_CODE:
-            _print_finding(one)
+            print_finding(one)
     for code, count in counts.items():
         if count > SHOWN_OF_A_CODE:
             more = count - SHOWN_OF_A_CODE
@@ -65,7 +65,8 @@ def print_findings(report: Report) -> None:
         click.echo(f"{mark} nothing is wrong in {', '.join(report.clusters)}")
 
 
-def _print_finding(one: Finding) -> None:
+def print_finding(one: Finding) -> None:
+    """Print a finding with its consequences and its remedy."""
     mark = "·" if one.severity is Severity.NOTE else "✗"
     label = click.style(f"{mark} {one.severity}", fg=_COLORS[one.severity])
     click.echo(f"{label} {one.code}: {one.summary}{_since(one)}")

@@ -168,9 +168,11 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
 
 
 def _agent_run(name: ClusterId, lease: Lease | None, now: datetime) -> AgentRun:
-    """Whether the agent of a cluster holds its Lease."""
-    if lease is None or not lease.spec.holder_identity:
+    """Whether the agent of a cluster holds its Lease; one that ended well has released it."""
+    if lease is None:
         return AgentRun(name, "", alive=False)
+    if not lease.spec.holder_identity:
+        return AgentRun(name, "nobody", alive=False, renewed=renewed(lease))
     return AgentRun(name, lease.spec.holder_identity, not is_late(lease, now), renewed(lease))
 
 

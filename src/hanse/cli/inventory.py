@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from hanse import app
 from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
 from hanse.cli.errors import CommandFailed
 from hanse.features.federation.claims import SUPERVISOR_MARK
@@ -20,6 +21,7 @@ from hanse.kube.errors import ApiError, BadCredentials, NotFound, Unreachable
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request, Response
 from hanse.model.agent_manifests import granted_features
+from hanse.model.facts import Role
 from hanse.model.feature_names import FEATURES
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.federation import ClusterClaim, Federation, spelled_value
@@ -31,6 +33,7 @@ from hanse.model.objects import Wire
 from hanse.model.ownership import OWNER
 from hanse.model.tokens import parse_claims
 
+AGENT_USER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{AGENT}"
 REQUEST_TIMEOUT = timedelta(seconds=5)
 
 _PATHS = (
@@ -141,6 +144,8 @@ class ClusterInventory(Struct, frozen=True):
     expires: datetime | None = None
     """When the credentials that we used expire, if they say so."""
     denied: tuple[Permission, ...] = ()
+    agent_denied: tuple[Permission, ...] = ()
+    """What the account of its agent may not do, as far as we may ask."""
     features: tuple[str, ...] = FEATURES
     """What the agent has rights for; all where its account does not say."""
 
@@ -181,6 +186,8 @@ async def _read_inventory(
     documents = asyncio.gather(*(_get_or_none(client, path) for path in _PATHS))
     denied, read = await asyncio.gather(_denied_permissions(client, permissions), documents)
     nodes, agent, definitions, sets, exports, imports, federations, claims, account = read
+    features = granted_features(account or {})
+    needed = agent_permissions(features) if permissions and account is not None else ()
     clock = _server_clock(response, now)
     return ClusterInventory(
         name=cluster.name,
@@ -195,7 +202,8 @@ async def _read_inventory(
         is_broker=bool(sets and sets.get("items")),
         expires=credentials_expiry(access.identity),
         denied=denied,
-        features=granted_features(account or {}),
+        agent_denied=await _denied_permissions(client, needed, AGENT_USER),
+        features=features,
     )
 
 
@@ -261,28 +269,40 @@ async def _get_or_none(client: Client, path: str) -> dict[str, Any] | None:
     return found
 
 
+def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
+    """What the agent of a cluster has to watch there for its features."""
+    watches = app.watches(app.Options(features=features))
+    local = [watch for watch in watches if watch.role is Role.LOCAL and not watch.name]
+    kinds = dict.fromkeys((watch.kind.kind, watch.namespace) for watch in local)
+    return tuple(Permission("watch", kind.plural, kind.group, space) for kind, space in kinds)
+
+
 async def _denied_permissions(
-    client: Client, permissions: tuple[Permission, ...]
+    client: Client, permissions: tuple[Permission, ...], user: str = ""
 ) -> tuple[Permission, ...]:
-    """Those of the permissions that the API server does not allow, asked concurrently."""
-    allowed = await asyncio.gather(*(_is_allowed(client, one) for one in permissions))
+    """Those of the permissions that we do not have, or that a user does not have.
+
+    A user's are asked as far as we may ask; what is not known is not denied.
+    """
+    allowed = await asyncio.gather(*(_is_allowed(client, one, user) for one in permissions))
     return tuple(one for one, may in zip(permissions, allowed, strict=True) if not may)
 
 
-async def _is_allowed(client: Client, permission: Permission) -> bool:
-    """Whether we have a permission; a review that fails counts as not allowed."""
+async def _is_allowed(client: Client, permission: Permission, user: str = "") -> bool:
+    """Whether we, or a user, have a permission; a review of ours that fails counts as denied."""
     attributes = {name: v for name, v in msgspec.structs.asdict(permission).items() if v}
+    kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
     review = {
         "apiVersion": "authorization.k8s.io/v1",
-        "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes},
+        "kind": kind,
+        "spec": {"resourceAttributes": attributes, **({"user": user} if user else {})},
     }
-    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    path = f"/apis/authorization.k8s.io/v1/{kind.lower()}s"
     body = msgspec.json.encode(review)
     try:
         response = await client.send(Request("POST", path, body=body, timeout=REQUEST_TIMEOUT))
     except ApiError:
-        return False
+        return bool(user)
     return bool(decode_json(response.body).get("status", {}).get("allowed"))
 
 

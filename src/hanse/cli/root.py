@@ -19,6 +19,7 @@ COMMANDS = {
     "status": "Show every cluster at a glance, and first what is wrong.",
     "check": "Check whether clusters are fit for an installation.",
     "doctor": "Find what is wrong and say how to mend it.",
+    "explain": "Explain a finding by its code; without one, list all codes.",
     "verify": "Try whether services, names and packets arrive between clusters.",
     "plan": "Show what would change in which cluster if a file were applied.",
     "broker": "Set up the API server by which clusters share what they export.",

@@ -92,6 +92,11 @@ class Page:
         features = [{"name": "prefers-color-scheme", "value": scheme}]
         await self.call("Emulation.setEmulatedMedia", features=features)
 
+    async def resize(self, width: int, height: int = 860) -> None:
+        """Give the page's window another size."""
+        size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        await self.call("Emulation.setDeviceMetricsOverride", **size)
+
     async def picture(self, file: Path) -> None:
         result = await self.call("Page.captureScreenshot", format="png")
         _keep(file, base64.b64decode(result["data"]))
@@ -116,8 +121,7 @@ async def browsing(width: int = 1360, height: int = 860) -> AsyncIterator[Page]:
         try:
             async with aiohttp.ClientSession() as http:
                 page = await _first_page(chromium, http)
-                size = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
-                await page.call("Emulation.setDeviceMetricsOverride", **size)
+                await page.resize(width, height)
                 try:
                     yield page
                 finally:

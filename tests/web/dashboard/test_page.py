@@ -11,6 +11,13 @@ from tests.web.dashboard.browser import PROGRAM, Page, browsing
 
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium")
 
+WIDTHS = (390, 1100, 1440, 2560)
+INSIDE = (
+    "[...document.querySelectorAll('.finding:first-child b, .finding:first-child .command')]"
+    ".map(e => e.getBoundingClientRect())"
+    ".every(r => r.top >= 0 && r.bottom <= innerHeight && r.right <= innerWidth)"
+)
+"""The cause and its remedy are within the first viewport."""
 PICTURES = Path(os.environ.get("HANSE_PICTURES", "dist/pictures"))
 """Where pictures of the page are kept to be looked at."""
 
@@ -73,7 +80,13 @@ async def test_a_cluster_is_stopped_by_a_click_and_seen_to_go_and_to_come_back(
     await page.click("#kill")
     await page.until("document.querySelector('.map .node.bad')")
     await page.shows("Heal everything")
-    await page.picture(PICTURES / "fleet-killed.png")
+    await page.until("document.querySelector('.finding[data-code=ClusterUnreachable]')")
+    for width in WIDTHS:
+        await page.resize(width)
+        await page.until(INSIDE)
+        assert await page.ask("document.documentElement.scrollWidth") <= width
+        await page.picture(PICTURES / f"fleet-killed-{width}.png")
+    await page.resize(1360)
     await page.click("#start")
     await page.until("!document.querySelector('.map .node.bad')")
 

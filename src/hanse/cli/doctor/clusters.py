@@ -155,12 +155,27 @@ def denied_permissions(cluster: ClusterInventory, context: CheckContext) -> Iter
         )
 
 
+def _agent_rights(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
+    """AgentForbidden: what the account of the agent may not watch, asked as that account's."""
+    if cluster.agent_denied:
+        listed = _first_three([right.resource for right in cluster.agent_denied])
+        features = ",".join(cluster.features)
+        yield Finding(
+            cluster.name,
+            f"its agent may not watch {listed}: what depends on them does not work",
+            f"hanse manifests --cluster-id {cluster.name} --features {features} | "
+            f"kubectl --context {cluster.name} apply -f -",
+            "AgentForbidden",
+        )
+
+
 _CHECKS: tuple[Callable[[ClusterInventory, CheckContext], Iterator[Finding]], ...] = (
     _old_credentials,
     unsupported_version,
     wrong_clock,
     _definitions,
     denied_permissions,
+    _agent_rights,
 )
 
 

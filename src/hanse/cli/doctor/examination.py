@@ -16,6 +16,8 @@ from hanse.cli.inventory import read_inventories
 from hanse.model.crds import crds
 from hanse.model.findings import Finding, Ref, Remedy, Severity, judge
 
+_DEGRADED = ("AgentForbidden", "CrdMissing", "LeaderMissing", "LeaseMissing", "WebhookDown")
+
 
 async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) -> Report:
     """Read every cluster, and judge what is wrong with them."""
@@ -37,7 +39,7 @@ def _finding(check: Check) -> Finding:
     """A check that no view has taken over yet, as a finding."""
     return Finding(
         code=check.code,
-        severity=Severity.RISK,
+        severity=Severity.DEGRADED if check.code in _DEGRADED else Severity.RISK,
         subject=Ref("Check", check.problem, cluster=check.cluster),
         summary=f"{check.cluster}: {check.problem}",
         remedy=Remedy(check.remedy),

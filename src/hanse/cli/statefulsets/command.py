@@ -73,7 +73,7 @@ def accept(context: click.Context, name: str, cluster: str) -> None:
     it start them.
 
     \b
-    Example:
+    Examples:
       hanse statefulsets accept shop/store --cluster lubeck
     """
     from hanse.cli.clusters import select_clusters

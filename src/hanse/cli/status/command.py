@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hanse.cli.statefulsets.replicas import SetView
     from hanse.cli.status.local import ConnectionPhases, LocalFederationState
     from hanse.features.services.view import ServiceItem
+    from hanse.model.findings import Finding
     from hanse.model.fleet import MultiClusterSnapshot
 
     Results = tuple[
@@ -33,8 +34,21 @@ if TYPE_CHECKING:
     ]
 
 
+WATCH_INTERVAL = 2.0
+"""Seconds between two readings with --watch."""
+
+
 @click.command("status")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON; the same as -o json.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice(["table", "wide", "json", "yaml"]),
+    default="table",
+    help="How to print it; wide has all findings with their remedies.",
+)
+@click.option("-n", "--namespace", default="", metavar="NAME", help="Only what is in a namespace.")
+@click.option("--watch", is_flag=True, help="Print it again whenever it changes, until Ctrl-C.")
 @click.option(
     "--fail-on",
     type=click.Choice(["outage", "degraded", "risk", "note"]),
@@ -42,48 +56,128 @@ if TYPE_CHECKING:
     help="Exit with status 1 if anything so bad, or worse, is found.",
 )
 @click.pass_context
-def command(context: click.Context, as_json: bool, fail_on: str | None) -> None:
+def command(
+    context: click.Context,
+    as_json: bool,
+    output: str,
+    namespace: str,
+    watch: bool,
+    fail_on: str | None,
+) -> None:
     """Show every cluster at a glance, and first what is wrong.
 
     Of a local federation that runs in this folder, else of the kubeconfig's contexts: whether each
     cluster answers, its version, whether its agent is alive, how many nodes and exported services
     are ready, and how many services it imports. Then every exported service: who exports it, its
-    ports, the endpoints that are ready in each cluster, and what clusters disagree about; then the
-    same of federated Services and of machines that are Services; then StatefulSets over clusters,
-    with the clusters that refuse one, and global hosts. A cluster
-    that does not answer is shown as such, and in a local federation what agents do not reach; the
-    exit status is 0 all the same, unless --fail-on says otherwise. `hanse doctor` has the remedies.
+    ports, and the endpoints that are ready in each cluster; then the same of federated Services
+    and of machines that are Services; then StatefulSets over clusters, with the clusters that
+    refuse one, and global hosts. A cluster that does not answer is shown as such; the exit status
+    is 0 all the same, unless --fail-on says otherwise. `hanse doctor` has the remedies.
 
     \b
     Examples:
       hanse status
-      hanse status --context lubeck
-      hanse status --fail-on degraded
+      hanse status -n shop -o wide
+      hanse status --watch
+      hanse status --context lubeck --fail-on degraded
       hanse status --json | jq '.clusters[] | select(.reachable | not) | .name'
-      hanse status --json | jq '.services[] | select(.problems != [])'
+      hanse status --json | jq '.services[] | select(.findings != [])'
     """
+    import time
+
+    settings = global_options(context)
+    form = "json" if as_json else output
+    last = ""
+    while True:
+        shown, failed = _status_text(settings, form, namespace, fail_on)
+        if shown != last:
+            click.echo(
+                f"\n--- {time.strftime('%H:%M:%S')}" if last and watch else "", nl=bool(last)
+            )
+            click.echo(shown)
+            last = shown
+        if not watch:
+            context.exit(EXIT_PROBLEM if failed else 0)
+        time.sleep(WATCH_INTERVAL)
+
+
+def _status_text(
+    settings: GlobalOptions, form: str, namespace: str, fail_on: str | None
+) -> tuple[str, bool]:
+    """What is shown, and whether anything as bad as `fail_on` was found."""
     from hanse.app.views import examine
-    from hanse.cli.findings import findings_document, print_summaries, reaches
-    from hanse.cli.gslb import view as gslb_view
-    from hanse.cli.status import federated, statefulsets
+    from hanse.cli.findings import reaches
     from hanse.model.findings import Severity
 
-    clusters, fleet, federated_view, sets, gslb, local = _read_results(global_options(context))
-    examination = examine(fleet)
-    services = list(examination.items["services"].values())
-    if as_json:
-        document = {
-            "clusters": [_cluster_document(one, local) for one in clusters],
-            "dns": local.clusterless_dns,
-            "findings": findings_document(examination.findings),
-            "services": [_service_document(one) for one in services],
-            **federated.json_document(federated_view),
-            "statefulSets": statefulsets.json_document(sets),
-            "gslb": gslb_view.json_document(gslb),
-        }
-        click.echo(json.dumps(document, indent=2))
-    else:
-        print_summaries(examination.findings)
+    results = _read_results(settings)
+    examination = examine(results[1])
+    findings = tuple(f for f in examination.findings if _concerns(f, namespace))
+    services = [
+        one for one in examination.items["services"].values() if namespace in ("", one.namespace)
+    ]
+    failed = fail_on is not None and reaches(findings, Severity(fail_on))
+    if form in ("json", "yaml"):
+        document = _document(results, findings, services)
+        if form == "json":
+            return json.dumps(document, indent=2), failed
+        from hanse.cli.yaml_text import to_yaml
+
+        return to_yaml([document]).strip(), failed
+    return _tables(results, findings, services, wide=form == "wide"), failed
+
+
+def _concerns(finding: "Finding", namespace: str) -> bool:
+    """Whether a finding, or what follows from it, is in a namespace, or in none."""
+    spaces = {finding.subject.namespace, *(c.subject.namespace for c in finding.consequences)}
+    return not namespace or "" in spaces or namespace in spaces
+
+
+def _document(
+    results: "Results", findings: "Sequence[Finding]", services: "Sequence[ServiceItem]"
+) -> dict[str, Any]:
+    """Everything as JSON values."""
+    from hanse.cli.findings import findings_document
+    from hanse.cli.gslb import view as gslb_view
+    from hanse.cli.status import federated, statefulsets
+
+    clusters, _, federated_view, sets, gslb, local = results
+    return {
+        "clusters": [_cluster_document(one, local) for one in clusters],
+        "dns": local.clusterless_dns,
+        "findings": findings_document(findings),
+        "services": [_service_document(one) for one in services],
+        **federated.json_document(federated_view),
+        "statefulSets": statefulsets.json_document(sets),
+        "gslb": gslb_view.json_document(gslb),
+    }
+
+
+def _tables(
+    results: "Results",
+    findings: "Sequence[Finding]",
+    services: "Sequence[ServiceItem]",
+    *,
+    wide: bool,
+) -> str:
+    """Everything as tables, what is wrong first."""
+    import io
+    import sys
+    from contextlib import redirect_stdout
+
+    from hanse.cli.findings import print_finding, print_summaries
+    from hanse.cli.gslb import view as gslb_view
+    from hanse.cli.status import federated, statefulsets
+
+    clusters, _, federated_view, sets, gslb, local = results
+    context = click.get_current_context()
+    colored = context.color if context.color is not None else sys.stdout.isatty()
+    context.color = True  # what is printed into a text keeps its colours until it is shown
+    with redirect_stdout(io.StringIO()) as text:
+        if wide:
+            for one in findings:
+                print_finding(one)
+        else:
+            print_summaries(findings)
         _print_clusters(clusters)
         _print_unsynced(local.phases)
         _print_membership(clusters)
@@ -91,8 +185,9 @@ def command(context: click.Context, as_json: bool, fail_on: str | None) -> None:
         federated.print_tables(federated_view)
         statefulsets.print_table(sets)
         gslb_view.print_hosts(gslb)
-    if fail_on is not None and reaches(examination.findings, Severity(fail_on)):
-        context.exit(EXIT_PROBLEM)
+    context.color = colored
+    shown = text.getvalue().rstrip()
+    return shown if colored else click.unstyle(shown)
 
 
 def _read_results(settings: GlobalOptions) -> "Results":

@@ -100,14 +100,15 @@ def _silent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
     silence = snapshot.silence_of(cluster)
     broker = silence.where if silence is not None else "the broker"
     own = snapshot.by_agent.get(cluster)
-    if own is None and snapshot.local:  # the page of `hanse up` has every agent that runs
+    stopped = own is None and snapshot.local  # the page of `hanse up` has every agent that runs
+    if stopped:
         commands: tuple[str, ...] = (f"hanse local start agent {cluster}",)
         why = f"the agent of {cluster} does not run"
     else:
         commands = (f"hanse local heal {cluster} {broker}",) if snapshot.local else ()
         why = f"the agent of {cluster} does not reach {broker}"
     return Finding(
-        code="ClusterSilent",
+        code="AgentSilent" if stopped else "ClusterSilent",
         severity=Severity.DEGRADED,
         subject=cluster_ref(cluster),
         summary=f"{cluster} is silent: {why}, so that the other clusters leave out what it has",

@@ -42,9 +42,22 @@ function drawPulse() {
   pulse.textContent = !state.connected ? (state.loaded ? "not connected: what is shown is old" : "connecting") : troubled ? `live · ${troubled} to mend` : "live";
 }
 
+// How an element is found again after it was drawn anew, so that it keeps the focus.
+function handle(element) {
+  if (!element || !(main.contains(element) || nav.contains(element))) return null;
+  if (element.id) return `#${CSS.escape(element.id)}`;
+  for (const name of ["data-href", "href"]) {
+    const value = element.getAttribute(name);
+    if (value) return `[${name}="${CSS.escape(value)}"]`;
+  }
+  return null;
+}
+
 function draw() {
+  const focus = handle(document.activeElement), inNav = nav.contains(document.activeElement);
   const place = here();
   drawNav(place);
+  if (focus && inNav) nav.querySelector(focus)?.focus();
   drawPulse();
   if (!state.loaded) { main.replaceChildren(h("div", { class: "empty" }, "Reading the fleet…")); return; }
   const wanted = search.value.trim();
@@ -53,11 +66,10 @@ function draw() {
   const key = `${view.name} ${wanted} ${location.hash}`;
   const fresh = key !== shown;
   if (!fresh && view.keeps) { view.refresh?.(); return; }  // what is being typed into stays as it is
-  const focus = !fresh && document.activeElement?.id && main.contains(document.activeElement) ? document.activeElement.id : null;
   const scroll = window.scrollY;
   main.replaceChildren(...[view.draw(place, wanted)].flat());
   shown = key;
-  if (focus) document.getElementById(focus)?.focus();
+  if (focus && !inNav && !fresh) main.querySelector(focus)?.focus({ preventScroll: true });
   window.scrollTo(0, fresh ? 0 : scroll);
 }
 

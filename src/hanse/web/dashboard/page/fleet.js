@@ -13,7 +13,7 @@ const isCut = (one, other) => (state.around?.cuts || []).some((p) => p.includes(
 export const condition = (c) => {
   const local = LOCAL(c.name);
   if (local && !local.running) return { state: "bad", text: "stopped" };
-  return { state: c.state, text: c.state === "good" ? "healthy" : c.phase.toLowerCase() };
+  return { state: c.state, text: c.state === "good" ? "healthy" : c.findings[0]?.code || c.phase.toLowerCase() };
 };
 
 export function inOrder() {
@@ -65,8 +65,22 @@ function node(c, at, picked) {
       s("text", { class: "small", x: 15, y: 59 }, more)));
 }
 
+const MANY = 12, STATES = ["bad", "warn", "idle", "good"];
+
+// Above a dozen, a map is a tangle: a grid, the troubled first.
+function cards(clusters, picked) {
+  const rank = (c) => STATES.indexOf(condition(c).state);
+  const sorted = clusters.sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1));
+  return h("div", { class: "cards", role: "group", "aria-label": "Clusters, the troubled first" }, sorted.map((c) => {
+    const told = condition(c);
+    return h("a", { href: `#/fleet/${c.name}`, class: `${told.state} ${picked === c.name ? "picked" : ""}` }, h("b", {}, c.name),
+      h("span", {}, told.text), h("span", {}, isBroker(c) ? "broker" : `${counted(c.exports, "export")} · ${counted(c.imports, "import")}`));
+  }));
+}
+
 function map(picked) {
   const clusters = inOrder();
+  if (clusters.length > MANY) return cards(clusters, picked);
   const { at, height } = places(clusters);
   const links = items("links").flatMap((x) => x.links);
   return s("svg", { class: "map", viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": "Map of the fleet" },

@@ -41,6 +41,8 @@ export function finding(f) {
 export function wrong() {
   const all = findings(), shown = all.slice(0, SHOWN);
   if (!all.length) return h("section", { class: "panel wrong good", "aria-label": "What is wrong" }, h("div", { class: "body" }, badge("good", "Nothing is wrong.")));
-  return panel("What is wrong", h("div", { class: "body findings" }, shown.map(finding),
+  const shownPanel = panel("What is wrong", h("div", { class: "body findings" }, shown.map(finding),
     all.length > shown.length && h("p", { class: "muted" }, `${counted(all.length - shown.length, "more finding")}: `, h("code", {}, "hanse doctor"))));
+  shownPanel.classList.add("wrong");
+  return shownPanel;
 }
