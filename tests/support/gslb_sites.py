@@ -114,7 +114,7 @@ class GslbScenario:
         scenario.lookup = self.names
         self.regions: tuple[tuple[str, str], ...] = ()
         self.name_servers: dict[ClusterId, ScenarioNameServer] = {}
-        self._folder = TemporaryDirectory()
+        self._folder: TemporaryDirectory[str] | None = None
 
     def admin(self, cluster: ClusterId) -> Client:
         return self.scenario.admin(cluster)
@@ -139,6 +139,7 @@ class GslbScenario:
         )
         inner = await self.scenario.testbed.agent_transport(account, cluster)
         transport = self.scenario.network.transport(f"dns-{cluster}", cluster, inner)
+        self._folder = self._folder or TemporaryDirectory()
         judgement = Judgement(self.hosts.seen_from(cluster), Path(self._folder.name) / cluster)
         names = ScenarioNameServer(view, transport, self.scenario.clock_of(cluster), judgement)
         self.name_servers[cluster] = names
@@ -151,7 +152,8 @@ class GslbScenario:
         """Leave nothing behind for the next scenario."""
         for cluster in list(self.name_servers):
             await self.stop_names(cluster)
-        self._folder.cleanup()
+        if self._folder is not None:
+            self._folder.cleanup()
         for cluster in self.members:
             for kind in KINDS:
                 path = f"/apis/{kind.kind.api_version}/namespaces/{NAMESPACE}/{kind.kind.plural}"
