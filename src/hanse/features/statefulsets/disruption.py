@@ -153,7 +153,7 @@ class Step(Struct, frozen=True):
     permits: int = 0
     """How many this cluster should hold."""
     waits: str = ""
-    """What it waits for before it takes the next replica down."""
+    """What it waits for before it takes the next replica down; the same words while it waits."""
 
 
 def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> Step:
@@ -180,11 +180,10 @@ def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> 
         return replace(unchanged, replicas=part.replicas - count, permits=held)
     if part.going:
         return unchanged
-    surplus = f"{part.replicas - part.share} replicas are removed"
     if not count:
-        return replace(unchanged, waits=f"{surplus} when as many others are ready")
+        return replace(unchanged, waits="replicas are removed when enough others are ready")
     if others.permits >= rules.budget or others.unreported:
-        return replace(unchanged, waits=f"{surplus} after what other clusters replace")
+        return replace(unchanged, waits="replicas are removed after what other clusters replace")
     return replace(unchanged, permits=1)
 
 
@@ -231,16 +230,16 @@ def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> 
     One that is not ready is replaced before any other: that costs nothing.
     """
     if others.away and not rules.disrupts_while_away:
-        return 0, f"the roll-out goes on when {', '.join(others.away)} can be seen"
+        return 0, "the roll-out goes on when all clusters with a share can be seen"
     free = rules.budget - others.permits - others.away_permits
     if free <= 0 or others.unreported:
         return 0, "the roll-out goes on when what other clusters replace is ready"
     if not part.is_up(target):
         return 1, ""
     if len(others.before_us) >= rules.clusters_at_once:
-        return 0, f"the roll-out comes here after {', '.join(others.before_us)}"
+        return 0, "the roll-out comes here after other clusters"
     down = sum(not part.is_up(o) for o in range(part.replicas)) - part.in_flight
     room = rules.budget - others.down - down
     if room <= 0:
-        return 0, f"{others.down + down} replicas are not ready, which are as many as may be"
+        return 0, "the roll-out goes on when fewer replicas are not ready"
     return min(room, free, rules.at_once), ""

@@ -23,6 +23,7 @@ class FleetPart(Struct, frozen=True):
     record: StatefulSetShares
     parts: Mapping[ClusterId, StatefulSetPartSpec]
     """The reports of clusters about the set."""
+    members: frozenset[ClusterId]
     healthy: frozenset[ClusterId]
 
     @property
@@ -46,10 +47,10 @@ class FleetPart(Struct, frozen=True):
         return next(found, Permit(name=cluster, set_uid=uid))
 
     def others(self, here: ClusterId) -> OtherReplicas:
-        """The replicas outside of this cluster."""
+        """The replicas outside of this cluster; a cluster that has left is no longer waited for."""
         names = {share.name for share in self.record.spec.shares if share.replicas} | {*self.parts}
         living = sorted(names & self.healthy - {here})
-        away = sorted(names - self.healthy - {here})
+        away = sorted((names & self.members) - self.healthy - {here})
         permits = {cluster: self.permit(cluster) for cluster in names}
         ready = {c: self.parts[c].ready if c in self.parts else 0 for c in living}
         return OtherReplicas(
@@ -111,7 +112,9 @@ def read_fleet_part(
     members = list_members(snapshot, broker, broker_namespace)
     key = Key("local", submitted.name, submitted.namespace)
     parts = list_parts(key, snapshot, broker, submitted.uid)
-    return FleetPart(submitted, record, parts, frozenset(m.cluster for m in members if m.healthy))
+    healthy = frozenset(member.cluster for member in members if member.healthy)
+    joined = frozenset(member.cluster for member in members)
+    return FleetPart(submitted, record, parts, joined, healthy)
 
 
 def read_part_state(

@@ -1,0 +1,89 @@
+"""How many replicas a cluster may take down: laws over every state it may find."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from hanse.features.statefulsets.disruption import OtherReplicas, PartState, Rules, next_step
+from hanse.features.statefulsets.names import POD_REVISION
+from hanse.features.statefulsets.permits import FleetPart
+from hanse.features.statefulsets.submitted import from_stateful_set
+from hanse.model.kinds.apps import StatefulSet, StatefulSetStatus
+from hanse.model.kinds.core import ObservedCondition, Pod, PodStatus
+from hanse.model.objects import Meta
+from tests.features.statefulsets.given import part, record, submitted_set
+from tests.scenarios.statefulsets import spec_of
+
+
+def pod(ready: bool, new: bool) -> Pod:
+    condition = ObservedCondition(type="Ready", status="True" if ready else "False")
+    labels = {POD_REVISION: "new" if new else "old"}
+    return Pod(metadata=Meta(name="p", labels=labels), status=PodStatus(conditions=(condition,)))
+
+
+def state(
+    pods: list[tuple[bool, bool]], share: int, released: int, *, outdated: bool = False
+) -> PartState:
+    """A StatefulSet with these pods, each ready or not and new or old."""
+    strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": released}}
+    spec = spec_of(len(pods), update_strategy=strategy)
+    status = StatefulSetStatus(update_revision="new")
+    by_ordinal = {at: pod(*each) for at, each in enumerate(pods)}
+    own = StatefulSet(metadata=Meta(name="store-lubeck"), spec=spec, status=status)
+    return PartState(own, by_ordinal, share, outdated)
+
+
+_pods = st.lists(st.tuples(st.booleans(), st.booleans()), min_size=1, max_size=5)
+_others = st.builds(
+    OtherReplicas,
+    ready=st.integers(0, 6),
+    down=st.integers(0, 2),
+    permits=st.integers(0, 2),
+    away=st.sampled_from([(), ("riga",)]),
+    before_us=st.sampled_from([(), ("riga",)]),
+)
+
+
+@given(_pods, st.integers(0, 6), st.integers(0, 5), st.booleans(), _others, st.integers(1, 2))
+def test_nothing_is_taken_down_without_a_permit(
+    pods: list[tuple[bool, bool]],
+    share: int,
+    released: int,
+    outdated: bool,
+    others: OtherReplicas,
+    budget: int,
+) -> None:
+    part_state = state(pods, share, released, outdated=outdated)
+
+    step = next_step(part_state, others, Rules(budget=budget, floor=3), held=0)
+
+    assert step.replicas >= len(pods)
+    lowered = range(min(step.partition, len(pods)), min(part_state.released, len(pods)))
+    assert all(part_state.is_updated(o) for o in lowered) or outdated
+    assert not (outdated and step.updates)
+    assert step.permits + others.permits <= budget or not step.permits
+
+
+@given(_pods, st.integers(0, 5), _others)
+def test_a_scale_down_with_a_permit_leaves_as_many_ready_as_are_wanted(
+    pods: list[tuple[bool, bool]], share: int, others: OtherReplicas
+) -> None:
+    part_state, rules = state(pods, share, 0), Rules(budget=1, floor=3, ordered=False)
+    before = others.ready + part_state.up
+
+    step = next_step(part_state, others, rules, held=1)
+
+    left = others.ready + sum(map(part_state.is_up, range(step.replicas)))
+    assert left >= min(before, rules.floor)
+
+
+def test_a_cluster_that_has_left_does_not_stop_a_roll_out() -> None:
+    submitted = from_stateful_set(submitted_set(3))
+    reports = {"bergen": part("bergen", 1).spec}
+    shares = record(bergen=1, lubeck=1, riga=1)
+    joined = frozenset({"bergen", "lubeck"})
+    fleet = FleetPart(submitted, shares, reports, joined, joined)
+
+    assert fleet.others("lubeck").away == ()
+    away = replace(fleet, members=joined | {"riga"})
+    assert away.others("lubeck").away == ("riga",)
