@@ -34,8 +34,8 @@ export function finding(f) {
   return h("article", { class: `finding ${STATE[f.severity]}`, id: id(f), "data-code": f.code },
     h("div", { class: "what" }, badge(STATE[f.severity], f.severity), h("b", {}, f.summary), h("span", { class: "muted" }, f.code, f.since && `, for ${ago(f.since)}`)),
     f.certainty?.is === "Unknown" && h("p", { class: "muted" }, `Not known: ${f.certainty.why}`),
-    following(f),
-    h("div", { class: "mend" }, f.remedy.commands.map(command), f.remedy.advice && h("p", { class: "muted" }, f.remedy.advice)));
+    h("div", { class: "mend" }, f.remedy.commands.map(command), f.remedy.advice && h("p", { class: "muted" }, f.remedy.advice)),
+    following(f));
 }
 
 export function wrong() {
