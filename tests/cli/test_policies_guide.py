@@ -24,4 +24,4 @@ def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
     assert "acnp/no-telnet: bergen has carried it out" in result.out
     assert "no policy is federated" in result.out.rsplit("no-ftp", 1)[1]
     assert "Warning: federated.anp.antreaplus.vmware.com: spec.ingress[0].from[0]" in result.err
-    assert "federated policy acnp/local-only: spec.ingress[0].from[0] selects only" in result.out
+    assert "local-only in lubeck: spec.ingress[0].from[0] selects only" in result.out
