@@ -135,12 +135,15 @@ async def nothing_of_ours(federated: FederatedScenario, cluster: ClusterId) -> N
 
 
 @pytest.mark.virtual
-async def test_the_last_supervisor_keeps_what_stands(federated: FederatedScenario) -> None:
+@pytest.mark.parametrize("how", ["claim", "members"])
+async def test_the_last_supervisor_keeps_what_stands(
+    federated: FederatedScenario, how: str
+) -> None:
     scenario, before = federated.scenario, await addresses(federated)
-    await demote(federated, HEIR, "claim")
+    await demote(federated, HEIR, how)
     await scenario.eventually(is_retired(federated, HEIR))
 
-    await demote(federated, LEAVER, "claim")
+    await demote(federated, LEAVER, how)
 
     await scenario.eventually(federated.membership.has_conditions(LEAVER, Valid="NoSuccessor"))
     await scenario.always(unchanged(federated, before), A_WHILE)

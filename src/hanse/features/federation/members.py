@@ -65,6 +65,8 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     others = read_other_supervisors(snapshot, federation)
     if federation is None or claims is None or not claims.supervisor:
         return tuple(_retired(others, snapshot))
+    if not federation.spec.members:  # nobody takes all members away by one edit
+        return (*_retired(others, snapshot), *_former_connections(federation, snapshot))
     members = federation.spec.members
     named = {member.cluster_id for member in members}
     given_up = [c for c in abandoned_clusters(federation) if c not in named]
@@ -113,7 +115,8 @@ class FormerMember(Struct, frozen=True):
 def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[FormerMember]:
     """Former members in the status with a Secret, neither abandoned nor departed yet.
 
-    One that other supervisors name is released; while that is not known it stays as it is.
+    One that other supervisors name is released; while that is not known it stays as it is, and so
+    does the member of a supervisor that retires without a successor.
     """
     named = {member.cluster_id for member in federation.spec.members}
     abandoned = abandoned_clusters(federation)
@@ -125,7 +128,7 @@ def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[Forme
         if cluster in others.named:
             yield FormerMember(state, "released")
         elif snapshot.fact(ClusterDeparted, cluster) is None:
-            undecided = others.unknown and not state.leaving
+            undecided = not named or (others.unknown and not state.leaving)
             yield FormerMember(state, "undecided" if undecided else "leaving")
 
 

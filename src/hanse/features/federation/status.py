@@ -78,7 +78,7 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     status = FederationStatus(
         leaders=tuple(leaders),
         members=members,
-        retiring=() if supervises else tuple(sorted(snapshot.clusters(Role.MEMBER))),
+        retiring=_retiring(federation, snapshot),
         abandoned=tuple(_abandoned_members(federation, snapshot)),
         conditions=merge_conditions(
             current.conditions, conditions, snapshot.now, generation=federation.metadata.generation
@@ -95,6 +95,13 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     patches = (Patch(ref, {"status": _status_fields(status)}, "status"),)
     waits = [wait for wait in (own.recheck_after, refusals.requeue_after) if wait is not None]
     return Plan(patches=patches, events=events, requeue_after=min(waits, default=None))
+
+
+def _retiring(federation: Federation, snapshot: Snapshot) -> tuple[ClusterId, ...]:
+    """The connected members of a cluster that supervises no longer."""
+    if _supervises(snapshot) and federation.spec.members:
+        return ()
+    return tuple(sorted(snapshot.clusters(Role.MEMBER)))
 
 
 def _abandoned_members(federation: Federation, snapshot: Snapshot) -> Iterator[AbandonedMember]:
@@ -357,6 +364,9 @@ def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[InvalidConne
         yield InvalidConnection(
             FEATURE_NAME, snapshot.local, "spec.clusterSet", "ClusterSetMismatch", text
         )
+    if not federation.spec.members:
+        kept = snapshot.facts(InvalidConnection)
+        yield from sorted((b for b in kept if b.source == FEATURE_NAME), key=lambda b: b.cluster)
     for index, member in enumerate(federation.spec.members):
         bad = snapshot.fact(InvalidConnection, (FEATURE_NAME, member.cluster_id))
         if bad is not None:
