@@ -1,6 +1,7 @@
 """A host's API server asks its agent about FederatedStatefulSets before it takes them."""
 
 from collections.abc import AsyncIterator
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -103,8 +104,10 @@ async def test_the_broker_denies_what_no_statefulset_could_follow(scenario: Scen
     await apply(broker, policies)
     await broker.create(submitted(scenario))
 
+    others = (f"other-{number}" for number in count())
+
     async def denied() -> None:
-        change = {"spec": {"template": {"spec": {"serviceName": "x"}}}}
+        change = {"spec": {"template": {"spec": {"serviceName": next(others)}}}}
         edit = broker.patch(FederatedStatefulSet, "store", namespace, change)
         assert "updates to statefulset spec for fields other than" in await refusal(edit)
 
