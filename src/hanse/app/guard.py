@@ -18,6 +18,7 @@ from hanse.features.networks.guard.facts import (
     ClusterFacts,
     address_owner,
     cluster_facts,
+    concerns_rules,
     pod_addresses,
 )
 from hanse.features.networks.guard.ruleset import TABLE, Ruleset, build_ruleset
@@ -101,12 +102,18 @@ class Guard:
     """
 
     def __init__(
-        self, settings: GuardSettings, rules: Rules, snapshot: Callable[[], Snapshot]
+        self,
+        settings: GuardSettings,
+        rules: Rules,
+        snapshot: Callable[[], Snapshot],
+        bypass: Callable[[], str] = bridge_bypass,
     ) -> None:
+        """Guard by rules; `bypass` tells why some packets do not pass them, if so."""
         self.metrics = GuardMetrics()
         self._settings = settings
         self._rules = rules
         self._snapshot = snapshot
+        self._bypass = bypass
         self._ruleset: Ruleset | None = None
         self._facts = ClusterFacts()
         self._owners: dict[str, AddressOwner] = {}
@@ -120,8 +127,8 @@ class Guard:
         """Ready once the rules are those of the listed cluster."""
         if self._ruleset is None:
             return Readiness(False, "waiting for the cluster's pods and networks")
-        if bypass := bridge_bypass():
-            return Readiness(False, bypass)
+        if why := self._bypass():
+            return Readiness(False, why)
         return Readiness(True, f"{len(self._owners)} addresses guarded")
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
@@ -132,6 +139,8 @@ class Guard:
             before = change.before if isinstance(change.before, Pod) else None
             after = change.after if isinstance(change.after, Pod) else None
             self._addresses |= pod_addresses(before) | pod_addresses(after)
+        elif self._ruleset is not None and not concerns_rules(change.before, change.after):
+            return
         else:
             self._facts_changed = True
             if self._ruleset is not None:

@@ -101,7 +101,9 @@ def expected(passes: set[tuple[str, str]]) -> set[tuple[str, str, int]]:
 
 
 def test_networks_reach_themselves_their_peers_and_what_the_platform_allows() -> None:
-    assert connections(replacement(build_ruleset(FACTS, OWNERS))) == expected(PASSES)
+    dual_stack = {**OWNERS, "fd00::1": AddressOwner("acme-web", ACME)}
+
+    assert connections(replacement(build_ruleset(FACTS, dual_stack))) == expected(PASSES)
 
 
 def test_changes_in_steps_end_in_the_same_rules() -> None:

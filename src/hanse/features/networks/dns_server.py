@@ -13,6 +13,8 @@ from hanse.model.objects import Meta, Object, Wire
 
 PORT = 53
 REPLICAS = 2
+HEALTH_PORT = 8080
+COREDNS_READY_PORT = 8181
 _UNPRIVILEGED_PORTS = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
 """Lets a non-root process bind port 53, within the pod's network namespace."""
 READABLE_RESOURCES: tuple[tuple[str, tuple[str, ...]], ...] = (
@@ -130,11 +132,22 @@ def _container(name: NetworkName, spaces: tuple[str, ...], options: NetworksOpti
     if options.dns_workload == "coredns":
         mount = {"name": "config", "mountPath": "/etc/coredns", "readOnly": True}
         arguments = ["-conf", "/etc/coredns/Corefile"]
-        return {**container, "args": arguments, "volumeMounts": [scratch, mount]}
+        probes = _probes("/health", HEALTH_PORT, "/ready", COREDNS_READY_PORT)
+        return {**container, **probes, "args": arguments, "volumeMounts": [scratch, mount]}
     arguments = ["dns", "--network", str(name), "--zone", options.domain]
     arguments += [part for space in spaces for part in ("--namespace", space)]
     arguments += ["--listen", f"0.0.0.0:{PORT}", "--forward", "/etc/resolv.conf"]
-    return {**container, "args": arguments}
+    arguments += ["--metrics-listen", f"0.0.0.0:{HEALTH_PORT}"]
+    probes = _probes("/healthz", HEALTH_PORT, "/readyz", HEALTH_PORT)
+    return {**container, **probes, "args": arguments}
+
+
+def _probes(alive: str, alive_port: int, ready: str, ready_port: int) -> Wire:
+    """A server that hangs is restarted; one that has not read its names yet is not asked."""
+    return {
+        "livenessProbe": {"httpGet": {"path": alive, "port": alive_port}, "periodSeconds": 20},
+        "readinessProbe": {"httpGet": {"path": ready, "port": ready_port}, "periodSeconds": 5},
+    }
 
 
 def _volumes(name: NetworkName, options: NetworksOptions) -> list[Wire]:
@@ -157,8 +170,8 @@ def render_corefile(name: NetworkName, domain: str, namespaces: Iterable[str]) -
     return (
         ".:53 {\n"
         "    errors\n"
-        "    health :8080\n"
-        "    ready :8181\n"
+        f"    health :{HEALTH_PORT}\n"
+        f"    ready :{COREDNS_READY_PORT}\n"
         f"    rewrite name exact kubernetes.default.svc.{domain} {kubernetes} answer auto\n"
         f"    rewrite name exact kube-dns.kube-system.svc.{domain} {kube_dns} answer auto\n"
         f"    kubernetes {domain} in-addr.arpa ip6.arpa {{\n"

@@ -12,6 +12,7 @@ from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.features.networks.peering import agreed_peers
 from hanse.model.kinds.core import Namespace, Node, Pod, Service
 from hanse.model.kinds.networks import Network, NetworkAccess
+from hanse.model.objects import Object
 from hanse.model.snapshot import Index, Snapshot
 
 FINISHED = ("Succeeded", "Failed")
@@ -154,6 +155,22 @@ def _outside_addresses(service: Service) -> Iterator[str]:
     for text in (*service.spec.external_ips, *balancers):
         if address := canonical_address(text):
             yield address
+
+
+def concerns_rules(before: Object | None, after: Object | None) -> bool:
+    """Whether a change of anything but a pod can change the rules: most of nodes do not."""
+    match before, after:
+        case Node(), Node():
+            return (_pod_ranges(before), [*_node_addresses(before)]) != (
+                _pod_ranges(after),
+                [*_node_addresses(after)],
+            )
+        case Service(), Service():
+            return [*_outside_addresses(before)] != [*_outside_addresses(after)]
+        case (Service() as service, None) | (None, Service() as service):
+            return any(_outside_addresses(service))
+        case _:
+            return True
 
 
 def canonical_address(text: str) -> str:
