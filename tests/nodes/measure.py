@@ -1,7 +1,8 @@
-"""Figures of packets: `python -m tests.nodes.measure`, as root on Linux, with two clusters.
+"""Figures of packets: `python -m tests.nodes.measure`, as root on Linux, with three clusters.
 
-How long from an export to the first connection in the other cluster, how long a dead pod still
-gets connections, and how many connections are lost while an API server is away.
+How long until they are ready, from an export to the first connection in another cluster, how long a
+dead pod still gets connections, and how many connections are lost while an API server is away or
+while an agent restarts.
 """
 
 import statistics
@@ -15,7 +16,7 @@ from msgspec import Struct
 
 from tests.nodes.fleet import NodesFleet
 from tests.nodes.manifests import export, service, workload
-from tests.nodes.starting import starting
+from tests.nodes.starting import CLUSTERS, starting
 
 HERE, THERE = "lubeck", "hamburg"
 SPACE = "measured"
@@ -39,12 +40,14 @@ def main() -> None:
     """Measure on a fleet of its own, and print the figures."""
     with tempfile.TemporaryDirectory() as folder:
         began = time.monotonic()
-        with starting(Path(folder), "flat", "--no-sample", "--profile", "kep-1645") as fleet:
-            _print("two clusters and the broker ready", f"{time.monotonic() - began:.1f} s")
+        options = ("--no-sample", "--profile", "kep-1645")
+        with starting(Path(folder), "flat", *options, names=(*CLUSTERS, "bergen")) as fleet:
+            _print("three clusters and the broker ready", f"{time.monotonic() - began:.1f} s")
             fleet.create_namespace(SPACE)
             _measure_exports(fleet)
             _measure_dead_pod(fleet)
             _measure_outage(fleet)
+            _measure_restart(fleet)
 
 
 def _measure_exports(fleet: NodesFleet) -> None:
@@ -100,6 +103,19 @@ def _measure_outage(fleet: NodesFleet) -> None:
     connections = _dial_during(fleet, "web", 15, restart)
     failed = sum(one.failed for one in connections)
     _print("API server away and back", f"{failed} of {len(connections)} connections lost")
+
+
+def _measure_restart(fleet: NodesFleet) -> None:
+    """Connections while the agents of both clusters stop and start."""
+
+    def restart() -> None:
+        for command in ("stop", "start"):
+            for cluster in (HERE, THERE):
+                fleet.running.run_hanse("local", command, "agent", cluster)
+
+    connections = _dial_during(fleet, "web", 15, restart)
+    failed = sum(one.failed for one in connections)
+    _print("agents stopped and started", f"{failed} of {len(connections)} connections lost")
 
 
 def _dial_during(
