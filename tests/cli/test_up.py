@@ -376,3 +376,18 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
         f"hanse: the folder {tmp_path}/file/in cannot be used: Not a directory; "
         "give another with --dir\n"
     )
+
+
+def test_clusters_without_agents_have_nothing_of_ours_and_can_be_joined(tmp_path: Path) -> None:
+    script = (
+        "kubectl --context rome get crds,namespaces -o name; hanse local stop agent rome; "
+        "hanse broker init --context broker >/dev/null && "
+        "hanse join --broker broker --cluster-id rome --context rome >/dev/null"
+    )
+
+    result = hanse("up", "--clusters", "rome", "--no-agents", "--exec", script, cwd=tmp_path)
+
+    assert result.status == 0, result.err
+    spaces = {f"namespace/{name}" for name in ("default", "kube-system", "kube-public")}
+    assert set(result.out.split()) - {"namespace/kube-node-lease"} == spaces
+    assert "these clusters run without our agents (--no-agents)" in result.err
