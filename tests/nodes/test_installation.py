@@ -131,7 +131,12 @@ def test_a_cut_from_the_broker_takes_nothing_away(fleet: NodesFleet) -> None:
 def test_hanse_uninstall_removes_what_the_chart_installed(
     installation: Installation, fleet: NodesFleet
 ) -> None:
-    """The last test of this file: HERE is without Hanse afterwards."""
+    """The last test of this file: HERE is without Hanse afterwards.
+
+    Only pods reach the broker at the address that they have, so that it is left by its context.
+    """
+    member = ("--cluster-id", HERE, "--context", HERE)
+    installation.hanse("leave", "--broker", BROKER, *member)
     installation.hanse("uninstall", "--context", HERE, "--yes")
 
     kinds = "deployments,services,serviceaccounts,configmaps,secrets,pods"

@@ -73,7 +73,7 @@ def test_the_machine_is_not_changed(fleet: NodesFleet) -> None:
     assert "c0n1" not in links
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_behind_however_it_ends(tmp_path: Path, how: signal.Signals) -> None:
     with starting(tmp_path, "isolated", "--no-sample", names=(HERE,)) as fleet:
         fleet.create_namespace(SPACE)
