@@ -16,17 +16,10 @@ from hanse.kube.transport import Request
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.admission import ValidatingAdmissionPolicyBinding
-from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM, Federation
-from hanse.model.kinds.globalservice import GlobalService
-from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
-from hanse.model.kinds.hanse import FederatedStatefulSet
-from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.kinds.networking import IPAddress, ServiceCIDR
-from hanse.model.kinds.networks import Network, Tenant
-from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.kinds.networking import ServiceCIDR
+from hanse.model.kinds.networks import Network
 from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
@@ -35,24 +28,9 @@ Items = tuple[Wire, ...]
 PATHS: Mapping[str, str] = {
     "federations": resource_path(Federation.kind),
     "leases": resource_path(Lease.kind, SYSTEM),
-    "amko": resource_path(AMKOCluster.kind),
-    "configurations": resource_path(GSLBConfig.kind),
     "networks": resource_path(Network.kind),
-    "tenants": resource_path(Tenant.kind),
-    "imports": resource_path(ServiceImport.kind),
-    "hosts": resource_path(GlobalService.kind),
-    "sets": "/apis/apps/v1/statefulsets",
-    "hosted": resource_path(FederatedStatefulSet.kind),
     "acceptance": resource_path(AcceptancePolicy.kind),
-    "parts": resource_path(StatefulSetPart.kind),
-    "shares": resource_path(StatefulSetShares.kind),
-    "policies": resource_path(GlobalDeploymentPolicy.kind),
-    "rules": resource_path(GSLBHostRule.kind),
-    "acnps": resource_path(AntreaClusterNetworkPolicy.kind),
-    "anps": resource_path(AntreaNetworkPolicy.kind),
-    "ledger": resource_path(ConfigMap.kind, SYSTEM),
     "ranges": resource_path(ServiceCIDR.kind),
-    "addresses": resource_path(IPAddress.kind),
     "validating": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
     "mutating": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
     "guards": resource_path(ValidatingAdmissionPolicyBinding.kind),
