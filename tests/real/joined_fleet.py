@@ -138,8 +138,7 @@ async def joined_fleet(
     for cluster in (*NAMES, "broker"):
         result = await fleet.hanse("uninstall", "--context", cluster, "--yes", "--force")
         assert result.status == 0, result.errors
-        wait = "--wait=true" if cluster == "broker" else "--wait=false"  # the next fleet needs it
-        await fleet.on(cluster, "delete", "namespace", *_NAMESPACES, wait)
+        await fleet.on(cluster, "delete", "namespace", *_NAMESPACES, "--wait=false")
 
 
 def endpoint_slice(name: str, source: str) -> str:

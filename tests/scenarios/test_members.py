@@ -12,9 +12,10 @@ from hanse.features.clusterset.feature import ClusterSetMember
 from hanse.features.services.feature import Services
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.hanse import ClusterMember, MemberPhase
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet, ClusterSetSpec, MemberPhase
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER
 from tests.scenarios.services import ServicesScenario, running_services
 from tests.support.faults import READ_METHODS
@@ -218,3 +219,67 @@ async def test_a_dead_cluster_that_was_given_up_withdraws_at_home_when_it_return
     await scenario.eventually(nothing_of(members, "lubeck"))
     out = all_of(nothing_of(members, "lubeck"), members.imports("hamburg", "web", "bergen"))
     await scenario.always(out, for_=timedelta(seconds=12))
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["agents-run", "agents-restart"])
+async def test_the_last_rules_stand_when_the_cluster_set_is_deleted(
+    members: ServicesScenario, restarted: bool
+) -> None:
+    scenario = members.scenario
+    broker = members.admin(scenario.broker)
+    await members.set_profile("kep-1645")
+    await members.serve_and_export("lubeck")
+    await scenario.eventually(members.everywhere("web", "lubeck"))
+    await scenario.settled()
+    before = await members.found("bergen", ServiceImport)
+    assert before is not None
+    assert before.spec.ips, "kep-1645 gives an import an address"
+
+    await broker.delete(ClusterSet, scenario.namespace, "")
+    if restarted:
+        for cluster in scenario.names:
+            await scenario.kill_agent(cluster)
+            await scenario.start_agent(cluster)
+
+    async def unchanged() -> None:
+        after = await members.found("bergen", ServiceImport)
+        assert after is not None, "the import is gone"
+        assert after.spec == before.spec
+
+    await scenario.always(unchanged, for_=timedelta(seconds=20))
+    await broker.create(
+        ClusterSet(
+            metadata=Meta(name=scenario.namespace),
+            spec=ClusterSetSpec(profile="kep-1645", lease_duration_seconds=3),
+        )
+    )
+    await scenario.always(unchanged, for_=timedelta(seconds=5))
+
+
+async def test_imports_stand_while_the_brokers_namespace_is_gone_and_heal_with_it(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    broker = members.admin(scenario.broker)
+    for cluster in ("bergen", "lubeck"):
+        await members.serve_and_export(cluster)
+    await members.serve_and_export("lubeck", "old")
+    await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
+    await scenario.eventually(members.everywhere("old", "lubeck"))
+    await scenario.settled()
+
+    await broker.delete(Namespace, BROKER_NAMESPACE, "")
+
+    held = [members.imports(cluster, "web", "bergen", "lubeck") for cluster in scenario.names]
+    await scenario.always(all_of(*held), for_=timedelta(seconds=12))
+    await members.unexport("lubeck", "old")
+    await scenario.eventually(scenario.has_no_namespace(scenario.broker, BROKER_NAMESPACE))
+    await scenario.always(all_of(*held), for_=timedelta(seconds=12))
+
+    await scenario.make_namespace(scenario.broker, BROKER_NAMESPACE, keep=True)
+    for cluster in scenario.names:
+        await scenario.allow_on_broker(cluster)
+        await members.add_record(cluster)
+    await scenario.always(all_of(*held), for_=timedelta(seconds=30))
+    await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
+    await scenario.eventually(members.everywhere("old"))

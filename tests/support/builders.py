@@ -12,6 +12,7 @@ from hanse.kube.watch_events import Listed
 from hanse.model.facts import ClusterState, Fact, Facts, Phase, Role
 from hanse.model.kinds.acceptance import ACCEPT
 from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, K, Kind, Meta, Object
 from hanse.model.plan import Feature
 from hanse.model.snapshot import Snapshot
@@ -78,12 +79,17 @@ def snapshot(
     facts: Iterable[Fact] = (),
     now: datetime = EPOCH,
 ) -> Snapshot:
-    """A snapshot as a feature reads it, with the feature's watches and indexes."""
+    """A snapshot as a feature reads it, with the feature's watches and indexes.
+
+    A broker has its namespace, unless its objects name one.
+    """
     known = Facts()
     stores: dict[tuple[ClusterId, Kind], list[Store[Any]]] = {}
     for state in clusters:
         known.put(state)
         here = objects.get(state.cluster, ())
+        if Role.BROKER in state.roles and not any(o.name == BROKER_NAMESPACE for o in here):
+            here = (*here, Namespace(metadata=Meta(name=BROKER_NAMESPACE)))
         for scope, indexes in wanted_scopes(feature.watches, state.roles).scopes.items():
             store: Store[Any] = Store(indexes)
             mine = tuple(o for o in here if type(o) is scope.kind)

@@ -243,6 +243,12 @@ class Scenario:
         transport = await self.testbed.agent_transport(account, cluster)
         await transport.close()
 
+    async def allow_on_broker(self, cluster: ClusterId) -> None:
+        """Grant an agent its RBAC rules on the broker, once more if they were lost."""
+        account = self._account(cluster, Role.BROKER)
+        transport = await self.testbed.agent_transport(account, self.broker)
+        await transport.close()
+
     def cut_off_from_broker(self, *clusters: ClusterId) -> None:
         """Cut agents off from the broker; none named means all."""
         for cluster in clusters or self.names:

@@ -14,7 +14,7 @@ from hanse.kube.transport import Request
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.hanse import ClusterMember, MemberPhase
+from hanse.model.kinds.hanse import ClusterMember, ClusterSetSpec, MemberPhase
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.manifests import (
@@ -55,6 +55,17 @@ async def find_record(broker: Client, place: MemberPlace) -> ClusterMember | Non
         return await broker.read(ClusterMember, place.cluster, place.namespace)
     except NotFound:
         return None
+
+
+async def recorded_rules(broker: Client, namespace: str) -> ClusterSetSpec | None:
+    """The rules of a lost ClusterSet, as the first record by name has kept them."""
+    try:
+        records = (await broker.list(ClusterMember, namespace=namespace)).objects
+    except NotFound:
+        return None
+    kept = [r for r in records if r.status.rules is not None and not r.has_left]
+    first = min(kept, key=lambda record: record.name, default=None)
+    return first.status.rules if first is not None else None
 
 
 async def set_phase(

@@ -23,10 +23,34 @@ def broker_cluster(snapshot: Snapshot) -> ClusterId | None:
 
 
 def clusterset_spec(snapshot: Snapshot, broker: ClusterId | None) -> ClusterSetSpec:
-    """The spec of the broker's ClusterSet, the first by name; the defaults where there is none."""
-    found = () if broker is None else snapshot.all(broker, ClusterSet)
+    """The spec of the broker's ClusterSet, the first by name.
+
+    Where there is none, the rules that stand in the record of this cluster, or else of the first by
+    name; the defaults if no record has any.
+    """
+    if broker is None:
+        return ClusterSetSpec()
+    found = snapshot.all(broker, ClusterSet)
     first = min(found, key=lambda cluster_set: cluster_set.metadata.name, default=None)
-    return first.spec if first is not None else ClusterSetSpec()
+    return first.spec if first is not None else _recorded_rules(snapshot, broker)
+
+
+def _recorded_rules(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
+    """The rules that records of members have kept."""
+    known = [
+        (record.metadata.name != snapshot.local, record.metadata.name, record.status.rules)
+        for record in snapshot.all(broker, ClusterMember)
+        if record.status.rules is not None and not record.has_left
+    ]
+    return min(known, key=lambda one: one[:2])[2] if known else ClusterSetSpec()
+
+
+def is_broker_lost(snapshot: Snapshot, broker: ClusterId | None, namespace: str) -> bool:
+    """Whether the broker's namespace is being deleted, or gone: no deletion seen there counts."""
+    if broker is None or not snapshot.listed(broker, Namespace):
+        return False
+    found = snapshot.get(broker, Namespace, namespace)
+    return found is None or found.terminating
 
 
 class MemberState(StrEnum):

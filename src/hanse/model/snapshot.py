@@ -53,6 +53,8 @@ class Watch(Struct, frozen=True):
     writes: Writes = Writes.NOTHING
     name: str = ""
     """The only object to watch: an agent may then read no other of its namespace."""
+    optional: bool = False
+    """Whether it is done without where the agent may not read it."""
     reason: str = ""
     """Why the feature reads or writes it: the explanation of the rights that follow from it."""
 

@@ -42,6 +42,8 @@ class Scope(NamedTuple):
     namespace: str
     labels: str
     name: str = ""
+    optional: bool = False
+    """Whether missing rights to read it are no error: it then counts as not served."""
 
     @property
     def fields(self) -> str:
@@ -91,6 +93,8 @@ class Informer:
         does.
         """
         match event:
+            case Interrupted(Forbidden()) if self.scope.optional:
+                self.served, self.error, self.store.synced = False, None, False
             case Interrupted(error):
                 self.error = error
             case NotServed():
@@ -255,7 +259,7 @@ def wanted_scopes(watches: Iterable[Watch], roles: frozenset[Role]) -> WatchedSc
             continue
         kind = watch.kind.kind
         indexes.setdefault(kind, {}).update({i.name: i for i in watch.indexes})
-        scope = Scope(watch.kind, watch.namespace, watch.labels, watch.name)
+        scope = Scope(watch.kind, watch.namespace, watch.labels, watch.name, watch.optional)
         if scope not in scopes.setdefault(kind, []):
             scopes[kind].append(scope)
     chosen: dict[Scope, tuple[Index[Any], ...]] = {}

@@ -115,11 +115,13 @@ class LeaseTracker:
         """Put the state of a Lease's holder as a fact if it differs from the known one."""
         namespace, name = lease.metadata.namespace, lease.metadata.name
         observer, now = self._observers[where], self._clock.now()
-        state, observed = observer.state(namespace, name), observer.has_changed(namespace, name)
+        known = self._informers.facts.get(LeaseLiveness, (where, namespace, name))
+        was_observed = known is not None and known.observed
+        state = observer.state(namespace, name)
+        observed = observer.has_changed(namespace, name) or was_observed  # also a deleted one
         liveness = LeaseLiveness(
             where, namespace, name, lease.spec.holder_identity, state, now, observed
         )
-        known = self._informers.facts.get(LeaseLiveness, liveness.key)
         if known is None or replace(known, since=now) != liveness:
             self._informers.put_fact(liveness)
 

@@ -1,5 +1,6 @@
 """Reads what people say with annotations and ClusterSets: pause writes, allow mass deletion."""
 
+from hanse.model.clusterset import clusterset_spec
 from hanse.model.facts import ClusterState, Phase, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
@@ -27,6 +28,8 @@ def pause_reason(snapshot: Snapshot, system_namespace: str) -> str:
         for cluster_set in snapshot.all(broker, ClusterSet):
             if cluster_set.spec.paused:
                 return f"ClusterSet {cluster_set.metadata.name} says paused"
+        if clusterset_spec(snapshot, broker).paused:
+            return f"{broker} has lost its ClusterSet, which said paused"
     for broker in _brokers_in(snapshot, Phase.UNREACHABLE):
         return f"{broker} cannot be reached to say whether writes are paused"
     return ""

@@ -1,5 +1,6 @@
 """Set up a broker, and join clusters to it."""
 
+import asyncio
 from datetime import UTC, datetime, timedelta
 
 import click
@@ -18,7 +19,8 @@ from hanse.cli.join.agent import apply_agent
 from hanse.cli.join.claims import check_cluster_id, read_claims
 from hanse.cli.join.guard import await_policies_in_force, members_attack
 from hanse.cli.join.replace import replace_member
-from hanse.cli.member_records import MemberPlace, find_record, set_phase
+from hanse.cli.join.restore import restore_members
+from hanse.cli.member_records import MemberPlace, find_record, recorded_rules, set_phase
 from hanse.features.services import manifests
 from hanse.features.services.manifests import BrokerCredentials, accounts_namespace
 from hanse.features.statefulsets.admission_policies import (
@@ -38,8 +40,12 @@ from hanse.model.feature_names import FEATURES
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, Profile
-from hanse.model.manifests import BINDINGS, SERVICE_ACCOUNT, Manifest, crd_manifests
+from hanse.model.manifests import BINDINGS, SERVICE_ACCOUNT, Manifest, crd_manifests, create_only
 from hanse.model.naming import BROKER_NAMESPACE, BROKER_SECRET, SYSTEM_NAMESPACE
+from hanse.model.objects import Meta
+
+TERMINATION_TIMEOUT = timedelta(seconds=60)
+"""How long a namespace that is being deleted may take to go."""
 
 
 class BrokerJoin(Struct, frozen=True):
@@ -70,16 +76,49 @@ async def init_broker(
                     f"clusterset {one.name} --type merge "
                     f'-p \'{{"spec":{{"profile":"{profile}"}}}}\''
                 )
-        rules = () if known else (manifests.cluster_set(profile or "lighthouse"),)
+        rules = () if known else (await _new_cluster_set(client, namespace, profile),)
+        if not dry_run:
+            await _wait_for_namespaces(client, cluster.name, namespace)
         done = await apply_definitions(client, crd_manifests(), dry_run=dry_run)
         access = app.broker_access(app.Options(broker_namespace=namespace))
         objects = manifests.broker(access, namespace)
         policies = await _statefulset_policies(client, namespace)
         done += await apply(client, (*objects, *policies, *rules), dry_run=dry_run)
+        done += await restore_members(client, namespace, dry_run=dry_run)
     report_applied(cluster.name, done, dry_run=dry_run)
     if not dry_run:
         click.echo(f"{cluster.name} is a broker; let clusters join it:")
         click.echo(f"  hanse join --broker {cluster.name} --cluster-id ID --context CLUSTER")
+
+
+async def _new_cluster_set(client: Client, namespace: str, profile: Profile | None) -> Manifest:
+    """A ClusterSet with the rules that members have kept of one that was lost, or the defaults."""
+    kept = await recorded_rules(client, namespace)
+    if kept is None or (profile is not None and kept.profile != profile):
+        return manifests.cluster_set(profile or "lighthouse")
+    return create_only(ClusterSet(metadata=Meta(name="default"), spec=kept))
+
+
+async def _wait_for_namespaces(client: Client, context: str, namespace: str) -> None:
+    """Wait until the broker's namespaces are not being deleted; `CommandFailed` if they stay."""
+    for name in (namespace, accounts_namespace(namespace)):
+        try:
+            async with asyncio.timeout(TERMINATION_TIMEOUT.total_seconds()):
+                while await _is_terminating(client, name):  # noqa: ASYNC110 - polls a server
+                    await asyncio.sleep(1)
+        except TimeoutError:
+            raise CommandFailed(
+                f"{context}: namespace {name} is being deleted and does not go; "
+                f"kubectl --context {context} get namespace {name} -o yaml says what holds it"
+            ) from None
+
+
+async def _is_terminating(client: Client, name: str) -> bool:
+    """Whether a namespace is being deleted."""
+    try:
+        return (await client.read(Namespace, name)).terminating
+    except NotFound:
+        return False
 
 
 async def _statefulset_policies(client: Client, namespace: str) -> tuple[Manifest, ...]:

@@ -4,12 +4,18 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from hanse.model.clusterset import IDENTITY_NAMESPACE, broker_cluster, identity_error
+from hanse.model.clusterset import (
+    IDENTITY_NAMESPACE,
+    broker_cluster,
+    clusterset_spec,
+    identity_error,
+)
 from hanse.model.facts import ClusterState, HeartbeatState, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import (
     ClusterMember,
     ClusterMemberStatus,
+    ClusterSet,
     MemberAgent,
     MemberPhase,
 )
@@ -19,6 +25,9 @@ from hanse.model.plan import Key, Patch, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 
 MEMBER = Key("member")
+
+MAX_SETTINGS = 64
+"""The most clusters whose settings each record keeps."""
 
 
 class ClusterSetMember:
@@ -38,6 +47,7 @@ class ClusterSetMember:
         self._version = version
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, Namespace, reason="the uid by which a cluster is known"),
+            Watch(Role.BROKER, ClusterSet),
             Watch(
                 Role.BROKER,
                 ClusterMember,
@@ -88,12 +98,34 @@ class ClusterSetMember:
             agent=MemberAgent(version=self._version),
         )
         wire: Wire = msgspec.to_builtins(status)
-        return {**wire, "phase": phase, "epoch": status.epoch}
+        return {**wire, "phase": phase, "epoch": status.epoch, **_rules(snapshot, broker)}
+
+
+def _rules(snapshot: Snapshot, broker: ClusterId) -> Wire:
+    """The rules of the ClusterSet as they are kept in the record; none to write if it is missing.
+
+    Settings of very many clusters are left out: every record would have them.
+    """
+    if not any(True for _ in snapshot.all(broker, ClusterSet)):
+        return {}
+    rules = clusterset_spec(snapshot, broker)
+    settings = rules.clusters if len(rules.clusters) <= MAX_SETTINGS else ()
+    return {
+        "rules": {
+            "profile": rules.profile,
+            "endpoints": rules.endpoints,
+            "paused": rules.paused,
+            "leaseDurationSeconds": rules.lease_duration_seconds,
+            "clusters": msgspec.to_builtins(settings),
+        }
+    }
 
 
 def _concerns_member(change: ObjectChange, snapshot: Snapshot) -> bool:
-    """Whether an object is the record of this cluster, or tells its uid."""
+    """Whether an object is the record of this cluster, tells its uid, or has the fleet's rules."""
     name = change.object.metadata.name
+    if isinstance(change.object, ClusterSet):
+        return True
     if isinstance(change.object, ClusterMember):
         return name == snapshot.local
     is_local = change.where == snapshot.local

@@ -10,8 +10,7 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from msgspec.structs import replace
 
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
-from hanse.model.clusterset import MemberState, lease_state, member_state
-from hanse.model.facts import HolderState
+from hanse.model.clusterset import MemberState, common_state, member_state
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, Endpoint, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
@@ -98,15 +97,14 @@ def awaited_clusters(
 ) -> frozenset[ClusterId]:
     """The clusters that an import names and that publish nothing, while their state is unknown.
 
-    Their Lease shows that the broker was restored, or that they have not renewed it since we look:
-    they have not repaired what they publish yet.
+    The broker was restored, or lost its namespace, or they have not renewed their Lease since we
+    look: they have not repaired what they publish yet.
     """
     missing = standing - {source_cluster(s) for s in slices}
     return frozenset(
         cluster
         for cluster in missing
-        if snapshot.get(broker, Lease, cluster, broker_namespace) is not None
-        and lease_state(cluster, snapshot, broker, broker_namespace) is HolderState.UNKNOWN
+        if common_state(cluster, snapshot, broker, broker_namespace) is MemberState.UNKNOWN
     )
 
 

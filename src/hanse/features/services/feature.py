@@ -2,7 +2,14 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.services.clusters import BACKENDS, BY_SOURCE, IMPORTED, IN_NAMESPACE, PUBLISHED
+from hanse.features.services.clusters import (
+    BACKENDS,
+    BY_SOURCE,
+    IMPORTED,
+    IN_NAMESPACE,
+    PUBLISHED,
+    exporting_clusters,
+)
 from hanse.features.services.exports import plan_export
 from hanse.features.services.globalnet import INGRESS, ingress_service_name
 from hanse.features.services.imports import plan_aggregate, plan_import
@@ -17,7 +24,7 @@ from hanse.features.services.legacy import (
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
 from hanse.features.services.records import parse_cluster_list
 from hanse.features.services.status import IMPORTED_HERE
-from hanse.model.clusterset import broker_cluster, clusterset_spec
+from hanse.model.clusterset import broker_cluster, clusterset_spec, is_broker_lost
 from hanse.model.conditions import find_condition
 from hanse.model.facts import (
     ClusterState,
@@ -88,6 +95,7 @@ class Services:
                 reason="in which namespaces Services of others are taken",
             ),
             Watch(Role.BROKER, ClusterSet),
+            Watch(Role.BROKER, Namespace, name=broker_namespace, optional=True),
             Watch(Role.BROKER, Lease, namespace=broker_namespace),
             Watch(Role.BROKER, ClusterMember, namespace=broker_namespace),
             Watch(
@@ -118,6 +126,9 @@ class Services:
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The plan of an export, an import, legacy imports, or an aggregate, by the key's topic."""
+        broker = broker_cluster(snapshot)
+        if key.topic != "export" and is_broker_lost(snapshot, broker, self._broker_namespace):
+            return Plan(keep_all=True)
         match key.topic:
             case "export":
                 return plan_export(key, snapshot, self._broker_namespace)
@@ -159,23 +170,20 @@ class Services:
 
         A Lease counts only when it appears or vanishes, a record for what its cluster publishes.
         """
-        if isinstance(change.object, ClusterSet):
-            yield from self._all_keys(snapshot)
-            return
-        if isinstance(change.object, ClusterMember):
-            for endpoint_slice in snapshot.by(change.where, BY_SOURCE, change.object.metadata.name):
-                yield from _published_keys(endpoint_slice, snapshot)
-            return
-        if isinstance(change.object, Lease):
-            if change.before is None or change.after is None:
-                yield from _exports_to_cluster(change.object.metadata.name, snapshot)
-            return
-        for obj in (change.before, change.after):
-            if isinstance(obj, EndpointSlice):
-                yield from _published_keys(obj, snapshot)
-                yield from legacy_slice_keys(obj, snapshot, change.where)
-            elif isinstance(obj, ServiceImport):
-                yield from _import_keys(obj, snapshot)
+        match change.object:
+            case ClusterSet():
+                yield from self._all_keys(snapshot)
+            case Namespace(metadata=meta) if meta.name == self._broker_namespace:
+                yield from self._all_keys(snapshot)
+                yield from _keys_of_imports(snapshot)
+            case ClusterMember(metadata=meta):
+                for endpoint_slice in snapshot.by(change.where, BY_SOURCE, meta.name):
+                    yield from _published_keys(endpoint_slice, snapshot)
+                yield from _keys_of_imports(snapshot, meta.name)
+            case Lease(metadata=meta) if change.before is None or change.after is None:
+                yield from _exports_to_cluster(meta.name, snapshot)
+            case _:
+                yield from _keys_for_shared_object(change, snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys that a fact affects: all keys for a cluster's state or GlobalIngressIP served.
@@ -191,6 +199,7 @@ class Services:
             case LeaseLiveness(where, _, cluster) if where == broker_cluster(snapshot):
                 for endpoint_slice in snapshot.by(where, BY_SOURCE, cluster):
                     yield from _published_keys(endpoint_slice, snapshot)
+                yield from _keys_of_imports(snapshot, cluster)
             case KindServed(where, kind) if (
                 kind == GlobalIngressIP.kind and where == snapshot.local
             ):
@@ -229,6 +238,24 @@ class Services:
                 yield from _published_keys(endpoint_slice, snapshot)
             for legacy in snapshot.by(broker, LEGACY_IMPORTS, ""):
                 yield from _import_keys(legacy, snapshot)
+
+
+def _keys_for_shared_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys that a slice or an import on the broker affects, before and after."""
+    for obj in (change.before, change.after):
+        if isinstance(obj, EndpointSlice):
+            yield from _published_keys(obj, snapshot)
+            yield from legacy_slice_keys(obj, snapshot, change.where)
+        elif isinstance(obj, ServiceImport):
+            yield from _import_keys(obj, snapshot)
+
+
+def _keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
+    """The keys of all imports here, or of those that name a cluster as an exporter."""
+    for service_import in snapshot.all(snapshot.local, ServiceImport):
+        if not exporter or exporter in exporting_clusters(service_import):
+            meta = service_import.metadata
+            yield Key("import", meta.name, meta.namespace)
 
 
 def _export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:

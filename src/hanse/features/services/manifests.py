@@ -49,6 +49,9 @@ MEMBER = "hanse.dev/member"
 CLUSTER_ID = "hanse.dev/cluster-id"
 """Annotation of the Secret: the id under which the cluster joined."""
 
+FEATURES = "hanse.dev/features"
+"""Annotation of a member's account: the features that it has rights for, parted by commas."""
+
 FIRST_LEASE_SECONDS = 3600
 """Duration of the Lease of a member that has joined and not renewed it yet."""
 
@@ -171,7 +174,13 @@ def member(
             for made in _feature_rights(each, broker_namespace, account, labels)
         ),
         *role_manifests(own_role, own),
-        manifest(SERVICE_ACCOUNT, cluster, accounts, labels=labels),
+        manifest(
+            SERVICE_ACCOUNT,
+            cluster,
+            accounts,
+            labels=labels,
+            annotations={CLUSTER_UID: uid, FEATURES: ",".join(each.feature for each in access)},
+        ),
         *binding_manifests(own_role, own_role, own, account, labels),
         member_record(broker_namespace, cluster, uid),
         lease,

@@ -17,7 +17,7 @@ from hanse.features.statefulsets.names import CLUSTER, ORPHANED, POD_NAME, SET, 
 from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET, STATEFUL_SETS_BY_SET
 from hanse.features.statefulsets.shares import plan_shares, plan_status
 from hanse.features.statefulsets.tombstones import TOMBSTONES_BY_CLUSTER, keys_of_expired_tombstones
-from hanse.model.clusterset import broker_cluster
+from hanse.model.clusterset import broker_cluster, is_broker_lost
 from hanse.model.facts import ClusterState, LeaseLiveness, Role, WriteOutcome
 from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
 from hanse.model.kinds.apps import StatefulSet
@@ -123,6 +123,9 @@ class StatefulSets:
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The plan of a key by its topic: shares, status, mirror, or else local."""
+        broker = broker_cluster(snapshot)
+        if is_broker_lost(snapshot, broker, self._broker_namespace):
+            return Plan(keep_all=True)
         match key.topic:
             case "shares":
                 return plan_shares(key, snapshot, self._broker_namespace)

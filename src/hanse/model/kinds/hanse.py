@@ -163,6 +163,10 @@ class ClusterMemberStatus(Value, frozen=True, kw_only=True):
     epoch: Annotated[Count, Schema("How many clusters have had this id.")] = 1
     since: Annotated[datetime | None, Schema("When the phase began.")] = None
     agent: Annotated[MemberAgent, Schema("Its agent.")] = MemberAgent()
+    rules: Annotated[
+        ClusterSetSpec | None,
+        Schema("The rules of the ClusterSet as its agent last saw them; they stand if it is lost."),
+    ] = None
     abandoned: Annotated[
         bool,
         Schema(

@@ -1,0 +1,55 @@
+"""Give members what a broker has lost with its namespace: their rights, records and Leases."""
+
+from hanse import app
+from hanse.cli.apply import AppliedManifest, Effect, apply
+from hanse.features.services import manifests
+from hanse.features.services.manifests import FEATURES, MEMBER, accounts_namespace
+from hanse.kube.client import Client
+from hanse.kube.errors import NotFound
+from hanse.kube.requests import resource_path
+from hanse.kube.transport import Request
+from hanse.model.clusterset import CLUSTER_UID
+from hanse.model.json_input import decode_json
+from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.manifests import SERVICE_ACCOUNT
+from hanse.model.objects import Wire
+
+
+async def restore_members(
+    client: Client, broker_namespace: str, *, dry_run: bool
+) -> list[AppliedManifest]:
+    """Make anew what is missing for each member that has an account; returns what was made.
+
+    Accounts are in a namespace of their own, and say which cluster they are for.
+    """
+    done: list[AppliedManifest] = []
+    for account in await _accounts(client, broker_namespace):
+        meta = account["metadata"]
+        cluster, marks = meta["name"], meta.get("annotations") or {}
+        if CLUSTER_UID not in marks or await _has_record(client, cluster, broker_namespace):
+            continue
+        names = tuple(name for name in marks.get(FEATURES, "").split(",") if name)
+        options = app.Options(broker_namespace=broker_namespace)
+        access = app.broker_access(
+            app.Options(features=names, broker_namespace=broker_namespace) if names else options
+        )
+        uid = marks[CLUSTER_UID]
+        objects = manifests.member(access, broker_namespace, cluster, uid, new=True)
+        done += await apply(client, objects, dry_run=dry_run)
+    return [one for one in done if one.effect is not Effect.UNCHANGED]
+
+
+async def _has_record(client: Client, cluster: str, broker_namespace: str) -> bool:
+    try:
+        await client.read(ClusterMember, cluster, broker_namespace)
+    except NotFound:
+        return False
+    return True
+
+
+async def _accounts(client: Client, broker_namespace: str) -> list[Wire]:
+    """The accounts of members; none in a dry run before there is a namespace for them."""
+    path = resource_path(SERVICE_ACCOUNT, accounts_namespace(broker_namespace))
+    answer = await client.send(Request("GET", path, (("labelSelector", MEMBER),)))
+    listed: Wire = decode_json(answer.body)
+    return list(listed.get("items") or ())
