@@ -23,6 +23,8 @@ def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     result = hanse(*up, "--exec", "bash walk.sh", cwd=tmp_path, patience=120)
 
     assert result.status == 0, result.out + result.err
+    assert "ClusterSetMissing" in result.out
+    assert "broker: created ClusterSet default\n" in result.out
     assert "# broker: would delete ServiceAccount hanse-broker-accounts/lubeck\n" in result.out
     assert "lubeck has left broker: nothing of it is left there but its record\n" in result.out
     assert '[{"cluster":"bergen"}]' in result.out

@@ -29,13 +29,16 @@ from hanse.model.facts import (
 )
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId, Kind
 from hanse.model.snapshot import Snapshot, Watch
 
 GRACE = timedelta(seconds=5)
 """How much longer than its Lease a holder may be silent, as its clock is not ours."""
+
+
+_BROKER_READS = tuple(Watch(Role.LOCAL, kind) for kind in (Lease, ClusterSet, ClusterMember))
 
 
 class ClusterRead(Struct, frozen=True):
@@ -71,15 +74,15 @@ class ClusterRead(Struct, frozen=True):
 
     @property
     def is_broker(self) -> bool:
-        """Whether it has ClusterSets: only brokers do."""
-        return bool(self.objects(ClusterSet))
+        """Whether it has ClusterSets, or records of members: only brokers do."""
+        return bool(self.objects(ClusterSet) or self.objects(ClusterMember))
 
 
 async def read_fleet(
     clusters: Sequence[ClusterAccess], watches: Iterable[Watch], *, local: bool = False
 ) -> MultiClusterSnapshot:
     """Read what the watches name in every cluster; one that fails is unreachable, not absent."""
-    needed = (*dict.fromkeys(watches), Watch(Role.LOCAL, Lease), Watch(Role.LOCAL, ClusterSet))
+    needed = (*dict.fromkeys(watches), *_BROKER_READS)
 
     async def read(cluster: ClusterAccess, client: Client) -> ClusterRead:
         return await _read_cluster(cluster, client, tuple(dict.fromkeys(needed)))

@@ -25,7 +25,7 @@ from hanse.model.facts import Role
 from hanse.model.feature_names import FEATURES
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.federation import ClusterClaim, Federation, spelled_value
-from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.manifests import SERVICE_ACCOUNT
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
@@ -41,6 +41,7 @@ _PATHS = (
     f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/{AGENT}",
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     resource_path(ClusterSet.kind),
+    resource_path(ClusterMember.kind),
     resource_path(ServiceExport.kind),
     resource_path(ServiceImport.kind),
     resource_path(Federation.kind),
@@ -185,7 +186,7 @@ async def _read_inventory(
     now = began + (datetime.now(UTC) - began) / 2
     documents = asyncio.gather(*(_get_or_none(client, path) for path in _PATHS))
     denied, read = await asyncio.gather(_denied_permissions(client, permissions), documents)
-    nodes, agent, definitions, sets, exports, imports, federations, claims, account = read
+    nodes, agent, definitions, sets, records, exports, imports, federations, claims, account = read
     features = granted_features(account or {})
     needed = agent_permissions(features) if permissions and account is not None else ()
     clock = _server_clock(response, now)
@@ -199,7 +200,7 @@ async def _read_inventory(
         definitions=_by_name(definitions),
         services=parse_services(exports, imports),
         membership=parse_membership(federations, claims),
-        is_broker=bool(sets and sets.get("items")),
+        is_broker=any(listed and listed.get("items") for listed in (sets, records)),
         expires=credentials_expiry(access.identity),
         denied=denied,
         agent_denied=await _denied_permissions(client, needed, AGENT_USER),
@@ -208,7 +209,7 @@ async def _read_inventory(
 
 
 async def find_broker(clusters: Sequence[ClusterAccess]) -> ClusterAccess:
-    """The cluster that has a ClusterSet; raises `CommandFailed` where none has."""
+    """The cluster that is a broker; raises `CommandFailed` where none has."""
     results = list(zip(clusters, await read_clusters(clusters, _is_broker), strict=True))
     for cluster, result in results:
         if result is True:
@@ -228,11 +229,14 @@ async def find_broker(clusters: Sequence[ClusterAccess]) -> ClusterAccess:
 
 
 async def _is_broker(_: ClusterAccess, client: Client) -> bool:
-    """Whether the cluster has a ClusterSet; not if the kind is not served."""
-    try:
-        return bool((await client.list(ClusterSet)).objects)
-    except NotFound:
-        return False
+    """Whether the cluster has a ClusterSet, or records of members; not if neither is served."""
+    for kind in (ClusterSet, ClusterMember):
+        try:
+            if (await client.list(kind)).objects:
+                return True
+        except NotFound:
+            continue
+    return False
 
 
 # -- requests

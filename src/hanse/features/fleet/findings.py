@@ -14,8 +14,8 @@ from hanse.model.findings import (
 )
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Node
-from hanse.model.kinds.hanse import ClusterSet
-from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet
+from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.ownership import PAUSED, is_paused
 
@@ -26,6 +26,8 @@ def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iter
     if down is not None:
         yield down
     yield from _pauses(cluster, snapshot)
+    yield from _lost_rules(cluster, snapshot)
+    yield from _abandoned_members(cluster, snapshot)
     yield from _unready_nodes(cluster, snapshot)
     yield from _denied_lists(cluster, snapshot)
 
@@ -151,6 +153,49 @@ def _pauses(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
                         cluster, f"patch clusterset {one.name} --type merge -p '{patch}'"
                     )
                 ),
+            )
+
+
+def _lost_rules(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """ClusterSetMissing: a broker with members has no ClusterSet; the rules they kept stand."""
+    own = snapshot.for_cluster(cluster)
+    if own is None or not own.synced(cluster, ClusterSet):
+        return
+    members = [one for one in snapshot.all(cluster, ClusterMember) if not one.has_left]
+    if members and not any(True for _ in snapshot.all(cluster, ClusterSet)):
+        namespace = members[0].namespace
+        place = f" --namespace {namespace}" if namespace != BROKER_NAMESPACE else ""
+        yield Finding(
+            code="ClusterSetMissing",
+            severity=Severity.RISK,
+            subject=Ref("ClusterSet", "default", cluster=cluster),
+            summary=f"{cluster} has {len(members)} members and no ClusterSet: the last rules "
+            "stand, and cannot be changed",
+            remedy=remedy(f"hanse broker init --context {snapshot.context(cluster)}{place}"),
+        )
+
+
+def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """MemberAbandoned: a cluster was made to leave, and what Hanse wrote in it still stands."""
+    for record in snapshot.all(cluster, ClusterMember):
+        if record.has_left and record.status.abandoned:
+            yield Finding(
+                code="MemberAbandoned",
+                severity=Severity.NOTE,
+                subject=subject_of(record, cluster),
+                summary=f"{record.name} was made to leave {cluster} without being asked: what "
+                "Hanse wrote in it stands until its agent runs again",
+                remedy=remedy(
+                    f"hanse uninstall --context {record.name} --yes --force",
+                    advice="or start its agent, if the cluster is there; once it is gone for good: "
+                    + snapshot.kubectl(
+                        cluster,
+                        f"patch clustermember {record.name} --subresource status --type merge "
+                        '-p \'{"status":{"abandoned":false}}\'',
+                        record.namespace,
+                    ),
+                ),
+                since=record.status.since,
             )
 
 

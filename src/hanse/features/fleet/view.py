@@ -7,7 +7,7 @@ from hanse.features.fleet.findings import cluster_findings, link_findings
 from hanse.model.facts import AgentRun, ClusterState, Leadership, LeaseLiveness, Phase, Role
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Node
-from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import SYSTEM_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId, Object
@@ -60,6 +60,7 @@ class ClustersView:
         Watch(Role.LOCAL, Node),
         Watch(Role.LOCAL, Namespace, name=SYSTEM_NAMESPACE),
         Watch(Role.LOCAL, ClusterSet),
+        Watch(Role.LOCAL, ClusterMember),
     )
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:

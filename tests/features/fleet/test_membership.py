@@ -1,0 +1,58 @@
+"""Findings about the records of members on a broker."""
+
+from typing import Any
+
+from hanse.cli.fleet import ClusterRead, build_fleet
+from hanse.features.fleet.findings import cluster_findings
+from hanse.kube.watch_events import Listed
+from hanse.model.facts import Role
+from hanse.model.kinds.hanse import (
+    ClusterMember,
+    ClusterMemberSpec,
+    ClusterMemberStatus,
+    ClusterSet,
+    MemberPhase,
+)
+from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.objects import Meta
+from hanse.model.snapshot import Watch
+from tests.support.builders import stored
+from tinykube.virtual_time import EPOCH
+
+
+def record(name: str, phase: MemberPhase, *, abandoned: bool = False) -> ClusterMember:
+    return stored(
+        ClusterMember(
+            metadata=Meta(name=name, namespace=BROKER_NAMESPACE),
+            spec=ClusterMemberSpec(cluster_id=name, uid="any"),
+            status=ClusterMemberStatus(phase=phase, since=EPOCH, abandoned=abandoned),
+        )
+    )
+
+
+def codes(*records: ClusterMember, sets: tuple[ClusterSet, ...] = ()) -> dict[str, str]:
+    """The codes of what is wrong with a broker, with their remedies."""
+    lists: dict[Watch, Listed[Any]] = {
+        Watch(Role.LOCAL, ClusterMember): Listed(records, "1"),
+        Watch(Role.LOCAL, ClusterSet): Listed(sets, "1"),
+    }
+    fleet = build_fleet([ClusterRead("hub", lists)], EPOCH)
+    return {one.code: str(one.remedy) for one in cluster_findings("hub", fleet)}
+
+
+RULES = ClusterSet(metadata=Meta(name="default"))
+
+
+def test_a_broker_that_lost_its_rules_is_told_with_the_command_that_brings_them_back() -> None:
+    found = codes(record("lubeck", "Ready"))
+
+    assert found == {"ClusterSetMissing": "hanse broker init --context hub"}
+
+
+def test_a_cluster_that_was_given_up_is_named_until_it_has_withdrawn() -> None:
+    given_up = codes(record("lubeck", "Left", abandoned=True), sets=(RULES,))
+    withdrawn = codes(record("lubeck", "Left"), sets=(RULES,))
+
+    assert list(given_up) == ["MemberAbandoned"]
+    assert "hanse uninstall --context lubeck" in given_up["MemberAbandoned"]
+    assert withdrawn == {}
