@@ -8,10 +8,11 @@ from hanse.features.services.backends import LEASE_EXPIRED
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import SHARES_BY_SERVICE, StatefulSetZone
+from hanse.model.clusterset import unanswered_clusters
 from hanse.model.dns.names import is_subdomain, split_labels, wire_name
 from hanse.model.dns.records import RecordType
 from hanse.model.dns.zones import View
-from hanse.model.facts import HolderState, LeaseLiveness, Role
+from hanse.model.facts import Role
 from hanse.model.kinds.stateful import StatefulSetShares, newer_schema_message
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
@@ -111,7 +112,7 @@ def _excluded_clusters(
 ) -> tuple[ExcludedCluster, ...]:
     """The clusters with missing replicas, each with the reason."""
     meta = shares.metadata
-    expired = {p.lease for p in snapshot.facts(LeaseLiveness) if p.state is HolderState.SILENT}
+    expired = unanswered_clusters(snapshot)
     excluded: list[ExcludedCluster] = []
     for broker in snapshot.clusters(Role.BROKER):
         parts = {

@@ -189,7 +189,7 @@ async def _read_inventory(
     nodes, agent, definitions, sets, records, exports, imports, federations, claims, account = read
     features = granted_features(account or {})
     needed = agent_permissions(features) if permissions and account is not None else ()
-    clock = _server_clock(response, now)
+    clock = server_clock(response, now)
     return ClusterInventory(
         name=cluster.name,
         server=access.endpoint.url,
@@ -313,7 +313,7 @@ async def _is_allowed(client: Client, permission: Permission, user: str = "") ->
 # -- parsing
 
 
-def _server_clock(response: Response, now: datetime) -> datetime:
+def server_clock(response: Response, now: datetime) -> datetime:
     """The server's time by its Date header, which drops the fraction: the value nearest to ours."""
     try:
         date = parsedate_to_datetime(response.headers.get("date", ""))

@@ -1,7 +1,7 @@
 """DNS answers of each cluster for replicas of federated StatefulSets."""
 
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
@@ -9,15 +9,16 @@ from msgspec import Struct
 from hanse.app.explain_replicas import ReplicaQuestion, explain_replica, replica_zone
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster, read_clusters
 from hanse.cli.inventory import find_broker
+from hanse.cli.liveness import BrokerMembers, read_members
 from hanse.cli.resolve.services import BROKER, ClusterAnswer, NoAnswer, no_answer
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.kube.client import Client
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Listed
 from hanse.model.dns.zones import ZoneSource
-from hanse.model.facts import ClusterState, Facts, HolderState, LeaseLiveness, Phase, Role
-from hanse.model.kinds.coordination import Lease
+from hanse.model.facts import ClusterState, Facts, Phase, Role
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
+from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, Kind
@@ -29,7 +30,7 @@ class _BrokerRead(Struct, frozen=True):
 
     shares: Listed[StatefulSetShares]
     parts: Listed[StatefulSetPart]
-    leases: Listed[Lease]
+    members: BrokerMembers
 
 
 async def resolve_replicas(
@@ -66,7 +67,7 @@ async def _read_broker(client: Client, namespace: str) -> _BrokerRead:
     return _BrokerRead(
         await client.list(StatefulSetShares, namespace=namespace),
         await client.list(StatefulSetPart, namespace=BROKER_NAMESPACE),
-        await client.list(Lease, namespace=BROKER_NAMESPACE),
+        await read_members(client),
     )
 
 
@@ -82,8 +83,8 @@ def _snapshot(
     now, facts = datetime.now(UTC), Facts()
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):
         facts.put(ClusterState(name, frozenset({role}), Phase.SYNCED, now, listed=True))
-    for lease in shared.leases.objects:
-        facts.put(_liveness(lease, now))
+    for state in shared.members.states:
+        facts.put(state)
     indexes = {watch.kind: watch.indexes for watch in zone.watches}
     stores: dict[tuple[ClusterId, Kind], list[Lister[Any]]] = {}
     read: tuple[tuple[ClusterId, type[Any], Listed[Any]], ...] = (
@@ -91,18 +92,10 @@ def _snapshot(
         (BROKER, StatefulSetShares, shared.shares),
         (BROKER, StatefulSetPart, shared.parts),
     )
-    for where, kind, listed in read:
+    records = shared.members.records
+    known = ((BROKER, ClusterMember, records),) if records is not None else ()
+    for where, kind, listed in (*read, *known):
         store: Store[Any] = Store(indexes[kind])
         store.apply_event(listed)
         stores[(where, kind.kind)] = [store]
     return Snapshot(stores, facts, now, local)
-
-
-def _liveness(lease: Lease, now: datetime) -> LeaseLiveness:
-    """Whether a cluster is alive, by the times in its Lease."""
-    renewed = lease.spec.renew_time
-    lasts = timedelta(seconds=lease.spec.lease_duration_seconds)
-    alive = renewed is None or now - datetime.fromisoformat(renewed) <= lasts
-    state = HolderState.READY if alive else HolderState.SILENT
-    meta, holder = lease.metadata, lease.spec.holder_identity
-    return LeaseLiveness(BROKER, meta.namespace, meta.name, holder, state, now)

@@ -1,6 +1,6 @@
 """DNS answers of each cluster for services and global hosts, from what is read of it now."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -9,9 +9,10 @@ from msgspec.structs import replace
 
 from hanse.app.explain import Explanation, explain, parse_service_name, service_watches
 from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
+from hanse.cli.liveness import BrokerMembers, read_members
 from hanse.features.services.names import SERVICE_NAME
 from hanse.kube.client import Client
-from hanse.kube.errors import Forbidden, NotFound
+from hanse.kube.errors import NotFound
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Listed
 from hanse.model.dns.names import wire_name
@@ -19,19 +20,15 @@ from hanse.model.dns.zones import View
 from hanse.model.facts import (
     ClusterState,
     Facts,
-    HolderState,
     KindServed,
-    LeaseLiveness,
     Phase,
     Role,
 )
-from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE as GLOBAL
-from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, K, Kind, Object
 from hanse.model.snapshot import Lister, Snapshot
 
@@ -58,13 +55,13 @@ class _ClusterRead(Struct, frozen=True):
     imports: Listed[ServiceImport] | None
     slices: Listed[EndpointSlice] | None
     sets: Listed[ClusterSet] | None
-    leases: Listed[Lease] | None
+    members: BrokerMembers
     hosts: Listed[GlobalService] | None
 
     @property
     def is_broker(self) -> bool:
-        """Whether it has ClusterSets: only brokers do."""
-        return bool(self.sets and self.sets.objects)
+        """Whether it has ClusterSets, or records of members: only brokers do."""
+        return any(listed and listed.objects for listed in (self.sets, self.members.records))
 
 
 async def resolve_services(
@@ -101,7 +98,7 @@ async def _read_cluster(client: Client, namespace: str) -> _ClusterRead:
         await _list_if_served(client, ServiceImport, namespace),
         await _list_if_served(client, EndpointSlice, namespace, SERVICE_NAME),
         await _list_if_served(client, ClusterSet),
-        await _leases(client),
+        await read_members(client),
         await _list_if_served(client, GlobalService, GLOBAL),
     )
 
@@ -116,43 +113,15 @@ async def _list_if_served(
         return None
 
 
-async def _leases(client: Client) -> Listed[Lease] | None:
-    """The Leases on a broker; None where they may not be read: then no cluster counts as dead."""
-    try:
-        return await _list_if_served(client, Lease, BROKER_NAMESPACE)
-    except Forbidden:
-        return None
-
-
-def expired_leases(leases: Iterable[Lease], now: datetime) -> list[Lease]:
-    """The Leases that were not renewed in time.
-
-    A server watches renewals; a single read has only times, written by other machines' clocks.
-    Where all Leases look expired, our own clock is as likely to be wrong, and none is expired.
-    """
-    held = [lease for lease in leases if lease.spec.holder_identity and lease.spec.renew_time]
-    late = [lease for lease in held if _lease_age(lease, now) > lease.spec.lease_duration_seconds]
-    return late if len(late) < len(held) else []
-
-
-def _lease_age(lease: Lease, now: datetime) -> float:
-    """The seconds since a Lease was renewed; 0 if it has no valid renew time."""
-    try:
-        return (now - datetime.fromisoformat(lease.spec.renew_time or "")).total_seconds()
-    except ValueError:
-        return 0.0  # an unreadable time expires no Lease
-
-
 def _snapshot(
     local: ClusterId, read: _ClusterRead, broker: _ClusterRead | None, now: datetime
 ) -> Snapshot:
     """The snapshot that an agent of the cluster would have."""
     facts = Facts()
     sets = broker.sets if broker is not None else None
-    leases = broker.leases.objects if broker is not None and broker.leases is not None else ()
-    for lease in expired_leases(leases, now):
-        meta, holder = lease.metadata, lease.spec.holder_identity
-        facts.put(LeaseLiveness(BROKER, meta.namespace, meta.name, holder, HolderState.SILENT, now))
+    members = broker.members if broker is not None else BrokerMembers()
+    for state in members.states:
+        facts.put(state)
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):
         facts.put(ClusterState(name, frozenset({role}), Phase.SYNCED, now, listed=True))
     stores: dict[tuple[ClusterId, Kind], list[Lister[Any]]] = {}
@@ -161,13 +130,14 @@ def _snapshot(
         (local, ServiceImport, read.imports),
         (local, EndpointSlice, read.slices),
         (BROKER, ClusterSet, sets),
+        (BROKER, ClusterMember, members.records),
         (local, GlobalService, read.hosts),
     ]
     for where, kind, listed in several:
         if listed is None:
             facts.put(KindServed(where, kind.kind, served=False))
             continue
-        store: Store[Any] = Store(indexes[kind])
+        store: Store[Any] = Store(indexes.get(kind, ()))
         store.apply_event(listed)
         stores[(where, kind.kind)] = [store]
     return Snapshot(stores, facts, now, local)
