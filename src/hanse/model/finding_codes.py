@@ -49,6 +49,11 @@ CODES: dict[str, CodeExplanation] = {
         "A person paused all agents in the ClusterSet: they write only status.",
         "spec.paused of the ClusterSet is false.",
     ),
+    "ClusterSetMissing": _said(
+        "A broker has members and no ClusterSet. The rules that each member has kept in its record "
+        "stand; they cannot be changed.",
+        "A ClusterSet is there again: `hanse broker init` makes it with the same rules.",
+    ),
     "AgentForbidden": _said(
         "The account of an agent lacks rights that its features need, as the API server says when "
         "it is asked about that account.",
