@@ -3,13 +3,19 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
+import msgspec
+
+from hanse.features.federation.manifests import account_name
 from hanse.kube.errors import NotFound
+from hanse.kube.requests import delete
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
-from hanse.model.kinds.federation import SYSTEM
+from hanse.model.kinds.federation import SUPERVISOR, SYSTEM, ClusterClaim, Federation
+from hanse.model.manifests import SERVICE_ACCOUNT
 from hanse.model.objects import ClusterId, Meta, Wire
 from tests.scenarios.federated import GLOBAL, OURS, FederatedScenario
-from tests.support.federation import FederationScenario, install_crds
+from tests.support.federation import NAME as FEDERATION
+from tests.support.federation import FederationScenario, create_or_patch, install_crds
 from tests.support.simulator.fleet import Fleet, find, is_live
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import CLUSTERS, step
@@ -28,6 +34,8 @@ class Federated:
         self.membership = FederationScenario(fleet, SUPERVISORS)
         self._users = FederatedScenario(self.membership)
         self.edited: dict[ClusterId, float] = {}
+        self._demoted: set[ClusterId] = set()
+        """Supervisors that were demoted, or whose account a member deleted."""
 
     async def open(self) -> None:
         await self.membership.form()
@@ -36,10 +44,13 @@ class Federated:
             await install_crds(self._fleet, cluster, *OURS)
 
     async def heal(self) -> None:
-        """Nothing: what users do stands."""
+        """Let those supervise again that do not, or have no valid token; what users do stands."""
+        async with self._fleet.acting:
+            for cluster in sorted(self._demoted):
+                await self.promote(cluster)
 
     def laws(self) -> Sequence[Law]:
-        return (EndpointsKept(self._fleet, self),)
+        return (EndpointsKept(self._fleet, self), AddressesKept(self._fleet, self))
 
     def touched(self, cluster: ClusterId) -> float:
         """When somebody last changed our objects in a cluster, or it was restored."""
@@ -79,6 +90,81 @@ class Federated:
                 name = found["metadata"]["name"]
                 await self._fleet.hand(cluster).delete(EndpointSlice, name, SYSTEM)
 
+    # -- supervisors
+
+    @step(2, cluster=SUPERVISORS, how=("claim", "federation", "members"))
+    async def demote(self, cluster: ClusterId, how: str) -> None:
+        """A supervisor is to supervise no longer; the last one, too."""
+        self._demoted.add(cluster)
+        admin = self._fleet.admin(cluster)
+        match how:
+            case "claim":
+                await admin.delete(ClusterClaim, SUPERVISOR, "")
+            case "federation":
+                await admin.delete(Federation, FEDERATION, "")
+            case _:
+                await self._name_members(cluster)
+
+    @step(2, cluster=SUPERVISORS)
+    async def promote(self, cluster: ClusterId) -> None:
+        """A cluster is to supervise all members, with a new token for each."""
+        admin = self._fleet.admin(cluster)
+        for member in self._fleet.names:
+            await create_or_patch(admin, await self.membership.secret_for(member, cluster))
+        claim = ClusterClaim(metadata=Meta(name=SUPERVISOR), value="true")
+        await create_or_patch(admin, claim)
+        try:
+            await self._name_members(cluster, *CLUSTERS)
+        except NotFound:
+            await admin.create(self.membership.federation(*CLUSTERS))
+
+    @step(1, member=CLUSTERS, supervisor=SUPERVISORS)
+    async def revoke(self, member: ClusterId, supervisor: ClusterId) -> None:
+        """A member deletes the account of a supervisor."""
+        self._demoted.add(supervisor)
+        account = delete(SERVICE_ACCOUNT, account_name(supervisor), SYSTEM)
+        await self._fleet.hand(member).send(account)
+
+    async def _name_members(self, supervisor: ClusterId, *members: ClusterId) -> None:
+        wanted = [msgspec.to_builtins(self.membership.member(cluster)) for cluster in members]
+        change = {"spec": {"members": wanted}}
+        await self._fleet.admin(supervisor).patch(Federation, FEDERATION, "", change)
+
+
+class AddressesKept(Law):
+    """Federated Services are not replaced."""
+
+    name = "federated-addresses"
+    sentence = (
+        "The ClusterIP of a federated Service never changes in a member while a Service that "
+        "joined it stays as it is, whoever supervises."
+    )
+
+    def __init__(self, fleet: Fleet, federated: Federated) -> None:
+        super().__init__(fleet)
+        self._federated = federated
+        self._known: dict[tuple[ClusterId, ClusterId, str], tuple[str, frozenset[str], float]] = {}
+        """The uid of a Service in a member, while a source's addresses and the member are so."""
+
+    async def observe(self) -> AsyncIterator[str]:
+        endpoints = EndpointsKept(self.fleet, self._federated)
+        for name in NAMES:
+            joined = {c: await endpoints.joined(c, name) for c in self.fleet.names}
+            for member in self.fleet.names:
+                services = await self.fleet.objects(member, Service, SYSTEM)
+                service = next((s for s in services if s["metadata"]["name"] == name), None)
+                found = await endpoints.found(member, name)
+                for source, addresses in joined.items():
+                    key, touched = (member, source, name), self._federated.touched(member)
+                    known = self._known.pop(key, None)
+                    if found is None or not addresses:
+                        continue
+                    uid = str(service["metadata"]["uid"]) if service is not None else ""
+                    if known is not None and known[1:] == (addresses, touched) and known[0] != uid:
+                        yield f"{name} in {member}, which {source} joined, is another Service"
+                    if uid and addresses <= found:
+                        self._known[key] = (uid, addresses, touched)
+
 
 class EndpointsKept(Law):
     """Members have the endpoints of all members."""
@@ -97,9 +183,9 @@ class EndpointsKept(Law):
 
     async def observe(self) -> AsyncIterator[str]:
         for name in NAMES:
-            wanted = {c: await self._joined(c, name) for c in self.fleet.names}
+            wanted = {c: await self.joined(c, name) for c in self.fleet.names}
             for member in self.fleet.names:
-                found = await self._found(member, name)
+                found = await self.found(member, name)
                 if found is None:
                     continue
                 for source, addresses in wanted.items():
@@ -112,14 +198,14 @@ class EndpointsKept(Law):
 
     async def at_rest(self) -> AsyncIterator[str]:
         for name in NAMES:
-            joined = [await self._joined(c, name) for c in self.fleet.names]
+            joined = [await self.joined(c, name) for c in self.fleet.names]
             wanted = frozenset[str]().union(*joined)
             for member in self.fleet.names:
-                found = await self._found(member, name, ready=True)
+                found = await self.found(member, name, ready=True)
                 if found is not None and found != wanted:
                     yield f"{member} has {sorted(found)} of {name}, not {sorted(wanted)}"
 
-    async def _joined(self, cluster: ClusterId, name: str) -> frozenset[str]:
+    async def joined(self, cluster: ClusterId, name: str) -> frozenset[str]:
         """The pods of a Service that joins, where it exists."""
         space = self.fleet.namespace
         service = find(await self.fleet.objects(cluster, Service, space), name)
@@ -127,7 +213,7 @@ class EndpointsKept(Law):
             return frozenset()
         return _addresses(await self.fleet.objects(cluster, EndpointSlice, space), name)
 
-    async def _found(
+    async def found(
         self, cluster: ClusterId, name: str, *, ready: bool = False
     ) -> frozenset[str] | None:
         """The endpoints of a federated Service in a member, all or only those that are ready.
