@@ -179,6 +179,8 @@ def _plan_live_set(
     share = terms.replicas_of(given, running or 0)
     fleet = read_fleet_part(usable, record, snapshot, broker, broker_namespace)
     state = read_part_state(usable, current, share, fleet.partition(snapshot.local), snapshot)
+    if state is not None and terms.refused is not None:
+        state = replace(state, rolls=False, outdated=False)  # it keeps the template that it runs
     placed = _PlacedSet(
         key,
         snapshot.local,
