@@ -34,7 +34,7 @@ from hanse.model.clusterset import clusterset_spec
 from hanse.model.connections import ConnectionSource
 from hanse.model.facts import HeartbeatState, Role
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.naming import SLOT_LEASES, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
@@ -311,7 +311,10 @@ class Agent:
         """Whether this is known to be the member of the broker that has this id."""
         if not self._is_member() or self.reconciler.refused:
             return False
-        return not brokers_to_read(self.reconciler.snapshot())
+        snapshot = self.reconciler.snapshot()
+        if snapshot.watches(BROKER, ClusterMember):
+            return snapshot.listed_or_unserved(BROKER, ClusterMember)
+        return not brokers_to_read(snapshot)
 
     def _lease_duration(self) -> timedelta:
         return clusterset_spec(self.reconciler.snapshot(), BROKER).lease_duration
