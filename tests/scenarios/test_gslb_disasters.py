@@ -153,17 +153,19 @@ async def namespace_deleted(sites: GslbScenario, scenario: Scenario) -> None:
         await scenario.eventually(scenario.has_no_namespace(cluster, NAMESPACE))
 
 
+EVERYWHERE = (leader_site_dead, two_leaders)
+EMBEDDED = (
+    leader_api_dead,
+    version_skew,
+    leader_cut_off_from_half,
+    restarted_without_api,
+    namespace_deleted,
+)
+
+
 @pytest.mark.parametrize(
     "fault",
-    [
-        leader_api_dead,
-        leader_site_dead,
-        two_leaders,
-        version_skew,
-        leader_cut_off_from_half,
-        restarted_without_api,
-        namespace_deleted,
-    ],
+    [*EVERYWHERE, *(pytest.param(fault, marks=pytest.mark.virtual) for fault in EMBEDDED)],
     ids=lambda fault: str(fault.__name__),
 )
 async def test_no_answer_names_a_dead_member_and_none_is_empty(
@@ -185,6 +187,7 @@ async def test_no_answer_names_a_dead_member_and_none_is_empty(
     assert client.unanswered() == []
 
 
+@pytest.mark.virtual
 async def test_readiness_alone_counts_only_while_the_leader_can_tell(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
@@ -205,6 +208,7 @@ async def test_readiness_alone_counts_only_while_the_leader_can_tell(
         await scenario.eventually(sites.answers(cluster, LUBECK, HAMBURG))
 
 
+@pytest.mark.virtual
 async def test_a_name_server_that_reaches_nobody_keeps_its_answers(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
@@ -213,6 +217,7 @@ async def test_a_name_server_that_reaches_nobody_keeps_its_answers(
     await scenario.always(sites.answers("bergen", LUBECK, HAMBURG, BERGEN), RULE * 3)
 
 
+@pytest.mark.virtual
 async def test_an_earlier_leader_that_writes_is_not_served(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
@@ -231,6 +236,7 @@ async def test_an_earlier_leader_that_writes_is_not_served(
     assert "192.0.2.99" not in {a for _ in range(9) for a in names.ask(HOST, CLIENT).addresses}
 
 
+@pytest.mark.virtual
 async def test_the_last_member_stays_and_a_withdrawn_host_goes(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
