@@ -7,6 +7,8 @@ about the clusters that it sees.
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 
+from msgspec.structs import replace
+
 from hanse.features.gslb.leadership import Leading, local_amko_cluster, traffic_state
 from hanse.features.gslb.names import LEADER_LEASE, LED_BY, UNSEEN, context_of, site_of
 from hanse.features.gslb.replication import as_desired
@@ -45,8 +47,9 @@ def plan_lease(context: str, snapshot: Snapshot) -> Plan:
     if not isinstance(state, Leading) or where not in (snapshot.local, *state.followers):
         return _plan_unchanged(current, where)
     term = leader_term(current) if current is not None else None
-    if term is not None and term > LeaderTerm(state.epoch, state.context):
-        return _plan_unchanged(current, where)
+    later = term is not None and term > LeaderTerm(state.epoch, state.context)
+    if later and _age(current, snapshot.now) < DURATION:  # else nobody leads in that term any more
+        return replace(_plan_unchanged(current, where), requeue_after=DURATION)
     annotations = {LED_BY: state.term_annotation, UNSEEN: ",".join(unseen_contexts(snapshot))}
     age = _age(current, snapshot.now)
     if current is not None and age < RENEWAL_INTERVAL and _has(current, annotations):
