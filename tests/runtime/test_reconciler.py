@@ -13,7 +13,7 @@ from hanse.model.crds import crd_of
 from hanse.model.facts import Leadership, Phase, Role, WriteOutcome
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.objects import ClusterId, Meta, Wire
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Wire, object_ref
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.diff import Create, diff
@@ -102,6 +102,23 @@ async def test_leaving_by_force_ends_a_leaving_that_waits() -> None:
         left = await asyncio.wait_for(patient, 60)
 
         assert left.cluster == BROKER
+
+
+async def test_a_repair_ends_when_writes_that_were_forbidden_are_done() -> None:
+    async with toy_world("lubeck") as world:
+        await world.settle()
+        reconciler = world.agents["lubeck"].reconciler
+        target = ClusterObjectRef(BROKER, object_ref(configmap("shop.bread.lubeck", HOME)))
+        now = reconciler.snapshot().now
+        reconciler.informers.put_fact(WriteOutcome(target, "Forbidden", "not yet", now))
+        repairing = asyncio.create_task(reconciler.repair(BROKER, relist=False))
+        await asyncio.sleep(20)
+        assert not repairing.done(), "what the broker forbids is not there"
+
+        reconciler.informers.drop_fact(WriteOutcome, target)
+
+        async with asyncio.timeout(5):
+            await repairing
 
 
 # steps

@@ -280,5 +280,6 @@ async def test_imports_stand_while_the_brokers_namespace_is_gone_and_heal_with_i
     for cluster in scenario.names:
         await scenario.allow_on_broker(cluster)
         await members.add_record(cluster)
+    await scenario.always(all_of(*held), for_=timedelta(seconds=30))
     await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
     await scenario.eventually(members.everywhere("old"))

@@ -13,7 +13,7 @@ from msgspec import Struct
 from hanse.kube.clock import Clock
 from hanse.kube.errors import Unreachable
 from hanse.model.clusterset import identity_error, may_tell_identity
-from hanse.model.facts import ClusterState, Facts, KindServed
+from hanse.model.facts import ClusterState, Facts, KindServed, WriteOutcome
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Call, Feature, Plan, Read
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
@@ -45,6 +45,9 @@ from hanse.runtime.workqueue import LIGHT_LOAD, Dequeued, Item, Priority, WorkQu
 log = logging.getLogger(__name__)
 
 SLOW_PLAN = timedelta(milliseconds=20)
+
+REPAIR_INTERVAL = timedelta(seconds=1)
+"""How often a repair repeats writes that failed or were forbidden."""
 
 YIELD_INTERVAL = timedelta(milliseconds=5)
 """How long plans without writes may follow each other before other tasks get the loop."""
@@ -176,11 +179,26 @@ class Reconciler:
         self.queue.clear()
 
     async def repair(self, cluster: ClusterId, *, relist: bool) -> None:
-        """Wait until a cluster is listed, with `relist` once more, and all due keys are applied."""
+        """Wait until a cluster is listed, with `relist` once more, and all due keys are applied.
+
+        Writes there that fail or are forbidden are repeated: a new namespace has rights a moment
+        later.
+        """
         if relist:
             await self.informers.relist_cluster(cluster)
         await self.informers.wait_until_listed(cluster)
         await self.queue.wait_for_due()
+        while self._has_failed_writes(cluster):
+            await asyncio.sleep(REPAIR_INTERVAL.total_seconds())
+            self.enqueuer.enqueue_all(self._backoff.forget_refusals(cluster))
+            await self.queue.wait_for_due()
+
+    def _has_failed_writes(self, cluster: ClusterId) -> bool:
+        """Whether an object is not written in a cluster that may be written soon."""
+        return any(
+            outcome.target.where == cluster and outcome.result in ("Failed", "Forbidden")
+            for outcome in self.informers.facts.all(WriteOutcome)
+        )
 
     # -- changes
 
