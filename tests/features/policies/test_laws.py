@@ -10,7 +10,7 @@ import pytest
 
 from tests.features.policies import schedules
 
-SCHEDULES = int(os.environ.get("HANSE_SCHEDULES", "300"))
+SCHEDULES = int(os.environ.get("HANSE_SCHEDULES", "150"))
 SEED = int(os.environ.get("HANSE_SEED", "0"))
 PARTS = 10
 
