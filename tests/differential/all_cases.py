@@ -27,9 +27,9 @@ CASES = [
     *tables_others.CASES,
     *workloads.CASES,
     *definitions.CASES,
+    *rules.CASES,  # before webhooks, which are called for the status of definitions, too
     *lifecycle.CASES,
     *webhooks.CASES,
     *access.CASES,
     *policies.CASES,
-    *rules.CASES,
 ]
