@@ -367,8 +367,12 @@ async def test_old_leader_boots_up_configuration_stops_and_traffic_does_not(
 
     await scenario.eventually(sites.has_conditions("hamburg", **GOOD))
     await scenario.eventually(sites.has_conditions("lubeck", current="won't federate objects"))
-    (config,) = await sites.has("lubeck", AMKOCluster, "amkocluster")()
-    assert "gslb.hanse.dev/epoch" not in config.metadata.annotations
+
+    async def term_is_over() -> None:
+        (config,) = await sites.has("lubeck", AMKOCluster, "amkocluster")()
+        assert "gslb.hanse.dev/epoch" not in config.metadata.annotations
+
+    await scenario.eventually(term_is_over)
 
 
 async def test_an_old_leader_that_sees_only_a_follower_does_not_write_either(
