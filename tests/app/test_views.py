@@ -245,6 +245,23 @@ CASES: dict[str, tuple[list[ClusterRead], str, str, str]] = {
         "degraded",
         "no cluster oslo",
     ),
+    "what a host rule has in vain": (
+        [
+            read(
+                "lubeck",
+                made(
+                    GSLBHostRule,
+                    "rule",
+                    "avi-system",
+                    spec={"fqdn": "web.example.org"},
+                    status={"status": "Accepted", "warnings": ["no name server answers it"]},
+                ),
+            )
+        ],
+        "NotBalanced",
+        "risk",
+        "no name server answers it",
+    ),
     "supervisors that disagree": (
         [read("lubeck", made(Federation, "fed", status=bad("MembersDiffer", "True")))],
         "MembersDiffer",

@@ -277,9 +277,12 @@ def _check_policy(
 def _check_rule(
     one: GSLBHostRule, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """HostRuleRejected: a rule that is not used."""
+    """HostRuleRejected: a rule that is not used; NotBalanced: what of one is not used."""
     if one.status.status == "Rejected":
         yield object_finding(one, where, "HostRuleRejected", one.status.error, snapshot)
+    if one.status.warnings:
+        text = "; ".join(one.status.warnings[:3])
+        yield object_finding(one, where, "NotBalanced", text, snapshot, severity=Severity.RISK)
 
 
 OBJECTS = ObjectsView(
