@@ -76,9 +76,9 @@ class RunningFederation:
         )
         return CommandResult(completed.returncode, completed.stdout, completed.stderr)
 
-    def run_hanse(self, *arguments: str) -> CommandResult:
+    def run_hanse(self, *arguments: str, patience: int = COMMAND_TIMEOUT) -> CommandResult:
         """Run a command in the folder in which the federation was started."""
-        return hanse(*arguments, cwd=self.folder.parent)
+        return hanse(*arguments, cwd=self.folder.parent, patience=patience)
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal, and wait for the end."""

@@ -26,7 +26,7 @@ from tests.nodes.starting import CLUSTERS, starting
 
 SYSTEM = "hanse-system"
 BROKER = "broker"
-INSTALL_SECONDS = 120
+INSTALL_SECONDS = 180
 
 
 class Installation(Struct, frozen=True):
@@ -64,9 +64,9 @@ class Installation(Struct, frozen=True):
         return CommandResult(done.returncode, done.stdout, done.stderr)
 
     def hanse(self, *arguments: str) -> str:
-        """The output of a command that has to succeed."""
+        """The output of a command that has to succeed; agents may have to reconnect meanwhile."""
         kubeconfig = ("--kubeconfig", str(self.fleet.running.kubeconfig))
-        result = self.fleet.running.run_hanse(*arguments, *kubeconfig)
+        result = self.fleet.running.run_hanse(*arguments, *kubeconfig, patience=INSTALL_SECONDS)
         assert result.status == 0, result.err
         return result.out
 
