@@ -177,8 +177,10 @@ async def test_a_cluster_that_leaves_withdraws_everything_and_others_keep_theirs
     for cluster in ("bergen", "lubeck"):
         await members.serve_and_export(cluster)
     await members.serve_and_export("lubeck", "own")
+    await members.serve_and_export("bergen", "theirs")
     await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
     await scenario.eventually(members.everywhere("own", "lubeck"))
+    await scenario.eventually(members.everywhere("theirs", "bergen"))
 
     if fault == "cut":
         scenario.network.cut("lubeck", scenario.broker)

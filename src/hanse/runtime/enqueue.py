@@ -76,7 +76,7 @@ class Enqueuer:
         for type_ in FACTS:
             for fact in list(self._informers.facts.all(type_)):
                 self.enqueue_mapped(FactChange(None, fact), Priority.BACKLOG)
-        self._enqueue_all_owners()
+        self.enqueue_all_owners()
 
     def enqueue_mapped(self, change: Change, priority: Priority) -> None:
         """Enqueue the keys that features map a change to (controller-runtime's MapFunc)."""
@@ -158,7 +158,7 @@ class Enqueuer:
         """Enqueue what depends on a cluster that departed, got another phase or leader."""
         match change.before, change.after:
             case _, ClusterDeparted():
-                self._enqueue_all_owners()
+                self.enqueue_all_owners()
             case _, Leadership(member):
                 self.enqueue_owners_in(member)
             case ClusterState(_, before), ClusterState(cluster, after) if before != after:
@@ -173,6 +173,7 @@ class Enqueuer:
                     change = ObjectChange(where, None, obj, live=False)
                     self.enqueue_mapped(change, Priority.BACKLOG)
 
-    def _enqueue_all_owners(self) -> None:
+    def enqueue_all_owners(self) -> None:
+        """Enqueue every key that owns an object anywhere."""
         for item in self._owned.items():
             self._queue.add(item, Priority.BACKLOG)

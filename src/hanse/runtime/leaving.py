@@ -42,7 +42,7 @@ async def leave(
     """
     informers = reconciler.informers
     informers.set_leaving(cluster)
-    reconciler.enqueuer.enqueue_owners_in(cluster)
+    reconciler.enqueuer.enqueue_all_owners()  # in it, and elsewhere derived from it
     while await _list_ours(reconciler, cluster) != ():  # noqa: ASYNC110 - the cluster must be read
         await asyncio.sleep(POLL_INTERVAL)
     await before_disconnect()
