@@ -4,7 +4,7 @@ One vocabulary for all features: `local`, `remote` or `none`, and `local:50` for
 least half of the local endpoints are ready".
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -51,9 +51,20 @@ def preferred_side(
     return rule.mode if ready and ready * 100 >= rule.min_ready * len(states) else None
 
 
-def endpoint_states(slices: Iterable[EndpointSlice]) -> list[bool]:
-    """Whether each endpoint of some slices is ready."""
-    return [endpoint.ready for s in slices for endpoint in s.endpoints or ()]
+def preferred_side_of(
+    rule: AffinityRule,
+    slices: Iterable[EndpointSlice],
+    is_local: Callable[[EndpointSlice], bool],
+) -> Literal["local", "remote"] | None:
+    """The side of a service's slices that alone is used now; None: both."""
+    if rule.mode == "none":
+        return None
+    states: tuple[list[bool], list[bool]] = ([], [])
+    for endpoint_slice in slices:
+        ready = (endpoint.ready for endpoint in endpoint_slice.endpoints or ())
+        states[is_local(endpoint_slice)].extend(ready)
+    remote, local = states
+    return preferred_side(rule, local, remote)
 
 
 def drained(endpoint_slice: EndpointSlice) -> EndpointSlice:

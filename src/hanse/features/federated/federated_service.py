@@ -48,7 +48,7 @@ from hanse.features.federated.status import (
     status_plan,
 )
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
-from hanse.model.affinity import drained, endpoint_states, preferred_side
+from hanse.model.affinity import drained, preferred_side_of
 from hanse.model.conditions import find_condition
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.antrea import AddressBlock, ClusterGroup, Group, GroupSpec
@@ -191,10 +191,11 @@ def _unused_clusters(
     others: set[ClusterId],
 ) -> frozenset[ClusterId]:
     """The clusters whose endpoints are not used in a member now, by the Service's affinity."""
-    local = [s for s in slices if s.metadata.annotations.get(CLUSTER, member) == member]
-    remote = [s for s in slices if s not in local]
-    rule = affinity_rule(merged.members)
-    side = preferred_side(rule, endpoint_states(local), endpoint_states(remote))
+    side = preferred_side_of(
+        affinity_rule(merged.members),
+        slices,
+        lambda s: s.metadata.annotations.get(CLUSTER, member) == member,
+    )
     return frozenset({None: (), "local": others, "remote": (member,)}[side])
 
 
@@ -219,9 +220,10 @@ def _with_drained(
 
 def _is_ours(service: Service) -> bool:
     """Whether a Service is a federated one, even if somebody removed one of its annotations."""
+    if FEDERATED in service.metadata.annotations:
+        return True
     claim = owner_claim(service)
-    ours = claim is not None and claim.feature == "federated"
-    return ours or FEDERATED in service.metadata.annotations
+    return claim is not None and claim.feature == "federated"
 
 
 def _accepts_endpoints(service: Service) -> bool:

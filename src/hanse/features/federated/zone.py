@@ -11,16 +11,20 @@ import msgspec
 
 from hanse.features.federated.external_dns import Targets, annotated_hostname
 from hanse.features.federated.names import FEDERATED, TARGETS
-from hanse.model.dns.names import InvalidName, child_name, is_subdomain, wire_name
+from hanse.model.dns.names import child_name, is_subdomain, parse_name, wire_name
 from hanse.model.dns.records import (
     SRV,
     ZoneNode,
     address_rdata,
-    cname_rrsets,
     full_rrset,
     srv_rdata,
 )
-from hanse.model.dns.service_records import address_rrsets, dashed_address
+from hanse.model.dns.service_records import (
+    address_rrsets,
+    dashed_address,
+    port_name,
+    target_rrsets,
+)
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
 from hanse.model.json_input import decode_json
@@ -99,11 +103,10 @@ class FederatedZone:
 
     def _name_in_zones(self, text: str) -> bytes | None:
         """Parse a name; None if it is invalid or in none of the zones."""
-        try:
-            name = wire_name(text)
-        except InvalidName:
+        name = parse_name(text)
+        if name is None or not any(is_subdomain(name, zone) for zone in self.zones):
             return None
-        return name if any(is_subdomain(name, zone) for zone in self.zones) else None
+        return name
 
 
 def _precedence(service: Service) -> tuple[str, str, str]:
@@ -124,19 +127,14 @@ def _decode_targets(text: str) -> Targets:
 
 def _host_nodes(name: bytes, targets: Targets, ttl: int) -> Iterator[ZoneNode]:
     """The node of a name, and nodes of its ports and of each address that they lead to."""
-    rdatas = {text: rdata for text in targets if (rdata := address_rdata(text)) is not None}
-    if not rdatas:
-        try:
-            target = wire_name(next(iter(targets), ""))
-        except InvalidName:
-            return
-        yield from (ZoneNode(name, cname_rrsets(target, ttl)),) if targets else ()
+    rrsets = tuple(target_rrsets(list(targets), ttl))
+    if not rrsets:
         return
-    yield ZoneNode(name, address_rrsets(list(rdatas.values()), ttl))
+    yield ZoneNode(name, rrsets)
     ports: dict[str, list[bytes]] = {}
-    for text, rdata in rdatas.items():
-        own = child_name(dashed_address(text), name)
-        if own is not None and targets[text]:
+    for text in targets:
+        rdata, own = address_rdata(text), child_name(dashed_address(text), name)
+        if rdata is not None and own is not None and targets[text]:
             yield ZoneNode(own, address_rrsets([rdata], ttl))
             for port, number in targets[text].items():
                 ports.setdefault(port, []).append(srv_rdata(number, own))
@@ -147,7 +145,6 @@ def _port_nodes(name: bytes, ports: Mapping[str, Sequence[bytes]], ttl: int) -> 
     """The node `_port._protocol` of each named port."""
     for port, rdatas in sorted(ports.items()):
         label, _, protocol = port.partition("/")
-        parent = child_name(f"_{protocol.lower()}", name)
-        own = child_name(f"_{label}", parent) if parent is not None else None
+        own = port_name(label, protocol, name)
         if own is not None:
             yield ZoneNode(own, (full_rrset(SRV, rdatas, ttl),))

@@ -11,7 +11,7 @@ from hanse.features.gslb.health import (
 from hanse.features.gslb.known import KnownHosts, is_withdrawn
 from hanse.features.gslb.leader_lease import leader_word
 from hanse.features.gslb.names import LEADER_LEASE
-from hanse.model.dns.names import InvalidName, wire_name
+from hanse.model.dns.names import parse_name, wire_name
 from hanse.model.dns.records import (
     ClientSelection,
     RecordType,
@@ -137,9 +137,8 @@ class GlobalZone:
 
     def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[ZoneNode]:
         """The node of a host: serving members, else the down response; none if invalid."""
-        try:
-            name = wire_name(service.spec.host)
-        except InvalidName:
+        name = parse_name(service.spec.host)
+        if name is None:
             return
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
         serving = list_answered_members(service, snapshot)

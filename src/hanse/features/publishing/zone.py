@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from hanse.model.dns.names import InvalidName, is_subdomain, wire_name
+from hanse.model.dns.names import is_subdomain, parse_name, wire_name
 from hanse.model.dns.records import RRset, ZoneNode, address_rdata, cname_rrsets
 from hanse.model.dns.service_records import address_rrsets
 from hanse.model.dns.zones import View
@@ -78,7 +78,7 @@ class DnsEndpointZone:
 
     def _name_in_zone(self, text: str) -> bytes | None:
         """Parse a name; None if it is not below the zone."""
-        name = _parse_name(text)
+        name = parse_name(text)
         return name if name is not None and is_subdomain(name, self._apex) else None
 
     def _rrsets(self, records: Sequence[DNSRecord]) -> Iterator[RRset]:
@@ -90,13 +90,5 @@ class DnsEndpointZone:
             yield from address_rrsets(rdatas, ttl)
             return
         names = [t for r in records if r.record_type == "CNAME" for t in r.targets]
-        target = _parse_name(names[0]) if names else None
+        target = parse_name(names[0]) if names else None
         yield from cname_rrsets(target, ttl) if target is not None else ()
-
-
-def _parse_name(text: str) -> bytes | None:
-    """Parse a domain name; None if it is invalid."""
-    try:
-        return wire_name(text)
-    except InvalidName:
-        return None

@@ -46,9 +46,8 @@ from hanse.model.acceptance import ImportedService, Refused, accepted, read_poli
 from hanse.model.affinity import (
     AffinityRule,
     drained,
-    endpoint_states,
     parse_affinity,
-    preferred_side,
+    preferred_side_of,
 )
 from hanse.model.clusterset import broker_cluster, clusterset_spec, common_state
 from hanse.model.conditions import Condition, condition, merge_conditions
@@ -218,11 +217,10 @@ def _by_affinity(
 ) -> Iterator[EndpointSlice]:
     """The slices behind a derived Service, those of the side that is not preferred draining."""
     rule = parse_affinity(state.merged.affinity) or AffinityRule()
-    own = [s for s in slices if source_cluster(s) == local]
-    others = [s for s in slices if source_cluster(s) != local]
-    side = preferred_side(rule, endpoint_states(own), endpoint_states(others))
-    yield from map(drained, own) if side == "remote" else own
-    yield from map(drained, others) if side == "local" else others
+    side = preferred_side_of(rule, slices, lambda s: source_cluster(s) == local)
+    for endpoint_slice in slices:
+        own_side = "local" if source_cluster(endpoint_slice) == local else "remote"
+        yield endpoint_slice if side in (None, own_side) else drained(endpoint_slice)
 
 
 def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[EndpointSlice]:

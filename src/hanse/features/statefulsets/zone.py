@@ -12,14 +12,12 @@ from hanse.model.clusterset import unanswered_clusters
 from hanse.model.dns.names import InvalidName, child_name, wire_name
 from hanse.model.dns.records import (
     RecordType,
-    RRset,
     ZoneNode,
     address_rdata,
-    cname_rrsets,
     full_rrset,
     srv_rdata,
 )
-from hanse.model.dns.service_records import address_rrsets
+from hanse.model.dns.service_records import target_rrsets
 from hanse.model.dns.zones import View
 from hanse.model.facts import ClusterState, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease
@@ -266,7 +264,7 @@ def _replica_nodes(
     for replica in replicas:
         name = child_name(replica.label, parent)
         if name is not None:
-            yield ZoneNode(name, tuple(_address_rrsets(replica.addresses, ttl)))
+            yield ZoneNode(name, tuple(target_rrsets(replica.addresses, ttl)))
 
 
 def _set_nodes(
@@ -274,7 +272,7 @@ def _set_nodes(
 ) -> Iterator[ZoneNode]:
     """The node with the addresses and SRV records of all replicas, and its named ports."""
     known = [a for replica in replicas for a in replica.addresses if address_rdata(a) is not None]
-    rrsets = [*_address_rrsets(known, ttl)]
+    rrsets = [*target_rrsets(known, ttl)]
     every = [srv_rdata(port.port, replica.target) for port in ports for replica in replicas]
     if every:
         rrsets.append(full_rrset(RecordType.SRV, _distinct(every), ttl))
@@ -289,17 +287,6 @@ def _set_nodes(
             yield ZoneNode(
                 port_name, (full_rrset(RecordType.SRV, records, ttl),) if records else ()
             )
-
-
-def _address_rrsets(addresses: Sequence[str], ttl: int) -> Iterator[RRset]:
-    """The RRsets of addresses; without any IP, a CNAME of the first name, if it is valid."""
-    rdatas = _distinct(rdata for text in addresses if (rdata := address_rdata(text)) is not None)
-    yield from address_rrsets(rdatas, ttl)
-    if not rdatas and addresses:
-        try:
-            yield from cname_rrsets(wire_name(addresses[0]), ttl)
-        except InvalidName:
-            return
 
 
 def _distinct(values: Iterable[T]) -> list[T]:

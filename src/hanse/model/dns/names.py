@@ -35,6 +35,14 @@ def wire_name(text: str) -> bytes:
     return name
 
 
+def parse_name(text: str) -> bytes | None:
+    """The name in wire format; None if it is invalid."""
+    try:
+        return wire_name(text)
+    except InvalidName:
+        return None
+
+
 def child_name(label: str, parent: bytes) -> bytes | None:
     """The name one label below `parent`; None if the label or the name would be invalid."""
     wire = _wire_label(label)

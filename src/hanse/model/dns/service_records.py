@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from hanse.model.dns.names import ROOT, InvalidName, child_name, wire_name
+from hanse.model.dns.names import ROOT, child_name, parse_name
 from hanse.model.dns.records import (
     AAAA,
     A,
@@ -43,6 +43,14 @@ def address_rrsets(rdatas: Sequence[bytes], ttl: int) -> tuple[RRset, ...]:
     return tuple([full_rrset(t, some, ttl) for t, some in ((A, ipv4), (AAAA, ipv6)) if some])
 
 
+def target_rrsets(targets: Sequence[str], ttl: int) -> Iterator[RRset]:
+    """The RRsets of addresses; without any IP, a CNAME of the first name, if it is valid."""
+    rdatas = [rdata for text in targets if (rdata := address_rdata(text)) is not None]
+    yield from address_rrsets(rdatas, ttl)
+    if not rdatas and targets and (name := parse_name(targets[0])) is not None:
+        yield from cname_rrsets(name, ttl)
+
+
 def dashed_address(text: str) -> str:
     """An address as a label: dots and colons become dashes."""
     return text.replace(".", "-").replace(":", "-")
@@ -50,11 +58,8 @@ def dashed_address(text: str) -> str:
 
 def _external_name_nodes(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
     """A CNAME to the external name; nothing if that is not a domain name or is the root."""
-    try:
-        target = wire_name(service.spec.external_name)
-    except InvalidName:
-        return
-    if target != ROOT:
+    target = parse_name(service.spec.external_name)
+    if target is not None and target != ROOT:
         yield ZoneNode(name, cname_rrsets(target, ttl))
 
 
@@ -67,8 +72,8 @@ def _cluster_ip_nodes(name: bytes, service: Service, ttl: int) -> Iterator[ZoneN
         name,
         (*address_rrsets(rdatas, ttl), *_srv_rrset([srv_rdata(p, name) for *_, p in ports], ttl)),
     )
-    for port_name, protocol, number in ports:
-        own = _port_name(port_name, protocol, name) if port_name else None
+    for label, protocol, number in ports:
+        own = port_name(label, protocol, name) if label else None
         if own is not None:
             yield ZoneNode(own, _srv_rrset([srv_rdata(number, name)], ttl))
 
@@ -92,8 +97,8 @@ def _headless_nodes(
     yield ZoneNode(name, (*address_rrsets(addresses, ttl), *_srv_rrset(every_port, ttl)))
     for own, rdatas in pods.items():
         yield ZoneNode(own, address_rrsets(rdatas, ttl))
-    for (port_name, protocol), records in ports.items():
-        port_domain = _port_name(port_name, protocol, name) if port_name else None
+    for (label, protocol), records in ports.items():
+        port_domain = port_name(label, protocol, name) if label else None
         if port_domain is not None:
             yield ZoneNode(port_domain, _srv_rrset(records, ttl))
 
@@ -127,7 +132,7 @@ def _add_ports(
             records.setdefault((port.name, port.protocol), []).append(srv_rdata(port.port, pod))
 
 
-def _port_name(port: str, protocol: str, name: bytes) -> bytes | None:
+def port_name(port: str, protocol: str, name: bytes) -> bytes | None:
     """The domain name `_port._protocol.name`; None if it would be invalid."""
     parent = child_name(f"_{protocol}", name)
     return child_name(f"_{port}", parent) if parent is not None else None
