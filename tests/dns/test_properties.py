@@ -25,6 +25,7 @@ from hanse.dns.transfers import respond_by_stream
 from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.names import InvalidName, child_name, name_text, parent_name, wire_name
 from hanse.model.dns.zones import View
+from hanse.model.facts import Phase
 from hanse.model.objects import Object
 from hanse.model.snapshot import ObjectChange
 from tests.dns.builders import (
@@ -149,6 +150,36 @@ def test_a_change_that_changes_no_answer_notifies_nobody() -> None:
     delta = compiler.compile(observed)
 
     assert (delta.nodes, delta.removed, delta.serial) == ((), (), serial)
+
+
+def test_names_stand_until_a_new_reader_has_listed_what_they_are_of() -> None:
+    """An agent that restarts has read nothing yet, or half of it."""
+    view, gone = (
+        View("test"),
+        (imported("old"), endpoint_slice("bergen", "10.2.0.9", service="old")),
+    )
+    kept = (imported(), endpoint_slice("bergen", "10.2.0.1"))
+    compiler, observed = (
+        Compiler(view, [ServiceZone(view)]),
+        cluster_snapshot("lubeck", *kept, *gone),
+    )
+    compiler.start_reading(observed)
+    before = _content(compiler.compile(observed))
+
+    half_read = cluster_snapshot("lubeck", kept[0], phase=Phase.CONNECTING)
+    compiler.start_reading(half_read)
+    compiler.on_change(ObjectChange("lubeck", None, kept[0]), half_read)
+
+    assert not compiler.due
+    assert _content(compiler.full_delta()) == before
+
+    read = cluster_snapshot("lubeck", *kept)
+    compiler.on_change(ObjectChange("lubeck", None, kept[1]), read)
+    delta = compiler.compile(read)
+
+    assert not delta.nodes
+    assert delta.removed
+    assert all(b"\x03old" in name for name in delta.removed)
 
 
 def test_a_change_of_the_fleets_rules_is_taken_in() -> None:

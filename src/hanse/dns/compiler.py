@@ -30,6 +30,8 @@ class Compiler:
         self.synced = False
         self.serial = serial
         self._queue: dict[SourceKey, None] = {}
+        self._unread: dict[int, dict[SourceKey, None]] = {}
+        """Sources that a new reader has not listed yet, and their keys, which wait for that."""
         self._nodes_by_key: dict[SourceKey, tuple[ZoneNode, ...]] = {}
         self._owners: dict[bytes, tuple[SourceKey, ZoneNode]] = {}
         """The source key that provides a name, and its node."""
@@ -41,10 +43,7 @@ class Compiler:
         """Nodes that changed since the last delta; None: the name no longer exists."""
         self._sent_synced = False
         self._answering = tuple(
-            zone
-            for source in self.sources
-            if isinstance(source, KnownZoneSource) and source.answers_known
-            for zone in source.zones
+            zone for source in self.sources if _answers_known(source) for zone in source.zones
         )
         for zone in self.zones:
             self._replace_nodes((_APEX, Key(zone.hex())), self._apex_nodes(zone))
@@ -61,22 +60,36 @@ class Compiler:
         """Enqueue the keys that a change concerns."""
         for index, source in enumerate(self.sources):
             for key in source.keys_for(change, snapshot):
-                self._queue[(index, key)] = None
+                self._enqueue((index, key))
         self.update_synced(snapshot)
+
+    def start_reading(self, snapshot: Snapshot) -> None:
+        """Enqueue all keys for a new reader, such as an agent that was restarted.
+
+        Names that an earlier reader compiled stand until this one has listed their objects: what
+        it has not read yet is not absent. Sources that keep what they knew wait for nothing.
+        """
+        if self.synced:
+            sources = enumerate(self.sources)
+            self._unread = {index: {} for index, each in sources if not _answers_known(each)}
+        self.enqueue_all(snapshot)
 
     def enqueue_all(self, snapshot: Snapshot) -> None:
         """Enqueue all current and former keys: at the start, or after changes were missed."""
         for index, source in enumerate(self.sources):
             for key in source.keys(snapshot):
-                self._queue[(index, key)] = None
+                self._enqueue((index, key))
         for source_key in self._nodes_by_key:
             if source_key[0] != _APEX:
-                self._queue[source_key] = None
+                self._enqueue(source_key)
         self.update_synced(snapshot)
 
     def update_synced(self, snapshot: Snapshot) -> None:
         """Become synced once all sources are; a later outage does not undo that."""
         self.synced = self.synced or all(source.synced(snapshot) for source in self.sources)
+        read = [index for index in self._unread if self.sources[index].synced(snapshot)]
+        for index in read:
+            self._queue |= self._unread.pop(index)
 
     def compile(self, snapshot: Snapshot, most: int = 1_000_000) -> Delta:
         """Compile up to `most` queued keys, and return the changes since the last delta."""
@@ -97,6 +110,10 @@ class Compiler:
         """All nodes compiled so far, for a worker that starts."""
         names = self._owners.keys() | self._children.keys()
         return self._delta([self._node_at(name) for name in names], (), replace_all=True)
+
+    def _enqueue(self, source_key: SourceKey) -> None:
+        """Enqueue a key, behind the list of its source if that is awaited."""
+        self._unread.get(source_key[0], self._queue)[source_key] = None
 
     def _delta(
         self, nodes: list[ZoneNode], removed: tuple[bytes, ...], *, replace_all: bool
@@ -231,3 +248,8 @@ class Compiler:
             ZoneNode(zone, (full_rrset(RecordType.NS, [server], ttl),)),
             ZoneNode(server, tuple(full_rrset(t, several, ttl) for t, several in own if several)),
         )
+
+
+def _answers_known(source: ZoneSource) -> bool:
+    """Whether a source answers from what it last knew, before its objects are listed."""
+    return isinstance(source, KnownZoneSource) and source.answers_known

@@ -47,7 +47,7 @@ class ViewUpdater:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Compile all names, then every change, until the block ends."""
-        self._compiler.enqueue_all(self._snapshot())
+        self._compiler.start_reading(self._snapshot())
         self._pending.set()
         async with asyncio.TaskGroup() as group:
             sending = group.create_task(
