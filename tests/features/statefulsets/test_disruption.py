@@ -6,13 +6,16 @@ from msgspec.structs import replace
 
 from hanse.features.statefulsets.disruption import OtherReplicas, PartState, Rules, next_step
 from hanse.features.statefulsets.names import POD_REVISION
-from hanse.features.statefulsets.permits import FleetPart
+from hanse.features.statefulsets.permits import FleetPart, permit_patch
 from hanse.features.statefulsets.submitted import from_stateful_set
 from hanse.model.kinds.apps import StatefulSet, StatefulSetStatus
 from hanse.model.kinds.core import ObservedCondition, Pod, PodStatus
+from hanse.model.kinds.stateful import Permit, Replica
 from hanse.model.objects import Meta
 from tests.features.statefulsets.given import part, record, submitted_set
 from tests.scenarios.statefulsets import spec_of
+
+NO_PERMIT = Permit(name="lubeck", set_uid="uid-store")
 
 
 def pod(ready: bool, new: bool) -> Pod:
@@ -55,13 +58,13 @@ def test_nothing_is_taken_down_without_a_permit(
 ) -> None:
     part_state = state(pods, share, released, outdated=outdated)
 
-    step = next_step(part_state, others, Rules(budget=budget, floor=3), held=0)
+    step = next_step(part_state, others, Rules(budget=budget, floor=3), NO_PERMIT)
 
     assert step.replicas >= len(pods)
     lowered = range(min(step.partition, len(pods)), min(part_state.released, len(pods)))
     assert all(part_state.is_updated(o) for o in lowered) or outdated
     assert not (outdated and step.updates)
-    assert step.permits + others.permits <= budget or not step.permits
+    assert step.permits + others.permits <= budget or not step.permits or step.removes
 
 
 @given(_pods, st.integers(0, 5), _others)
@@ -71,10 +74,52 @@ def test_a_scale_down_with_a_permit_leaves_as_many_ready_as_are_wanted(
     part_state, rules = state(pods, share, 0), Rules(budget=1, floor=3, ordered=False)
     before = others.ready + part_state.up
 
-    step = next_step(part_state, others, rules, held=1)
+    step = next_step(part_state, others, rules, replace(NO_PERMIT, pods=1, removes=True))
 
     left = others.ready + sum(map(part_state.is_up, range(step.replicas)))
     assert left >= min(before, rules.floor)
+
+
+def test_a_roll_out_that_has_halted_elsewhere_stops_no_scale_down() -> None:
+    submitted = from_stateful_set(submitted_set(4))
+    halted = Permit(name="bergen", pods=1, set_uid="uid-store")
+    shares = record(bergen=2, lubeck=2)
+    replicas = (Replica(name="store-bergen-0", ready=True), Replica(name="store-bergen-1"))
+    reports = {"bergen": part("bergen", 2, replicas=replicas).spec}
+    both = frozenset({"bergen", "lubeck"})
+    fleet = FleetPart(
+        submitted,
+        replace(shares, spec=replace(shares.spec, permits=(halted,))),
+        reports,
+        both,
+        both,
+    )
+    three = state([(True, True)] * 3, 2, 0)
+
+    step = next_step(three, fleet.others("lubeck"), Rules(budget=1, floor=3), NO_PERMIT)
+    assert (step.permits, step.removes, step.replicas) == (1, True, 3)
+    (patch,) = permit_patch(fleet, "lubeck", step, "broker")
+    assert [p["name"] for p in patch.change["spec"]["permits"]] == ["bergen", "lubeck"]
+
+    tight = next_step(three, fleet.others("lubeck"), Rules(budget=1, floor=4), NO_PERMIT)
+    assert not tight.permits
+    assert "enough others" in tight.waits
+    removing = replace(fleet.others("lubeck"), removing=("bergen",))
+    assert not next_step(three, removing, Rules(budget=1, floor=3), NO_PERMIT).permits
+
+
+def test_what_a_permit_elsewhere_may_take_is_not_counted_as_ready() -> None:
+    submitted = from_stateful_set(submitted_set(4))
+    replicas = tuple(Replica(name=f"store-bergen-{n}", ready=True) for n in range(2))
+    reports = {"bergen": part("bergen", 2, replicas=replicas).spec}
+    shares = record(bergen=2, lubeck=2)
+    permit = Permit(name="bergen", pods=1, set_uid="uid-store")
+    both = frozenset({"bergen", "lubeck"})
+    fleet = FleetPart(submitted, shares, reports, both, both)
+
+    assert fleet.others("lubeck").ready == 2
+    taken = replace(shares, spec=replace(shares.spec, permits=(permit,)))
+    assert replace(fleet, record=taken).others("lubeck").ready == 1
 
 
 def test_a_cluster_that_has_left_does_not_stop_a_roll_out() -> None:

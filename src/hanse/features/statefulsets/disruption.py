@@ -14,13 +14,14 @@ from msgspec.structs import replace
 from hanse.features.statefulsets.names import POD_REVISION
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod
+from hanse.model.kinds.stateful import Permit
 
 
 class OtherReplicas(Struct, frozen=True):
     """The replicas in other clusters, by the reports and permits that can be seen at the broker."""
 
     ready: int = 0
-    """Ready replicas in clusters that are not away."""
+    """Replicas in clusters that are not away that are ready, and stay so with any permit there."""
     down: int = 0
     """Replicas there that are not ready, or may be taken down at any moment."""
     permits: int = 0
@@ -32,6 +33,8 @@ class OtherReplicas(Struct, frozen=True):
     """Clusters whose replicas are to be updated before ours."""
     unreported: tuple[str, ...] = ()
     """Clusters whose last report is older than the permit that they have returned."""
+    removing: tuple[str, ...] = ()
+    """Clusters with a permit to remove surplus replicas."""
 
 
 class Rules(Struct, frozen=True):
@@ -152,19 +155,30 @@ class Step(Struct, frozen=True):
     """Whether it gets the newest template."""
     permits: int = 0
     """How many this cluster should hold."""
+    removes: bool = False
+    """Whether they are for the removal of surplus replicas, too."""
     waits: str = ""
     """What it waits for before it takes the next replica down; the same words while it waits."""
 
 
-def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> Step:
+def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) -> Step:
     """Take down only what the held permits cover; ask for more, or return them, if that is all."""
     if not part.is_observed:  # nothing is known of its replicas
-        return Step(max(part.share, part.replicas), part.released, permits=held)
+        return unchanged_step(part, held)
     if part.share < part.replicas:
         return _shrink(part, others, rules, held)
     if part.rolls and (target := _next_outdated(part)) is not None:
-        return _roll(part, target, others, rules, held)
-    return Step(part.share, part.partition, updates=True, permits=_needed(part, held))
+        step = _roll(part, target, others, rules, held.pods)
+    else:
+        permits = _needed(part, held.pods)
+        step = Step(part.share, part.partition, updates=True, permits=permits)
+    return replace(step, removes=held.removes and bool(part.going))
+
+
+def unchanged_step(part: PartState, held: Permit) -> Step:
+    """Take nothing down, and keep all permits."""
+    replicas = max(part.share, part.replicas)
+    return Step(replicas, part.released, permits=held.pods, removes=held.removes)
 
 
 def _needed(part: PartState, held: int) -> int:
@@ -172,19 +186,24 @@ def _needed(part: PartState, held: int) -> int:
     return held if part.in_flight else 0
 
 
-def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> Step:
-    """Remove the highest replicas, one by one or as many as are surplus; one permit for all."""
-    unchanged = Step(part.replicas, part.released, permits=_needed(part, held))
-    count = 0 if part.going else _removable(part, others, rules)
-    if held and count:
-        return replace(unchanged, replicas=part.replicas - count, permits=held)
+def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) -> Step:
+    """Remove the highest replicas, one by one or as many as are surplus; one permit for all.
+
+    One cluster at a time does so. It need not wait for a permit to replace replicas, which a
+    roll-out that has halted keeps for ever: what that may cost is not counted as ready.
+    """
+    unchanged = Step(part.replicas, part.released, permits=_needed(part, held.pods))
     if part.going:
-        return unchanged
+        return replace(unchanged, removes=held.removes)
+    count = _removable(part, others, rules)
     if not count:
         return replace(unchanged, waits="replicas are removed when enough others are ready")
-    if others.permits >= rules.budget or others.unreported:
-        return replace(unchanged, waits="replicas are removed after what other clusters replace")
-    return replace(unchanged, permits=1)
+    if held.removes:
+        left = part.replicas - count
+        return replace(unchanged, replicas=left, permits=held.pods, removes=True)
+    if others.removing or others.unreported:
+        return replace(unchanged, waits="replicas are removed after those of other clusters")
+    return replace(unchanged, permits=max(held.pods, 1), removes=True)
 
 
 def _removable(part: PartState, others: OtherReplicas, rules: Rules) -> int:

@@ -15,7 +15,7 @@ from hanse.features.statefulsets.deletion import (
     plan_without_shares,
     read_report,
 )
-from hanse.features.statefulsets.disruption import PartState, Step, next_step
+from hanse.features.statefulsets.disruption import PartState, Step, next_step, unchanged_step
 from hanse.features.statefulsets.fleet import (
     clusters_with_newer_parts,
     departed_broker,
@@ -51,6 +51,7 @@ from hanse.features.statefulsets.part_report import PartProgress, build_report
 from hanse.features.statefulsets.permits import (
     FleetPart,
     is_drained,
+    is_returned,
     permit_patch,
     read_fleet_part,
     read_part_state,
@@ -101,7 +102,7 @@ class _PlacedSet(Struct, frozen=True):
     @property
     def returned(self) -> int:
         """How many permits are given back, including those that are not needed any more."""
-        return self.held.returned + bool(self.held.pods and not self.step.permits)
+        return self.held.returned + is_returned(self.held, self.step)
 
 
 def plan_local(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
@@ -208,10 +209,10 @@ def _next_step(
     here = snapshot.local
     if state is None:
         return Step(share, fleet.partition(here), updates=True)
-    held = fleet.permit(here).pods
+    held = fleet.permit(here)
     seen = snapshot.synced(broker) and snapshot.listed(here, Pod)
     if fleet.submitted.errors or not seen:
-        return Step(max(share, state.replicas), state.released, permits=held)
+        return unchanged_step(state, held)
     return next_step(state, fleet.others(here), fleet.rules, held)
 
 
@@ -293,7 +294,7 @@ def _stuck_pod_removals(placed: _PlacedSet) -> Iterator[Removal]:
 
 def _permit_patches(placed: _PlacedSet) -> tuple[Patch, ...]:
     """Take or return permits of this cluster."""
-    return permit_patch(placed.fleet, placed.here, placed.step.permits, placed.broker)
+    return permit_patch(placed.fleet, placed.here, placed.step, placed.broker)
 
 
 def _report(

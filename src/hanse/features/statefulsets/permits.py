@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, to_builtins
 
-from hanse.features.statefulsets.disruption import OtherReplicas, PartState, Rules
+from hanse.features.statefulsets.disruption import OtherReplicas, PartState, Rules, Step
 from hanse.features.statefulsets.fleet import list_members, list_parts
 from hanse.features.statefulsets.load_balancers import list_pods
 from hanse.features.statefulsets.names import REVISION
@@ -54,13 +54,14 @@ class FleetPart(Struct, frozen=True):
         permits = {cluster: self.permit(cluster) for cluster in names}
         ready = {c: self.parts[c].ready if c in self.parts else 0 for c in living}
         return OtherReplicas(
-            ready=sum(ready.values()),
+            ready=sum(min(ready[c], max(self._expected(c) - permits[c].pods, 0)) for c in living),
             down=sum(max(self._expected(c) - ready[c], permits[c].pods, 0) for c in living),
             permits=sum(permits[c].pods for c in living),
             away_permits=sum(permits[c].pods for c in away),
             away=tuple(c for c in away if self._expected(c)),
             before_us=tuple(self._before(here)),
             unreported=tuple(c for c in living if self._returned(c) < permits[c].returned),
+            removing=tuple(c for c in living if permits[c].removes),
         )
 
     def partition(self, cluster: ClusterId) -> int:
@@ -159,21 +160,31 @@ def rollout_order(submitted: SubmittedSet, record: StatefulSetShares) -> Sequenc
     return shares if submitted.updates_cluster_by_cluster else shares[::-1]
 
 
+def is_returned(held: Permit, step: Step) -> bool:
+    """Whether permits are given back, or at least the right to remove surplus replicas."""
+    return bool(held.pods and not step.permits) or (held.removes and not step.removes)
+
+
 def permit_patch(
-    fleet: FleetPart, here: ClusterId, pods: int, broker: ClusterId
+    fleet: FleetPart, here: ClusterId, step: Step, broker: ClusterId
 ) -> tuple[Patch, ...]:
-    """Take or return permits of this cluster, unless it has as many already.
+    """Take or return permits of this cluster, unless it has what it needs already.
 
     They are returned only after the report that shows what they were used for.
     """
     held = fleet.permit(here)
-    if pods == held.pods:
+    if (step.permits, step.removes) == (held.pods, held.removes):
         return ()
-    own = fleet.parts.get(here)
-    if not pods and (own is None or own.returned <= held.returned):
+    own, returns = fleet.parts.get(here), is_returned(held, step)
+    if returns and (own is None or own.returned <= held.returned):
         return ()
-    returned = held.returned + (not pods)
-    permit = Permit(name=here, pods=pods, returned=returned, set_uid=held.set_uid)
+    permit = Permit(
+        name=here,
+        pods=step.permits,
+        removes=step.removes,
+        returned=held.returned + returns,
+        set_uid=held.set_uid,
+    )
     permits = [p for p in fleet.record.spec.permits if p.name != here] + [permit]
     permits.sort(key=lambda p: p.name)
     change = {"spec": {"permits": to_builtins(permits)}}

@@ -36,6 +36,12 @@ class Permit(Value, frozen=True, kw_only=True):
 
     name: Annotated[ClusterName, Schema("The cluster's id.")]
     pods: Annotated[Count, Schema("Replicas that it may have down now.", default=0)] = 0
+    removes: Annotated[
+        bool,
+        Schema(
+            "Whether it removes surplus replicas, as one cluster at a time does.", default=False
+        ),
+    ] = False
     returned: Annotated[
         Count,
         Schema(
@@ -89,7 +95,8 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
     permits: Annotated[
         tuple[Permit, ...],
         Schema(
-            "Who may take replicas down; never more at a time than the set's maxUnavailable.",
+            "Who may take replicas down: for a roll-out never more than the set's maxUnavailable, "
+            "and one cluster removes what is surplus.",
             keys=("name",),
             max_items=1000,
         ),
