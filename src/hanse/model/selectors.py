@@ -1,9 +1,49 @@
-"""Whether label selectors match."""
+"""Label selectors: how they are written in a line, and whether they match."""
 
+import re
 from collections.abc import Mapping
-from typing import assert_never
+from typing import Literal, assert_never
 
 from hanse.model.kinds.networking import LabelRequirement, LabelSelector
+
+_LABEL = r"[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?"
+_KEY = rf"(?:{_LABEL}/)?{_LABEL}"
+_TERM = re.compile(
+    rf"\s*(?:(?P<key>{_KEY})\s*(?:(?P<equal>==?|!=)\s*(?P<value>{_LABEL}|)"
+    rf"|\s(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?|!\s*(?P<absent>{_KEY}))\s*(?:,|$)"
+)
+EXAMPLE = "`region=eu,tier in (gold,silver),!retired`"
+
+
+class InvalidSelector(ValueError):
+    """A text is no label selector."""
+
+
+def parse_selector(text: str) -> LabelSelector:
+    """Parse a selector as `kubectl get -l` takes it; an empty one selects everything."""
+    found, at = list[LabelRequirement](), 0
+    while at < len(text.rstrip()):
+        term = _TERM.match(text, at)
+        if term is None:
+            part = text[at:].strip()[:40]
+            raise InvalidSelector(f"{part!r} is no condition on labels; write it as {EXAMPLE}")
+        found.append(_requirement(term))
+        at = term.end()
+    return LabelSelector(match_expressions=tuple(found))
+
+
+def _requirement(term: re.Match[str]) -> LabelRequirement:
+    if absent := term["absent"]:
+        return LabelRequirement(key=absent, operator="DoesNotExist")
+    if term["set"]:
+        values = tuple(value.strip() for value in term["values"].split(","))
+        return LabelRequirement(
+            key=term["key"], operator="In" if term["set"] == "in" else "NotIn", values=values
+        )
+    if term["equal"]:
+        operator: Literal["In", "NotIn"] = "NotIn" if term["equal"] == "!=" else "In"
+        return LabelRequirement(key=term["key"], operator=operator, values=(term["value"],))
+    return LabelRequirement(key=term["key"], operator="Exists")
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

@@ -268,3 +268,44 @@ def test_as_many_replicas_as_an_api_server_takes_are_shared_out_at_once() -> Non
     assert sum(found.shares.values()) == 2**31 - 1
     assert max(found.shares.values()) - min(found.shares.values()) <= 1
     assert time.process_time() - began < 0.05
+
+
+GROUPS = {"c1": "north", "c2": "north", "c3": "south"}
+
+
+def test_groups_get_equal_parts_before_their_clusters_do() -> None:
+    assert distribute(6, {}, THREE, groups=GROUPS).shares == {"c1": 2, "c2": 1, "c3": 3}
+    assert distribute(3, {"c1": 2, "c2": 1, "c3": 3}, THREE, groups=GROUPS).shares == {
+        "c1": 1,
+        "c2": 1,
+        "c3": 1,
+    }
+    limited = {"c3": ReplicaPreference(max=1)}
+    assert distribute(6, {}, THREE, limited, GROUPS).shares == {"c1": 3, "c2": 2, "c3": 1}
+
+
+def test_the_dead_count_for_their_group() -> None:
+    grown = distribute(6, {"c3": 2}, ("c1", "c2"), groups=GROUPS).shares
+    assert grown == {"c1": 2, "c2": 2, "c3": 2}
+
+
+@given(
+    wanted=st.integers(0, 60),
+    then=st.integers(0, 60),
+    names=st.lists(st.sampled_from(["north", "south", ""]), min_size=1, max_size=6),
+)
+def test_groups_differ_by_one_at_most_and_no_replica_moves(
+    wanted: int, then: int, names: list[str]
+) -> None:
+    healthy = clusters(len(names))
+    groups = dict(zip(healthy, names, strict=True))
+    first = distribute(wanted, {}, healthy, groups=groups).shares
+    second = distribute(then, first, healthy, groups=groups).shares
+
+    for shares_now, total in ((first, wanted), (second, then)):
+        sums = {g: sum(shares_now.get(c, 0) for c in healthy if groups[c] == g) for g in names}
+        assert sum(sums.values()) == total
+        assert max(sums.values()) - min(sums.values()) <= 1
+    direction = (then > wanted) - (then < wanted)
+    assert all((second.get(c, 0) - first.get(c, 0)) * direction >= 0 for c in healthy)
+    assert direction or second == first

@@ -190,9 +190,7 @@ class StatefulSets:
                     *snapshot.by(change.where, FEDERATED_SETS_BY_SERVICE, ref),
                 ):
                     yield from _set_keys(governed.metadata.name, governed.metadata.namespace)
-            case Lease() if change.before is None or _lease_holder(change.before) != _lease_holder(
-                change.after
-            ):
+            case Lease() | ClusterMember() if _member(change.before) != _member(change.after):
                 yield from self._all_set_keys(snapshot)
             case Node() if change.before is None or change.after is None:
                 yield from self._all_keys(snapshot)
@@ -320,9 +318,15 @@ def _local_keys(obj: Object) -> Iterator[Key]:
         yield Key("local", meta.labels[SET], meta.namespace)
 
 
-def _lease_holder(lease: Object | None) -> str:
-    """The holder of a Lease; empty for anything else."""
-    return lease.spec.holder_identity if isinstance(lease, Lease) else ""
+def _member(obj: Object | None) -> object:
+    """What the placement of replicas depends on: the holder of a Lease, or a member's labels."""
+    match obj:
+        case Lease():
+            return obj.spec.holder_identity
+        case ClusterMember():
+            return obj.metadata.labels
+        case _:
+            return None
 
 
 def _pod_keys(pod: Pod, snapshot: Snapshot) -> Iterator[Key]:

@@ -1,11 +1,13 @@
 """The fleet as the feature observes it: its broker, its members, and their reports."""
 
+from collections.abc import Mapping
 from datetime import datetime, timedelta
 
 from msgspec import Struct
 
 from hanse.model.facts import ClusterDeparted, ClusterState, HolderState, LeaseLiveness, Role
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
@@ -21,6 +23,8 @@ class FleetMember(Struct, frozen=True):
 
     cluster: ClusterId
     healthy: bool
+    labels: Mapping[str, str] = {}
+    """Those of its ClusterMember."""
 
 
 def departed_broker(snapshot: Snapshot) -> ClusterId | None:
@@ -48,8 +52,13 @@ def list_members(
     ]
     leases.sort(key=lambda lease: lease.metadata.name)
     return tuple(
-        FleetMember(le.metadata.name, _may_get_replicas(le, snapshot, broker, broker_namespace))
+        FleetMember(
+            le.metadata.name,
+            _may_get_replicas(le, snapshot, broker, broker_namespace),
+            found.metadata.labels if found is not None else {},
+        )
         for le in leases
+        for found in (snapshot.get(broker, ClusterMember, le.metadata.name, broker_namespace),)
     )
 
 

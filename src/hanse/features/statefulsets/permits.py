@@ -157,7 +157,8 @@ def with_partition(submitted: SubmittedSet, partition: int) -> Wire:
 def rollout_order(submitted: SubmittedSet, record: StatefulSetShares) -> Sequence[Share]:
     """The shares in the order of a roll-out: the last cluster first, or as users choose."""
     shares = [share for share in record.spec.shares if share.replicas]
-    return shares if submitted.updates_cluster_by_cluster else shares[::-1]
+    ordered = shares if submitted.updates_cluster_by_cluster else shares[::-1]
+    return submitted.choice.ordered(ordered)
 
 
 def is_returned(held: Permit, step: Step) -> bool:

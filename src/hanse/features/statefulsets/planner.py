@@ -5,7 +5,7 @@ by one from the largest, so that each number of replicas is one step from the ne
 depends on the previous shares, the preferences and the healthy clusters; ties on the fleet's order.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from heapq import heapify, heappop, heapreplace
 
 from msgspec import Struct
@@ -14,6 +14,7 @@ from hanse.model.objects import ClusterId
 
 NO_LIMIT = 2**31
 Shares = Mapping[ClusterId, int]
+Groups = Mapping[ClusterId, str]
 
 
 class ReplicaPreference(Struct, frozen=True):
@@ -53,8 +54,11 @@ def distribute(
     before: Shares,
     healthy: Sequence[ClusterId],
     preferences: Mapping[ClusterId, ReplicaPreference] | None = None,
+    groups: Groups | None = None,
 ) -> Distribution:
     """The shares of `wanted` replicas; `healthy` is in the fleet's order.
+
+    With groups of clusters, each group gets an equal part before its clusters get theirs.
 
     No share shrinks when the sum grows, and none grows when it shrinks. Shares of unhealthy
     clusters count when it grows; when it shrinks they are the first to go, so that healthy clusters
@@ -67,9 +71,10 @@ def distribute(
     ]
     missing = wanted - sum(shares.values())
     if missing > 0:
-        missing = _grow(shares, candidates, missing)
+        missing = _grow(shares, candidates, missing, groups or {})
     elif missing < 0:
-        missing = -_shrink(shares, candidates, _shrink_unhealthy(shares, healthy, -missing))
+        surplus = _shrink_unhealthy(shares, healthy, -missing)
+        missing = -_shrink(shares, candidates, surplus, groups or {})
     below_min = [
         candidate.cluster
         for candidate in candidates
@@ -88,7 +93,9 @@ def distribute(
     )
 
 
-def _grow(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], missing: int) -> int:
+def _grow(
+    shares: dict[ClusterId, int], candidates: Sequence[_Candidate], missing: int, groups: Groups
+) -> int:
     """Add to `shares`, first below min, then by weight up to max; returns what is left."""
     below = [
         (candidate, min(candidate.preference.min, candidate.preference.max))
@@ -100,7 +107,9 @@ def _grow(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], missin
         for candidate in candidates
         if candidate.preference.weight
     ]
-    return _add(shares, weighted, missing, weight_of=_cluster_weight)
+    for group in _groups_after(shares, weighted, missing, groups, add=True):
+        missing -= group.count - _add(shares, group.limits, group.count, weight_of=_cluster_weight)
+    return missing
 
 
 def _shrink_unhealthy(
@@ -112,7 +121,9 @@ def _shrink_unhealthy(
     return _remove(shares, floors, surplus, weight_of=_equal_weight)
 
 
-def _shrink(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], surplus: int) -> int:
+def _shrink(
+    shares: dict[ClusterId, int], candidates: Sequence[_Candidate], surplus: int, groups: Groups
+) -> int:
     """Remove replicas, first from shares above their maximum, last from those at their minimum.
 
     Returns how many could not be removed.
@@ -137,10 +148,61 @@ def _shrink(shares: dict[ClusterId, int], candidates: Sequence[_Candidate], surp
         for candidate in candidates
         if candidate.preference.weight
     ]
-    surplus = _remove(shares, above, surplus, weight_of=_cluster_weight)
+    for group in _groups_after(shares, above, surplus, groups, add=False):
+        left = _remove(shares, group.limits, group.count, weight_of=_cluster_weight)
+        surplus -= group.count - left
     return _remove(
         shares, [(candidate, 0) for candidate in candidates], surplus, weight_of=_equal_weight
     )
+
+
+class _Group(Struct, frozen=True):
+    """Clusters that are added to, or removed from, together."""
+
+    limits: list[tuple[_Candidate, int]]
+    """Each cluster with the share at which it stops."""
+    count: int
+    """How many replicas are added or removed in all of them."""
+
+
+def _groups_after(
+    shares: Shares,
+    limits: list[tuple[_Candidate, int]],
+    count: int,
+    groups: Groups,
+    *,
+    add: bool,
+) -> Iterator[_Group]:
+    """The groups of clusters, with what each gets or gives of a number of replicas.
+
+    Groups are treated as clusters of equal weight; all are one group if there are none.
+    """
+    if not groups:
+        yield _Group(limits, count)
+        return
+    members: dict[str, list[tuple[_Candidate, int]]] = {}
+    for candidate, limit in limits:
+        members.setdefault(groups.get(candidate.cluster, ""), []).append((candidate, limit))
+    before: dict[str, int] = dict.fromkeys(members, 0)
+    for cluster, n in shares.items():  # those of unhealthy clusters count for their group
+        before[groups.get(cluster, "")] = before.get(groups.get(cluster, ""), 0) + n
+    bounds = [
+        (
+            _Candidate(name, at, DEFAULT_PREFERENCE),
+            before[name] + sum(_room(shares, *each, add=add) for each in members[name]),
+        )
+        for at, name in enumerate(members)
+    ]
+    after = dict(before)
+    (_add if add else _remove)(after, bounds, count, weight_of=_equal_weight)
+    for name, limited in members.items():
+        yield _Group(limited, abs(after[name] - before[name]))
+
+
+def _room(shares: Shares, candidate: _Candidate, limit: int, *, add: bool) -> int:
+    """How much a cluster's share may change up to its limit; negative if replicas are removed."""
+    n = shares.get(candidate.cluster, 0)
+    return max(limit - n, 0) if add else min(limit - n, 0)
 
 
 _WeightOf = Callable[[_Candidate], int]

@@ -1,5 +1,7 @@
 """The shared plans for one set: the replicas of each cluster, and the set's status."""
 
+from collections.abc import Mapping
+
 from msgspec import Struct
 
 from hanse.features.statefulsets.collisions import read_submitted_set
@@ -52,6 +54,7 @@ class _Fleet(Struct, frozen=True):
     """Clusters that may be given replicas, in the fleet's order."""
     too_long: tuple[ClusterId, ...]
     """Clusters whose name is too long together with the set's."""
+    labels: dict[ClusterId, Mapping[str, str]] = {}
 
 
 class _SetState(Struct, frozen=True):
@@ -224,6 +227,7 @@ def _status_inputs(
         anew=_preferred_shares(decision, state.parts),
         too_long=fleet.too_long,
         joined=fleet.members,
+        selected=tuple(c for c, labels in fleet.labels.items() if submitted.choice.selects(labels)),
         service_missing=bool(submitted.spec.service_name) and decision.service is None,
     )
 
@@ -234,7 +238,9 @@ def _preferred_shares(
     """The shares as a new set would get them; empty without preferences, or with clusters away."""
     fleet, submitted = decision.fleet, decision.submitted
     everyone = set(fleet.members) <= set(fleet.healthy)
-    if not submitted.preferences.by_cluster or submitted.errors or not everyone:
+    choice = submitted.choice
+    wishes = submitted.preferences.by_cluster or choice.spread_by or choice.selects_some
+    if not wishes or submitted.errors or not everyone:
         return {}
     return _distribute(submitted, {}, parts, fleet).shares
 
@@ -276,6 +282,7 @@ def _fleet_for(submitted: SubmittedSet, members: tuple[FleetMember, ...]) -> _Fl
         tuple(m.cluster for m in members),
         tuple(m.cluster for m in members if m.healthy and m.cluster not in too_long),
         too_long,
+        {m.cluster: m.labels for m in members},
     )
 
 
@@ -303,6 +310,7 @@ def _distribute(
         before,
         fleet.healthy,
         _preferences(submitted, fleet, before, limits),
+        submitted.choice.groups(fleet.labels),
     )
 
 
@@ -312,8 +320,14 @@ def _preferences(
     before: dict[ClusterId, int],
     limits: dict[ClusterId, int],
 ) -> dict[ClusterId, ReplicaPreference]:
-    """The preferences that differ from the default, within what clusters take at most."""
+    """The preferences that differ from the default, within what clusters take at most.
+
+    Clusters that the set does not select get nothing.
+    """
     preferences = submitted.preferences.of((*fleet.healthy, *before))
+    for cluster in preferences:
+        if not submitted.choice.selects(fleet.labels.get(cluster, {})):
+            preferences[cluster] = ReplicaPreference(weight=0, max=0)
     return {
         cluster: within
         for cluster, preference in preferences.items()

@@ -6,7 +6,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from hanse.features.statefulsets.names import MAX_SET_NAME, REBALANCE
+from hanse.features.statefulsets.names import CLUSTER_SELECTOR, MAX_SET_NAME, REBALANCE
 from hanse.features.statefulsets.planner import Distribution
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
@@ -54,6 +54,8 @@ class StatusInputs(Struct, frozen=True):
     """The shares that preferences alone would give; empty if there are none."""
     too_long: tuple[ClusterId, ...] = ()
     joined: tuple[ClusterId, ...] = ()
+    selected: tuple[ClusterId, ...] = ()
+    """Clusters that the set selects by their labels."""
     service_missing: bool = False
 
     @property
@@ -256,15 +258,8 @@ def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
     """What is wrong with the placement, each with its remedy."""
     distribution, submitted = inputs.distribution, inputs.submitted
     if distribution.unplaced:
-        joined = inputs.joined
-        why = (
-            "raise max or weight, or add clusters" if joined else "no cluster has joined the fleet"
-        )
-        if refusing := ", ".join(inputs.refusals):
-            why = f"{refusing} refused the set, see condition Accepted"
-        elif limiting := ", ".join(c for c, part in inputs.parts.items() if part.limited):
-            why = f"{limiting} takes no more by limits.replicasPerSet of its AcceptancePolicy"
-        yield f"{distribution.unplaced} of {submitted.spec.replicas} replicas have no place: {why}"
+        wanted, why = submitted.spec.replicas, _unplaced_reason(inputs)
+        yield f"{distribution.unplaced} of {wanted} replicas have no place: {why}"
     if inputs.pending:
         names = ", ".join(f"{c} {n}" for c, n in inputs.pending.items())
         yield f"too many replicas in clusters that are away, to be removed there: {names}"
@@ -291,6 +286,20 @@ def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
             f"{', '.join(inputs.left)} left the fleet with a share; annotate "
             "statefulsets.hanse.dev/on-leave=redistribute to give it to others"
         )
+
+
+def _unplaced_reason(inputs: StatusInputs) -> str:
+    """Why replicas have no place, or what would give them one."""
+    if not inputs.joined:
+        return "no cluster has joined the fleet"
+    if refusing := ", ".join(inputs.refusals):
+        return f"{refusing} refused the set, see condition Accepted"
+    if not inputs.selected:
+        labels = "an administrator labels the ClusterMembers at the broker"
+        return f"no cluster has the labels of annotation {CLUSTER_SELECTOR}; {labels}"
+    if limiting := ", ".join(c for c, part in inputs.parts.items() if part.limited):
+        return f"{limiting} takes no more by limits.replicasPerSet of its AcceptancePolicy"
+    return "raise max or weight, or add clusters"
 
 
 def _ready_condition(inputs: StatusInputs) -> Condition:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.features.statefulsets.cluster_choice import ClusterChoice, parse_choice
 from hanse.features.statefulsets.names import (
     DISRUPT_WHILE_AWAY,
     LB_NEEDED,
@@ -64,6 +65,7 @@ class SubmittedSet(Struct, frozen=True):
     errors: tuple[str, ...] = ()
     """Validation errors: while there are any, nothing is changed for the set."""
     overrides: Overrides = Overrides()
+    choice: ClusterChoice = ClusterChoice()
     fleet_revision: str = ""
     """The revision of the set as it was submitted, if this is one cluster's version of it."""
 
@@ -234,11 +236,12 @@ def from_stateful_set(submitted: StatefulSet) -> SubmittedSet:
     preferences = (
         parse_preferences(annotations[PREFERENCES]) if PREFERENCES in annotations else Preferences()
     )
-    overrides = parse_overrides(annotations.get(OVERRIDES, ""))
+    overrides, choice = parse_overrides(annotations.get(OVERRIDES, "")), parse_choice(annotations)
     errors = (
         *_validation_errors(meta.name, submitted.spec, annotations),
         *preferences.errors,
         *overrides.errors,
+        *choice.errors,
     )
     return SubmittedSet(
         submitted,
@@ -249,6 +252,7 @@ def from_stateful_set(submitted: StatefulSet) -> SubmittedSet:
         preferences,
         tuple(errors),
         overrides,
+        choice,
     )
 
 
@@ -258,11 +262,11 @@ def from_federated_stateful_set(submitted: FederatedStatefulSet) -> SubmittedSet
     template_meta = template.metadata
     annotations = {**template_meta.annotations, **meta.annotations}
     preferences = _preferences(submitted, annotations)
-    overrides = parse_overrides(annotations.get(OVERRIDES, ""))
+    overrides, choice = parse_overrides(annotations.get(OVERRIDES, "")), parse_choice(annotations)
     try:
         spec = msgspec.convert(template.spec, StatefulSetSpec)
         errors = [*_validation_errors(meta.name, spec, annotations), *preferences.errors]
-        errors += overrides.errors
+        errors += [*overrides.errors, *choice.errors]
     except msgspec.ValidationError as error:
         spec = StatefulSetSpec()
         errors = [f"spec.template.spec: {error}; mend that field"]
@@ -275,6 +279,7 @@ def from_federated_stateful_set(submitted: FederatedStatefulSet) -> SubmittedSet
         preferences,
         tuple(errors),
         overrides,
+        choice,
     )
 
 
