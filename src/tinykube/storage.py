@@ -233,14 +233,16 @@ class Storage:
         held = {store: list(self.objects(store)) for store in self._buckets}
         return Snapshot(self._version, {store: objs for store, objs in held.items() if objs})
 
-    def restore(self, snapshot: Snapshot) -> None:
+    def restore(self, snapshot: Snapshot, *, bump: int = 0) -> None:
         """Go back to a snapshot, its version included, like a cluster restored from a backup.
 
-        The history is dropped, and all listeners are called with `Restored`.
+        With `bump` the version is that much later, as by `etcdutl snapshot restore
+        --bump-revision`: objects keep theirs. The history is dropped, and all listeners are called
+        with `Restored`.
         """
         for bucket in self._buckets.values():
             bucket.namespaces = {}
-        self._version = snapshot.version
+        self._version = snapshot.version + bump
         for store, objects in snapshot.objects.items():
             namespaces = self._bucket(store).namespaces
             for obj in objects:

@@ -25,6 +25,10 @@ def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     assert result.status == 0, result.out + result.err
     assert "ClusterSetMissing" in result.out
     assert "broker: created ClusterSet default\n" in result.out
+    imported = re.findall(
+        r"^ *(\d+) serviceimport.multicluster.x-k8s.io/(\w+)$", result.out, re.MULTILINE
+    )
+    assert imported == [("10", "beer"), ("10", "fish")]
     assert "# broker: would delete ServiceAccount hanse-broker-accounts/lubeck\n" in result.out
     assert "lubeck has left broker: nothing of it is left there but its record\n" in result.out
     assert '[{"cluster":"bergen"}]' in result.out

@@ -61,6 +61,23 @@ def test_a_killed_api_server_comes_back_with_its_data(fleet: RunningFederation) 
     assert found.out == "b"
 
 
+def test_a_restored_cluster_has_what_was_saved(fleet: RunningFederation) -> None:
+    fleet.kubectl("create", "configmap", "saved")
+    saved = fleet.run_hanse("local", "save", "rome", "monday")
+    fleet.kubectl("create", "configmap", "later")
+
+    restored = fleet.run_hanse("local", "restore", "rome", "monday", "--bump-revision", "1000000")
+    found = fleet.kubectl("get", "configmaps", "-o", "name").out.split()
+    anew = fleet.kubectl(
+        "create", "configmap", "anew", "-o", "jsonpath={.metadata.resourceVersion}"
+    )
+
+    assert saved.status == restored.status == 0, saved.err + restored.err
+    assert "configmap/saved" in found
+    assert "configmap/later" not in found
+    assert int(anew.out) > 1_000_000
+
+
 def test_servers_that_die_are_started_again(fleet: RunningFederation) -> None:
     programs = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller", "kwok")
     servers = Path(fleet.folder, "kubernetes/clusters")

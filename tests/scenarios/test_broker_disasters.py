@@ -1,7 +1,7 @@
 """The broker loses a Lease, is restored to an earlier state, or is one of the members."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from datetime import timedelta
 
 import pytest
@@ -11,8 +11,9 @@ from hanse.kube.lease_observer import CLOCK_PRECISION
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.objects import ClusterId
 from tests.scenarios.services import ServicesScenario, running_services
-from tests.support.scenario import Check, all_of
+from tests.support.scenario import Check, Scenario, all_of
 from tests.support.testbed import ClusterTestbed
 
 A_WHILE = timedelta(seconds=12)
@@ -85,9 +86,35 @@ def not_imported(services: ServicesScenario, name: str) -> Check[None]:
     return check
 
 
-@pytest.mark.parametrize("restarted", [False, True], ids=["agents-run", "importer-restarts"])
+async def restart(scenario: Scenario, cluster: ClusterId) -> None:
+    """Let an agent start anew."""
+    await scenario.kill_agent(cluster)
+    await scenario.start_agent(cluster)
+
+
+async def cut_for_a_while(scenario: Scenario, cluster: ClusterId) -> None:
+    """Cut an agent from the broker for longer than its Lease lasts."""
+    scenario.network.cut(cluster, BROKER)
+    await asyncio.sleep(A_WHILE.total_seconds() * 2)
+    scenario.network.heal(cluster, BROKER)
+
+
+Disturbance = Callable[[Scenario, ClusterId], Coroutine[None, None, None]]
+
+
+@pytest.mark.parametrize(
+    ("disturb", "cluster", "bump"),
+    [
+        (None, "", 0),
+        pytest.param(restart, "hamburg", 1_000_000, id="importer-restarts-and-versions-go-forward"),
+        pytest.param(restart, "lubeck", 0, id="exporter-restarts", marks=pytest.mark.virtual),
+        pytest.param(
+            cut_for_a_while, "hamburg", 0, id="importer-is-cut-off", marks=pytest.mark.virtual
+        ),
+    ],
+)
 async def test_a_restored_broker_neither_withdraws_what_lives_nor_returns_what_was_deleted(
-    services: ServicesScenario, restarted: bool
+    services: ServicesScenario, disturb: Disturbance | None, cluster: ClusterId, bump: int
 ) -> None:
     scenario = services.scenario
     await services.serve_and_export("bergen", "web")
@@ -103,16 +130,15 @@ async def test_a_restored_broker_neither_withdraws_what_lives_nor_returns_what_w
     await scenario.eventually(not_imported(services, "old"))
     await scenario.always(not_imported(services, "old"), for_=A_WHILE)
 
-    await scenario.testbed.restore(BROKER, backup)
-    if restarted:
-        await scenario.kill_agent("hamburg")
-        await scenario.start_agent("hamburg")
-
+    await scenario.testbed.restore(BROKER, backup, bump=bump)
     held = [not_imported(services, "old")]
-    for cluster in scenario.names:
-        held.append(services.imports(cluster, "web", "bergen", "lubeck"))
-        held.append(services.imports(cluster, "new", "lubeck"))
-    await scenario.always(all_of(*held), for_=RECOVERED)
+    for one in scenario.names:
+        held.append(services.imports(one, "web", "bergen", "lubeck"))
+        held.append(services.imports(one, "new", "lubeck"))
+    async with asyncio.TaskGroup() as group:
+        if disturb is not None:
+            group.create_task(disturb(scenario, cluster), name="disturbance")
+        await scenario.always(all_of(*held), for_=RECOVERED)
     await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
     await scenario.eventually(services.everywhere("old"))
 

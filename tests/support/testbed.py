@@ -88,6 +88,6 @@ class ClusterTestbed(Protocol):
         """A backup of all objects of a cluster."""
         ...
 
-    async def restore(self, cluster: ClusterId, backup: Any) -> None:
-        """Restore a cluster from a backup."""
+    async def restore(self, cluster: ClusterId, backup: Any, *, bump: int = 0) -> None:
+        """Restore a cluster from a backup; `bump` moves its versions forward."""
         ...

@@ -96,11 +96,11 @@ class EmbeddedTestbed:
     async def back_up(self, cluster: ClusterId) -> Snapshot:
         return self.servers[cluster].storage.snapshot()
 
-    async def restore(self, cluster: ClusterId, backup: Snapshot) -> None:
+    async def restore(self, cluster: ClusterId, backup: Snapshot, *, bump: int = 0) -> None:
         with self._endpoints[cluster].down():
             self.servers[cluster].drop_watches()
             await asyncio.sleep(DOWNTIME.total_seconds())
-            self.servers[cluster].storage.restore(backup)
+            self.servers[cluster].storage.restore(backup, bump=bump)
 
 
 @asynccontextmanager

@@ -106,8 +106,8 @@ class KubernetesTestbed:
         await self._fleet.clusters[cluster].save(backup)
         return backup
 
-    async def restore(self, cluster: ClusterId, backup: Path) -> None:
-        await self._fleet.clusters[cluster].restore(backup)
+    async def restore(self, cluster: ClusterId, backup: Path, *, bump: int = 0) -> None:
+        await self._fleet.clusters[cluster].restore(backup, bump_revision=bump)
 
     async def delete_roles(self) -> None:
         """Delete the roles that were created for scenarios."""

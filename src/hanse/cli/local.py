@@ -41,6 +41,8 @@ def command() -> None:
       hanse local start bergen           and back, with its data
       hanse local stop agent bergen      its API server stays, nobody works for it
       hanse local start agent bergen
+      hanse local save broker monday     all its objects, as they are now
+      hanse local restore broker monday  as from a backup
       hanse local slow broker 200ms      every answer takes that much longer
       hanse local heal --all             everything as it was
       hanse local list                   how things are
@@ -168,6 +170,58 @@ def stop(context: click.Context, what: tuple[str, ...], folder: Path | None) -> 
             )
         case _:
             raise click.UsageError("Give `agent` and a cluster", context)
+
+
+@command.command("save")
+@click.argument("cluster")
+@click.argument("name")
+@FOLDER
+@click.pass_context
+def save(context: click.Context, cluster: str, name: str, folder: Path | None) -> None:
+    """Back a cluster up under a name: all its objects, as they are now.
+
+    With --engine kubernetes it is a snapshot of etcd. What is saved goes when `hanse up` starts
+    again, unless that has --keep.
+
+    \b
+    Examples:
+      hanse local save broker monday
+    """
+    from hanse.local.up.control import Save
+
+    _send_control_request(context, folder, Save(cluster, name))
+    again = f"{program_name()} local restore {cluster} {name}"
+    click.echo(f"{cluster} is saved as {name}; go back to it with `{again}`")
+
+
+@command.command("restore")
+@click.argument("cluster")
+@click.argument("name")
+@click.option(
+    "--bump-revision",
+    type=click.IntRange(0, 2**40),
+    default=0,
+    metavar="N",
+    help="Let new resourceVersions begin N after the saved ones, as etcdutl does.",
+)
+@FOLDER
+@click.pass_context
+def restore(
+    context: click.Context, cluster: str, name: str, bump_revision: int, folder: Path | None
+) -> None:
+    """Restore a cluster from a backup: see what becomes of the fleet.
+
+    Its API server stops, and starts with all objects as they were saved.
+
+    \b
+    Examples:
+      hanse local restore broker monday
+      hanse local restore broker monday --bump-revision 1000000
+    """
+    from hanse.local.up.control import Restore
+
+    _send_control_request(context, folder, Restore(cluster, name, bump_revision))
+    click.echo(f"{cluster} is as it was when {name} was saved")
 
 
 @command.command("slow")

@@ -16,7 +16,18 @@ from hanse.kube.errors import BadCredentials, NotFound, Unreachable
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request, Transport
 from hanse.local.up.agents import ClusterStateReader
-from hanse.local.up.control import Cut, Heal, HealAll, Kill, Slow, Start, StartAgent, StopAgent
+from hanse.local.up.control import (
+    Cut,
+    Heal,
+    HealAll,
+    Kill,
+    Restore,
+    Save,
+    Slow,
+    Start,
+    StartAgent,
+    StopAgent,
+)
 from hanse.local.up.embedded import embedded_clusters
 from hanse.local.up.errors import UnknownCluster, UpError
 from hanse.local.up.federation import DialCluster, LocalFederation, federation
@@ -229,6 +240,36 @@ async def test_healing_everything_starts_what_was_killed(local: Local) -> None:
 
     assert status.cuts == ()
     assert all(one.running and not one.delay_milliseconds for one in status.clusters)
+
+
+@pytest.mark.parametrize("bump", [0, 1_000_000])
+async def test_a_saved_cluster_is_restored_with_its_objects_and_versions(
+    local: Local, bump: int
+) -> None:
+    broker = Client(local.running.transport_to("broker"))
+    old = await broker.create(namespace("old"))
+    await local.running.execute(Save("broker", "monday"))
+    await broker.create(namespace("new"))
+
+    status = await local.running.execute(Restore("broker", "monday", bump))
+
+    assert all(one.running for one in status.clusters)
+    assert (await broker.read(Namespace, "old")).metadata.uid == old.metadata.uid
+    with pytest.raises(NotFound):
+        await broker.read(Namespace, "new")
+    again = await broker.create(namespace("again"))
+    assert (int(again.metadata.resource_version) > 1_000_000) == bool(bump)
+
+
+async def test_a_backup_that_is_not_there_is_refused_with_those_that_are(local: Local) -> None:
+    await local.running.execute(Save("broker", "monday"))
+
+    with pytest.raises(UpError, match="no backup 'friday' of broker; there is: monday"):
+        await local.running.execute(Restore("broker", "friday"))
+    with pytest.raises(UpError, match="of lubeck; nothing was saved of it"):
+        await local.running.execute(Restore("lubeck", "monday"))
+    with pytest.raises(UpError, match=r"'\.\./x' cannot be the name of a backup"):
+        await local.running.execute(Save("broker", "../x"))
 
 
 @pytest.mark.parametrize("order", [Kill("rome"), Cut("lubeck", "rome"), Start("rome")], ids=repr)

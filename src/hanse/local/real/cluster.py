@@ -119,10 +119,17 @@ class RealCluster:
         """Write an etcd snapshot of the running cluster to a file."""
         await _save_etcd(self._binaries, self.config.directory, snapshot)
 
-    async def restore(self, snapshot: Path) -> None:
-        """Restore an etcd snapshot, including resourceVersions, and restart the cluster."""
+    async def restore(self, snapshot: Path, *, bump_revision: int = 0) -> None:
+        """Restore an etcd snapshot, including resourceVersions, and restart the cluster.
+
+        New versions begin `bump_revision` after the last one of the snapshot. A snapshot that
+        cannot be read leaves the cluster running as it is.
+        """
+        directory = self.config.directory
+        restored = await _restore_etcd(self._binaries, directory, snapshot, bump_revision)
         await self.stop()
-        await _restore_etcd(self._binaries, self.config.directory, snapshot)
+        shutil.rmtree(directory / "etcd", ignore_errors=True)
+        restored.rename(directory / "etcd")
         await self.start()
 
     async def run_provisioners(self) -> None:
@@ -239,21 +246,24 @@ async def _save_etcd(binaries: Mapping[str, Path], directory: Path, snapshot: Pa
     )
 
 
-async def _restore_etcd(binaries: Mapping[str, Path], directory: Path, snapshot: Path) -> None:
-    """Replace the data of a stopped etcd by a snapshot."""
+async def _restore_etcd(
+    binaries: Mapping[str, Path], directory: Path, snapshot: Path, bump_revision: int
+) -> Path:
+    """The folder of an etcd's data, made of a snapshot."""
     restored = directory / "etcd.restored"
     shutil.rmtree(restored, ignore_errors=True)
+    bump = (f"--bump-revision={bump_revision}", "--mark-compacted") if bump_revision else ()
     await _run_tool(
         binaries[ETCDUTL.name],
         *("snapshot", "restore", _absolute(snapshot)),
+        *bump,
         f"--data-dir={restored}",
         "--name=default",
         f"--initial-advertise-peer-urls={ETCD_PEERS}",
         f"--initial-cluster=default={ETCD_PEERS}",
         directory=directory,
     )
-    shutil.rmtree(directory / "etcd", ignore_errors=True)
-    restored.rename(directory / "etcd")
+    return restored
 
 
 def _absolute(snapshot: Path) -> str:

@@ -62,6 +62,22 @@ class StartAgent(_ControlRequest, frozen=True):
     cluster: str
 
 
+class Save(_ControlRequest, frozen=True):
+    """Save all objects of a cluster under a name."""
+
+    cluster: str
+    name: str
+
+
+class Restore(_ControlRequest, frozen=True):
+    """Bring a cluster back to what was saved under a name."""
+
+    cluster: str
+    name: str
+    bump_revision: int = 0
+    """By how much its versions are ahead of the saved ones, so that none is given twice."""
+
+
 class Slow(_ControlRequest, frozen=True):
     """Delay every response of a cluster."""
 
@@ -85,6 +101,8 @@ ControlRequest = (
     | Start
     | StopAgent
     | StartAgent
+    | Save
+    | Restore
     | Slow
     | GetStatus
     | CreateLoginLink

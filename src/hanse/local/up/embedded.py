@@ -6,6 +6,9 @@ import socket
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
+
+import msgspec
 
 from hanse.kube.certificates import LOOPBACK, CertificateAuthority, server_context
 from hanse.kube.client_config import ClientConfig, Credentials, Identity, ServerEndpoint
@@ -13,8 +16,8 @@ from hanse.kube.clock import Clock, WallClock
 from hanse.kube.errors import Unreachable
 from hanse.kube.transport import Request, Response, Transport
 from hanse.local.in_process import InProcessTransport, ServedApi, UrlTransport
-from hanse.local.kubeconfig import Context
-from hanse.local.up.errors import NotSaved, UpError
+from hanse.local.kubeconfig import Context, write_private_file
+from hanse.local.up.errors import CorruptSnapshot, NotSaved, UpError
 from hanse.local.up.folder import Folder
 from hanse.local.up.journal import Journal
 from hanse.local.up.topology import LocalMember, Report
@@ -29,6 +32,7 @@ from tinykube.controllers.controller_manager import (
 from tinykube.controllers.simulated_nodes import NodeRanges
 from tinykube.http import serve
 from tinykube.serving import bind
+from tinykube.storage import Snapshot
 from tinykube.users import ADMIN, User
 from tinykube.webhook_client import HttpsCaller, WebhookCaller
 
@@ -172,6 +176,26 @@ class EmbeddedCluster:
             task.cancel()
             await asyncio.wait({task})
             self.api.drop_watches()
+
+    async def save(self, file: Path) -> None:
+        """Write all objects, with their versions, to a file."""
+        try:
+            write_private_file(file, msgspec.json.encode(self.api.storage.snapshot()))
+        except OSError as error:
+            raise NotSaved(f"{file} cannot be written: {error.strerror}; make room") from None
+
+    async def restore(self, file: Path, bump_revision: int) -> None:
+        """Stop, replace all objects by those of a file, and start."""
+        try:
+            read = await asyncio.to_thread(file.read_bytes)
+            saved = msgspec.json.decode(read, type=Snapshot)
+        except (OSError, msgspec.DecodeError) as error:
+            raise CorruptSnapshot(f"{file} cannot be read: {error}; save it again") from None
+        await self.kill()
+        self.api.storage.restore(saved, bump=bump_revision)
+        if self._journal is not None:
+            self._journal.write_snapshot(self._journal.begin_snapshot(self.api.storage))
+        await self.start()
 
     async def shut_down(self) -> None:
         """Stop, save the objects and release the port."""

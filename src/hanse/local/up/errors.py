@@ -5,6 +5,7 @@ UpError                a local federation cannot do what it was asked
   FolderLocked         another federation runs in the folder
   CorruptSnapshot      the saved objects of a cluster cannot be read
   NotSaved             the objects of a cluster cannot be written to disk
+  UnknownSave          nothing was saved under that name
   UnknownCluster       there is no cluster of that name
   NotRunning           no federation runs in the folder
 """
@@ -28,6 +29,10 @@ class CorruptSnapshot(UpError):
 
 class NotSaved(UpError):
     """The objects of a cluster cannot be written to disk."""
+
+
+class UnknownSave(UpError):
+    """Nothing was saved under that name."""
 
 
 class UnknownCluster(UpError):

@@ -41,6 +41,8 @@ from hanse.local.up.control import (
     Kill,
     LocalClusterStatus,
     LocalFederationStatus,
+    Restore,
+    Save,
     Slow,
     Start,
     StartAgent,
@@ -84,7 +86,7 @@ async def federation(
         if len(options.members) > STARTUP_NOTICE_CLUSTERS:
             report(f"starting {len(options.members) - 1} clusters and the broker")
         clusters = await stack.enter_async_context(_run_clusters(options, folder, report))
-        local = LocalFederation(options, clusters)
+        local = LocalFederation(options, folder, clusters)
         write_kubeconfig(folder.kubeconfig, [cluster.context for cluster in clusters.values()])
         if options.agents:
             await local.bootstrap()
@@ -116,8 +118,11 @@ async def _run_clusters(
 class LocalFederation:
     """Clusters by name, the links between them, and the faults that can be injected into both."""
 
-    def __init__(self, options: FederationOptions, clusters: Mapping[str, LocalCluster]) -> None:
+    def __init__(
+        self, options: FederationOptions, folder: Folder, clusters: Mapping[str, LocalCluster]
+    ) -> None:
         self._options = options
+        self._folder = folder
         self._clusters = clusters
         self._links = Links()
         self._credentials: AgentCredentials | None = None
@@ -293,6 +298,8 @@ class LocalFederation:
                 await self._find_cluster(name).start()
             case StopAgent() | StartAgent():
                 await self._apply_to_agent(request)
+            case Save() | Restore():
+                await self._save_or_restore(request)
             case Slow(name, milliseconds):
                 self._find_cluster(name).slow(timedelta(milliseconds=milliseconds))
             case GetStatus() | CreateLoginLink():
@@ -311,6 +318,15 @@ class LocalFederation:
         self._links.heal(one, other)
         if (fabric := self._fabric) is not None:
             await fabric.heal(one, other)
+
+    async def _save_or_restore(self, request: Save | Restore) -> None:
+        """Back a cluster up, or restore it."""
+        cluster, name = self._find_cluster(request.cluster), request.cluster
+        if isinstance(request, Save):
+            await cluster.save(self._folder.new_save(name, request.name))
+        else:
+            saved = self._folder.find_save(name, request.name)
+            await cluster.restore(saved, request.bump_revision)
 
     async def _apply_to_agent(self, request: StopAgent | StartAgent) -> None:
         """Stop or start an agent; raises `UpError` for the broker, which has none."""

@@ -1,16 +1,20 @@
 """The folder of a local federation: locked by one process, readable only by its owner."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from shutil import rmtree
 
 from hanse.local.file_lock import LockHeld, lock_file
-from hanse.local.up.errors import FolderLocked, UpError
+from hanse.local.up.errors import FolderLocked, UnknownSave, UpError
 from hanse.local.up.journal import Journal
+
+_SAVED_NAME = re.compile(r"[a-z0-9][-.a-z0-9]{0,62}")
 
 
 class Folder:
-    """Holds the kubeconfig, the control socket and, with `keep`, the objects of all clusters."""
+    """Holds the kubeconfig, the control socket, backups and, with `keep`, all objects."""
 
     def __init__(self, path: Path, *, keep: bool) -> None:
         self.path = path.absolute()
@@ -29,6 +33,28 @@ class Folder:
         """The files of real clusters: certificates, etcd data, logs."""
         return self.path / "kubernetes"
 
+    def new_save(self, cluster: str, name: str) -> Path:
+        """The file for a backup of a cluster; raises `UpError` if the name cannot be a file's."""
+        if not _SAVED_NAME.fullmatch(name):
+            raise UpError(
+                f"{name!r} cannot be the name of a backup; use lower-case letters, digits, dots "
+                "and dashes"
+            )
+        (self._saved / cluster).mkdir(mode=0o700, parents=True, exist_ok=True)
+        return self._saved / cluster / name
+
+    def find_save(self, cluster: str, name: str) -> Path:
+        """The file of a backup; raises `UnknownSave` with those that there are."""
+        known = {file.name: file for file in sorted((self._saved / cluster).glob("*"))}
+        if name not in known:
+            there = f"there is: {', '.join(known)}" if known else "nothing was saved of it"
+            raise UnknownSave(f"there is no backup {name!r} of {cluster}; {there}")
+        return known[name]
+
+    @property
+    def _saved(self) -> Path:
+        return self.path / "saved"
+
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Create and lock the folder; at the end delete the socket. Raises `FolderLocked`."""
@@ -42,6 +68,8 @@ class Folder:
                 f"stop it with `kill {pid}`, or give another folder with --dir"
             ) from None
         with lock:
+            if not self.keep:
+                rmtree(self._saved, ignore_errors=True)  # of clusters that are gone
             try:
                 yield
             finally:

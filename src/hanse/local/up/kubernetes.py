@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
+from pathlib import Path
 from random import Random
 from shutil import rmtree
 
@@ -19,6 +20,7 @@ from hanse.local.real.errors import RealClusterError
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.nodes.cluster_nodes import NodeSettings
 from hanse.local.real.programs import API_SERVER, CLUSTER, NODE
+from hanse.local.up.errors import UpError
 from hanse.local.up.folder import Folder
 from hanse.local.up.topology import NODES_PER_CLUSTER, LocalMember, Report
 
@@ -139,6 +141,20 @@ class KubernetesCluster:
         """Start the API server again, unless it runs."""
         if not self.running:
             await self._cluster.start_server(API_SERVER.name)
+
+    async def save(self, file: Path) -> None:
+        """Write an etcd snapshot to a file."""
+        try:
+            await self._cluster.save(file)
+        except RealClusterError as error:
+            raise UpError(str(error)) from None
+
+    async def restore(self, file: Path, bump_revision: int) -> None:
+        """Restart the cluster on an etcd snapshot."""
+        try:
+            await self._cluster.restore(file, bump_revision=bump_revision)
+        except RealClusterError as error:
+            raise UpError(str(error)) from None
 
     def slow(self, delay: timedelta) -> None:
         """Delay later requests of agents by this time; zero ends the delay."""

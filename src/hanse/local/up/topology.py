@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Literal, Protocol
 
 from msgspec import Struct
@@ -105,6 +106,17 @@ class LocalCluster(Protocol):
 
     async def start(self) -> None:
         """Start its API server again, with all its objects."""
+        ...
+
+    async def save(self, file: Path) -> None:
+        """Write all its objects to a file; raises `UpError` if that fails."""
+        ...
+
+    async def restore(self, file: Path, bump_revision: int) -> None:
+        """Start it with the objects of a file, its versions increased by so much.
+
+        Raises `UpError` if that fails.
+        """
         ...
 
     def slow(self, delay: timedelta) -> None:
