@@ -4,6 +4,7 @@ import json
 import re
 import socket
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 from time import monotonic
 
@@ -14,6 +15,7 @@ import yaml
 
 from tests.cli.programs import CommandResult, RunningFederation, hanse, running
 
+EXAMPLES = Path(__file__).parent / "amko"
 GUIDE = Path(__file__).parents[2] / "docs/guides/gslb.md"
 
 
@@ -81,6 +83,34 @@ def test_a_dry_run_changes_nothing(fleet: RunningFederation) -> None:
 
     assert result.out.startswith("would make rome a follower\n")
     assert _status(fleet)["leaders"] == ["rome"]
+
+
+def test_a_drained_site_is_answered_no_longer_until_it_is_back(fleet: RunningFederation) -> None:
+    shop = "web.global.test"
+    _await_answers(fleet, {"198.19.0.1"}, shop)
+
+    assert fleet.run_hanse("gslb", "drain", "rome").status == 0
+    _await_answers(fleet, {"198.19.1.1"}, shop)
+
+    assert fleet.run_hanse("gslb", "drain", "rome", "--back").status == 0
+    _await_answers(fleet, {"198.19.0.1"}, shop)
+
+
+def test_objects_as_amko_documents_them_are_accepted_unchanged_or_translated(
+    fleet: RunningFederation,
+) -> None:
+    current = fleet.kubectl("apply", "--dry-run=server", "-f", str(EXAMPLES / "current.yaml"))
+    assert current.status == 0, current.err
+    assert current.out.count("dry run") == 5
+
+    translated = fleet.run_hanse("migrate", "amko", "-f", str(EXAMPLES / "earlier.yaml"))
+    file = fleet.folder / "translated.yaml"
+    file.write_text(translated.out)
+    earlier = fleet.kubectl("apply", "--dry-run=server", "-f", str(file))
+
+    assert earlier.status == 0, earlier.err
+    assert earlier.out.count("dry run") == 3
+    assert "# GSLBConfig earliest: spec.domainNames is no field any more" in translated.out
 
 
 def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
@@ -169,9 +199,16 @@ def _apply(fleet: RunningFederation, body: Mapping[str, object], name: str) -> N
     assert result.status == 0, result.err
 
 
-def _await_answers(fleet: RunningFederation, wanted: set[str]) -> None:
-    host, _, port = json.loads(fleet.run_hanse("status", "--json").out)["dns"].partition(":")
-    query = dns.message.make_query("sockets.global.test", "A")
+@cache
+def _dns_address(fleet: RunningFederation) -> str:
+    return str(json.loads(fleet.run_hanse("status", "--json").out)["dns"])
+
+
+def _await_answers(
+    fleet: RunningFederation, wanted: set[str], name: str = "sockets.global.test"
+) -> None:
+    host, _, port = _dns_address(fleet).partition(":")
+    query = dns.message.make_query(name, "A")
     end = monotonic() + 30
     addresses: set[str] = set()
     while addresses != wanted:

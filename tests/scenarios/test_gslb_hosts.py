@@ -11,7 +11,15 @@ from hanse.features.gslb.names import site_of
 from hanse.model.kinds.ako import AkoHostRule, AkoHostRuleSpec, GlobalName, VirtualHost
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.globalservice import GlobalService
-from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
+from hanse.model.kinds.gslb import (
+    NAMESPACE,
+    GlobalDeploymentPolicy,
+    GlobalDeploymentPolicySpec,
+    GSLBConfig,
+    GSLBConfigSpec,
+    GSLBHostRule,
+    GSLBHostRuleSpec,
+)
 from hanse.model.objects import Meta
 from tests.support.federation import create_or_patch, install_crds
 from tests.support.gslb_sites import HOST, GslbScenario, form_gslb
@@ -22,6 +30,7 @@ pytestmark = pytest.mark.anyio
 QUICK = {"type": "TCP", "port": "80", "interval": "1", "timeout": "1", "up": "1", "down": "2"}
 LUBECK, HAMBURG, BERGEN = "192.0.2.11", "192.0.2.12", "192.0.2.13"
 CALM = timedelta(seconds=3)
+OTHERS = "others"
 
 
 @pytest.fixture
@@ -193,6 +202,57 @@ async def test_invalid_configuration_is_reported_and_only_readiness_changes_answ
     await scenario.eventually(sites.answers("lubeck", LUBECK))
     await sites.serve("hamburg", HAMBURG)
     await scenario.eventually(sites.answers("lubeck", LUBECK, HAMBURG))
+
+
+async def test_configuration_in_another_namespace_says_that_it_is_not_used(
+    sites: GslbScenario, scenario: Scenario
+) -> None:
+    admin, space = sites.admin("hamburg"), scenario.namespace
+    meta = Meta(name="stray", namespace=space)
+    stray = (
+        GSLBConfig(metadata=meta, spec=GSLBConfigSpec()),
+        GlobalDeploymentPolicy(metadata=meta, spec=GlobalDeploymentPolicySpec()),
+        GSLBHostRule(metadata=meta, spec=GSLBHostRuleSpec(fqdn=HOST)),
+    )
+    for obj in stray:
+        await create_or_patch(admin, obj)
+
+    async def told() -> None:
+        config = await admin.read(GSLBConfig, "stray", space)
+        policy = await admin.read(GlobalDeploymentPolicy, "stray", space)
+        rule = await admin.read(GSLBHostRule, "stray", space)
+        for text in (config.status.state, policy.status.error_status, rule.status.error):
+            assert f"in {space} is not used; create it in avi-system" in text
+
+    await scenario.eventually(told)
+    for obj in stray:
+        await admin.delete(type(obj), "stray", space)
+
+
+async def test_a_squatter_gets_no_traffic_and_is_told_also_when_the_owner_starts_anew(
+    sites: GslbScenario, scenario: Scenario
+) -> None:
+    squatter = "192.0.2.66"
+    await scenario.make_namespace("bergen", OTHERS)
+    await sites.serve("bergen", squatter, name="squatter", namespace=OTHERS)
+
+    async def refused() -> None:
+        found = await sites.admin("lubeck").read(GlobalService, HOST, NAMESPACE)
+        assert found.status.refused == (f"bergen: Ingress {OTHERS}/squatter",)
+        policy = await sites.admin("lubeck").read(GlobalDeploymentPolicy, "gdp", NAMESPACE)
+        assert any("belongs to namespace" in text for text in policy.status.warnings)
+
+    await scenario.eventually(refused)
+    for cluster in sites.members:
+        await sites.stop_serving(cluster)
+    for cluster in sites.members:
+        await scenario.eventually(sites.answers(cluster))
+    await scenario.always(sites.answers("bergen"), CALM)
+    await sites.serve("hamburg", HAMBURG)
+    await scenario.eventually(sites.answers("bergen", HAMBURG))
+
+    await sites.rule("lubeck", owners=[OTHERS, scenario.namespace])
+    await scenario.eventually(sites.answers("bergen", HAMBURG, squatter))
 
 
 def _rule_says(sites: GslbScenario, status: str, error: str) -> Check[None]:

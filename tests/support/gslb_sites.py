@@ -234,10 +234,15 @@ class GslbScenario:
         await create_or_patch(self.admin(cluster), msgspec.convert(wire, kind))
 
     async def serve(
-        self, cluster: ClusterId, address: str, host: str = HOST, name: str = "web"
+        self,
+        cluster: ClusterId,
+        address: str,
+        host: str = HOST,
+        name: str = "web",
+        namespace: str = "",
     ) -> None:
         """Make an Ingress of a host that is reached at an address, or at a name."""
-        space = self.scenario.namespace
+        space = namespace or self.scenario.namespace
         path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses"
         backing = {
             "apiVersion": "v1",

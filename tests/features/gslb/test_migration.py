@@ -47,6 +47,41 @@ def test_earlier_groups_become_the_one_that_is_served() -> None:
     assert result.notes == ("GlobalDeploymentPolicy global-gdp: its namespace is avi-system now",)
 
 
+EARLIEST = """
+apiVersion: v1
+kind: List
+items:
+- apiVersion: avilb.k8s.io/v1alpha1
+  kind: GSLBConfig
+  metadata:
+    {name: gc, namespace: avi-system, uid: 96bf, resourceVersion: "43", managedFields: [{}]}
+  spec:
+    gslbLeader: {credentials: avi, controllerVersion: 18.2.5, controller_ip: 10.10.10.10}
+    memberClusters: [{clusterContext: dev}]
+    globalServiceNameSource: HOSTNAME
+    domainNames: [avi.example]
+  status: null
+- apiVersion: amko.k8s.io/v1alpha2
+  kind: GlobalDeploymentPolicy
+  metadata: {name: gdp, namespace: avi-system}
+  spec: {matchRules: {appSelector: null}, matchClusters: [{cluster: dev}], trafficSplit: null}
+"""
+
+
+def test_what_a_server_would_refuse_is_left_out_and_noted() -> None:
+    result = translate_amko(yaml.safe_load_all(EARLIEST))
+
+    config, policy = result.objects
+    assert config["metadata"] == {"name": "gc", "namespace": "avi-system"}
+    assert config["spec"]["gslbLeader"]["controllerIP"] == "10.10.10.10"
+    assert set(config) == {"apiVersion", "kind", "metadata", "spec"}
+    assert policy["spec"] == {"matchRules": {}, "matchClusters": [{"cluster": "dev"}]}
+    assert result.notes == (
+        "GSLBConfig gc: spec.globalServiceNameSource is no field any more, and is left out",
+        "GSLBConfig gc: spec.domainNames is no field any more, and is left out",
+    )
+
+
 def test_conditions_that_have_no_successor_are_noted() -> None:
     old: dict[str, Any] = {
         "apiVersion": "avilb.k8s.io/v1alpha1",

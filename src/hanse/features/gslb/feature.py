@@ -34,7 +34,13 @@ from hanse.features.gslb.leadership import (
 from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, WITHDRAWN, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.replication import as_desired, plan_federation
-from hanse.features.gslb.status import plan_policy_status, plan_without_warnings, rule_status_patch
+from hanse.features.gslb.status import (
+    misplaced_message,
+    misplaced_patches,
+    plan_policy_status,
+    plan_without_warnings,
+    rule_status_patch,
+)
 from hanse.features.gslb.terms import LeaderTerm, leader_term
 from hanse.features.gslb.watches import (
     CONTROLLER_WATCHES,
@@ -100,16 +106,23 @@ class Gslb:
     def _plan_policy(self, snapshot: Snapshot) -> Plan:
         """The leader's status patches, and its uuid for Avi; a follower removes its warnings."""
         state = leader_state(snapshot)
+        misplaced = tuple(misplaced_patches(snapshot))
         if not isinstance(state, Leading):
-            return Plan() if _is_configured_leader(snapshot) else plan_without_warnings(snapshot)
+            plan = Plan() if _is_configured_leader(snapshot) else plan_without_warnings(snapshot)
+            return replace(plan, patches=(*misplaced, *plan.patches))
         uuid = _uuid_patches(snapshot) if "avi" in self.options.providers else ()
         plan = plan_policy_status(state, snapshot, self.options)
-        return replace(plan, patches=(*uuid, *plan.patches))
+        return replace(plan, patches=(*misplaced, *uuid, *plan.patches))
 
     def _plan_rule(self, key: Key, snapshot: Snapshot) -> Plan:
         """The status patch of a host rule; nothing if it is gone or this cluster does not lead."""
         rule = snapshot.get(snapshot.local, GSLBHostRule, key.name, key.namespace)
-        if rule is None or not isinstance(leader_state(snapshot), Leading):
+        if rule is None:
+            return Plan()
+        if rule.metadata.namespace != NAMESPACE:
+            patch = rule_status_patch(rule, misplaced_message(rule), self.options, snapshot)
+            return Plan(patches=(patch,))
+        if not isinstance(leader_state(snapshot), Leading):
             return Plan()
         error = rule_error(rule, snapshot, named_monitors=self.options.probes)
         return Plan(patches=(rule_status_patch(rule, error, self.options, snapshot),))

@@ -71,7 +71,7 @@ def all_keys(snapshot: Snapshot) -> Iterator[Key]:
     yield FEDERATION_KEY
     yield POLICY_KEY
     yield from _all_lease_keys(snapshot)
-    for rule in snapshot.in_namespace(snapshot.local, GSLBHostRule, NAMESPACE):
+    for rule in snapshot.all(snapshot.local, GSLBHostRule):
         yield _rule_key(rule)
     yield from all_host_keys(snapshot)
 
@@ -153,6 +153,10 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
     """The keys for an object; a change of status alone requeues only federation and policy."""
     where, obj = change.where, change.object
     match obj:
+        case GSLBConfig() | GlobalDeploymentPolicy() | GSLBHostRule() if (
+            obj.metadata.namespace != NAMESPACE
+        ):
+            return (_rule_key(obj) if isinstance(obj, GSLBHostRule) else POLICY_KEY,)
         case GSLBConfig() | GlobalDeploymentPolicy():
             more = _is_more_than_status(change) if where == snapshot.local else change.after is None
             return all_keys(snapshot) if more else (FEDERATION_KEY, POLICY_KEY)

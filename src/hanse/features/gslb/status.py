@@ -29,7 +29,7 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from hanse.model.objects import ClusterObjectRef, Wire, object_ref
+from hanse.model.objects import ClusterObjectRef, Object, Wire, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -69,16 +69,34 @@ def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOption
     return Plan(patches=tuple(patches), events=tuple(events))
 
 
+def misplaced_patches(snapshot: Snapshot) -> Iterator[Patch]:
+    """The statuses of configurations and policies that are not used, because of their namespace."""
+    for config in snapshot.all(snapshot.local, GSLBConfig):
+        if config.metadata.namespace != NAMESPACE:
+            yield _status_patch(config, {"state": f"error: {misplaced_message(config)}"}, snapshot)
+    for policy in snapshot.all(snapshot.local, GlobalDeploymentPolicy):
+        if policy.metadata.namespace != NAMESPACE:
+            yield _status_patch(policy, {"errorStatus": misplaced_message(policy)}, snapshot)
+
+
+def misplaced_message(obj: Object) -> str:
+    """That an object is not used, because it is not in the namespace of all GSLB objects."""
+    kind, place = type(obj).kind.name, obj.metadata.namespace
+    return (
+        f"metadata.namespace: a {kind} in {place} is not used; create it in {NAMESPACE} and delete "
+        "this one"
+    )
+
+
+def _status_patch(obj: Object, status: Wire, snapshot: Snapshot) -> Patch:
+    ref = ClusterObjectRef(snapshot.local, object_ref(obj))
+    return Patch(ref, {"status": status}, subresource="status")
+
+
 def plan_without_warnings(snapshot: Snapshot) -> Plan:
     """Remove the warnings of policies in a cluster that does not lead."""
     warned = [policy for policy in list_deployment_policies(snapshot) if policy.status.warnings]
-    change: Wire = {"status": {"warnings": None}}
-    return Plan(
-        patches=tuple(
-            Patch(ClusterObjectRef(snapshot.local, object_ref(p)), change, subresource="status")
-            for p in warned
-        )
-    )
+    return Plan(patches=tuple(_status_patch(p, {"warnings": None}, snapshot) for p in warned))
 
 
 def _config_patches(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
@@ -92,8 +110,7 @@ def _config_patches(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
     else:
         state = _config_state(config, avi=avi)
     for obj in snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE):
-        change = {"status": {"state": state[:MAX_STATE_LENGTH]}}
-        yield Patch(ClusterObjectRef(snapshot.local, object_ref(obj)), change, subresource="status")
+        yield _status_patch(obj, {"state": state[:MAX_STATE_LENGTH]}, snapshot)
 
 
 def _config_state(config: ValidConfiguration, *, avi: bool) -> str:
@@ -143,9 +160,7 @@ def rule_status_patch(
     status: Wire = {"status": "Rejected", "error": error[:MAX_ERROR_LENGTH], "warnings": None}
     if not error:
         status = {**_ACCEPTED, "warnings": list(rule_notes(rule.spec, options)) or None}
-    return Patch(
-        ClusterObjectRef(snapshot.local, object_ref(rule)), {"status": status}, subresource="status"
-    )
+    return _status_patch(rule, status, snapshot)
 
 
 _ACCEPTED = {"status": "Accepted", "error": None}

@@ -18,6 +18,7 @@ from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
 from hanse.model.kinds.gslb import (
+    NAMESPACE,
     AMKOCluster,
     GlobalDeploymentPolicy,
     GSLBConfig,
@@ -256,7 +257,8 @@ def _check_configuration(
     one: GSLBConfig, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
     """ProviderFailed: a configuration that its leader cannot use, as a controller refuses us."""
-    if any(not own.spec.is_leader for own in snapshot.all(where, AMKOCluster)):
+    follows = any(not own.spec.is_leader for own in snapshot.all(where, AMKOCluster))
+    if follows and one.namespace == NAMESPACE:
         return
     if one.status.state.startswith("error: "):
         message = one.status.state.removeprefix("error: ")

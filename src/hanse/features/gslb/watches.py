@@ -79,7 +79,7 @@ GLOBAL_SERVICE_WATCH = Watch(
     reason="the global names, with the members of each and their health",
 )
 
-_CONFIGURATION = "the configuration of global names, and its conditions"
+_CONFIGURATION = "the configuration of global names, and its status, also where it is misplaced"
 
 LOCAL_WATCHES: tuple[Watch, ...] = (
     Watch(
@@ -91,21 +91,18 @@ LOCAL_WATCHES: tuple[Watch, ...] = (
     Watch(
         Role.LOCAL,
         GSLBConfig,
-        namespace=NAMESPACE,
         writes=Writes.STATUS | Writes.FIELDS,
         reason=_CONFIGURATION,
     ),
     Watch(
         Role.LOCAL,
         GlobalDeploymentPolicy,
-        namespace=NAMESPACE,
         writes=Writes.STATUS,
         reason=_CONFIGURATION,
     ),
     Watch(
         Role.LOCAL,
         GSLBHostRule,
-        namespace=NAMESPACE,
         indexes=(RULES_BY_FQDN,),
         writes=Writes.STATUS,
         reason=_CONFIGURATION,
