@@ -214,7 +214,15 @@ def _is_listed(rules: WorkloadAcceptance, reference: Reference) -> bool:
 def _reference_reason(reference: Reference) -> str:
     if reference.kind == "Unknown":
         return "it refers to what did not come with the set"
-    return f"{reference.kind} {reference.name!r} did not come with the set and is not listed"
+    told = f"{reference.kind} {reference.name!r} did not come with the set and is not listed"
+    match reference.kind:
+        case "ConfigMap":
+            return f"{told}: create it at the broker, beside the set"
+        case "Secret" | "ServiceAccount":
+            field = "secrets" if reference.kind == "Secret" else "serviceAccounts"
+            return f"{told}: create it in this cluster, and list it in workloads.{field}"
+        case _:
+            return told
 
 
 def _priority_refusals(received: Workload) -> Iterator[Refused]:

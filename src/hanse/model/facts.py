@@ -267,6 +267,11 @@ class WriteOutcome(Fact, frozen=True):
     def key(self) -> ClusterObjectRef:
         return self.target
 
+    @property
+    def is_final(self) -> bool:
+        """Whether only people can mend it: it is not tried again soon."""
+        return self.result in ("Foreign", "Refused", "Forbidden")
+
 
 class Answer(Fact, frozen=True):
     """The answer to a question of an earlier plan: a value, or an error."""

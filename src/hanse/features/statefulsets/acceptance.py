@@ -3,6 +3,7 @@
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.features.statefulsets.config_maps import CarriedConfig, carried_config
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.acceptance import (
     BROKER_ORIGIN,
@@ -16,7 +17,7 @@ from hanse.model.acceptance import (
 )
 from hanse.model.kinds.acceptance import AcceptancePolicySpec
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.core import Namespace, Service
+from hanse.model.kinds.core import ConfigMap, Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import ClusterId, Object
 from hanse.model.ownership import OWNER, OWNER_KEY, owner_claim
@@ -40,10 +41,41 @@ class Terms(Struct, frozen=True):
         return min(share, most)
 
 
-def set_terms(
-    submitted: SubmittedSet, service: Service | None, snapshot: Snapshot, broker_namespace: str
-) -> Terms | None:
-    """Judge a set; None while something is not known that the judgement needs."""
+class ReceivedSet(Struct, frozen=True):
+    """A set as this cluster receives it from a broker."""
+
+    submitted: SubmittedSet
+    service: Service | None
+    """Its headless Service."""
+    broker: ClusterId
+    broker_namespace: str
+
+    def config(self, snapshot: Snapshot) -> CarriedConfig:
+        """The ConfigMaps that come along; only with what people submitted at the broker."""
+        submitted = self.submitted
+        if set_origin(submitted.object) != BROKER_ORIGIN:
+            return CarriedConfig()
+        template, namespace = submitted.spec.template, submitted.namespace
+        return carried_config(template, namespace, snapshot, self.broker)
+
+
+def takes_set(received: ReceivedSet, snapshot: Snapshot) -> bool:
+    """Whether this cluster takes a set if all of its ConfigMaps come along."""
+    judged = _judge(received, received.config(snapshot).names, snapshot)
+    return judged is not None and judged.refused is None
+
+
+def set_terms(received: ReceivedSet, snapshot: Snapshot) -> Terms | None:
+    """Judge a set; None while something is not known that the judgement needs, or not here yet."""
+    config = received.config(snapshot)
+    judged = _judge(received, config.names - config.blocked, snapshot)
+    is_waiting = bool(config.arriving) and judged is not None and judged.refused is None
+    return None if is_waiting else judged
+
+
+def _judge(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -> Terms | None:
+    """Judge a set with which these ConfigMaps come along."""
+    submitted = received.submitted
     policy = read_policy(snapshot.local, snapshot)
     origin = set_origin(submitted.object)
     if policy is None or not snapshot.listed(snapshot.local, Namespace):
@@ -55,7 +87,7 @@ def set_terms(
         if not _is_same_set(hosted, submitted.object):
             return None  # its copy at the broker is about to be repaired by this very cluster
         policy = _with_origin(policy, origin)
-    judged = accepted(policy, _workload(submitted, service, snapshot, broker_namespace), origin)
+    judged = accepted(policy, _workload(received, carried, snapshot), origin)
     limit = policy.workloads.limits.replicas_per_set
     match judged:
         case Accepted():
@@ -95,10 +127,9 @@ def _with_origin(policy: AcceptancePolicySpec, origin: ClusterId) -> AcceptanceP
     return replace(policy, workloads=replace(policy.workloads, origins=origins))
 
 
-def _workload(
-    submitted: SubmittedSet, service: Service | None, snapshot: Snapshot, broker_namespace: str
-) -> Workload:
+def _workload(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -> Workload:
     """The set as the policy judges it."""
+    submitted, home = received.submitted, received.broker_namespace
     namespace = snapshot.get(snapshot.local, Namespace, submitted.namespace)
     found = (
         NamespaceFacts(namespace.metadata.labels, CREATED_BY in namespace.metadata.annotations)
@@ -110,7 +141,8 @@ def _workload(
         namespace=submitted.namespace,
         spec=submitted.spec,
         found=found,
-        service=service,
+        service=received.service,
+        carried=frozenset((ConfigMap.kind.name, name) for name in carried),
         path="spec" if is_plain else "spec.template.spec",
-        reserved=(broker_namespace, f"{broker_namespace}-accounts"),
+        reserved=(home, f"{home}-accounts"),
     )

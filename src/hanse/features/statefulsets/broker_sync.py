@@ -24,7 +24,6 @@ from hanse.features.statefulsets.names import (
     without_external_dns,
 )
 from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET
-from hanse.features.statefulsets.part_report import FAILED_RESULTS
 from hanse.features.statefulsets.service_copies import copied_service_spec
 from hanse.features.statefulsets.status import condition_events
 from hanse.model.clusterset import broker_cluster
@@ -228,7 +227,7 @@ def _copies_for_host(
 def _write_error(hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId) -> str:
     """Why the broker refuses the set; empty if it does not, or nothing is known."""
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(broker, object_ref(hosted)))
-    return outcome.message if outcome is not None and outcome.result in FAILED_RESULTS else ""
+    return outcome.message if outcome is not None and outcome.is_final else ""
 
 
 def _status_patch(

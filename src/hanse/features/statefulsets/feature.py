@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.statefulsets.broker_sync import plan_broker_sync
+from hanse.features.statefulsets.carrying import config_keys_for, plan_config
+from hanse.features.statefulsets.config_maps import FEDERATED_SETS_BY_CONFIG, SETS_BY_CONFIG
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.headless_services import (
     FEDERATED_SETS_BY_SERVICE,
@@ -13,7 +15,14 @@ from hanse.features.statefulsets.headless_services import (
 )
 from hanse.features.statefulsets.load_balancers import PODS_BY_OWNER
 from hanse.features.statefulsets.local import plan_local
-from hanse.features.statefulsets.names import CLUSTER, ORPHANED, POD_NAME, SET, cluster_set_name
+from hanse.features.statefulsets.names import (
+    CARRIED,
+    CLUSTER,
+    ORPHANED,
+    POD_NAME,
+    SET,
+    cluster_set_name,
+)
 from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET, STATEFUL_SETS_BY_SET
 from hanse.features.statefulsets.shares import plan_shares, plan_status
 from hanse.features.statefulsets.tombstones import TOMBSTONES_BY_CLUSTER, keys_of_expired_tombstones
@@ -22,7 +31,7 @@ from hanse.model.facts import ClusterState, LeaseLiveness, Role, WriteOutcome
 from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Namespace, Node, Pod, Service
+from hanse.model.kinds.core import ConfigMap, Namespace, Node, Pod, Service
 from hanse.model.kinds.hanse import ClusterMember, FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Object
@@ -43,7 +52,7 @@ class StatefulSets:
             Watch(
                 Role.LOCAL,
                 StatefulSet,
-                indexes=(STATEFUL_SETS_BY_SET,),
+                indexes=(STATEFUL_SETS_BY_SET, SETS_BY_CONFIG),
                 writes=OBJECTS,
                 reason="this cluster's part of each set",
             ),
@@ -87,11 +96,24 @@ class StatefulSets:
                 writes=OBJECTS,
                 reason="how many replicas each cluster runs of a set that is hosted here",
             ),
-            Watch(Role.BROKER, StatefulSet, indexes=(SETS_BY_SERVICE,), writes=STATUS),
+            Watch(
+                Role.LOCAL,
+                ConfigMap,
+                labels=CARRIED,
+                writes=OBJECTS,
+                reason="ConfigMaps that pods of a set refer to, which come along with it",
+            ),
+            Watch(
+                Role.BROKER,
+                StatefulSet,
+                indexes=(SETS_BY_SERVICE, SETS_BY_CONFIG),
+                writes=STATUS,
+            ),
+            Watch(Role.BROKER, ConfigMap),
             Watch(
                 Role.BROKER,
                 FederatedStatefulSet,
-                indexes=(FEDERATED_SETS_BY_SERVICE,),
+                indexes=(FEDERATED_SETS_BY_SERVICE, FEDERATED_SETS_BY_CONFIG),
                 writes=OBJECTS | STATUS,
             ),
             Watch(
@@ -113,13 +135,14 @@ class StatefulSets:
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The keys for a change here, at the broker, or of a fact."""
+        yield from config_keys_for(change, snapshot)
         match change:
             case ObjectChange(where) if where == snapshot.local:
-                return self._keys_for_local_change(change, snapshot)
+                yield from self._keys_for_local_change(change, snapshot)
             case ObjectChange():
-                return self._keys_for_broker_change(change, snapshot)
+                yield from self._keys_for_broker_change(change, snapshot)
             case FactChange():
-                return self._keys_for_fact(change, snapshot)
+                yield from self._keys_for_fact(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The plan of a key by its topic: shares, status, mirror, or else local."""
@@ -131,6 +154,8 @@ class StatefulSets:
                 return plan_shares(key, snapshot, self._broker_namespace)
             case "status":
                 return plan_status(key, snapshot, self._broker_namespace)
+            case "config":
+                return plan_config(key, snapshot, self._broker_namespace)
             case "mirror":
                 return plan_broker_sync(key, snapshot, self._broker_namespace)
             case _:

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.acceptance import Terms, set_terms
+from hanse.features.statefulsets.acceptance import ReceivedSet, Terms, set_terms
 from hanse.features.statefulsets.collisions import read_submitted_set
 from hanse.features.statefulsets.deletion import (
     plan_awaiting_acceptance,
@@ -170,7 +170,8 @@ def _plan_live_set(
     if usable is None:
         return plan_unchanged(key, snapshot, broker, broker_namespace)
     service = snapshot.get(broker, Service, usable.spec.service_name, usable.namespace)
-    terms = set_terms(usable, service, snapshot, broker_namespace)
+    received = ReceivedSet(usable, service, broker, broker_namespace)
+    terms = set_terms(received, snapshot)
     if terms is None:
         return plan_unchanged(key, snapshot, broker, broker_namespace)
     if current is None and report is not None and is_rebuilt(report, usable, snapshot):

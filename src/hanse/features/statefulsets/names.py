@@ -45,6 +45,8 @@ SPREAD_BY = f"{PREFIX}/spread-by"
 """Annotation of a set: a label of ClusterMembers whose values get equal parts."""
 UPDATE_ORDER = f"{PREFIX}/update-order"
 """Annotation of a set: the clusters that get a new template first, separated by commas."""
+CARRIED = f"{PREFIX}/carried"
+"""Label of a ConfigMap that came along with sets."""
 POD_REVISION = "controller-revision-hash"
 """Label of every pod of a StatefulSet: the ControllerRevision that it was created from."""
 

@@ -72,7 +72,7 @@ def plan_release(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespa
     if not objects:
         return Plan()
     owned = [o for o in objects if not is_kept_for_another_set(o, key, snapshot, broker)]
-    patches = tuple(_release_patch(o, key, snapshot.local) for o in owned)
+    patches = tuple(release_patch(o, key, snapshot.local) for o in owned)
     return replace(plan_unchanged(key, snapshot, broker, broker_namespace), patches=patches)
 
 
@@ -85,7 +85,7 @@ def is_released_by(obj: Object | None, key: Key) -> bool:
     )
 
 
-def _release_patch(obj: Object, key: Key, here: ClusterId) -> Patch:
+def release_patch(obj: Object, key: Key, here: ClusterId) -> Patch:
     """Remove our ownership from an object, and annotate the set that released it."""
     owned = dict.fromkeys(n for n in obj.metadata.annotations if n.startswith("hanse.dev/"))
     labels = {**owned, RELEASED: f"{key.namespace}/{key.name}"}

@@ -27,8 +27,6 @@ from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired
 from hanse.model.snapshot import Snapshot
 
-FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
-
 
 class PartProgress(Struct, frozen=True):
     """How far this cluster's part of a set has come."""
@@ -132,7 +130,7 @@ def _problems(submitted: SubmittedSet, desired: list[Desired], snapshot: Snapsho
         yield f"namespace {submitted.namespace} is being deleted here"
     for each in desired:
         outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(each.where, object_ref(each.object)))
-        if outcome is not None and outcome.result in FAILED_RESULTS:
+        if outcome is not None and outcome.is_final:
             yield (
                 outcome.message
                 if each.where == snapshot.local

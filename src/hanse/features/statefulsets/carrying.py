@@ -1,0 +1,122 @@
+"""Which ConfigMaps this cluster copies: those of sets that it has a share of and would take."""
+
+from collections.abc import Iterator
+
+from hanse.features.statefulsets.acceptance import ReceivedSet, takes_set
+from hanse.features.statefulsets.collisions import read_submitted_set
+from hanse.features.statefulsets.config_maps import (
+    TOPIC,
+    config_keys,
+    list_sets_with_config,
+    plan_config_map,
+    submitted_config,
+)
+from hanse.features.statefulsets.fleet import is_broker_listed
+from hanse.features.statefulsets.identity import belongs_to
+from hanse.features.statefulsets.owned_objects import owned_stateful_set
+from hanse.features.statefulsets.submitted import find_submitted_set
+from hanse.model.clusterset import broker_cluster
+from hanse.model.facts import ClusterState, WriteOutcome
+from hanse.model.kinds.acceptance import AcceptancePolicy
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import ConfigMap, Namespace, Service
+from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.objects import ClusterId, Object
+from hanse.model.ownership import OWNER
+from hanse.model.plan import Key, Plan
+from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
+
+
+def config_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys of ConfigMaps after a change, and of sets after a change of their ConfigMaps."""
+    match change:
+        case FactChange(WriteOutcome(target)) if target.ref.kind == ConfigMap.kind:
+            yield from _set_keys(Key(TOPIC, target.ref.name, target.ref.namespace), snapshot)
+        case FactChange(ClusterState()):
+            yield from _all_keys("", snapshot)
+        case ObjectChange():
+            yield from _keys_for_object(change, snapshot)
+        case _:
+            return
+
+
+def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    obj, is_local = change.object, change.where == snapshot.local
+    meta = obj.metadata
+    match obj:
+        case ConfigMap():
+            yield (key := Key(TOPIC, meta.name, meta.namespace))
+            yield from _set_keys(key, snapshot)
+        case StatefulSet() if is_local and _owner(change.before) == _owner(change.after):
+            return
+        case StatefulSet() | FederatedStatefulSet():
+            yield from config_keys(change.before, change.after)
+        case StatefulSetShares():
+            yield from _keys_of_set(Key("local", meta.name, meta.namespace), snapshot)
+        case AcceptancePolicy() if is_local:
+            yield from _all_keys("", snapshot)
+        case Namespace() if is_local:
+            yield from _all_keys(meta.name, snapshot)
+
+
+def _owner(obj: Object | None) -> str | None:
+    """The owner of an object; None if it has none, or is gone."""
+    return obj.metadata.labels.get(OWNER) if obj is not None else None
+
+
+def _all_keys(namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys of all ConfigMaps that are copied or referred to, in one namespace or all."""
+    broker = broker_cluster(snapshot)
+    for copy in snapshot.all(snapshot.local, ConfigMap):
+        if namespace in ("", copy.metadata.namespace):
+            yield Key(TOPIC, copy.metadata.name, copy.metadata.namespace)
+    for record in snapshot.all(broker, StatefulSetShares) if broker is not None else ():
+        meta = record.metadata
+        if namespace in ("", meta.namespace):
+            yield from _keys_of_set(Key("local", meta.name, meta.namespace), snapshot)
+
+
+def _keys_of_set(key: Key, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys of the ConfigMaps that a set at the broker refers to."""
+    broker = broker_cluster(snapshot)
+    found = find_submitted_set(key, snapshot, broker) if broker is not None else None
+    return config_keys(found.object if found is not None else None)
+
+
+def _set_keys(config: Key, snapshot: Snapshot) -> Iterator[Key]:
+    """The local keys of the sets that refer to a ConfigMap."""
+    broker = broker_cluster(snapshot)
+    if broker is not None:
+        for name in list_sets_with_config(config.name, config.namespace, snapshot, broker):
+            yield Key("local", name, config.namespace)
+
+
+def plan_config(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
+    """The copy of one ConfigMap in this cluster."""
+    broker = broker_cluster(snapshot)
+    if broker is None:
+        return plan_config_map(key, None, snapshot)
+    if not is_broker_listed(broker, snapshot):
+        return Plan(keep_all=True)
+    is_wanted = any(
+        _is_taken(Key("local", name, key.namespace), snapshot, broker, broker_namespace)
+        for name in list_sets_with_config(key.name, key.namespace, snapshot, broker)
+    )
+    source = submitted_config(key.name, key.namespace, snapshot, broker) if is_wanted else None
+    return plan_config_map(key, source, snapshot)
+
+
+def _is_taken(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> bool:
+    """Whether this cluster has a share of a set, and takes it."""
+    submitted = read_submitted_set(key, snapshot, broker, broker_namespace)
+    record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
+    if submitted is None or submitted.terminating or submitted.orphaned or submitted.errors:
+        return False
+    if record is None or not belongs_to(record, submitted):
+        return False
+    runs = owned_stateful_set(key.name, key.namespace, snapshot) is not None
+    service = snapshot.get(broker, Service, submitted.spec.service_name, key.namespace)
+    here = submitted.in_cluster(snapshot.local)
+    received = ReceivedSet(here, service, broker, broker_namespace)
+    return bool(record.spec.share_of(snapshot.local) or runs) and takes_set(received, snapshot)
