@@ -241,6 +241,7 @@ def account_attacks() -> Iterator[Attack]:  # noqa: PLR0915 - a list
     yield Attack("a new member", "POST", _LEASES, {"apiVersion": "coordination.k8s.io/v1", **new})
     records = f"{_HANSE}/namespaces/{BROKER_NAMESPACE}/clustermembers"
     yield _patch("another cluster behind its id", f"{records}/lubeck", {"spec": {"uid": "another"}})
+    yield _patch("the last epoch", f"{records}/lubeck/status", {"status": {"epoch": 2**62}})
     yield Attack("its record deleted", "DELETE", f"{records}/lubeck")
     for phase, whose in (("Replaced", "lubeck"), ("Left", "hamburg")):
         change = {"status": {"phase": phase}}

@@ -142,7 +142,11 @@ async def joined_fleet(
 
 
 def endpoint_slice(name: str, source: str) -> str:
-    labels = {SOURCE: source, "multicluster.kubernetes.io/service-name": "web"}
+    labels = {
+        SOURCE: source,
+        "multicluster.kubernetes.io/service-name": "web",
+        "services.hanse.dev/namespace": "shop",
+    }
     manifest = {
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",

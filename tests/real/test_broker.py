@@ -294,8 +294,11 @@ async def test_a_member_reads_only_its_own_secrets(fleet: JoinedFleet) -> None:
     assert "forbidden" not in await kubectl_errors(*by_name)
 
 
-async def test_a_member_publishes_only_addresses_of_its_ranges(fleet: JoinedFleet) -> None:
-    bounds = {"spec": {"clusters": [{"id": "lubeck", "ranges": ["10.77.0.0/16", "fd00::/8"]}]}}
+async def test_a_member_publishes_only_addresses_and_namespaces_of_its_own(
+    fleet: JoinedFleet,
+) -> None:
+    own = {"id": "lubeck", "ranges": ["10.77.0.0/16", "fd00::/8"], "namespaces": ["shop"]}
+    bounds = {"spec": {"clusters": [own]}}
     change = ("--type=merge", "-p", msgspec.json.encode(bounds).decode())
     await fleet.on("broker", "patch", "clusterset", "default", *change)
     try:
@@ -306,11 +309,14 @@ async def test_a_member_publishes_only_addresses_of_its_ranges(fleet: JoinedFlee
             for address in ("10.77.1.2", "10.78.1.2")
         )
         refused = await _error_once_rejected(fleet, outside)
+        elsewhere = inside.replace('"shop"', '"bank"')
+        foreign = await fleet.as_member("lubeck", "create", "-f", "-", stdin=elsewhere)
         taken = await fleet.as_member("lubeck", "create", "-f", "-", stdin=inside)
         another = outside.replace("lubeck", "hamburg").replace("bounded", "free")
         free = await fleet.as_member("hamburg", "create", "-f", "-", stdin=another)
 
         assert "does not let lubeck publish addresses outside of its ranges" in refused
+        assert "does not let lubeck publish services of namespace bank" in foreign.errors
         assert (taken.status, free.status) == (0, 0), taken.errors + free.errors
     finally:
         undone = '{"spec":{"clusters":[]}}'

@@ -5,12 +5,14 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
+from hanse.cli.errors import CommandFailed
 from hanse.features.services.manifests import MEMBER, accounts_namespace
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.requests import delete, resource_path
 from hanse.kube.transport import Request
+from hanse.model.clusterset import agreed_rules
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
@@ -58,14 +60,23 @@ async def find_record(broker: Client, place: MemberPlace) -> ClusterMember | Non
 
 
 async def recorded_rules(broker: Client, namespace: str) -> ClusterSetSpec | None:
-    """The rules of a lost ClusterSet, as the first record by name has kept them."""
+    """The rules of a lost ClusterSet, as most records have kept them; None if none has any.
+
+    Raises `CommandFailed` if members have kept different ones and no majority the same.
+    """
     try:
         records = (await broker.list(ClusterMember, namespace=namespace)).objects
     except NotFound:
         return None
-    kept = [r for r in records if r.status.rules is not None and not r.has_left]
-    first = min(kept, key=lambda record: record.name, default=None)
-    return first.status.rules if first is not None else None
+    kept = sorted(r.name for r in records if r.status.rules is not None and not r.has_left)
+    rules = agreed_rules(records)
+    if kept and rules is None:
+        raise CommandFailed(
+            f"there is no ClusterSet, and {', '.join(kept)} have kept different rules "
+            f"(`kubectl -n {namespace} get clustermembers -o yaml`, status.rules); create the "
+            "ClusterSet default with the right ones, then run this again"
+        )
+    return rules
 
 
 async def set_phase(

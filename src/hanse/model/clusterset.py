@@ -25,24 +25,32 @@ def broker_cluster(snapshot: Snapshot) -> ClusterId | None:
 def clusterset_spec(snapshot: Snapshot, broker: ClusterId | None) -> ClusterSetSpec:
     """The spec of the broker's ClusterSet, the first by name.
 
-    Where there is none, the rules that stand in the record of this cluster, or else of the first by
-    name; the defaults if no record has any.
+    Where there is none, the rules that this cluster has kept in its record, or else those that most
+    records have; the defaults if there are no such rules.
     """
     if broker is None:
         return ClusterSetSpec()
     found = snapshot.all(broker, ClusterSet)
     first = min(found, key=lambda cluster_set: cluster_set.metadata.name, default=None)
-    return first.spec if first is not None else _recorded_rules(snapshot, broker)
+    return first.spec if first is not None else _kept_rules(snapshot, broker)
 
 
-def _recorded_rules(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
-    """The rules that records of members have kept."""
-    known = [
-        (record.metadata.name != snapshot.local, record.metadata.name, record.status.rules)
-        for record in snapshot.all(broker, ClusterMember)
-        if record.status.rules is not None and not record.has_left
-    ]
-    return min(known, key=lambda one: one[:2])[2] if known else ClusterSetSpec()
+def _kept_rules(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
+    """The rules of a lost ClusterSet as records of members have kept them."""
+    records = snapshot.all(broker, ClusterMember)
+    own = next((r for r in records if r.metadata.name == snapshot.local and not r.has_left), None)
+    if own is not None and own.status.rules is not None:
+        return own.status.rules
+    return agreed_rules(records) or ClusterSetSpec()
+
+
+def agreed_rules(records: Iterable[ClusterMember]) -> ClusterSetSpec | None:
+    """The rules that more than half of the members with rules have kept; None without such.
+
+    Each member writes its own record: no single one decides about the others.
+    """
+    kept = [r.status.rules for r in records if r.status.rules is not None and not r.has_left]
+    return next((rules for rules in kept if 2 * kept.count(rules) > len(kept)), None)
 
 
 def is_broker_lost(snapshot: Snapshot, broker: ClusterId | None, namespace: str) -> bool:

@@ -4,15 +4,24 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.features.clusterset.feature import MEMBER, ClusterSetMember
-from hanse.model.clusterset import MemberState, common_state, member_state, unanswered_clusters
+from hanse.model.clusterset import (
+    MemberState,
+    agreed_rules,
+    clusterset_spec,
+    common_state,
+    member_state,
+    unanswered_clusters,
+)
 from hanse.model.facts import Fact, HeartbeatState, HolderState, LeaseLiveness, Role
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import (
     ClusterMember,
     ClusterMemberSpec,
     ClusterMemberStatus,
+    ClusterSetSpec,
     MemberPhase,
 )
 from hanse.model.naming import BROKER_NAMESPACE
@@ -124,3 +133,38 @@ def test_a_cluster_is_ready_to_itself() -> None:
 
     assert member_state("lubeck", known, "broker", BROKER_NAMESPACE) is MemberState.READY
     assert common_state("lubeck", known, "broker", BROKER_NAMESPACE) is MemberState.GONE
+
+
+TRUE_RULES, FORGED = ClusterSetSpec(profile="kep-1645"), ClusterSetSpec(paused=True)
+
+
+def _with_rules(name: str, rules: ClusterSetSpec | None) -> ClusterMember:
+    known = record("Ready", name=name)
+    return replace(known, status=replace(known.status, rules=rules))
+
+
+@pytest.mark.parametrize(
+    ("kept", "agreed"),
+    [
+        ((), None),
+        ((None, None), None),
+        ((FORGED, TRUE_RULES), None),
+        ((FORGED, TRUE_RULES, TRUE_RULES), TRUE_RULES),
+        ((TRUE_RULES, None), TRUE_RULES),
+    ],
+    ids=["no member", "none kept", "one against one", "a forger alone", "one of two"],
+)
+def test_no_member_alone_decides_about_the_rules_of_a_lost_clusterset(
+    kept: tuple[ClusterSetSpec | None, ...], agreed: ClusterSetSpec | None
+) -> None:
+    records = [_with_rules(f"m{number}", rules) for number, rules in enumerate(kept)]
+
+    assert agreed_rules(records) == agreed
+
+
+def test_a_cluster_follows_the_rules_that_it_kept_itself() -> None:
+    known = seen(
+        _with_rules("aachen", FORGED), _with_rules("lubeck", TRUE_RULES), _with_rules("x", FORGED)
+    )
+
+    assert clusterset_spec(known, "broker") == TRUE_RULES

@@ -391,6 +391,18 @@ def test_an_address_outside_of_the_clusters_ranges_is_reported() -> None:
     assert "10.0.0.1: outside of 10.7.0.0/16" in message(result, "AddressesAllowed")
 
 
+def test_an_export_of_a_namespace_that_is_not_the_clusters_is_withdrawn_and_told() -> None:
+    bounds = rules(clusters=(MemberSettings(id=HERE, namespaces=("bank",)),))
+    mine = export()
+    on = published(mine, service(), backends())
+
+    result = plan(observed([mine, service(), backends()], [bounds, *on]))
+
+    assert not desired(result, EndpointSlice)
+    assert conditions(result)["Ready"] == ("False", "Failed")
+    assert "publish services of namespace shop" in message(result, "Ready")
+
+
 def test_an_address_outside_of_the_clusters_ranges_is_not_published() -> None:
     bounds = rules(clusters=(MemberSettings(id=HERE, ranges=("10.7.0.0/16",)),))
 

@@ -457,6 +457,19 @@ def test_addresses_outside_of_a_clusters_ranges_are_left_out_and_reported() -> N
     assert "bergen publishes 10.0.0.1: outside of 10.7.0.0/16" in reported.message
 
 
+def test_a_cluster_adds_nothing_to_services_of_namespaces_that_are_not_its_own() -> None:
+    """Nor does it decide about them, however old it says that its export is."""
+    bounds = rules(clusters=(MemberSettings(id="bergen", namespaces=("bank",)),))
+    forged = published_slices(record("bergen", headless=True, age=1000), "10.0.0.1")
+    slices = [*forged, *published_slices(record("riga", age=1), "10.0.0.2")]
+
+    result = plan(observed(broker=[bounds, *slices]))
+
+    sources = {s.metadata.labels[SOURCE_CLUSTER] for s in desired(result, EndpointSlice)}
+    assert sources == {"riga"}
+    assert desired(result, ServiceImport)[0].spec.type == "ClusterSetIP"
+
+
 def test_conditions_of_others_on_an_import_are_kept() -> None:
     bounds = rules(clusters=(MemberSettings(id="bergen", ranges=("10.7.0.0/16",)),))
     slices = published_slices(record("bergen"))

@@ -21,9 +21,10 @@ _OWN_PHASES = Requirement(
     f"({_AFTER} != 'Replaced' && !({_BEFORE} in ['Left', 'Replaced']))",
 )
 _EPOCH = "(has({0}.status) && has({0}.status.epoch) ? {0}.status.epoch : 0)"
-_LATER_EPOCH = Requirement(
-    "the epoch does not go back",
-    f"request.operation != 'UPDATE' || {_EPOCH.format('object')} >= {_EPOCH.format('oldObject')}",
+_NEXT_EPOCH = Requirement(
+    "the epoch stays, or is the next one",
+    f"request.operation != 'UPDATE' || {_EPOCH.format('object')} - {_EPOCH.format('oldObject')} "
+    "in [0, 1]",
 )
 
 MEMBER_RULES = (
@@ -43,7 +44,7 @@ MEMBER_RULES = (
         ClusterMember.kind,
         ("patch",),
         "its own, by name",
-        (_OWN_RECORD, _OWN_PHASES, _LATER_EPOCH, Requirement("the spec stays", unchanged("spec"))),
+        (_OWN_RECORD, _OWN_PHASES, _NEXT_EPOCH, Requirement("the spec stays", unchanged("spec"))),
         subresource="status",
         namespace=HOME,
         own_name=True,

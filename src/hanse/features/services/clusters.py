@@ -1,6 +1,6 @@
 """Look-ups about clusters: the slices they publish, who has joined or is alive, and their settings.
 
-The settings include the address ranges that a cluster may publish.
+The settings include the namespaces and address ranges that a cluster may publish.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -131,6 +131,26 @@ def cluster_settings(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSetting
     """The settings that the ClusterSet has for one cluster, or the defaults."""
     found = (settings for settings in rules.clusters if settings.id == cluster)
     return next(found, MemberSettings(id=cluster))
+
+
+def may_publish(cluster: ClusterId, namespace: str, rules: ClusterSetSpec) -> bool:
+    """Whether the ClusterSet lets a cluster publish services of a namespace."""
+    allowed = cluster_settings(cluster, rules).namespaces
+    return not allowed or namespace in allowed
+
+
+def drop_foreign_namespaces(
+    slices: Iterable[EndpointSlice], rules: ClusterSetSpec
+) -> list[EndpointSlice]:
+    """The slices without those of namespaces that their cluster may not publish.
+
+    The broker's admission policy refuses new ones; those from before a change stand there.
+    """
+    return [
+        s
+        for s in slices
+        if may_publish(source_cluster(s), s.metadata.labels.get(SERVICE_NAMESPACE, ""), rules)
+    ]
 
 
 def is_address_allowed(endpoint: Endpoint, ranges: Sequence[str]) -> bool:

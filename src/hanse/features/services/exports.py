@@ -12,9 +12,11 @@ from hanse.features.services.clusters import (
     disallowed_addresses,
     disallowed_message,
     drop_disallowed,
+    drop_foreign_namespaces,
     exporting_clusters,
     joined_clusters,
     list_published_slices,
+    may_publish,
     source_cluster,
 )
 from hanse.features.services.globalnet import (
@@ -103,6 +105,13 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     if broker is None:
         waiting = condition("Ready", False, "Pending", "this cluster has not joined a broker")
         return status_plan(export, snapshot, (_VALID, waiting))
+    if not may_publish(snapshot.local, key.namespace, clusterset_spec(snapshot, broker)):
+        message = (
+            f"the ClusterSet does not let {snapshot.local} publish services of namespace "
+            f"{key.namespace}; the broker's administrator adds it to spec.clusters[].namespaces"
+        )
+        failed = condition("Ready", False, "Failed", message)
+        return status_plan(export, snapshot, (_VALID, failed))
     published = list_published_slices(key, snapshot, broker)
     own = [s for s in published if source_cluster(s) == snapshot.local]
     if any(has_newer_schema(s) for s in own):
@@ -167,9 +176,8 @@ def _export_state(
         snapshot.get(snapshot.local, ServiceImport, record.name, record.namespace)
     )
     others = [s for s in published if source_cluster(s) != snapshot.local]
-    known = read_exports(
-        counted_slices(others, standing, snapshot, broker, broker_namespace)
-    ).records
+    counted = counted_slices(others, standing, snapshot, broker, broker_namespace)
+    known = read_exports(drop_foreign_namespaces(counted, rules)).records
     merged = merge_exports([record, *known], rules.profile)
     assert merged is not None, "at least one record makes an import"
     pods = list(snapshot.by(snapshot.local, BACKENDS, f"{record.namespace}/{record.name}"))

@@ -14,6 +14,7 @@ from hanse.features.services.clusters import (
     disallowed_addresses,
     disallowed_message,
     drop_disallowed,
+    drop_foreign_namespaces,
     exporting_clusters,
     list_published_slices,
     source_cluster,
@@ -112,9 +113,10 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     published = list_published_slices(key, snapshot, broker)
     if snapshot.local not in standing:
         published = _without_own_strays(published, key, snapshot)
-    slices = with_legacy_imports(
+    counted = with_legacy_imports(
         counted_slices(published, *place), key, snapshot, broker, broker_namespace
     )
+    slices = drop_foreign_namespaces(counted, rules)
     exports = read_exports(slices)
     kept = exports.newer | awaited_clusters(published, *place)
     if _is_unpublished(key, snapshot, published, standing):
@@ -170,12 +172,14 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     current = snapshot.get(broker, ServiceImport, name, broker_namespace)
     place = (exporting_clusters(current), snapshot, broker, broker_namespace)
     published = list_published_slices(key, snapshot, broker)
-    exports = read_exports(counted_slices(published, *place, judge=common_state))
+    rules = clusterset_spec(snapshot, broker)
+    counted = counted_slices(published, *place, judge=common_state)
+    exports = read_exports(drop_foreign_namespaces(counted, rules))
     sources = frozenset({broker})
     if exports.newer or awaited_clusters(published, *place):
         kept = () if current is None else (Desired(current, broker, sources=sources, shared=True),)
         return Plan(kept)
-    merged = merge_exports(exports.records, clusterset_spec(snapshot, broker).profile)
+    merged = merge_exports(exports.records, rules.profile)
     if merged is None:
         return Plan()
     order = merged.clusters

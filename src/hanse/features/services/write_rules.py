@@ -1,6 +1,6 @@
 """What a member may write on the broker for multi-cluster services, and its Lease and token."""
 
-from hanse.features.services.names import SOURCE_CLUSTER
+from hanse.features.services.names import SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
@@ -43,6 +43,14 @@ _WITHIN_RANGES = Requirement(
     "'ClusterSet ' + params.metadata.name + ' does not let ' + variables.me + "
     "' publish addresses outside of its ranges'",
 )
+_WITHIN_NAMESPACES = Requirement(
+    "services are of the namespaces that the ClusterSet gives the writer",
+    "request.operation == 'DELETE' || !has(params.spec) || !has(params.spec.clusters) || "
+    "params.spec.clusters.all(c, c.id != variables.me || !has(c.namespaces) || "
+    f"c.namespaces.size() == 0 || {label('object', SERVICE_NAMESPACE)} in c.namespaces)",
+    "'ClusterSet ' + params.metadata.name + ' does not let ' + variables.me + "
+    f"' publish services of namespace ' + {label('object', SERVICE_NAMESPACE)}",
+)
 _OWN_IMPORT = Requirement(
     f"label {LEGACY_SOURCE} is not set, or is the writer's id, before and after",
     before_and_after(f"{label('it', LEGACY_SOURCE)} in ['', variables.me]"),
@@ -73,8 +81,8 @@ MEMBER_RULES = (
         Writer.MEMBER,
         EndpointSlice.kind,
         (),
-        "addresses of its own ranges",
-        (_WITHIN_RANGES,),
+        "of its own namespaces, with addresses of its own ranges",
+        (_WITHIN_NAMESPACES, _WITHIN_RANGES),
         namespace=HOME,
         sets=_FREE,
         params=ClusterSet.kind,

@@ -7,6 +7,7 @@ from hanse.model.schema import ADDRESS, LABEL, SUBDOMAIN, Schema
 
 ClusterName = Annotated[str, Schema(pattern=LABEL, min_length=1, max_length=63)]
 """A cluster's id: it becomes part of names, so it is a label."""
+NamespaceName = Annotated[str, Schema(pattern=LABEL, min_length=1, max_length=63)]
 ObjectName = Annotated[str, Schema(pattern=SUBDOMAIN, min_length=1, max_length=253)]
 ContextName = Annotated[str, Schema(min_length=1, max_length=253)]
 """The name of a kubeconfig context."""

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal
 
-from hanse.model.kinds.field_types import Cidr, ClusterName, Conditions, Count
+from hanse.model.kinds.field_types import Cidr, ClusterName, Conditions, Count, NamespaceName
 from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import Column, Crd, Scale, Schema, ValidationRule
 
@@ -20,6 +20,14 @@ class MemberSettings(Value, frozen=True, kw_only=True):
     ranges: Annotated[
         tuple[Cidr, ...],
         Schema("The only address ranges it may publish; none: any.", unique=True, max_items=64),
+    ] = ()
+    namespaces: Annotated[
+        tuple[NamespaceName, ...],
+        Schema(
+            "The only namespaces whose services it may publish; none: any.",
+            unique=True,
+            max_items=256,
+        ),
     ] = ()
     weight: Annotated[Weight, Schema("Its share of DNS answers, relative to other clusters.")] = 1
     priority: Annotated[
