@@ -1,11 +1,13 @@
 # The one entrance. Each target sets up what it needs and says what it is doing.
 PYTHON ?= python3
 VENV   := .venv
+# KUBE_VERSION=1.33 runs what needs real clusters on that minor version of Kubernetes.
+export HANSE_KUBERNETES := $(KUBE_VERSION)
 BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search mutants bench reference rights sbom image
+.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search soak mutants bench reference rights sbom image
 
 help: ## what can be done here
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -70,6 +72,9 @@ test-nodes: kube-binaries ## packets between containers on real nodes; root on L
 search: install ## fresh schedules of users and faults for HOURS=1; HANSE_SEED=N repeats a search
 	@echo "==> searching for a schedule that breaks a law"
 	@$(BIN)/python -m tests.support.simulator --hours $(or $(HOURS),1) --keep-going $(if $(HANSE_SEED),--seed $(HANSE_SEED))
+
+soak: kube-binaries ## MINUTES=60 of churn on real clusters: does anything grow? Writes docs/soak.md
+	@$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),60) --page docs/soak.md
 
 mutants: install ## plant faults in copies of the source: do laws and tests notice them?
 	@$(BIN)/python -m tests.mutants $(MUTANTS)

@@ -1,6 +1,8 @@
 """Real clusters as a testbed: shared by all scenarios, in real time."""
 
 import asyncio
+import os
+import signal
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -45,6 +47,7 @@ class KubernetesTestbed:
         self.clock = WallClock()
         self._fleet = fleet
         self._folder = folder
+        self._backups = 0
         self._admins: dict[ClusterId, Transport] = {}
         self._roles_created: set[tuple[ClusterId, str]] = set()
 
@@ -100,9 +103,19 @@ class KubernetesTestbed:
         await target.servers[API_SERVER.name].stop()
         await target.start_server(API_SERVER.name)
 
+    async def freeze_server(self, cluster: ClusterId, duration: timedelta) -> None:
+        """Stop the process of an API server for a while: it accepts, and answers nothing."""
+        pid = self._fleet.clusters[cluster].servers[API_SERVER.name].pid
+        assert pid is not None, "a server runs"
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await asyncio.sleep(duration.total_seconds())
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
     async def back_up(self, cluster: ClusterId) -> Path:
-        backup = self._folder / f"{cluster}.etcd"
-        backup.unlink(missing_ok=True)
+        self._backups += 1
+        backup = self._folder / f"{cluster}-{self._backups}.etcd"
         await self._fleet.clusters[cluster].save(backup)
         return backup
 

@@ -9,9 +9,12 @@ from hanse.local.real.programs import (
     ALL,
     API_SERVER,
     KUBERNETES,
+    KUBERNETES_VERSIONS,
     MODULES,
     OWN_MODULES,
+    VERSION_VARIABLE,
     Program,
+    chosen_minor,
 )
 
 
@@ -27,15 +30,23 @@ def test_a_module_pins_the_version_of_its_program(program: Program) -> None:
     assert f"{module} {program.version} h1:" in (MODULES / program.module / "go.sum").read_text()
 
 
-def test_every_library_of_kubernetes_is_of_the_same_release() -> None:
+@pytest.mark.parametrize(("minor", "release"), KUBERNETES_VERSIONS.items())
+def test_every_library_of_kubernetes_is_of_the_same_release(minor: str, release: str) -> None:
     replaced = re.findall(
         r"^(?:replace |\t)k8s\.io/\S+ => k8s\.io/\S+ (\S+)$",
-        (MODULES / "kubernetes" / "go.mod").read_text(),
+        (MODULES / f"kubernetes-{minor}" / "go.mod").read_text(),
         re.MULTILINE,
     )
 
     assert len(replaced) > 20
-    assert set(replaced) == {KUBERNETES.replace("v1", "v0")}
+    assert set(replaced) == {release.replace("v1", "v0")}
+
+
+def test_a_release_is_chosen_by_its_minor_version_and_another_is_refused() -> None:
+    assert chosen_minor({}) == next(iter(KUBERNETES_VERSIONS))
+    assert chosen_minor({VERSION_VARIABLE: "1.33"}) == "1.33"
+    with pytest.raises(SystemExit, match="HANSE_KUBERNETES is 1.20; clusters can run 1.35"):
+        chosen_minor({VERSION_VARIABLE: "1.20"})
 
 
 def test_the_version_is_linked_into_servers_and_clients() -> None:

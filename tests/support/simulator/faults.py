@@ -167,8 +167,9 @@ class Faults:
         if forward and isinstance(fleet.testbed, EmbeddedTestbed) and isinstance(data, Snapshot):
             data = replace(data, version=fleet.testbed.servers[cluster].storage.version + BUMP)
         fleet.disturb(server_party(cluster))
-        await fleet.testbed.restore(cluster, data)
-        fleet.users.restore(cluster, backup.users)
+        async with fleet.acting:  # what users have is what is restored
+            await fleet.testbed.restore(cluster, data)
+            fleet.users.restore(cluster, backup.users)
         fleet.disturb(server_party(cluster))
         fleet.restored_at[cluster] = fleet.now
 

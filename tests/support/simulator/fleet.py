@@ -256,6 +256,7 @@ class Fleet(Scenario):
             async with agent.running(), agent.serving_names(names.compiler, cast(DnsServer, names)):
                 await asyncio.get_running_loop().create_future()
         finally:
+            self.testbed.set_webhook_server(endpoint_for_webhooks, None)
             await agent.close()
 
 

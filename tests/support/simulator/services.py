@@ -143,8 +143,9 @@ class ExportsAnswered(Law):
         self._exports = Exports(fleet)
         self._changed: dict[tuple[str, str], tuple[object, float]] = {}
         """What a cluster exports under a name, and since when."""
-        self._seen: dict[tuple[str, str, str], tuple[frozenset[str], float]] = {}
-        """What was answered rightly, and when imports in that cluster were last changed by hand."""
+        self._seen: dict[tuple[str, str, str], tuple[frozenset[str], float, float]] = {}
+        """What was answered rightly, since when that is exported, and when imports in the asking
+        cluster were last changed by hand."""
 
     async def observe(self) -> AsyncIterator[str]:
         profile = await self._exports.profile()
@@ -181,13 +182,13 @@ class ExportsAnswered(Law):
             return
         if answer.records == wanted:
             if wanted or calm > CONVERGED:  # what is deleted stays so once it is gone everywhere
-                self._seen[key] = (wanted, touched)
+                self._seen[key] = (wanted, since, touched)
             return
         seen = f"{asker} answers {sorted(answer.records)} for {name} of {exporter}"
         expired = asker != exporter and self._may_be_expired(exporter)
         if fleet.now - touched < CONVERGED or expired:
             self._seen.pop(key, None)
-        if self._seen.get(key) == (wanted, touched) and since < fleet.now:
+        if self._seen.get(key) == (wanted, since, touched) and since < fleet.now:
             yield f"{seen}, which was {sorted(wanted)} and is exported all the time"
         if calm > CONVERGED and answer.records != wanted:
             yield f"{seen} and not {sorted(wanted)} since {calm:.0f} s"

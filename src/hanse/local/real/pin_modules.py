@@ -1,7 +1,8 @@
 """Regenerate `go.mod` and `go.sum` of each module after a version in `programs` has changed.
 
 `python -m hanse.local.real.pin_modules` is for maintainers: builds use the committed files as they
-are, so that every machine compiles the same sources.
+are, so that every machine compiles the same sources. Each minor version of Kubernetes is a module;
+`HANSE_KUBERNETES=1.34` pins another than the default.
 """
 
 import json
@@ -11,7 +12,14 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hanse.local.real.programs import ALL, KUBERNETES, MODULES, OWN_MODULES, Program
+from hanse.local.real.programs import (
+    ALL,
+    KUBERNETES,
+    KUBERNETES_MODULE,
+    MODULES,
+    OWN_MODULES,
+    Program,
+)
 
 GO_VERSION = "1.25.0"
 """The language version of the modules: the newest that any of the programs requires."""
@@ -43,7 +51,7 @@ def module_file(name: str, programs: list[Program]) -> str:
     lines = [f"module hanse.dev/{name}", "", f"go {GO_VERSION}", ""]
     lines += [f"require {path} {version}" for path, version in versions.items()]
     lines += [f"tool {program.package}" for program in programs]
-    if name == "kubernetes":
+    if name == KUBERNETES_MODULE:
         lines += [f"replace {path} => {path} {_staging_version()}" for path in staging_modules()]
     return "\n".join(lines) + "\n"
 

@@ -1,11 +1,32 @@
 """The programs of a real cluster: the Go module and the version of each."""
 
 import hashlib
+import os
+import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-KUBERNETES = "v1.35.4"
+KUBERNETES_VERSIONS = {"1.35": "v1.35.4", "1.34": "v1.34.4", "1.33": "v1.33.13"}
+"""The release of each minor version that clusters can run; the first is the default."""
+
+VERSION_VARIABLE = "HANSE_KUBERNETES"
+"""The environment variable that chooses a minor version."""
+
+
+def chosen_minor(environment: Mapping[str, str]) -> str:
+    """The minor version that the environment asks for; exits for one that is not there."""
+    minor = environment.get(VERSION_VARIABLE) or next(iter(KUBERNETES_VERSIONS))
+    if minor not in KUBERNETES_VERSIONS:
+        known = ", ".join(KUBERNETES_VERSIONS)
+        sys.exit(f"error: {VERSION_VARIABLE} is {minor}; clusters can run {known}")
+    return minor
+
+
+KUBERNETES_MINOR = chosen_minor(os.environ)
+KUBERNETES = KUBERNETES_VERSIONS[KUBERNETES_MINOR]
+KUBERNETES_MODULE = f"kubernetes-{KUBERNETES_MINOR}"
 ETCD = "v3.6.5"
 KWOK = "v0.7.0"
 COREDNS = "v1.14.7"
@@ -58,7 +79,7 @@ def _kubernetes(name: str, *version_arguments: str) -> Program:
     )
     return Program(
         name=name,
-        module="kubernetes",
+        module=KUBERNETES_MODULE,
         package=f"k8s.io/kubernetes/cmd/{name}",
         version=KUBERNETES,
         version_arguments=version_arguments or ("--version",),
