@@ -12,7 +12,15 @@ from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPAC
 from hanse.model.conditions import condition
 from hanse.model.findings import Severity, Unknown
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Namespace, Node, NodeStatus, ObservedCondition, Secret
+from hanse.model.kinds.core import (
+    Namespace,
+    Node,
+    NodeStatus,
+    ObservedCondition,
+    Secret,
+    Service,
+    ServiceSpec,
+)
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec
 from hanse.model.kinds.multicluster import (
@@ -53,6 +61,7 @@ def web(*exporters: str, ready: bool = True, conditions: Any = GOOD) -> list[Obj
     meta = Meta(name="web", namespace="shop", creation_timestamp=NOW - timedelta(hours=1))
     status = ServiceImportStatus(clusters=tuple(ExportingCluster(cluster=c) for c in exporters))
     return [
+        Service(metadata=meta, spec=ServiceSpec(selector={"app": "web"})),
         ServiceExport(metadata=meta, status=ServiceExportStatus(conditions=conditions)),
         ServiceImport(
             metadata=replace(meta, labels={OWNER: "services"}),
@@ -105,7 +114,7 @@ def test_a_member_cut_from_the_broker_is_silent_although_its_agent_runs() -> Non
 
 
 def test_a_service_that_only_a_dead_cluster_served_makes_it_an_outage() -> None:
-    alone = read("lubeck", *web("bergen", ready=False)[1:])
+    alone = read("lubeck", *web("bergen", ready=False)[2:])
     dead = ClusterRead("bergen", failure="connection refused")
 
     (found,) = findings(alone, dead, broker(lease("bergen", "hanse-broker", "bergen", age=41)))
@@ -181,11 +190,11 @@ READY_NODE = Node(
             read(ONE, *web(ONE, ready=False)),
             "NoEndpoints",
             "outage",
-            "kubectl --context lubeck -n shop get service,endpointslices,pods",
+            "kubectl --context lubeck -n shop rollout restart deployment --selector=app=web",
             id="no endpoints",
         ),
         pytest.param(
-            read(ONE, web(conditions=NO_SERVICE)[0]),
+            read(ONE, web(conditions=NO_SERVICE)[1]),
             "ExportInvalid",
             "degraded",
             "kubectl --context lubeck -n shop delete serviceexport web",
@@ -242,7 +251,7 @@ def test_what_is_forbidden_is_not_known_and_not_absent() -> None:
 
 
 def test_an_import_of_somebody_else_is_in_the_way() -> None:
-    foreign = replace(web("bergen")[1], metadata=Meta(name="web", namespace="shop"))
+    foreign = replace(web("bergen")[2], metadata=Meta(name="web", namespace="shop"))
     importing = read("lubeck", foreign, slice_("bergen", True))
 
     (found,) = findings(importing, read("bergen", *web("bergen")))

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 from prometheus_client import CollectorRegistry, generate_latest
 
+from hanse.app.domain_metrics import DomainMetrics
 from hanse.app.finding_metrics import FindingsCollector
 from hanse.dns.metrics import DnsMetrics
 from hanse.model.fleet import MultiClusterSnapshot
@@ -23,7 +24,8 @@ def known_metrics() -> set[str]:
     """The names of everything that we measure, as Prometheus sees them."""
     known: set[str] = set()
     found = CollectorRegistry()
-    found.register(FindingsCollector(lambda: MultiClusterSnapshot({})))
+    found.register(FindingsCollector(tuple))
+    found.register(DomainMetrics(lambda: MultiClusterSnapshot({})))
     for registry in (EngineMetrics().registry, DnsMetrics(CollectorRegistry()).registry, found):
         metrics_text = generate_latest(registry).decode()
         for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", metrics_text, re.MULTILINE):

@@ -33,7 +33,6 @@ from hanse.model.admission import AdmissionHook
 from hanse.model.clusterset import clusterset_spec
 from hanse.model.connections import ConnectionSource
 from hanse.model.facts import HeartbeatState, Role
-from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.naming import SLOT_LEASES, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
@@ -224,7 +223,8 @@ class Agent:
             stack.push_async_callback(self._socket_probe.close)
             await stack.enter_async_context(self._prober.running())
             if listener is not None:
-                self._export_findings()
+                reporting = self._report_findings()
+                await stack.enter_async_context(_running_task(reporting, "findings"))
                 await stack.enter_async_context(serving(self.reconciler, listener))
             if webhooks is not None:
                 await stack.enter_async_context(self.webhook_server.running(webhooks))
@@ -245,15 +245,16 @@ class Agent:
                 )
             yield
 
-    def _export_findings(self) -> None:
-        """Add findings to the metrics; the views are imported only where they are served."""
+    async def _report_findings(self) -> None:
+        """Judge what is wrong for metrics and Events; views are imported only where it is told."""
         from hanse.app.finding_metrics import FindingsCollector
+        from hanse.app.finding_reporter import FindingReporter
 
-        cluster = self.settings.cluster
-        collector = FindingsCollector(
-            lambda: MultiClusterSnapshot({cluster: self.reconciler.snapshot()})
-        )
-        self.reconciler.metrics.registry.register(collector)
+        reporter = FindingReporter(self.reconciler, self.settings.namespace)
+        registry = self.reconciler.metrics.registry
+        registry.register(FindingsCollector(lambda: reporter.judgement.findings))
+        registry.register(reporter.totals)
+        await reporter.run()
 
     @property
     def is_published(self) -> bool:

@@ -1,12 +1,11 @@
 """Findings as Prometheus metrics: what an agent judges to be wrong, from its own snapshot."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from hanse.app.views import examine
-from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.findings import Finding
 
 MAX_SERIES = 200
 """Findings with labels of their own; the rest is counted by code alone."""
@@ -15,12 +14,12 @@ MAX_SERIES = 200
 class FindingsCollector(Collector):
     """`hanse_finding` for each finding, and `hanse_findings` by code and severity."""
 
-    def __init__(self, take_snapshot: Callable[[], MultiClusterSnapshot]) -> None:
-        self._take_snapshot = take_snapshot
+    def __init__(self, read_findings: Callable[[], Sequence[Finding]]) -> None:
+        self._read_findings = read_findings
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Judge the fleet as it is now."""
-        findings = examine(self._take_snapshot()).findings
+        """The findings as they were last judged."""
+        findings = self._read_findings()
         each = GaugeMetricFamily(
             "hanse_finding",
             "What is wrong: 1 for each finding.",

@@ -175,8 +175,8 @@ def _agent_run(name: ClusterId, lease: Lease | None, now: datetime) -> AgentRun:
     if lease is None:
         return AgentRun(name, "", alive=False)
     if not lease.spec.holder_identity:
-        return AgentRun(name, "nobody", alive=False, renewed=renewed(lease))
-    return AgentRun(name, lease.spec.holder_identity, not is_late(lease, now), renewed(lease))
+        return AgentRun(name, "nobody", alive=False, renewed=lease.renewed)
+    return AgentRun(name, lease.spec.holder_identity, not is_late(lease, now), lease.renewed)
 
 
 def _heartbeats(broker: ClusterId, read: ClusterRead, now: datetime) -> Iterable[LeaseLiveness]:
@@ -184,21 +184,13 @@ def _heartbeats(broker: ClusterId, read: ClusterRead, now: datetime) -> Iterable
     for lease in read.objects(Lease):
         if MEMBER in lease.metadata.labels or lease.namespace == BROKER_NAMESPACE:
             state = HolderState.SILENT if is_late(lease, now) else HolderState.READY
-            since = renewed(lease) or now
+            since = lease.renewed or now
             holder = lease.spec.holder_identity
             yield LeaseLiveness(broker, lease.namespace, lease.name, holder, state, since)
 
 
 def is_late(lease: Lease, now: datetime) -> bool:
     """Whether a held Lease was not renewed in time; an unreadable time is not late."""
-    last, duration = renewed(lease), timedelta(seconds=lease.spec.lease_duration_seconds)
+    last, duration = lease.renewed, timedelta(seconds=lease.spec.lease_duration_seconds)
     held = bool(lease.spec.holder_identity)
     return held and last is not None and now - last > duration + GRACE
-
-
-def renewed(lease: Lease) -> datetime | None:
-    """When a Lease was last renewed; None if it does not say."""
-    try:
-        return datetime.fromisoformat(lease.spec.renew_time or "")
-    except ValueError:
-        return None

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from functools import cached_property
+from shlex import quote
 
 from msgspec import Struct
 
@@ -54,7 +55,7 @@ class MultiClusterSnapshot:
     def kubectl(self, where: ClusterId, arguments: str, namespace: str = "") -> str:
         """A kubectl command for a cluster, to be pasted as it stands."""
         place = f" -n {namespace}" if namespace else ""
-        return f"kubectl --context {self.context(where)}{place} {arguments}"
+        return f"kubectl --context {quote(self.context(where))}{place} {arguments}"
 
     @cached_property
     def clusters(self) -> tuple[ClusterId, ...]:

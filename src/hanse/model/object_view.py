@@ -10,6 +10,7 @@ from hanse.model.facts import Role
 from hanse.model.findings import Finding, Remedy, Severity, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.objects import ClusterId, Object
+from hanse.model.remedies import erase_annotation
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import Item
 
@@ -123,15 +124,22 @@ def object_finding(
 ) -> Finding:
     """What is wrong with an object in one cluster, by its own words."""
     kind, name = type(obj).kind, obj.name
-    edit = snapshot.kubectl(where, f"edit {kind.plural}.{kind.group or 'v1'} {name}", obj.namespace)
-    if not kind.group:
-        edit = snapshot.kubectl(where, f"edit {kind.plural} {name}", obj.namespace)
     place = f"{obj.namespace}/{name}" if obj.namespace else name
     return Finding(
         code=code,
         severity=severity,
         subject=subject_of(obj, where),
         summary=f"{kind.name} {place} in {where}: {message}",
-        remedy=mend if mend is not None else remedy(edit, advice="as the message says"),
+        remedy=mend if mend is not None else _mend(obj, where, message, snapshot),
         since=since,
     )
+
+
+def _mend(obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot) -> Remedy:
+    """Take away what the message names; else its author does as it says."""
+    commands = erase_annotation(obj, where, message, snapshot)
+    kind, name = type(obj).kind, obj.name
+    place = f" -n {obj.namespace}" if obj.namespace else ""
+    edit = f"`kubectl{place} edit {kind.plural} {name}`"
+    advice = "or correct it" if commands else f"its author corrects it, as the message says: {edit}"
+    return remedy(*commands, advice=advice)

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from msgspec import Struct
 
 from hanse.model.facts import ClusterState, F, Fact, Facts, KindServed, Phase, Role
-from hanse.model.objects import ClusterId, ClusterObjectRef, K, Kind, Object
+from hanse.model.objects import ClusterId, ClusterObjectRef, K, Kind, Object, ObjectRef
 
 K_co = TypeVar("K_co", bound=Object, covariant=True)
 
@@ -102,6 +102,15 @@ class Snapshot:
             found: Object | None = store.get(target.ref.namespace, target.ref.name)
             if found is not None:
                 return found
+        return None
+
+    def find_named(
+        self, where: ClusterId, kind: str, name: str, namespace: str = ""
+    ) -> ObjectRef | None:
+        """The reference of an object by the name of its kind, if it exists and is watched."""
+        for (cluster, one), stores in self._stores.items():
+            if (cluster, one.name) == (where, kind) and any(s.get(namespace, name) for s in stores):
+                return ObjectRef(one, name, namespace)
         return None
 
     def unreadable_reason(self, target: ClusterObjectRef) -> str:

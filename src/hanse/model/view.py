@@ -54,6 +54,9 @@ class ClusterPart(Part, frozen=True, kw_only=True):
     text: str = ""
     share: int = 0
     """Its percentage of the traffic or of the replicas, where they are shared."""
+    ready: int = 0
+    """How many of `all` are ready, up or in use, where something is counted."""
+    all: int = 0
 
 
 class FeatureItem(Item, frozen=True, kw_only=True):

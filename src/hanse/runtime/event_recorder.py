@@ -1,4 +1,4 @@
-"""Records Kubernetes Events, and only those about objects that were written in the same pass."""
+"""Records Kubernetes Events: of plans only those about objects that were written, too."""
 
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
@@ -36,9 +36,9 @@ class EventRecorder:
         written = {report.target for report in reports if report.result == "Done"}
         for request in requests:
             if (request.recorded_with or request.target) in written:
-                await self._record(request)
+                await self.record_one(request)
 
-    async def _record(self, request: EventRequest) -> None:
+    async def record_one(self, request: EventRequest) -> None:
         """Create an Event, or increment the count of the same one; API errors are ignored.
 
         Does nothing if the cluster is not connected, or if the target is absent and the request

@@ -15,7 +15,7 @@ from hanse.kube.errors import Unreachable
 from hanse.model.clusterset import identity_error, may_tell_identity
 from hanse.model.facts import ClusterState, Facts, KindServed, WriteOutcome
 from hanse.model.objects import ClusterId, Object
-from hanse.model.plan import Call, Feature, Plan, Read
+from hanse.model.plan import Call, EventRequest, Feature, Plan, Read
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
 from hanse.runtime.apply import Fence, NoFence, WriteOutcomes, Writer, WriteReport
 from hanse.runtime.backoff import BackoffTracker, only_deferrable
@@ -131,6 +131,10 @@ class Reconciler:
         )
         self._group: asyncio.TaskGroup | None = None
         self._background_tasks: set[asyncio.Task[None]] = set()
+
+    async def record_event(self, request: EventRequest) -> None:
+        """Record an Event about an object, whether or not it was written."""
+        await self._recorder.record_one(request)
 
     def set_fence(self, fence: Fence) -> None:
         """Require this fence's permission for every write."""

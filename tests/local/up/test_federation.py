@@ -15,7 +15,7 @@ from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, Sta
 from hanse.kube.errors import BadCredentials, NotFound, Unreachable
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request, Transport
-from hanse.local.up.agents import ClusterStateReader
+from hanse.local.up.agents import RunningAgent
 from hanse.local.up.control import (
     Cut,
     Heal,
@@ -58,10 +58,10 @@ class Agents:
     @asynccontextmanager
     async def run(
         self, member: LocalMember, transports: Mapping[str, Transport], dial: DialCluster
-    ) -> AsyncIterator[ClusterStateReader]:
+    ) -> AsyncIterator[RunningAgent]:
         self.transports[member.name] = transports
         self.dials[member.name] = dial
-        yield lambda: dict.fromkeys(transports, "Seen")
+        yield RunningAgent(lambda: dict.fromkeys(transports, "Seen"), "")
 
 
 class Local:
@@ -381,9 +381,9 @@ async def test_agents_start_concurrently_and_stop_before_their_clusters(tmp_path
     @asynccontextmanager
     async def run(
         member: LocalMember, transports: Mapping[str, Transport], _: DialCluster
-    ) -> AsyncIterator[ClusterStateReader]:
+    ) -> AsyncIterator[RunningAgent]:
         await together.wait()  # agents that start one after another would never get past this
-        yield dict
+        yield RunningAgent(dict, "")
         reached[member.name] = (await transports[member.name].send(READY)).status
 
     options, folder = (
@@ -404,14 +404,14 @@ async def test_an_agent_that_fails_ends_the_federation_and_the_other_agents(
     fails = asyncio.Event()
 
     @asynccontextmanager
-    async def run(member: LocalMember, *_: object) -> AsyncIterator[ClusterStateReader]:
+    async def run(member: LocalMember, *_: object) -> AsyncIterator[RunningAgent]:
         try:
             if member.name == "bergen" and not later:
                 raise UpError("bergen has no agent")
             async with asyncio.TaskGroup() as group:
                 if member.name == "bergen":
                     group.create_task(fail())
-                yield dict
+                yield RunningAgent(dict, "")
         finally:
             ended.append(member.name)
 

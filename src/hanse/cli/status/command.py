@@ -227,6 +227,7 @@ def _cluster_document(cluster: "InventoryResult", local: "LocalFederationState")
         **_inventory_document(cluster),
         "sees": local.phases.get(name, {}),
         "dns": local.dns.get(name, ""),
+        "metrics": local.metrics.get(name, ""),
         "networkDns": local.network_dns.get(name, {}),
     }
 

@@ -22,6 +22,8 @@ class LocalFederationState(Struct, frozen=True):
     network_dns: Mapping[str, Mapping[str, str]] = {}
     """The DNS address of each tenant network, by cluster and network."""
     clusterless_dns: str = ""
+    metrics: Mapping[str, str] = {}
+    """The URL of the metrics of each cluster's agent, while it runs."""
 
 
 async def read_local_state(settings: GlobalOptions) -> LocalFederationState:
@@ -37,4 +39,5 @@ async def read_local_state(settings: GlobalOptions) -> LocalFederationState:
         dns={one.name: one.dns for one in state.clusters if one.dns},
         network_dns={one.name: one.network_dns for one in state.clusters},
         clusterless_dns=state.dns,
+        metrics={one.name: one.metrics for one in state.clusters if one.metrics},
     )

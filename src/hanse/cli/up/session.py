@@ -31,7 +31,7 @@ from hanse.features.networks.names import NetworkName
 from hanse.kube.errors import KubeError
 from hanse.kube.transport import Transport
 from hanse.local.real.errors import RealClusterError
-from hanse.local.up.agents import ClusterStateReader
+from hanse.local.up.agents import RunningAgent
 from hanse.local.up.control import LocalFederationStatus
 from hanse.local.up.errors import UpError
 from hanse.local.up.federation import DialCluster, federation
@@ -290,12 +290,12 @@ async def _run_agent(
     member: LocalMember,
     transports: Mapping[str, Transport],
     dial: DialCluster,
-) -> AsyncIterator[ClusterStateReader]:
+) -> AsyncIterator[RunningAgent]:
+    """Run one cluster's agent until the block ends."""
     # One federation runs in a folder at a time, so the same identity takes over an old Lease.
-    """Run one cluster's agent until the block ends; gives the phases of its connections."""
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
-    listener.bind(("127.0.0.1", 0))
-    url = f"https://127.0.0.1:{listener.getsockname()[1]}"
+    listener, health = socket.create_server((LOOPBACK, 0)), socket.create_server((LOOPBACK, 0))
+    url = f"https://{LOOPBACK}:{listener.getsockname()[1]}"
+    metrics = f"http://{LOOPBACK}:{health.getsockname()[1]}/metrics"
     options = app.Options(
         admission=AdmissionOptions(enabled=True, url=url),
         federated=FederatedOptions(hostname=EXTERNAL_HOSTNAME),
@@ -312,9 +312,13 @@ async def _run_agent(
         new_transport=dial,
     )
     try:
-        async with page.showing(agent), agent.running(webhooks=listener), dns.feeding_from(agent):
+        async with (
+            page.showing(agent),
+            agent.running(health, listener),
+            dns.feeding_from(agent),
+        ):
             await _wait_until_ready(agent)
-            yield lambda: _cluster_phases(agent)
+            yield RunningAgent(lambda: _cluster_phases(agent), metrics)
     finally:
         await agent.close()
         for transport in transports.values():

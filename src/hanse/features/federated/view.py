@@ -1,8 +1,10 @@
 """Federated Services: member Services, the clusters that have them, and what is wrong."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from hanse.features.federated.names import FEDERATED, RECORD
+from msgspec.structs import replace
+
+from hanse.features.federated.names import FEDERATED, JOIN, RECORD
 from hanse.features.federated.records import BY_SERVICE, MemberRecord, read_record
 from hanse.features.federated.status import (
     FEDERATED_CONDITION,
@@ -16,6 +18,7 @@ from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.federation import SYSTEM, NativeService
 from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, check_conditions
 from hanse.model.objects import ClusterId
+from hanse.model.remedies import start_pods
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ClusterPart, FeatureItem, state_of
 
@@ -58,7 +61,7 @@ class FederatedView:
         standing = [c for c in snapshot.clusters if _has_service(c, namespace, name, snapshot)]
         lost = [r.cluster for r in records if snapshot.fault_of(r.cluster) is not None]
         ready = sum(_ready_count(record) for record in records if record.cluster not in lost)
-        findings = tuple(_findings(namespace, name, ready, lost))
+        findings = tuple(_findings(records, (namespace, name), ready, lost, snapshot))
         ports = dict.fromkeys(f"{p.port}/{p.protocol}" for r in records for p in r.ports)
         return FeatureItem(
             namespace=namespace,
@@ -74,10 +77,33 @@ class FederatedView:
         )
 
 
-def _findings(namespace: str, name: str, ready: int, lost: list[ClusterId]) -> Iterator[Finding]:
+def _findings(
+    records: Sequence[MemberRecord],
+    service: tuple[str, str],
+    ready: int,
+    lost: Sequence[ClusterId],
+    snapshot: MultiClusterSnapshot,
+) -> Iterator[Finding]:
     """FederatedDown if nothing is ready, FederatedDegraded if clusters of members are lost."""
     if ready and not lost:
         return
+    namespace, name = service
+    commands = (
+        ()
+        if ready
+        else tuple(
+            command
+            for one in records
+            if one.cluster not in lost and one.kind == "Service"
+            for command in start_pods(
+                one.cluster,
+                one.namespace,
+                one.name,
+                snapshot,
+                unready=any(backends.unready for backends in one.backends),
+            )
+        )
+    )
     where = f": not by {', '.join(lost)}" if lost else ""
     yield Finding(
         code="FederatedDegraded" if ready else "FederatedDown",
@@ -86,7 +112,7 @@ def _findings(namespace: str, name: str, ready: int, lost: list[ClusterId]) -> I
         summary=f"federated Service {namespace}/{name} is served by {ready} ready endpoints{where}"
         if ready
         else f"federated Service {namespace}/{name} has no ready endpoint{where}",
-        remedy=remedy(advice="start pods behind one of its member Services"),
+        remedy=remedy(*commands, advice="start pods behind one of its member Services"),
         caused_by=tuple(cluster_ref(cluster) for cluster in lost),
     )
 
@@ -119,18 +145,33 @@ def _member_part(record: MemberRecord, lost: bool) -> ClusterPart:
         cluster=record.cluster,
         state="good" if ready else "bad",
         text=f"{record.kind} {record.namespace}/{record.name}: {ready} ready",
+        ready=ready,
+        all=sum(len(b.ready) + len(b.unready) + len(b.draining) for b in record.backends),
     )
 
 
-_CONDITIONS = check_conditions(
-    {
-        FEDERATED_CONDITION: ConditionRule("NotFederated"),
-        NAME_FREE_CONDITION: ConditionRule("NamesCollide"),
-        SETTINGS_CONDITION: ConditionRule("SettingIgnored", Severity.RISK),
-    }
-)
+_RULES = {
+    FEDERATED_CONDITION: ConditionRule("NotFederated"),
+    NAME_FREE_CONDITION: ConditionRule("NamesCollide"),
+    SETTINGS_CONDITION: ConditionRule("SettingIgnored", Severity.RISK),
+}
+
+
+def _check_conditions(
+    obj: Service | NativeService, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """What a member Service, or one that is in the way, says of itself."""
+    for found in check_conditions(_RULES)(obj, where, snapshot):
+        if found.code != "NamesCollide":
+            yield found
+            continue
+        join = snapshot.kubectl(where, f"annotate service {obj.name} {JOIN}=true", obj.namespace)
+        mend = remedy(join, advice="which adds the endpoints of the others to it; or rename one")
+        yield replace(found, remedy=mend)
+
+
 OBJECTS = ObjectsView(
     "federated-objects",
-    (ObjectRule(Service, _CONDITIONS), ObjectRule(NativeService, _CONDITIONS)),
+    (ObjectRule(Service, _check_conditions), ObjectRule(NativeService, _check_conditions)),
 )
 """Member Services that are not federated, and Services that have the name of a federated one."""

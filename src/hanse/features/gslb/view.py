@@ -14,7 +14,7 @@ from hanse.features.gslb.names import (
 )
 from hanse.features.gslb.terms import first_to_demote, leader_term, parse_epoch
 from hanse.model.facts import Role
-from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
+from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
 from hanse.model.kinds.gslb import (
@@ -32,6 +32,7 @@ from hanse.model.object_view import (
     object_finding,
 )
 from hanse.model.objects import ClusterId
+from hanse.model.remedies import erase_field
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ClusterPart, FeatureItem, Item, state_of
 
@@ -166,6 +167,8 @@ def _member_part(member: GlobalMember, serving: list[GlobalMember], health: Know
         state="good" if share else "idle" if up else "bad",
         text=f"{member.advertised_address}, weight {member.weight}, priority {member.priority}",
         share=share,
+        ready=int(up),
+        all=1,
     )
 
 
@@ -270,10 +273,23 @@ def _check_policy(
 ) -> Iterator[Finding]:
     """GlobalPolicyInvalid, and as notes what is chosen and not balanced."""
     if one.status.error_status:
-        yield object_finding(one, where, "GlobalPolicyInvalid", one.status.error_status, snapshot)
+        error = one.status.error_status
+        mend = _erase(one, where, error, snapshot)
+        yield object_finding(one, where, "GlobalPolicyInvalid", error, snapshot, mend=mend)
     if one.status.warnings:
         text = "; ".join(one.status.warnings[:3])
         yield object_finding(one, where, "NotBalanced", text, snapshot, severity=Severity.RISK)
+
+
+def _erase(
+    one: GlobalDeploymentPolicy | GSLBHostRule,
+    where: ClusterId,
+    message: str,
+    snapshot: MultiClusterSnapshot,
+) -> Remedy | None:
+    """Take away the field that an error names; None if it names none."""
+    commands = erase_field(one, where, message, snapshot)
+    return remedy(*commands, advice="or correct it") if commands else None
 
 
 def _check_rule(
@@ -281,7 +297,14 @@ def _check_rule(
 ) -> Iterator[Finding]:
     """HostRuleRejected: a rule that is not used; NotBalanced: what of one is not used."""
     if one.status.status == "Rejected":
-        yield object_finding(one, where, "HostRuleRejected", one.status.error, snapshot)
+        error = one.status.error
+        delete = snapshot.kubectl(where, f"delete gslbhostrule {one.name}", one.namespace)
+        mend = (
+            remedy(delete, advice="or the other one")
+            if error.startswith("spec.fqdn: ")
+            else _erase(one, where, error, snapshot)
+        )
+        yield object_finding(one, where, "HostRuleRejected", error, snapshot, mend=mend)
     if one.status.warnings:
         text = "; ".join(one.status.warnings[:3])
         yield object_finding(one, where, "NotBalanced", text, snapshot, severity=Severity.RISK)

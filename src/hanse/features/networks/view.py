@@ -90,6 +90,8 @@ class NetworksView:
                         state="warn" if used >= NEARLY_FULL else "good",
                         text="of its pool",
                         share=used,
+                        ready=services,
+                        all=size,
                     ),
                 )
                 if size

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 import yaml
+from msgspec.structs import replace
 
 from hanse.features.policies.ledger import (
     LEDGER_LABEL,
@@ -17,11 +18,11 @@ from hanse.features.policies.listing import MemberStatus, PolicyView, list_polic
 from hanse.features.policies.versions import merge_all
 from hanse.features.policies.webhooks import ignored_annotation_warning, peer_warnings
 from hanse.model.facts import Role
-from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
+from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.kinds.federation import SYSTEM, spelled_value
+from hanse.model.kinds.federation import SYSTEM, spelled_label, spelled_value
 from hanse.model.object_view import ObjectRule, ObjectsView, object_finding
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
@@ -173,10 +174,24 @@ def _check_policy(
             policy, where, "PolicyIgnored", message, snapshot, severity=Severity.RISK
         )
     if spelled_value(annotations, "federated.anp") == "true":
+        name = spelled_label(annotations, "federated.anp")
+        plural = f"{type(policy).kind.plural}.{type(policy).kind.group}"
+        erase = f"annotate {plural} {policy.name} {name}-"
+        mend = remedy(
+            snapshot.kubectl(where, erase, policy.namespace),
+            advice="which leaves it to each cluster; or name federated Services as peers",
+        )
         for message in peer_warnings(policy.spec):
-            yield object_finding(
-                policy, where, "PolicyLocalPeers", message, snapshot, severity=Severity.RISK
+            found = object_finding(
+                policy,
+                where,
+                "PolicyLocalPeers",
+                message,
+                snapshot,
+                severity=Severity.RISK,
+                mend=mend,
             )
+            yield replace(found, subject=subject_of(policy))  # the same in every member
 
 
 OBJECTS = ObjectsView(

@@ -1,22 +1,30 @@
 """What is wrong with one multi-cluster service."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
+from typing import Protocol
 
+from hanse.features.services.clusters import PUBLISHED
 from hanse.features.services.exported import (
     CONFLICT,
     ClusterServices,
     ExportedService,
     bad_conditions,
 )
+from hanse.features.services.merge import disagreeing_clusters
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
+from hanse.features.services.records import PublishedExports, read_exports
 from hanse.features.services.status import ADDRESSES_ALLOWED, IMPORTED_HERE, SETTINGS_VALID
+from hanse.model.clusterset import clusterset_spec
 from hanse.model.conditions import Condition
+from hanse.model.facts import Role
 from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterId
 from hanse.model.ownership import OWNER
+from hanse.model.remedies import start_pods
 
 UNSEEN_AFTER = timedelta(seconds=15)
 """How old an export may get before it is a finding that no agent has looked at it."""
@@ -31,13 +39,26 @@ _CODES: Mapping[str, tuple[str, Severity]] = {
 """By the type of a condition of an export: the code and severity of its finding."""
 
 
+class EndpointCounts(Protocol):
+    """How many endpoints a cluster has, and how many are ready."""
+
+    @property
+    def ready(self) -> int: ...
+
+    @property
+    def all(self) -> int: ...
+
+
 def endpoint_findings(
-    service: ExportedService, ready: Mapping[ClusterId, int], snapshot: MultiClusterSnapshot
+    service: ExportedService,
+    counts: Mapping[ClusterId, EndpointCounts],
+    snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
     """NoEndpoints, and EndpointsLost: clusters that were lost, or have nothing ready.
 
-    `ready` has the ready endpoints of each exporter; those of a lost cluster do not count.
+    `counts` has the endpoints of each exporter; those of a lost cluster are not ready.
     """
+    ready = {cluster: one.ready for cluster, one in counts.items()}
     lost = [cluster for cluster in ready if snapshot.fault_of(cluster) is not None]
     empty = [cluster for cluster, count in ready.items() if not count and cluster not in lost]
     if not ready or not (lost or empty):
@@ -52,7 +73,7 @@ def endpoint_findings(
             severity=Severity.OUTAGE,
             subject=subject,
             summary=f"{name} has no ready endpoint in any cluster: {where}",
-            remedy=_start_pods(service, empty or lost, snapshot),
+            remedy=_start_pods(service, empty, counts, snapshot),
             caused_by=causes,
         )
         return
@@ -64,21 +85,29 @@ def endpoint_findings(
                 subject=subject,
                 summary=f"{name} is served by {len(ready) - len(lost) - len(empty)} of "
                 f"{len(ready)} clusters, not by {', '.join(clusters)}",
-                remedy=_start_pods(service, clusters, snapshot),
+                remedy=_start_pods(service, [] if caused else clusters, counts, snapshot),
                 caused_by=caused,
             )
 
 
 def _start_pods(
-    service: ExportedService, clusters: Sequence[ClusterId], snapshot: MultiClusterSnapshot
+    service: ExportedService,
+    clusters: Sequence[ClusterId],
+    counts: Mapping[ClusterId, EndpointCounts],
+    snapshot: MultiClusterSnapshot,
 ) -> Remedy:
+    """Start pods where there are none, restart those that are not ready, by the selector."""
+    commands = [
+        command
+        for one in clusters
+        for command in start_pods(
+            one, service.namespace, service.name, snapshot, unready=bool(counts[one].all)
+        )
+    ]
     return remedy(
-        *(
-            snapshot.kubectl(c, "get service,endpointslices,pods", service.namespace)
-            for c in clusters[:1]
-        ),
-        advice=f"start pods that the selector of Service {service.name} selects and that become "
-        "ready",
+        *commands,
+        advice=f"{'or ' if commands else ''}start pods that the selector of Service "
+        f"{service.name} selects and that become ready, or withdraw the export",
     )
 
 
@@ -87,18 +116,66 @@ def condition_findings(
 ) -> Iterator[Finding]:
     """A finding for each bad condition of exports; the same one in several clusters is one."""
     exports = {one.cluster: export for one in clusters for export in one.exports}
+    published = published_exports(service, snapshot)
     groups: dict[tuple[str, str, str], list[tuple[ClusterId, Condition]]] = {}
     for cluster, export in sorted(exports.items()):
         if not export.status.conditions:
             yield from _unseen(cluster, export, snapshot)
         bad = bad_conditions(export)
-        invalid = any(one.type == "Valid" for one in bad)
+        explained = any(one.type in ("Valid", CONFLICT) for one in bad)
         for one in bad:
-            if not (one.type == "Ready" and (invalid or one.reason == "Disconnected")):
+            if not (one.type == "Ready" and (explained or one.reason == "Disconnected")):
                 same = (one.type, one.reason, one.message)
                 groups.setdefault(same, []).append((cluster, one))
     for reports in groups.values():
-        yield _condition_finding(service, exports, reports, snapshot)
+        if reports[0][1].type == CONFLICT:
+            yield _conflict_finding(service, reports, published, snapshot)
+        else:
+            yield _condition_finding(service, exports, reports, snapshot)
+
+
+def published_exports(service: ExportedService, snapshot: MultiClusterSnapshot) -> PublishedExports:
+    """What all clusters publish of a service, as a broker has it."""
+    key = f"{service.namespace}/{service.name}"
+    brokers = snapshot.clusters_with_role(Role.BROKER)
+    return read_exports(one for broker in brokers for one in snapshot.by(broker, PUBLISHED, key))
+
+
+def _conflict_finding(
+    service: ExportedService,
+    reports: Sequence[tuple[ClusterId, Condition]],
+    published: PublishedExports,
+    snapshot: MultiClusterSnapshot,
+) -> Finding:
+    """A conflict of exports: those that differ from the older ones are withdrawn, or changed."""
+    (reporter, bad), reporters = reports[0], [cluster for cluster, _ in reports]
+    code = bad.reason.split(",")[0]
+    reads = snapshot.for_cluster(reporter)
+    brokers = snapshot.clusters_with_role(Role.BROKER)
+    rules = clusterset_spec(reads, brokers[0]) if reads and brokers else ClusterSetSpec()
+    differing = disagreeing_clusters(published.records, rules.profile, code) or (reporters[-1],)
+    refused = code == "TypeConflict" and rules.profile == "lighthouse"
+    nothing_left = bool(service.importers) and not service.ports
+    name = f"{service.namespace}/{service.name}"
+    return Finding(
+        code=code,
+        severity=Severity.OUTAGE
+        if nothing_left
+        else Severity.DEGRADED
+        if refused
+        else Severity.RISK,
+        subject=Ref("ServiceExport", service.name, service.namespace, differing[-1]),
+        summary=f"the exports of {name} contradict each other: {bad.message}",
+        remedy=remedy(
+            *(
+                snapshot.kubectl(c, f"delete serviceexport {service.name}", service.namespace)
+                for c in differing
+            ),
+            advice=f"or give Service {service.name} of {', '.join(differing)} what the older "
+            "exports have",
+        ),
+        since=bad.last_transition_time,
+    )
 
 
 def _unseen(
@@ -129,11 +206,6 @@ def _condition_finding(
     """The finding of one bad condition that several clusters may report."""
     (first, bad), clusters = reports[0], [cluster for cluster, _ in reports]
     code, severity = _CODES.get(bad.type, ("", Severity.DEGRADED))
-    if bad.type == CONFLICT:
-        nothing_left = bool(service.importers) and not service.ports
-        severity = Severity.OUTAGE if nothing_left else Severity.RISK
-        code = bad.reason.split(",")[0]
-        first = max(clusters, key=lambda cluster: _made(exports[cluster]))
     if bad.reason == "Pending":
         code, severity = "ExportPending", Severity.RISK
     others = f" (in {', '.join(clusters)})" if len(clusters) > 1 else f" in {first}"
@@ -148,10 +220,6 @@ def _condition_finding(
     )
 
 
-def _made(export: ServiceExport) -> datetime:
-    return export.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)
-
-
 def _condition_remedy(
     bad: Condition, cluster: ClusterId, export: ServiceExport, snapshot: MultiClusterSnapshot
 ) -> Remedy:
@@ -162,9 +230,6 @@ def _condition_remedy(
 
     withdraw = kubectl(f"delete serviceexport {export.name}")
     match bad.type:
-        case "Conflict":
-            advice = f"or give Service {export.name} of {cluster} what the older exports have"
-            return remedy(withdraw, advice=advice)
         case "Valid":
             advice = f"or create a Service {export.name} that can be exported"
             return remedy(withdraw, advice=advice)
@@ -184,7 +249,10 @@ def import_findings(
     service: ExportedService, clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
     """ImportBlocked: ServiceImports of others with the name of an exported service."""
-    if not any(one.exports for one in clusters):
+    if (
+        not any(one.exports for one in clusters)
+        and not published_exports(service, snapshot).records
+    ):
         return
     for one in clusters:
         for found in one.imports:

@@ -85,6 +85,22 @@ def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedIm
     )
 
 
+def disagreeing_clusters(
+    records: Iterable[ExportRecord], profile: Profile, reason: str
+) -> tuple[ClusterId, ...]:
+    """The clusters without whose exports nobody has a conflict of this reason, oldest first."""
+    agreeing: list[ExportRecord] = []
+    others: list[ClusterId] = []
+    for record in sorted(records, key=lambda record: record.age):
+        merged = merge_exports((*agreeing, record), profile)
+        found = merged.conflicts.get(record.cluster, ()) if merged is not None else ()
+        if any(one.reason == reason for one in found):
+            others.append(record.cluster)
+        else:
+            agreeing.append(record)
+    return tuple(others)
+
+
 def _intersect_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
     """The ports that every cluster serves, as the oldest export has them."""
     common = _identities(records[0]).intersection(*(_identities(r) for r in records[1:]))

@@ -19,6 +19,7 @@ from hanse.features.services.names import (
 from hanse.model.facts import Role
 from hanse.model.findings import Finding
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
 from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, check_conditions
@@ -68,6 +69,7 @@ class ServicesView:
     reads = (
         Watch(Role.LOCAL, ServiceExport),
         Watch(Role.LOCAL, ServiceImport),
+        Watch(Role.LOCAL, Service),
         Watch(
             Role.LOCAL,
             EndpointSlice,
@@ -132,8 +134,8 @@ def _findings(
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
     """What is wrong with a service: its endpoints, its exports, and imports in the way."""
-    ready = {one.cluster: one.ready for one in exporters}
-    yield from endpoint_findings(service, ready, snapshot)
+    counts = {one.cluster: one for one in exporters}
+    yield from endpoint_findings(service, counts, snapshot)
     yield from condition_findings(service, clusters, snapshot)
     yield from import_findings(service, clusters, snapshot)
 

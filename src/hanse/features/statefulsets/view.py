@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator
 
+from msgspec.structs import replace
+
 from hanse.features.statefulsets.status import SHARE_DISPUTED
 from hanse.model.facts import Role
 from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
@@ -16,7 +18,7 @@ from hanse.model.kinds.stateful import (
     newer_schema_message,
 )
 from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, check_conditions
-from hanse.model.objects import Meta
+from hanse.model.objects import ClusterId, Meta
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ClusterPart, FeatureItem, state_of
 
@@ -239,6 +241,8 @@ def _cluster_part(
         state="good" if ready == replicas else "warn" if ready else "bad",
         text=f"{ready}/{replicas}",
         share=round(100 * replicas / wanted) if wanted else 0,
+        ready=ready,
+        all=replicas,
     )
 
 
@@ -252,16 +256,28 @@ def _format_replicas(part: StatefulSetPartSpec) -> str:
     )
 
 
-_CONDITIONS = check_conditions(
-    {
-        "Valid": ConditionRule("SetInvalid"),
-        "Placed": ConditionRule("SetNotPlaced"),
-        "Published": ConditionRule("NotPublished"),
-        SHARE_DISPUTED: ConditionRule("ShareDisputed", Severity.RISK, "True"),
-    }
-)
+_RULES = {
+    "Valid": ConditionRule("SetInvalid"),
+    "Placed": ConditionRule("SetNotPlaced"),
+    "Published": ConditionRule("NotPublished"),
+    SHARE_DISPUTED: ConditionRule("ShareDisputed", Severity.RISK, "True"),
+}
+
+
+def _check(
+    obj: StatefulSet | FederatedStatefulSet, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """What a set says of itself; where it has no place because clusters refuse it, they are why."""
+    for found in check_conditions(_RULES)(obj, where, snapshot):
+        refusals = (
+            Ref("StatefulSet", obj.name, obj.namespace, cluster) for cluster in snapshot.clusters
+        )
+        causes = tuple(refusals) if found.code == "SetNotPlaced" else ()
+        yield replace(found, caused_by=causes)
+
+
 OBJECTS = ObjectsView(
     "statefulset-objects",
-    (ObjectRule(StatefulSet, _CONDITIONS), ObjectRule(FederatedStatefulSet, _CONDITIONS)),
+    (ObjectRule(StatefulSet, _check), ObjectRule(FederatedStatefulSet, _check)),
 )
 """Sets whose conditions say that they are not spread as they stand."""

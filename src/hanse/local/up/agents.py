@@ -4,11 +4,21 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
+from msgspec import Struct
+
 from hanse.local.up.topology import LocalMember
 
-ClusterStateReader = Callable[[], Mapping[str, str]]
-"""Returns the connection state of each cluster as one agent knows it now."""
-OpenAgent = Callable[[LocalMember], AbstractAsyncContextManager[ClusterStateReader]]
+
+class RunningAgent(Struct, frozen=True):
+    """An agent that runs in this process."""
+
+    cluster_states: Callable[[], Mapping[str, str]]
+    """Returns the connection state of each cluster as it knows it now."""
+    metrics: str
+    """The URL of its metrics."""
+
+
+OpenAgent = Callable[[LocalMember], AbstractAsyncContextManager[RunningAgent]]
 """Runs a member's agent until the block ends."""
 
 
@@ -19,7 +29,7 @@ class LocalAgents:
         self._members = {one.name: one for one in members if one.runs_workloads}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stops: dict[str, asyncio.Event] = {}
-        self._state_readers: dict[str, ClusterStateReader] = {}
+        self._agents: dict[str, RunningAgent] = {}
         self._open: OpenAgent | None = None
         self._group: asyncio.TaskGroup | None = None
 
@@ -39,12 +49,17 @@ class LocalAgents:
                     stop.set()
 
     def is_running(self, cluster: str) -> bool:
-        return cluster in self._state_readers
+        return cluster in self._agents
 
     def states(self, cluster: str) -> dict[str, str]:
         """The connection states that a cluster's agent knows; none while it does not run."""
-        read = self._state_readers.get(cluster)
-        return dict(read()) if read is not None else {}
+        agent = self._agents.get(cluster)
+        return dict(agent.cluster_states()) if agent is not None else {}
+
+    def metrics(self, cluster: str) -> str:
+        """The URL of the metrics of a cluster's agent; empty while it does not run."""
+        agent = self._agents.get(cluster)
+        return agent.metrics if agent is not None else ""
 
     async def start_all(self) -> None:
         """Start all agents that do not run, concurrently."""
@@ -72,8 +87,8 @@ class LocalAgents:
         """Run one agent until it is told to stop."""
         assert self._open is not None, "agents start while the context is entered"
         try:
-            async with self._open(member) as self._state_readers[member.name]:
+            async with self._open(member) as self._agents[member.name]:
                 started.set()
                 await stop.wait()
         finally:
-            self._state_readers.pop(member.name, None)
+            self._agents.pop(member.name, None)

@@ -132,6 +132,8 @@ class LocalClusterStatus(Struct, frozen=True):
     """The addresses of the DNS views of its tenant networks, by network."""
     sees: dict[str, str] = {}
     """The connection state of each cluster for its agent: the phase, and the reason if any."""
+    metrics: str = ""
+    """The URL of its agent's metrics, while it runs."""
 
 
 class LocalFederationStatus(Struct, frozen=True):

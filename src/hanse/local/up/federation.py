@@ -15,7 +15,7 @@ from hanse.kube.transport import Request, Transport
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.local.links import Links, UnreachableTransport
 from hanse.local.up.access import AgentCredentials, create_accounts, request_token
-from hanse.local.up.agents import ClusterStateReader, LocalAgents
+from hanse.local.up.agents import LocalAgents, RunningAgent
 from hanse.local.up.bootstrap import (
     STALE_WEBHOOK_CONFIGURATIONS,
     acceptance_policy,
@@ -71,7 +71,7 @@ DialCluster = Callable[[str, Credentials], Transport]
 """Opens a transport to a cluster with the credentials that an agent has read."""
 RunAgent = Callable[
     [LocalMember, Mapping[str, Transport], DialCluster],
-    AbstractAsyncContextManager[ClusterStateReader],
+    AbstractAsyncContextManager[RunningAgent],
 ]
 """Runs a member's agent until the block ends, given transports to the clusters that it reaches."""
 
@@ -386,4 +386,5 @@ class LocalFederation:
                 if view.startswith(f"{member.name}/")
             },
             sees=self._agents.states(member.name),
+            metrics=self._agents.metrics(member.name),
         )

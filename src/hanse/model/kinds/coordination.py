@@ -41,3 +41,11 @@ class Lease(Object, frozen=True, kw_only=True):
         """When it was last written, by the API server's clock; None if the server does not say."""
         times = [e.time for e in self.metadata.managed_fields if e.time is not None]
         return max(times, default=None)
+
+    @property
+    def renewed(self) -> datetime | None:
+        """When its holder renewed it last, by the holder's clock; None if it does not say."""
+        try:
+            return datetime.fromisoformat(self.spec.renew_time or "")
+        except ValueError:
+            return None

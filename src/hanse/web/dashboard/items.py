@@ -1,14 +1,15 @@
-"""The items that the page shows, cached; only keys that a change concerns are rendered again."""
+"""The items that the page shows, cached as they were last sent."""
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from hanse.model.facts import ClusterState, LeaseLiveness
-from hanse.model.findings import Finding, judge
+from hanse.model.findings import Finding
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.snapshot import Change, FactChange
+from hanse.model.judgement import Judgement
+from hanse.model.snapshot import Change
 from hanse.model.view import View
 
 FINDINGS = "findings"
@@ -33,39 +34,30 @@ class ItemCache:
     def __init__(
         self, sections: Iterable[View], take_snapshot: Callable[[], MultiClusterSnapshot]
     ) -> None:
-        self._sections = {section.name: section for section in sections}
-        self._take_snapshot = take_snapshot
-        self._items: dict[str, dict[str, bytes]] = {name: {} for name in self._sections}
+        sections = tuple(sections)
+        self._judgement = Judgement(sections, take_snapshot, self._on_item)
+        self._items: dict[str, dict[str, bytes]] = {section.name: {} for section in sections}
         self._items[FINDINGS] = {}
-        self._dirty: dict[str, set[str]] = {name: set() for name in self._sections}
-        self._findings: dict[tuple[str, str], tuple[Finding, ...]] = {}
-        self._unlisted = True
+        self._put: dict[str, dict[str, msgspec.Raw]] = {}
+        self._gone: dict[str, tuple[str, ...]] = {}
 
     @property
     def snapshot(self) -> MultiClusterSnapshot:
         """The current snapshot."""
-        return self._take_snapshot()
+        return self._judgement.snapshot
 
     @property
     def stale(self) -> bool:
         """Whether anything may have changed since it was last sent."""
-        return self._unlisted or any(self._dirty.values())
+        return self._judgement.stale
 
     def on_change(self, change: Change) -> None:
-        """Mark the keys that a change concerns; a cluster that is lost or back concerns all."""
-        concerns_all = isinstance(change, FactChange) and isinstance(
-            change.fact, ClusterState | LeaseLiveness
-        )
-        for name, section in self._sections.items():
-            self._dirty[name].update(section.keys_for(change))
-            if concerns_all:
-                self._dirty[name].update(self._items[name])
+        """Mark the keys that a change concerns."""
+        self._judgement.on_change(change)
 
     def invalidate(self) -> None:
         """Stop following changes, as nobody is subscribed; everything is rendered again later."""
-        self._unlisted = True
-        for keys in self._dirty.values():
-            keys.clear()
+        self._judgement.invalidate()
 
     def all_items(self) -> ItemChanges:
         """All items as they were last sent."""
@@ -77,59 +69,31 @@ class ItemCache:
 
         Call again while `stale`.
         """
-        snapshot = self._take_snapshot()
-        if self._unlisted:
-            self._unlisted = False
-            for name, section in self._sections.items():
-                self._dirty[name] |= {*self._items[name], *section.keys(snapshot)}
-        put: dict[str, dict[str, msgspec.Raw]] = {}
-        gone: dict[str, tuple[str, ...]] = {}
-        for name, section in self._sections.items():
-            dirty = self._dirty[name]
-            while dirty and limit > 0:
-                limit -= 1
-                self._refresh_item(section, dirty.pop(), snapshot, put, gone)
+        self._put, self._gone = {}, {}
+        self._judgement.refresh(limit)
         if not self.stale:
-            self._refresh_findings(put, gone)
-        return ItemChanges(put, gone)
+            self._refresh_findings()
+        return ItemChanges(self._put, self._gone)
 
-    def _refresh_findings(
-        self, put: dict[str, dict[str, msgspec.Raw]], gone: dict[str, tuple[str, ...]]
-    ) -> None:
-        """Judge the findings of all items, and record which changed or are gone."""
-        known = self._items[FINDINGS]
-        judged = judge(f for several in self._findings.values() for f in several)
-        current = {finding_key(one): _encode(one) for one in judged}
-        changed = {key: msgspec.Raw(v) for key, v in current.items() if known.get(key) != v}
-        if changed:
-            put[FINDINGS] = changed
-        if ended := tuple(key for key in known if key not in current):
-            gone[FINDINGS] = ended
-        self._items[FINDINGS] = current
+    def _refresh_findings(self) -> None:
+        """Record which judged findings changed or are gone."""
+        current = {finding_key(one): one for one in self._judgement.findings}
+        for key in [key for key in self._items[FINDINGS] if key not in current]:
+            self._on_item(FINDINGS, key, None)
+        for key, one in current.items():
+            self._on_item(FINDINGS, key, one)
 
-    def _refresh_item(
-        self,
-        section: View,
-        key: str,
-        snapshot: MultiClusterSnapshot,
-        put: dict[str, dict[str, msgspec.Raw]],
-        gone: dict[str, tuple[str, ...]],
-    ) -> None:
-        """Render one key, and record whether its item changed or is gone."""
-        known = self._items[section.name]
-        rendered = section.render(key, snapshot)
-        if rendered is not None and rendered.findings:
-            self._findings[section.name, key] = rendered.findings
-        else:
-            self._findings.pop((section.name, key), None)
-        if rendered is None:
+    def _on_item(self, section: str, key: str, item: Any | None) -> None:
+        """Record whether an item changed or is gone."""
+        known = self._items[section]
+        if item is None:
             if known.pop(key, None) is not None:
-                gone[section.name] = (*gone.get(section.name, ()), key)
+                self._gone[section] = (*self._gone.get(section, ()), key)
             return
-        item = _encode(rendered)
-        if known.get(key) != item:
-            known[key] = item
-            put.setdefault(section.name, {})[key] = msgspec.Raw(item)
+        encoded = _encode(item)
+        if known.get(key) != encoded:
+            known[key] = encoded
+            self._put.setdefault(section, {})[key] = msgspec.Raw(encoded)
 
 
 def finding_key(finding: Finding) -> str:

@@ -1,0 +1,84 @@
+"""The judgement of a fleet while it changes: only keys that a change concerns are judged again."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from hanse.model.facts import ClusterState, LeaseLiveness
+from hanse.model.findings import Finding, judge
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.snapshot import Change, FactChange
+from hanse.model.view import View
+
+
+class Judgement:
+    """The findings of all items of some views, as of the last `refresh`."""
+
+    def __init__(
+        self,
+        views: Iterable[View],
+        take_snapshot: Callable[[], MultiClusterSnapshot],
+        on_item: Callable[[str, str, Any | None], None] = lambda *_: None,
+    ) -> None:
+        self._views = {view.name: view for view in views}
+        self._take_snapshot = take_snapshot
+        self._on_item = on_item
+        """Gets each item that is rendered, with the names of its view and key."""
+        self._known: dict[str, set[str]] = {name: set() for name in self._views}
+        self._dirty: dict[str, set[str]] = {name: set() for name in self._views}
+        self._by_item: dict[tuple[str, str], tuple[Finding, ...]] = {}
+        self._unlisted = True
+        self.findings: tuple[Finding, ...] = ()
+        """What is wrong, causes first, as of the last refresh that left nothing stale."""
+
+    @property
+    def snapshot(self) -> MultiClusterSnapshot:
+        """The current snapshot."""
+        return self._take_snapshot()
+
+    @property
+    def stale(self) -> bool:
+        """Whether anything may have changed since it was last judged."""
+        return self._unlisted or any(self._dirty.values())
+
+    def on_change(self, change: Change) -> None:
+        """Mark the keys that a change concerns; a cluster that is lost or back concerns all."""
+        concerns_all = isinstance(change, FactChange) and isinstance(
+            change.fact, ClusterState | LeaseLiveness
+        )
+        for name, view in self._views.items():
+            self._dirty[name].update(view.keys_for(change))
+            if concerns_all:
+                self._dirty[name].update(self._known[name])
+
+    def invalidate(self) -> None:
+        """Stop following changes; everything is judged again at the next refresh."""
+        self._unlisted = True
+        for keys in self._dirty.values():
+            keys.clear()
+
+    def refresh(self, limit: int = 200) -> None:
+        """Render at most `limit` of the marked keys again; call again while `stale`."""
+        snapshot = self._take_snapshot()
+        if self._unlisted:
+            self._unlisted = False
+            for name, view in self._views.items():
+                self._dirty[name] |= {*self._known[name], *view.keys(snapshot)}
+        for view in self._views.values():
+            dirty = self._dirty[view.name]
+            while dirty and limit > 0:
+                limit -= 1
+                self._render(view, dirty.pop(), snapshot)
+        if not self.stale:
+            self.findings = judge(f for several in self._by_item.values() for f in several)
+
+    def _render(self, view: View, key: str, snapshot: MultiClusterSnapshot) -> None:
+        item = view.render(key, snapshot)
+        if item is not None and item.findings:
+            self._by_item[view.name, key] = item.findings
+        else:
+            self._by_item.pop((view.name, key), None)
+        if item is None:
+            self._known[view.name].discard(key)
+        else:
+            self._known[view.name].add(key)
+        self._on_item(view.name, key, item)

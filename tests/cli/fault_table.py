@@ -1,0 +1,164 @@
+"""Faults that a fleet is given, each by what a person or a machine may do to it."""
+
+from msgspec import Struct
+
+EXPORT = "multicluster.x-k8s.io/v1beta1"
+
+FUNCTIONS = """
+k() { kubectl --context "$@"; }
+make() { kubectl --context "$1" create -f - <<<"# YAML
+$2"; }
+share() { make "$1" "{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport,
+metadata: {name: $2, namespace: faults}}"; }
+"""
+
+BEFORE = """
+for c in lubeck hamburg bergen; do k $c create namespace faults & done; wait
+"""
+
+AFTER = """
+for c in lubeck hamburg bergen broker; do k $c delete namespace faults --wait=false & done
+k lubeck -n avi-system delete gslbhostrule first
+k bergen -n antrea-plus-system delete service mine
+wait
+"""
+
+
+class Fault(Struct, frozen=True):
+    """Something that goes wrong, and the finding that is to say so."""
+
+    finding: str
+    """Its code and subject."""
+    script: str
+    """What makes it go wrong, in a shell."""
+    unseen_by: frozenset[str] = frozenset()
+    """Presentations that cannot know it: only who has a person's credentials can."""
+
+
+OBSERVERS = frozenset({"dashboard", "metrics", "events"})
+"""Who sees with an agent's eyes alone."""
+
+OBJECTS = (
+    Fault("ExportInvalid ServiceExport faults/nothing in lubeck", "share lubeck nothing"),
+    Fault(
+        "PortConflict ServiceExport faults/ports in hamburg",
+        """
+        for c in lubeck hamburg bergen; do k $c -n faults create deployment ports --image x; done
+        k lubeck -n faults create service clusterip ports --tcp 80; share lubeck ports
+        k bergen -n faults create service clusterip ports --tcp 80
+        k hamburg -n faults create service clusterip ports --tcp 81
+        sleep 1; share hamburg ports; sleep 1; share bergen ports
+        """,
+    ),
+    Fault(
+        "TypeConflict ServiceExport faults/types in hamburg",
+        """
+        for c in lubeck hamburg; do k $c -n faults create deployment types --image x; done
+        k lubeck -n faults create service clusterip types --tcp 80; share lubeck types
+        k hamburg -n faults create service clusterip types --clusterip None --tcp 80
+        sleep 1; share hamburg types
+        """,
+    ),
+    Fault(
+        "SettingIgnored ServiceExport shop/web in bergen",
+        "k bergen -n shop annotate serviceexport web services.hanse.dev/weight=much",
+    ),
+    Fault(
+        "NoEndpoints Service faults/none",
+        """
+        k bergen -n faults create deployment none --image x --replicas 0
+        k bergen -n faults create service clusterip none --tcp 80; share bergen none
+        """,
+    ),
+    Fault(
+        "ImportBlocked ServiceImport faults/blocked in hamburg",
+        """
+        k lubeck -n faults create service clusterip blocked --tcp 80
+        k lubeck -n faults create deployment blocked --image x
+        make hamburg '{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceImport,
+        metadata: {name: blocked, namespace: faults},
+        spec: {type: ClusterSetIP, ports: [{port: 80, protocol: TCP}]}}'
+        share lubeck blocked
+        """,
+    ),
+    Fault(
+        "FederatedDown FederatedService antrea-plus-system/down",
+        """
+        k lubeck -n faults create deployment down --image x --replicas 0
+        k lubeck -n faults create service clusterip down --tcp 80
+        k lubeck -n faults annotate service down svc.global.federated.antreaplus.vmware.com=down
+        """,
+    ),
+    Fault(
+        "NotFederated Service faults/bad in lubeck",
+        """
+        k lubeck -n faults create service clusterip bad --tcp 80
+        k lubeck -n faults annotate service bad svc.global.federated.antreaplus.vmware.com='a b'
+        """,
+    ),
+    Fault(
+        "SettingIgnored Service faults/sideways in lubeck",
+        """
+        k lubeck -n faults create deployment sideways --image x
+        k lubeck -n faults create service clusterip sideways --tcp 80
+        k lubeck -n faults annotate service sideways federated.hanse.dev/affinity=sideways \
+            svc.global.federated.antreaplus.vmware.com=sideways
+        """,
+    ),
+    Fault(
+        "NamesCollide Service antrea-plus-system/mine in bergen",
+        """
+        k bergen -n antrea-plus-system create service clusterip mine --tcp 80
+        k lubeck -n faults create deployment mine --image x
+        k lubeck -n faults create service clusterip mine --tcp 80
+        k lubeck -n faults annotate service mine svc.global.federated.antreaplus.vmware.com=mine
+        """,
+    ),
+    Fault(
+        "PolicyIgnored NetworkPolicy faults/misspelt in lubeck",
+        """
+        make lubeck '{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {
+        name: misspelt, namespace: faults,
+        annotations: {federated.anp.antreaplus.vmware-tanzu.com: "yes"}},
+        spec: {priority: 5, appliedTo: [{podSelector: {}}]}}'
+        """,
+    ),
+    Fault(
+        "PolicyLocalPeers NetworkPolicy faults/peers",
+        """
+        make lubeck '{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {
+        name: peers, namespace: faults,
+        annotations: {federated.anp.antreaplus.vmware-tanzu.com: "true"}},
+        spec: {priority: 5, appliedTo: [{podSelector: {}}],
+        ingress: [{action: Allow, from: [{podSelector: {}}]}]}}'
+        """,
+    ),
+    Fault(
+        "GlobalPolicyInvalid GlobalDeploymentPolicy avi-system/global-gdp in lubeck",
+        """
+        k lubeck -n avi-system patch globaldeploymentpolicy global-gdp --type merge \
+            -p '{"spec":{"matchClusters":[{"cluster":"nowhere"}]}}'
+        """,
+    ),
+    Fault(
+        "HostRuleRejected GSLBHostRule avi-system/second in lubeck",
+        """
+        for name in first second; do
+        make lubeck "{apiVersion: amko.vmware.com/v1alpha1, kind: GSLBHostRule,
+        metadata: {name: $name, namespace: avi-system}, spec: {fqdn: web.global.test, ttl: 30}}"
+        sleep 1.1; done
+        """,
+    ),
+    Fault(
+        "SetRefused StatefulSet faults/refused in bergen",
+        """
+        k broker create namespace faults
+        k broker -n faults create service clusterip refused --clusterip None --tcp 80
+        make broker '{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: refused,
+        namespace: faults, annotations: {federation.kubernetes.io/statefulset-lb-needed: "true"}},
+        spec: {serviceName: refused, replicas: 3, selector: {matchLabels: {a: b}}, template:
+        {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: x}]}}}}'
+        """,
+    ),
+)
+"""What can be wrong at once, with objects of users and of administrators."""
