@@ -135,6 +135,12 @@ def not_found(resource: Resource, name: str) -> StatusError:
     return StatusError(404, "NotFound", message, _status_details(resource, name))
 
 
+def eviction_refused() -> StatusError:
+    """An eviction would violate a disruption budget."""
+    message = "Cannot evict pod as it would violate the pod's disruption budget."
+    return StatusError(429, "TooManyRequests", message)
+
+
 def already_exists(resource: Resource, name: str) -> StatusError:
     """A create found an object of that name."""
     message = f'{resource.group_resource} "{name}" already exists'

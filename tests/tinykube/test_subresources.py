@@ -184,3 +184,22 @@ async def test_an_evicted_pod_is_deleted(options: dict[str, int] | None) -> None
     await cluster.create(f"{PODS}/p/eviction", msgspec.to_builtins(eviction))
 
     assert await cluster.names(PODS) == []
+
+
+@pytest.mark.parametrize(("policy", "status"), [("IfHealthyBudget", 429), ("AlwaysAllow", 201)])
+async def test_an_eviction_that_a_budget_forbids_is_refused(policy: str, status: int) -> None:
+    cluster = Cluster()
+    labelled = pod("p")
+    labelled["metadata"]["labels"] = {"app": "web"}
+    await cluster.create(PODS, labelled)
+    spec = {
+        "maxUnavailable": 0,
+        "selector": {"matchLabels": {"app": "web"}},
+        "unhealthyPodEvictionPolicy": policy,
+    }
+    budget = {"metadata": {"name": "web"}, "spec": spec}
+    await cluster.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
+
+    answer = await cluster.send("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}})
+
+    assert answer.status == status

@@ -2,7 +2,8 @@
 
 from tinykube.admission_chain import AdmissionChain
 from tinykube.admission_rules import AdmissionAttributes
-from tinykube.errors import conflict, not_found
+from tinykube.disruption_budgets import violated_budget
+from tinykube.errors import conflict, eviction_refused, not_found
 from tinykube.handlers import bodies
 from tinykube.handlers.calls import Call
 from tinykube.handlers.deletion import NO_OPTIONS, DeleteHandler, DeleteOptions, parse_options
@@ -96,12 +97,14 @@ class SubresourceHandler:
         return WriteResult(_SUCCESS, 201)
 
     async def _evict(self, call: Call) -> WriteResult:
-        """Delete a pod; disruption budgets are not evaluated."""
+        """Delete a pod, unless a disruption budget forbids it: 429."""
         sent = bodies.decode_object(call)
         target = call.target
         pod = self._storage.get("pods", target.namespace, target.name)
         if pod is None:
             raise not_found(call.resource, target.name)
+        if violated_budget(pod, self._storage):
+            raise eviction_refused()
         options: DeleteOptions = NO_OPTIONS
         if sent.get("deleteOptions"):
             options = parse_options(sent["deleteOptions"])

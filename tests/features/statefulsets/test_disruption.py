@@ -64,6 +64,7 @@ def test_nothing_is_taken_down_without_a_permit(
     lowered = range(min(step.partition, len(pods)), min(part_state.released, len(pods)))
     assert all(part_state.is_updated(o) for o in lowered) or outdated
     assert not (outdated and step.updates)
+    assert not step.opens
     assert step.permits + others.permits <= budget or not step.permits or step.removes
 
 
@@ -120,6 +121,36 @@ def test_what_a_permit_elsewhere_may_take_is_not_counted_as_ready() -> None:
     assert fleet.others("lubeck").ready == 2
     taken = replace(shares, spec=replace(shares.spec, permits=(permit,)))
     assert replace(fleet, record=taken).others("lubeck").ready == 1
+
+
+@given(_pods, _others, st.integers(0, 2), st.integers(0, 2), st.booleans())
+def test_evictions_are_allowed_within_the_budget_of_all_clusters_and_with_a_permit(
+    pods: list[tuple[bool, bool]], others: OtherReplicas, held: int, budget: int, open_now: bool
+) -> None:
+    part_state = replace(
+        state(pods, len(pods), 0), draining=frozenset({0}), may_be_evicted=open_now
+    )
+    rules = Rules(budget=1, floor=3, evictions=budget)
+
+    step = next_step(part_state, others, rules, replace(NO_PERMIT, pods=held))
+
+    if step.opens:
+        assert held
+        assert others.down + others.away_replicas < budget
+        assert not others.unfinished
+    if open_now:
+        assert step.permits >= held, "the budget is closed before the permit is returned"
+    if step.permits > held:
+        assert others.permits < max(budget, rules.budget)
+
+
+def test_nothing_is_replaced_while_an_eviction_may_come() -> None:
+    outdated = replace(state([(True, False)] * 2, 2, 2, outdated=True), may_be_evicted=True)
+
+    step = next_step(outdated, OtherReplicas(), Rules(budget=1, floor=2), NO_PERMIT)
+
+    assert not step.updates
+    assert not step.opens
 
 
 def test_a_cluster_that_has_left_does_not_stop_a_roll_out() -> None:

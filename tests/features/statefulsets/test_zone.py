@@ -198,6 +198,12 @@ def test_every_cluster_finds_all_eleven_by_the_federations_name(local: str) -> N
     replicas = [f"store-{c}-{n}" for c, count in SHARES.items() for n in range(count)]
     expected = [f"{replica}.{WIDE}" for replica in replicas]
     assert names.targets(WIDE) == expected
+    weights = {
+        r.split()[3].split(".")[0]: int(r.split()[1]) for r in names.ask(WIDE, "SRV").records
+    }
+    assert {replica for replica, weight in weights.items() if weight == 50} == {
+        replica for replica in replicas if f"-{local}-" in replica
+    }
     assert names.targets(f"store.{SPACE}.myfederation.svc.example.com") == expected
     for replica in replicas:
         _, name, ordinal = replica.split("-")

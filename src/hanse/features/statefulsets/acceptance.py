@@ -8,7 +8,6 @@ from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.acceptance import (
     BROKER_ORIGIN,
     CREATED_BY,
-    Accepted,
     NamespaceFacts,
     Refused,
     Workload,
@@ -19,6 +18,7 @@ from hanse.model.kinds.acceptance import AcceptancePolicySpec
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import ConfigMap, Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.objects import ClusterId, Object
 from hanse.model.ownership import OWNER, OWNER_KEY, owner_claim
 from hanse.model.plan import Key
@@ -31,6 +31,8 @@ class Terms(Struct, frozen=True):
     refused: Refused | None
     limit: int
     """The most replicas of one set that the policy allows here."""
+    takes_budgets: bool = True
+    """Whether PodDisruptionBudgets are taken."""
 
     def replicas_of(self, share: int, running: int) -> int:
         """How much of a share is run: nothing new of a refused set, and never above the limit.
@@ -88,12 +90,10 @@ def _judge(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -
             return None  # its copy at the broker is about to be repaired by this very cluster
         policy = _with_origin(policy, origin)
     judged = accepted(policy, _workload(received, carried, snapshot), origin)
+    refused = judged if isinstance(judged, Refused) else None
     limit = policy.workloads.limits.replicas_per_set
-    match judged:
-        case Accepted():
-            return Terms(None, limit)
-        case Refused():
-            return Terms(judged, limit)
+    takes_budgets = PodDisruptionBudget.kind.name in policy.workloads.kinds
+    return Terms(refused, limit, takes_budgets)
 
 
 def set_origin(obj: Object) -> ClusterId:

@@ -1,4 +1,4 @@
-"""Which ConfigMaps this cluster copies: those of sets that it has a share of and would take."""
+"""What comes along with sets: ConfigMaps of those that this cluster has a share of and takes."""
 
 from collections.abc import Iterator
 
@@ -21,6 +21,7 @@ from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import ConfigMap, Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.objects import ClusterId, Object
 from hanse.model.ownership import OWNER
@@ -28,8 +29,8 @@ from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 
 
-def config_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of ConfigMaps after a change, and of sets after a change of their ConfigMaps."""
+def carried_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys of ConfigMaps after a change, and of sets after a change of what comes along."""
     match change:
         case FactChange(WriteOutcome(target)) if target.ref.kind == ConfigMap.kind:
             yield from _set_keys(Key(TOPIC, target.ref.name, target.ref.namespace), snapshot)
@@ -54,6 +55,9 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
             yield from config_keys(change.before, change.after)
         case StatefulSetShares():
             yield from _keys_of_set(Key("local", meta.name, meta.namespace), snapshot)
+        case PodDisruptionBudget() if not is_local:
+            for record in snapshot.in_namespace(change.where, StatefulSetShares, meta.namespace):
+                yield Key("local", record.metadata.name, meta.namespace)
         case AcceptancePolicy() if is_local:
             yield from _all_keys("", snapshot)
         case Namespace() if is_local:

@@ -33,6 +33,10 @@ class OtherReplicas(Struct, frozen=True):
     """Clusters whose replicas are to be updated before ours."""
     unreported: tuple[str, ...] = ()
     """Clusters whose last report is older than the permit that they have returned."""
+    away_replicas: int = 0
+    """Replicas that clusters that are away should run."""
+    unfinished: tuple[str, ...] = ()
+    """Clusters that have not completed the newest template, or have replicas that are not ready."""
     removing: tuple[str, ...] = ()
     """Clusters with a permit to remove surplus replicas."""
 
@@ -51,6 +55,8 @@ class Rules(Struct, frozen=True):
     """How many replicas a cluster's StatefulSet replaces at a time by itself."""
     clusters_at_once: int = 1
     """In how many clusters replicas may be replaced at a time."""
+    evictions: int = 0
+    """How many replicas of all clusters may be down by evictions: users' budget, else none."""
 
 
 class PartState(Struct, frozen=True):
@@ -66,6 +72,10 @@ class PartState(Struct, frozen=True):
     """How many of the first replicas keep their template when the roll-out is over."""
     rolls: bool = True
     """Whether the StatefulSet replaces pods by itself: its strategy is not OnDelete."""
+    draining: frozenset[int] = frozenset()
+    """Replicas on nodes that are being drained."""
+    may_be_evicted: bool = False
+    """Whether the API server may have granted, or may still grant, the eviction of a replica."""
 
     @property
     def replicas(self) -> int:
@@ -157,6 +167,8 @@ class Step(Struct, frozen=True):
     """How many this cluster should hold."""
     removes: bool = False
     """Whether they are for the removal of surplus replicas, too."""
+    opens: bool = False
+    """Whether one replica may be evicted."""
     waits: str = ""
     """What it waits for before it takes the next replica down; the same words while it waits."""
 
@@ -165,13 +177,15 @@ def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: Permit
     """Take down only what the held permits cover; ask for more, or return them, if that is all."""
     if not part.is_observed:  # nothing is known of its replicas
         return unchanged_step(part, held)
+    target = _next_outdated(part) if part.rolls else None
+    if part.may_be_evicted and (part.share < part.replicas or target is not None):
+        return unchanged_step(part, held)  # until no eviction can come on top
     if part.share < part.replicas:
         return _shrink(part, others, rules, held)
-    if part.rolls and (target := _next_outdated(part)) is not None:
+    if target is not None:
         step = _roll(part, target, others, rules, held.pods)
     else:
-        permits = _needed(part, held.pods)
-        step = Step(part.share, part.partition, updates=True, permits=permits)
+        step = _evict(part, others, rules, held.pods)
     return replace(step, removes=held.removes and bool(part.going))
 
 
@@ -218,6 +232,25 @@ def _removable(part: PartState, others: OtherReplicas, rules: Rules) -> int:
         if rules.ordered:
             break
     return count
+
+
+def _evict(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> Step:
+    """Let a replica on a node that is being drained be evicted; nothing else is to be done here.
+
+    Roll-outs come first: a node may be cordoned for weeks.
+    """
+    step = Step(part.share, part.partition, updates=True, permits=_needed(part, held))
+    down = sum(not part.is_up(ordinal) for ordinal in range(part.replicas))
+    room = rules.evictions - others.down - others.away_replicas
+    if part.draining and room > 0 and not others.unfinished:
+        free = rules.evictions - others.permits - others.away_permits
+        if held:
+            return replace(step, permits=held, opens=True)
+        if down < room and free > 0 and not others.unreported:
+            return replace(step, permits=1)
+    elif part.draining and rules.evictions:
+        step = replace(step, waits="no replica is evicted while others are replaced or not ready")
+    return replace(step, permits=held) if part.may_be_evicted else step
 
 
 def _next_outdated(part: PartState) -> int | None:

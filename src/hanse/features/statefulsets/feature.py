@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.statefulsets.broker_sync import plan_broker_sync
-from hanse.features.statefulsets.carrying import config_keys_for, plan_config
+from hanse.features.statefulsets.carrying import carried_keys_for, plan_config
 from hanse.features.statefulsets.config_maps import FEDERATED_SETS_BY_CONFIG, SETS_BY_CONFIG
+from hanse.features.statefulsets.evictions import is_drained
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.headless_services import (
     FEDERATED_SETS_BY_SERVICE,
@@ -23,7 +24,11 @@ from hanse.features.statefulsets.names import (
     SET,
     cluster_set_name,
 )
-from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET, STATEFUL_SETS_BY_SET
+from hanse.features.statefulsets.owned_objects import (
+    BUDGETS_BY_SET,
+    SERVICES_BY_SET,
+    STATEFUL_SETS_BY_SET,
+)
 from hanse.features.statefulsets.shares import plan_shares, plan_status
 from hanse.features.statefulsets.tombstones import TOMBSTONES_BY_CLUSTER, keys_of_expired_tombstones
 from hanse.model.clusterset import broker_cluster, is_broker_lost
@@ -33,6 +38,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Namespace, Node, Pod, Service
 from hanse.model.kinds.hanse import ClusterMember, FederatedStatefulSet
+from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Object
 from hanse.model.plan import Key, Plan
@@ -109,6 +115,16 @@ class StatefulSets:
                 indexes=(SETS_BY_SERVICE, SETS_BY_CONFIG),
                 writes=STATUS,
             ),
+            Watch(
+                Role.LOCAL,
+                PodDisruptionBudget,
+                labels=SET,
+                indexes=(BUDGETS_BY_SET,),
+                writes=OBJECTS,
+                reason="no eviction of a replica without a permit, where users want a budget",
+            ),
+            Watch(Role.LOCAL, Node, reason="replicas on nodes that are drained may be evicted"),
+            Watch(Role.BROKER, PodDisruptionBudget),
             Watch(Role.BROKER, ConfigMap),
             Watch(
                 Role.BROKER,
@@ -135,7 +151,7 @@ class StatefulSets:
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The keys for a change here, at the broker, or of a fact."""
-        yield from config_keys_for(change, snapshot)
+        yield from carried_keys_for(change, snapshot)
         match change:
             case ObjectChange(where) if where == snapshot.local:
                 yield from self._keys_for_local_change(change, snapshot)
@@ -168,7 +184,9 @@ class StatefulSets:
         match obj:
             case Pod():
                 yield from _pod_keys(obj, snapshot)
-            case Namespace() | AcceptancePolicy():
+            case Namespace() | AcceptancePolicy() | Node():
+                if isinstance(obj, Node) and is_drained(change.before) == is_drained(change.after):
+                    return
                 namespace = meta.name if isinstance(obj, Namespace) else ""
                 yield from _keys_of_recorded_sets(namespace, snapshot)
             case FederatedStatefulSet() | StatefulSetShares():

@@ -16,6 +16,7 @@ from hanse.features.statefulsets.deletion import (
     read_report,
 )
 from hanse.features.statefulsets.disruption import PartState, Step, next_step, unchanged_step
+from hanse.features.statefulsets.evictions import derived_budget, find_budget
 from hanse.features.statefulsets.fleet import (
     clusters_with_newer_parts,
     departed_broker,
@@ -69,6 +70,7 @@ from hanse.model.acceptance import CREATED_BY
 from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.stateful import Permit, StatefulSetPart, StatefulSetShares
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, Wire, object_ref
 from hanse.model.plan import Desired, Key, Patch, Plan, Removal
@@ -227,6 +229,8 @@ def _plan_refused_set(
     if current is not None and placed.step.replicas < current.spec.replicas:
         smaller = replace(current, spec=replace(current.spec, replicas=placed.step.replicas))
         desired.append(Desired(smaller, snapshot.local, sources=frozenset({broker})))
+    if (budget := _disruption_budget(placed, snapshot)) is not None:
+        desired.append(Desired(budget, snapshot.local, sources=frozenset({broker})))
     dropped = {(each.where, object_ref(each.object)) for each in desired}
     dropped |= set(_surplus_objects(placed, current, snapshot))
     unchanged = plan_unchanged(placed.key, snapshot, broker, broker_namespace).kept
@@ -331,7 +335,8 @@ def _desired_objects(placed: _PlacedSet, snapshot: Snapshot) -> list[Desired]:
         desired.append(Desired(namespace, snapshot.local, sources=sources, unowned=True))
     headless = headless_copy(placed.service, key, snapshot, placed.broker)
     stateful_set = _stateful_set(placed, snapshot)
-    for step, obj in ((1, headless), (2, stateful_set)):
+    budget = _disruption_budget(placed, snapshot)
+    for step, obj in ((1, headless), (1, budget), (2, stateful_set)):
         if obj is not None:
             meta = obj.metadata
             found = snapshot.get(snapshot.local, type(obj), meta.name, meta.namespace)
@@ -340,6 +345,14 @@ def _desired_objects(placed: _PlacedSet, snapshot: Snapshot) -> list[Desired]:
                 Desired(obj, snapshot.local, step=step, sources=sources, takes_over=adopts)
             )
     return desired
+
+
+def _disruption_budget(placed: _PlacedSet, snapshot: Snapshot) -> PodDisruptionBudget | None:
+    """The budget of this cluster's replicas; None if users made none, or none is taken here."""
+    found = find_budget(placed.submitted, snapshot, placed.broker)
+    if found is None or not placed.terms.takes_budgets or not placed.step.replicas:
+        return None
+    return derived_budget(placed.submitted, found, placed.here, opens=placed.step.opens)
 
 
 def _stateful_set(placed: _PlacedSet, snapshot: Snapshot) -> StatefulSet | None:

@@ -8,6 +8,7 @@ from hanse.features.statefulsets.headless_services import is_kept_for_another_se
 from hanse.features.statefulsets.names import CLUSTER, RELEASED, SET, cluster_set_name, part_name
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
+from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
 from hanse.model.ownership import OWNER
@@ -23,6 +24,7 @@ def _set_keys(obj: Object) -> list[str]:
 
 STATEFUL_SETS_BY_SET = Index(StatefulSet, "statefulsets-sets", _set_keys)
 SERVICES_BY_SET = Index(Service, "statefulsets-services", _set_keys)
+BUDGETS_BY_SET = Index(PodDisruptionBudget, "statefulsets-budgets", _set_keys)
 
 
 def owned_stateful_set(name: str, namespace: str, snapshot: Snapshot) -> StatefulSet | None:
@@ -38,6 +40,7 @@ def list_owned(key: Key, snapshot: Snapshot) -> list[Object]:
     return [
         *snapshot.by(snapshot.local, STATEFUL_SETS_BY_SET, ref),
         *snapshot.by(snapshot.local, SERVICES_BY_SET, ref),
+        *snapshot.by(snapshot.local, BUDGETS_BY_SET, ref),
     ]
 
 

@@ -5,6 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from msgspec import Struct, to_builtins
 
 from hanse.features.statefulsets.disruption import OtherReplicas, PartState, Rules, Step
+from hanse.features.statefulsets.evictions import (
+    allowed_evictions,
+    draining_ordinals,
+    find_budget,
+    may_be_evicted,
+)
 from hanse.features.statefulsets.fleet import list_members, list_parts
 from hanse.features.statefulsets.load_balancers import list_pods
 from hanse.features.statefulsets.names import REVISION
@@ -25,6 +31,8 @@ class FleetPart(Struct, frozen=True):
     """The reports of clusters about the set."""
     members: frozenset[ClusterId]
     healthy: frozenset[ClusterId]
+    evictions: int = 0
+    """How many replicas of all clusters may be down by evictions."""
 
     @property
     def rules(self) -> Rules:
@@ -38,6 +46,7 @@ class FleetPart(Struct, frozen=True):
             disrupts_while_away=submitted.disrupts_while_away,
             at_once=submitted.replaced_at_once,
             clusters_at_once=1 if submitted.updates_cluster_by_cluster else budget,
+            evictions=self.evictions,
         )
 
     def permit(self, cluster: ClusterId) -> Permit:
@@ -59,6 +68,8 @@ class FleetPart(Struct, frozen=True):
             permits=sum(permits[c].pods for c in living),
             away_permits=sum(permits[c].pods for c in away),
             away=tuple(c for c in away if self._expected(c)),
+            away_replicas=sum(self._expected(c) for c in away),
+            unfinished=tuple(c for c in living if not self._is_finished(c)),
             before_us=tuple(self._before(here)),
             unreported=tuple(c for c in living if self._returned(c) < permits[c].returned),
             removing=tuple(c for c in living if permits[c].removes),
@@ -81,6 +92,13 @@ class FleetPart(Struct, frozen=True):
         """How many replicas a cluster runs, or is about to."""
         part = self.parts.get(cluster)
         return part.share if part is not None else self.record.spec.share_of(cluster)
+
+    def _is_finished(self, cluster: ClusterId) -> bool:
+        """Whether all replicas of a cluster are ready, with the newest template where it goes."""
+        part = self.parts.get(cluster)
+        if part is None:
+            return not self.record.spec.share_of(cluster)
+        return not part.share or part.revision == self.submitted.revision
 
     def _returned(self, cluster: ClusterId) -> int:
         part = self.parts.get(cluster)
@@ -115,7 +133,9 @@ def read_fleet_part(
     parts = list_parts(key, snapshot, broker, submitted.uid)
     healthy = frozenset(member.cluster for member in members if member.healthy)
     joined = frozenset(member.cluster for member in members)
-    return FleetPart(submitted, record, parts, joined, healthy)
+    budget = find_budget(submitted, snapshot, broker)
+    evictions = allowed_evictions(budget, submitted.spec.replicas)
+    return FleetPart(submitted, record, parts, joined, healthy, evictions)
 
 
 def read_part_state(
@@ -128,13 +148,16 @@ def read_part_state(
     """The replicas of a set in this cluster; None if it has no StatefulSet here."""
     if stateful_set is None:
         return None
+    pods = dict(list_pods(stateful_set, snapshot))
     return PartState(
         stateful_set,
-        dict(list_pods(stateful_set, snapshot)),
+        pods,
         share,
         outdated=stateful_set.metadata.annotations.get(REVISION) != submitted.revision,
         partition=partition,
         rolls=submitted.rolls,
+        draining=draining_ordinals(pods, snapshot),
+        may_be_evicted=may_be_evicted(submitted.name, submitted.namespace, snapshot),
     )
 
 

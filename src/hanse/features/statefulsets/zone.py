@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeVar
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.names import cluster_set_name
@@ -35,6 +36,8 @@ from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 
 T = TypeVar("T")
 SERVICE = "stateful"
+NEAR_WEIGHT, FAR_WEIGHT = 50, 5
+"""The weights of SRV records for replicas in the client's cluster, and in others."""
 
 SHARES_BY_SERVICE = Index(
     StatefulSetShares,
@@ -54,6 +57,12 @@ class _ReplicaAddress(Struct, frozen=True):
     label: str
     target: bytes
     addresses: tuple[str, ...]
+    is_near: bool = True
+    """Whether it runs in the cluster of the client."""
+
+    def srv_rdata(self, port: int) -> bytes:
+        """Its SRV record: clients choose by weight, so that most stay in their cluster."""
+        return srv_rdata(port, self.target, weight=NEAR_WEIGHT if self.is_near else FAR_WEIGHT)
 
 
 class StatefulSetZone:
@@ -189,15 +198,20 @@ class StatefulSetZone:
             yield from _replica_nodes(local_replicas, local, self.view.ttl)
         all_replicas: list[_ReplicaAddress] = []
         for record in sets:
+            name = record.metadata.name
             set_replicas = [
                 replica
                 for replica in local_replicas
-                if _is_replica_of(replica.label, record.metadata.name, self.view.local)
+                if _is_replica_of(replica.label, name, self.view.local)
             ]
             if record.spec.load_balanced:
-                set_replicas = list(
-                    _load_balanced_replicas(record, federation_name, expired, snapshot, brokers)
-                )
+                set_replicas = [
+                    replace(replica, is_near=self._is_near(replica.label, name))
+                    for replica in _load_balanced_replicas(
+                        record, federation_name, expired, snapshot, brokers
+                    )
+                ]
+                set_replicas.sort(key=lambda replica: not replica.is_near)
                 yield from _replica_nodes(set_replicas, namespace_domain, self.view.ttl)
             yield from _replica_nodes(set_replicas, federation_name, self.view.ttl)
             set_name = child_name(record.metadata.name, namespace_domain)
@@ -205,6 +219,10 @@ class StatefulSetZone:
                 yield from _set_nodes(set_name, set_replicas, record.spec.ports, self.view.ttl)
             all_replicas += set_replicas
         yield from _set_nodes(federation_name, all_replicas, ports, self.view.ttl)
+
+    def _is_near(self, label: str, name: str) -> bool:
+        """Whether a replica is in the cluster of the client; all are if that is unknown."""
+        return not self.view.local or _is_replica_of(label, name, self.view.local)
 
 
 def _local_replicas(key: Key, local: bytes, snapshot: Snapshot) -> Iterator[_ReplicaAddress]:
@@ -273,7 +291,7 @@ def _set_nodes(
     """The node with the addresses and SRV records of all replicas, and its named ports."""
     known = [a for replica in replicas for a in replica.addresses if address_rdata(a) is not None]
     rrsets = [*target_rrsets(known, ttl)]
-    every = [srv_rdata(port.port, replica.target) for port in ports for replica in replicas]
+    every = [replica.srv_rdata(port.port) for port in ports for replica in replicas]
     if every:
         rrsets.append(full_rrset(RecordType.SRV, _distinct(every), ttl))
     yield ZoneNode(name, tuple(rrsets))
@@ -283,7 +301,7 @@ def _set_nodes(
             child_name(f"_{port.name}", protocol) if port.name and protocol is not None else None
         )
         if port_name is not None:
-            records = [srv_rdata(port.port, replica.target) for replica in replicas]
+            records = [replica.srv_rdata(port.port) for replica in replicas]
             yield ZoneNode(
                 port_name, (full_rrset(RecordType.SRV, records, ttl),) if records else ()
             )

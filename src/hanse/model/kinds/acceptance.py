@@ -14,7 +14,7 @@ DEFAULT_POLICY = "default"
 """The name of a cluster's AcceptancePolicy; no other name is read."""
 
 PodSecurityLevel = Literal["restricted", "baseline", "privileged"]
-CarriedKind = Literal["StatefulSet", "Service", "ConfigMap", "Secret"]
+CarriedKind = Literal["StatefulSet", "Service", "ConfigMap", "PodDisruptionBudget", "Secret"]
 NamePattern = Annotated[
     str, Schema(pattern=r"^[a-z0-9*]([-.a-z0-9*]*[a-z0-9*])?$", min_length=1, max_length=253)
 ]
@@ -56,11 +56,12 @@ class WorkloadAcceptance(Value, frozen=True, kw_only=True):
     kinds: Annotated[
         tuple[CarriedKind, ...],
         Schema(
-            "The kinds that are taken; the default is StatefulSet, Service and ConfigMap.",
+            "The kinds that are taken; the default is StatefulSet, Service, ConfigMap and "
+            "PodDisruptionBudget.",
             unique=True,
             max_items=8,
         ),
-    ] = ("StatefulSet", "Service", "ConfigMap")
+    ] = ("StatefulSet", "Service", "ConfigMap", "PodDisruptionBudget")
     pod_security: Annotated[
         PodSecurityLevel,
         Schema("The level of the Pod Security Standards that pod templates must meet."),

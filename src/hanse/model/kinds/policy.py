@@ -12,6 +12,14 @@ class PodDisruptionBudgetSpec(Value, frozen=True, kw_only=True):
     min_available: int | str | None = None
     max_unavailable: int | str | None = None
     selector: LabelSelector | None = None
+    unhealthy_pod_eviction_policy: str = ""
+
+
+class PodDisruptionBudgetStatus(Value, frozen=True, kw_only=True):
+    """The evictions that were granted."""
+
+    disrupted_pods: dict[str, str] = {}
+    """Pods whose eviction was granted and that still exist, with the time."""
 
 
 class PodDisruptionBudget(Object, frozen=True, kw_only=True):
@@ -20,3 +28,4 @@ class PodDisruptionBudget(Object, frozen=True, kw_only=True):
     kind: ClassVar[Kind] = Kind("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets")
 
     spec: PodDisruptionBudgetSpec = PodDisruptionBudgetSpec()
+    status: PodDisruptionBudgetStatus = PodDisruptionBudgetStatus()
