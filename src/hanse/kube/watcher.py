@@ -27,13 +27,20 @@ from hanse.kube.errors import (
     KubeError,
     NotFound,
     ServerError,
-    Status,
     Throttled,
     Unreachable,
 )
 from hanse.kube.retry import NOT_SERVED_BACKOFF, retry_delay
 from hanse.kube.transport import Request
 from hanse.kube.watch_events import Interrupted, NotServed, Progress, WatchEvent
+from hanse.kube.watch_state import (
+    Availability,
+    Failures,
+    ListAll,
+    OpenWatch,
+    Resume,
+    check_not_older,
+)
 from hanse.model.objects import K
 
 MIN_TIMEOUT, MAX_TIMEOUT = timedelta(minutes=5), timedelta(minutes=10)
@@ -41,9 +48,6 @@ MIN_TIMEOUT, MAX_TIMEOUT = timedelta(minutes=5), timedelta(minutes=10)
 
 GRACE = timedelta(seconds=30)
 """How long after its timeout a silent watch is taken for broken."""
-
-_WORKING_AFTER = 10.0
-"""Seconds after which an open watch counts as working although no event came."""
 
 _MAX_EXPIRIES = 3
 """How many lists in a row may expire before they can be watched until that is an outage."""
@@ -101,7 +105,7 @@ async def list_and_watch(
 
 
 class _Watcher(Generic[K]):
-    """The state of one list-and-watch: the version to resume from, and recent failures."""
+    """The state of one list-and-watch: where it goes on, what was reported, recent failures."""
 
     def __init__(
         self, client: Client, kind: type[K], selection: _Selection, random: Random
@@ -110,56 +114,51 @@ class _Watcher(Generic[K]):
         self._kind = kind
         self._selection = selection
         self._random = random
-        self._resume_version = ""  # the resourceVersion to resume from; empty: list first
-        self._attempt = 0  # failures since a watch last worked
-        self._refusals = 0  # how many of the latest failures were for lack of permissions
-        self._expired = 0  # how many lists in a row expired before they were watched
-        self._failing_since: float | None = None  # when a server began to answer with errors
-        self._down = False
-        self._not_served = False
-        self._maybe_restored = False  # since the last event
-        self._paged = False
-        self._opened_at: float | None = None
-        self._received = False
+        self._position: ListAll | Resume = ListAll()
+        self._availability = Availability.SERVED
+        self._failures = Failures()
+        self._open_watch: OpenWatch | None = None
+        self._lists_paged = False
 
     async def run_once(self) -> AsyncGenerator[WatchEvent[K], None]:
         """List if needed, then watch until the server ends the watch."""
-        self._opened_at = None
-        self._received = False
-        if not self._resume_version and (self._paged or self._client.supports_watch_list is False):
-            listed = await self._list_paged()
-            self._kind_served()
-            yield listed
-        elif self._resume_version and self._maybe_restored:
-            await self._check_history()
+        self._open_watch = None
+        match self._position:
+            case ListAll() if self._lists_paged or self._client.supports_watch_list is False:
+                listed = await self._list_paged()
+                self._kind_served()
+                yield listed
+            case Resume(unverified=True) as position:
+                await self._verify_history(position)
+            case _:
+                pass
         timeout = self._random.uniform(MIN_TIMEOUT.total_seconds(), MAX_TIMEOUT.total_seconds())
         request = self._watch_request(timedelta(seconds=timeout))
         try:
             async with self._client.stream(request) as lines:
-                self._opened_at = asyncio.get_running_loop().time()
+                self._open_watch = OpenWatch(asyncio.get_running_loop().time())
                 self._kind_served()
                 async with aclosing(self._watch_events(lines, timeout)) as events:
                     async for event in events:
                         yield event
         except Invalid:
-            if self._resume_version:
+            if isinstance(self._position, Resume):
                 raise
-            self._paged = True  # no WatchList, or a bad selector: a paged list shows which
+            self._lists_paged = True  # no WatchList, or a bad selector: a paged list shows which
             return
         self._check_end(timeout)
 
     def kind_not_served(self) -> bool:
         """Record that the kind is not served, and list anew later; returns whether that is news."""
-        changed = self._down or not self._not_served
-        self._not_served = True
-        self._down = False
-        self._resume_version = ""
-        self._attempt = 0 if changed else self._attempt + 1
+        changed = self._availability is not Availability.NOT_SERVED
+        self._availability = Availability.NOT_SERVED
+        self._position = ListAll()
+        self._failures.attempts = 0 if changed else self._failures.attempts + 1
         return changed
 
     async def wait_for_kind(self, notified: int) -> None:
         """Wait until discovery notifies again, or for the backoff of kinds that are not served."""
-        pause = NOT_SERVED_BACKOFF.delay(self._attempt, self._random)
+        pause = NOT_SERVED_BACKOFF.delay(self._failures.attempts, self._random)
         try:
             async with asyncio.timeout(pause.total_seconds()):
                 await self._client.rest_mapper.changed.wait_for_more(notified)
@@ -168,35 +167,39 @@ class _Watcher(Generic[K]):
 
     def restart(self, error: Gone) -> timedelta:
         """Reset to listing; returns how long to wait, which is zero for a single expiry."""
-        self._resume_version = ""
+        self._position = ListAll()
         self._check_working()
-        pause = retry_delay(error, self._attempt, self._random) if self._attempt else None
-        self._attempt += 1
-        self._expired += 1
+        failures = self._failures
+        pause = retry_delay(error, failures.attempts, self._random) if failures.attempts else None
+        failures.attempts += 1
+        failures.expiries += 1
         return pause or timedelta(0)
 
     def keeps_expiring(self) -> bool:
         """Whether every list expires before it can be watched, which counts as an outage."""
-        return self._expired > _MAX_EXPIRIES
+        return self._failures.expiries > _MAX_EXPIRIES
 
     def record_failure(self, error: KubeError) -> timedelta:
         """Record a failure, perhaps a restore; returns the wait, zero for a watch that worked."""
-        self._maybe_restored = True
+        self._doubt_history()
         self._check_working()
-        broke = self._opened_at is not None and self._attempt == 0
+        failures = self._failures
+        broke = self._open_watch is not None and failures.attempts == 0
         pause = retry_delay(error, self._attempts_of_kind(error), self._random)
-        self._attempt += 1
+        failures.attempts += 1
         if broke:
             return timedelta(0)
-        return pause if pause is not None else NOT_SERVED_BACKOFF.delay(self._attempt, self._random)
+        if pause is None:
+            return NOT_SERVED_BACKOFF.delay(failures.attempts, self._random)
+        return pause
 
     def _attempts_of_kind(self, error: KubeError) -> int:
         """The attempts of the same sort: a starting server denies access until RBAC is loaded."""
         if not isinstance(error, Forbidden | BadCredentials):
-            self._refusals = 0
-            return self._attempt
-        self._refusals += 1
-        return self._refusals - 1
+            self._failures.refusals = 0
+            return self._failures.attempts
+        self._failures.refusals += 1
+        return self._failures.refusals - 1
 
     def begin_outage(self, error: KubeError, pause: timedelta) -> bool:
         """Record an outage, if one begins; the next attempt lists.
@@ -205,25 +208,27 @@ class _Watcher(Generic[K]):
         resuming could not detect it. A server that answers, if only by errors, is no outage for
         `_TOLERATED` seconds: an overloaded one refuses single requests.
         """
-        if self._down or not pause or self._is_tolerated(error, pause):
+        interrupted = self._availability is Availability.INTERRUPTED
+        if interrupted or not pause or self._is_tolerated(error, pause):
             return False
-        self._down = True
-        self._resume_version = ""
+        self._availability = Availability.INTERRUPTED
+        self._position = ListAll()
         return True
 
     def _is_tolerated(self, error: KubeError, pause: timedelta) -> bool:
         """Whether an error is an API server's answer, and will not last too long with the pause."""
         if not _is_passing(error):
-            self._failing_since = None
+            self._failures.since = None
             return False
         now = asyncio.get_running_loop().time()
-        if self._failing_since is None:
-            self._failing_since = now
-        return now + pause.total_seconds() - self._failing_since <= _TOLERATED
+        if self._failures.since is None:
+            self._failures.since = now
+        return now + pause.total_seconds() - self._failures.since <= _TOLERATED
 
     def _kind_served(self) -> None:
         """Remember that the server serves the kind, so that its absence is reported anew."""
-        self._not_served = False
+        if self._availability is Availability.NOT_SERVED:
+            self._availability = Availability.SERVED
 
     async def _list_paged(self) -> WatchEvent[K]:
         """List all objects page by page, as an event; the next watch resumes from its version.
@@ -237,33 +242,28 @@ class _Watcher(Generic[K]):
             labels=selection.labels,
             fields=selection.fields,
         )
-        if self._paged and self._client.supports_watch_list is None:
+        if self._lists_paged and self._client.supports_watch_list is None:
             self._client.supports_watch_list = False
-        self._resume_version = listed.resource_version
-        self._maybe_restored = False
+        self._position = Resume(listed.resource_version)
         return listed
 
-    async def _check_history(self) -> None:
+    def _doubt_history(self) -> None:
+        """Verify before the watch resumes that the server was not restored meanwhile."""
+        if isinstance(self._position, Resume):
+            self._position = Resume(self._position.version, unverified=True)
+
+    async def _verify_history(self, position: Resume) -> None:
         """Raise `Gone` if the server is older than the version to resume from: it was restored."""
         current = await self._client.current_resource_version(
             self._kind, namespace=self._selection.namespace, fields=self._selection.fields
         )
-        self._check_not_older(current)
-        self._maybe_restored = False
-
-    def _check_not_older(self, version: str) -> None:
-        """Raise `Gone` if a version is before the one to resume from: the server was restored."""
-        if (
-            version.isdecimal()
-            and self._resume_version.isdecimal()
-            and int(version) < int(self._resume_version)
-        ):
-            raise Gone(Status(410, "Expired", "the server went back to an earlier state"))
+        check_not_older(current, position)
+        self._position = Resume(position.version)
 
     def _watch_request(self, timeout: timedelta) -> Request:
         """A watch from the version to resume at; without one, a streamed list and watch."""
         served, selection = self._client.rest_mapper.served_kind(self._kind), self._selection
-        if not self._resume_version:
+        if isinstance(self._position, ListAll):
             return requests.watch_list(
                 served,
                 selection.namespace,
@@ -276,7 +276,7 @@ class _Watcher(Generic[K]):
             selection.namespace,
             labels=selection.labels,
             fields=selection.fields,
-            after=self._resume_version,
+            after=self._position.version,
             timeout=timeout,
         )
 
@@ -290,7 +290,7 @@ class _Watcher(Generic[K]):
         """
         events = self._decode_events(lines, seconds + GRACE.total_seconds())
         async with aclosing(events):
-            if not self._resume_version:
+            if isinstance(self._position, ListAll):
                 streamed = StreamedList[K]()
                 async for event in events:
                     streamed.apply_event(event)
@@ -299,17 +299,14 @@ class _Watcher(Generic[K]):
                 else:
                     raise Unreachable("the stream ended within its list")
                 self._client.supports_watch_list = True
-                self._resume_version = event.resource_version
-                self._maybe_restored = False
+                self._position = Resume(event.resource_version)
                 yield streamed.listed(event.resource_version)
-            if self._down and not self.keeps_expiring():
-                self._down = False
-                yield Progress(self._resume_version)
+            if not self.keeps_expiring() and self._end_outage():
+                yield Progress(self._position.version)
             async for event in events:
-                self._advance_version(event_resource_version(event))
-                if self._down:  # the first watch that lasted after lists that expired
-                    self._down = False
-                    yield Progress(self._resume_version)
+                self._position = self._advanced(self._position, event_resource_version(event))
+                if self._end_outage():  # the first watch that lasted after lists that expired
+                    yield Progress(self._position.version)
                 yield Progress(event.resource_version) if isinstance(event, Bookmark) else event
 
     async def _decode_events(
@@ -335,38 +332,42 @@ class _Watcher(Generic[K]):
             if count % _YIELD_EVERY == 0:
                 await asyncio.sleep(0)
 
-    def _advance_version(self, version: str) -> None:
-        """Note that an event arrived, and resume after its version if it has one.
+    def _end_outage(self) -> bool:
+        """Record that the kind is watched again; returns whether an outage was reported."""
+        interrupted = self._availability is Availability.INTERRUPTED
+        if interrupted:
+            self._availability = Availability.SERVED
+        return interrupted
+
+    def _advanced(self, position: Resume, version: str) -> Resume:
+        """The position after an event, which has a version or not.
 
         Raises Gone for a version older than the one before, as after a restored backup.
         """
-        self._received = True
-        if version:
-            self._check_not_older(version)
-            self._resume_version = version
+        if self._open_watch is not None:
+            self._open_watch.received = True
+        if not version or version == position.version:
+            return position
+        check_not_older(version, position)
+        return Resume(version)
 
     def _check_end(self, timeout: float) -> None:
         """Handle a clean end; an early one marks the server as perhaps restored.
 
         Raises Unreachable if the watch ended as soon as it began.
         """
-        self._maybe_restored = self._maybe_restored or self._open_seconds() < timeout - 1
+        assert self._open_watch is not None, "it was open"
+        if self._open_watch.seconds < timeout - 1:
+            self._doubt_history()
         if not self._check_working():
             raise Unreachable("the watch ended as soon as it began")
 
     def _check_working(self) -> bool:
-        """Whether the last watch received an event or lasted; if so, resets the failure counts."""
-        worked = self._received or self._open_seconds() >= _WORKING_AFTER
+        """Whether the last watch worked; if so, forgets the failures."""
+        worked = self._open_watch is not None and self._open_watch.works
         if worked:
-            self._attempt = self._refusals = self._expired = 0
-            self._failing_since = None
+            self._failures = Failures()
         return worked
-
-    def _open_seconds(self) -> float:
-        """How long the watch has been open; 0 if it is not."""
-        if self._opened_at is None:
-            return 0.0
-        return asyncio.get_running_loop().time() - self._opened_at
 
 
 def _is_passing(error: KubeError) -> bool:
