@@ -1,23 +1,47 @@
-"""ServiceImports of older agents are used while they exist, and removed after upgrades."""
+"""What Lighthouse agents publish is read, published and removed while clusters are upgraded."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from hanse.features.services.legacy import LEGACY, LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE
-from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
-from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
-from hanse.model.kinds.multicluster import ServiceImport, ServiceImportSpec
-from hanse.model.objects import Meta, Object
+from hanse.features.services.legacy import (
+    IS_HEADLESS,
+    LEGACY_CLUSTER,
+    LEGACY_NAME,
+    LEGACY_NAMESPACE,
+    LIGHTHOUSE_AGENT,
+)
+from hanse.features.services.lighthouse import LEGACY
+from hanse.features.services.names import AGENT, LIGHTHOUSE, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
+from hanse.model.kinds.discovery import (
+    MANAGED_BY,
+    Endpoint,
+    EndpointConditions,
+    EndpointPort,
+    EndpointSlice,
+)
+from hanse.model.kinds.multicluster import (
+    ExportingCluster,
+    ServiceImport,
+    ServiceImportSpec,
+    ServiceImportStatus,
+)
+from hanse.model.objects import K, Meta, Object
+from hanse.model.ownership import OWNER
 from hanse.model.snapshot import ObjectChange
 from tests.features.services.builders import (
     AGGREGATE,
     BROKER,
+    EXPORT,
     FEATURE,
     HERE,
     HOME,
     IMPORT,
     SHOP,
+    backends,
+    conditions,
     created_objects,
     desired,
     export,
@@ -25,6 +49,7 @@ from tests.features.services.builders import (
     port,
     published_slices,
     record,
+    service,
 )
 from tests.support.builders import stored
 
@@ -45,7 +70,7 @@ def aggregate(*clusters: str) -> list[Object]:
     return created_objects(FEATURE.plan(AGGREGATE, view), AGGREGATE, view)
 
 
-def removals(here: list[Object], broker: list[Object]) -> list[tuple[str, str]]:
+def removals(here: Sequence[Object], broker: Sequence[Object]) -> list[tuple[str, str]]:
     removals = FEATURE.plan(LEGACY, observed(here, broker)).removals
     return [(r.target.where, r.target.ref.name) for r in removals]
 
@@ -60,16 +85,32 @@ def test_a_cluster_with_an_older_agent_is_imported_by_its_legacy_import() -> Non
     assert [c.cluster for c in reported.status.clusters] == ["riga"]
 
 
-def test_the_slices_of_an_upgraded_cluster_win_over_the_import_that_it_left_behind() -> None:
+def owned(obj: K) -> K:
+    """The object as our agent of its cluster wrote it last."""
+    meta = obj.metadata
+    return replace(obj, metadata=replace(meta, labels={**meta.labels, OWNER: "services-0"}))
+
+
+@pytest.mark.parametrize(
+    ("legacy", "expected"),
+    [
+        (owned(legacy_import("riga")), "10.8.0.9"),
+        (legacy_import("riga"), "10.8.0.1"),
+    ],
+    ids=["upgraded", "rolled back"],
+)
+def test_the_agent_that_wrote_last_speaks_for_its_cluster(
+    legacy: ServiceImport, expected: str
+) -> None:
     slices = [*published_slices(record("riga"), "10.8.0.9"), *published_slices(record("bergen"))]
 
-    plan = FEATURE.plan(IMPORT, observed(broker=[*slices, legacy_import("riga")]))
+    plan = FEATURE.plan(IMPORT, observed(broker=[*slices, legacy]))
 
     held = {
         s.metadata.labels[SOURCE_CLUSTER]: [e.addresses[0] for e in s.endpoints or ()]
         for s in desired(plan, EndpointSlice)
     }
-    assert held == {"bergen": ["10.0.0.1"], "riga": ["10.8.0.9"]}
+    assert held == {"bergen": ["10.0.0.1"], "riga": [expected]}
 
 
 def legacy_slice(of: str, *ready: bool, name: str = "web") -> EndpointSlice:
@@ -104,7 +145,7 @@ def test_the_health_of_a_cluster_with_an_older_agent_comes_from_its_slices(
     assert [e.ready for e in endpoint_slice.endpoints or ()] == expected
     for changed in slices:
         keys = set(FEATURE.keys_for(ObjectChange(BROKER, None, changed), view))
-        assert (IMPORT in keys) == (changed.metadata.labels[SOURCE_CLUSTER] == "riga")
+        assert (IMPORT in keys) == (changed.metadata.labels[SERVICE_NAME] != "other")
 
 
 def test_the_aggregate_names_only_clusters_that_were_upgraded() -> None:
@@ -130,37 +171,183 @@ def test_an_invalid_legacy_import_is_ignored() -> None:
     assert held["visby"] == ()
 
 
-def test_a_local_copy_goes_once_the_aggregate_names_its_cluster() -> None:
+def current_slice(
+    of: str, *ready: bool, headless: bool = False, name: str = "", age: float = 3
+) -> EndpointSlice:
+    """What a Lighthouse agent since 0.15 publishes of shop/web: its address, or its pods."""
+    labels = {
+        SERVICE_NAME: "web",
+        SOURCE_CLUSTER: of,
+        LEGACY_NAMESPACE: SHOP,
+        IS_HEADLESS: "true" if headless else "false",
+        MANAGED_BY: LIGHTHOUSE_AGENT,
+    }
+    endpoints = tuple(
+        Endpoint(addresses=(f"10.7.0.{n + 1}",), conditions=EndpointConditions(ready=r))
+        for n, r in enumerate(ready)
+    )
+    return stored(
+        EndpointSlice(
+            metadata=Meta(name=name or f"web-shop-{of}", namespace=HOME, labels=labels),
+            address_type="IPv4",
+            endpoints=endpoints,
+            ports=(EndpointPort(port=80, name="http"),),
+        ),
+        age=age,
+    )
+
+
+@pytest.mark.parametrize("headless", [False, True])
+def test_a_cluster_with_lighthouse_since_0_15_is_imported_by_its_slices(headless: bool) -> None:
+    ready = [True, False] if headless else [True]
+    view = observed(broker=[current_slice("riga", *ready, headless=headless)])
+
+    plan = FEATURE.plan(IMPORT, view)
+
+    [endpoint_slice] = desired(plan, EndpointSlice)
+    assert [e.ready for e in endpoint_slice.endpoints or ()] == ready
+    assert endpoint_slice.metadata.annotations[AGENT] == LIGHTHOUSE
+    [imported] = desired(plan, ServiceImport)
+    assert imported.spec.type == ("Headless" if headless else "ClusterSetIP")
+    assert [p.port for p in imported.spec.ports] == [80]
+
+
+def test_a_headless_service_of_lighthouse_up_to_0_14_has_the_pods_of_its_slice() -> None:
+    legacy = legacy_import("riga", type="Headless", ips=(), ports=())
+    view = observed(broker=[legacy, legacy_slice("riga", True, False)])
+
+    [endpoint_slice] = desired(FEATURE.plan(IMPORT, view), EndpointSlice)
+
+    assert [(e.addresses[0], e.ready) for e in endpoint_slice.endpoints or ()] == [
+        ("10.7.0.1", True),
+        ("10.7.0.2", False),
+    ]
+
+
+def test_weights_that_users_gave_lighthouse_count() -> None:
+    weights = {f"lighthouse-lb-weight.submariner.io/{HERE}": "7"}
+    legacy = legacy_import("riga")
+    legacy = replace(legacy, metadata=replace(legacy.metadata, annotations=weights))
+
+    [endpoint_slice] = desired(FEATURE.plan(IMPORT, observed(broker=[legacy])), EndpointSlice)
+
+    assert endpoint_slice.metadata.annotations[WEIGHT] == "7"
+
+
+def test_a_conflict_with_a_cluster_that_is_not_upgraded_is_reported() -> None:
+    there = legacy_import("riga", ports=(port(8080, "http"),))
+
+    plan = FEATURE.plan(EXPORT, observed([export(age=60), service()], [there]))
+
+    assert conditions(plan)["Conflict"] == ("True", "PortConflict")
+
+
+def test_the_import_that_a_lighthouse_agent_left_here_is_taken_over() -> None:
+    """It is the copy of the aggregate on the broker; another one is a person's own."""
+    aggregate = ServiceImport(
+        metadata=Meta(
+            name="web-shop",
+            namespace=HOME,
+            annotations={SERVICE_NAME: "web", LEGACY_NAMESPACE: SHOP},
+        ),
+        spec=ServiceImportSpec(type="ClusterSetIP", ports=()),
+    )
+    status = ServiceImportStatus(clusters=(ExportingCluster(cluster="visby"),))
+    copy = ServiceImport(
+        metadata=Meta(name="web", namespace=SHOP), spec=aggregate.spec, status=status
+    )
+    own = replace(copy, status=ServiceImportStatus())
+    slices = [current_slice("riga", True)]
+
+    def taken_over(here: ServiceImport, broker: list[Object]) -> list[bool]:
+        plan = FEATURE.plan(IMPORT, observed([stored(here)], [*slices, *broker]))
+        return [d.takes_over for d in plan.desired if isinstance(d.object, ServiceImport)]
+
+    assert taken_over(copy, [stored(aggregate)]) == [True]
+    assert taken_over(copy, []) == [False]
+    assert taken_over(own, [stored(aggregate)]) == [False]
+    [imported] = desired(
+        FEATURE.plan(IMPORT, observed([stored(copy)], [*slices, stored(aggregate)])), ServiceImport
+    )
+    assert [c.cluster for c in imported.status.clusters] == ["riga"]
+
+
+def older_form(*broker: Object, here: Sequence[Object] | None = None) -> list[tuple[str, str]]:
+    """Kind and name of what this cluster publishes for clusters with Lighthouse."""
+    view = observed(here or [export(), service(), backends()], broker)
+    plan = FEATURE.plan(EXPORT, view)
+    return sorted(
+        (type(d.object).kind.name, d.object.metadata.name) for d in plan.desired if d.step == 1
+    )
+
+
+def test_an_export_is_published_in_the_form_that_other_clusters_read() -> None:
+    up_to_0_14 = [("EndpointSlice", f"web-shop-{HERE}"), ("ServiceImport", f"web-shop-{HERE}")]
+
+    assert older_form() == []
+    assert older_form(legacy_import("riga")) == up_to_0_14
+    assert older_form(current_slice("riga", True)) == up_to_0_14[:1]
+    assert older_form(owned(legacy_import("riga"))) == []
+    assert older_form(legacy_import(HERE)) == []
+    assert older_form(current_slice("riga"), current_slice(HERE, name="web-4f")) == [
+        ("EndpointSlice", "web-4f")
+    ]
+
+
+def test_readers_of_0_14_see_only_ready_pods_and_those_of_0_15_the_address() -> None:
+    here: list[Object] = [export(), service(), backends(), backends(ready=False, name="web-b")]
+
+    def published(other: Object) -> list[bool]:
+        plan = FEATURE.plan(EXPORT, observed(here, [other]))
+        [older] = [
+            d.object for d in plan.desired if d.step == 1 and isinstance(d.object, EndpointSlice)
+        ]
+        return [e.ready for e in older.endpoints or ()]
+
+    assert published(legacy_import("riga")) == [True]
+    assert published(current_slice("riga")) == [True]
+    here[-2] = backends(ready=False)
+    assert published(legacy_import("riga")) == []
+    assert published(current_slice("riga")) == [False]
+
+
+def test_a_local_copy_goes_once_its_cluster_publishes_it_no_more() -> None:
     copies: list[Object] = [
         legacy_import("riga", "submariner"),
         legacy_import("visby", "submariner"),
     ]
+    there = [legacy_import("riga"), owned(legacy_import("visby"))]
 
-    assert removals(copies, []) == []
-    assert removals(copies, aggregate("riga")) == [(HERE, "web-shop-riga")]
+    assert removals(copies, there) == [(HERE, "web-shop-visby")]
 
 
-def test_our_own_leaves_the_broker_once_all_copies_are_gone_and_we_are_named() -> None:
-    ours = legacy_import(HERE)
-    exported: list[Object] = [export()]
+def test_what_this_cluster_published_with_lighthouse_goes_if_it_is_not_exported() -> None:
+    ours: list[Object] = [legacy_import(HERE), current_slice(HERE, True)]
 
-    assert removals([legacy_import("riga", "submariner")], [ours, *aggregate(HERE)]) == []
-    assert removals(exported, [ours]) == []
-    assert removals(exported, [ours, *aggregate(HERE)]) == [("broker", f"web-shop-{HERE}")]
-    assert removals([], [ours]) == [("broker", f"web-shop-{HERE}")]
+    assert removals([export()], ours) == []
+    assert removals([], ours) == [("broker", f"web-shop-{HERE}")] * 2
+    assert removals([], [owned(legacy_import(HERE))]) == []  # by the plan that owns it
+
+
+def test_what_this_cluster_published_with_lighthouse_goes_once_nobody_reads_it() -> None:
+    here: list[Object] = [export(), service(), backends()]
+
+    def removed(*others: Object) -> list[str]:
+        plan = FEATURE.plan(EXPORT, observed(here, [current_slice(HERE, True), *others]))
+        return [r.target.ref.name for r in plan.removals]
+
+    assert removed() == [f"web-shop-{HERE}"]
+    assert removed(current_slice("riga", True)) == []
 
 
 def test_what_other_clusters_published_is_never_removed() -> None:
     assert removals([], [legacy_import("riga"), *aggregate("riga")]) == []
 
 
-def test_legacy_imports_and_the_aggregate_enqueue_the_legacy_key() -> None:
-    view = observed([legacy_import("riga", "submariner")], [legacy_import("riga")])
-    [reported] = aggregate("riga")
+def test_the_first_and_last_object_of_lighthouse_concern_all_exports() -> None:
+    view = observed([export()], [legacy_import("riga")])
+    alone = set(FEATURE.keys_for(ObjectChange(BROKER, None, legacy_import("riga")), view))
+    second = set(FEATURE.keys_for(ObjectChange(BROKER, None, legacy_import("visby")), view))
 
-    assert set(FEATURE.keys_for(ObjectChange("broker", None, legacy_import("riga")), view)) == {
-        IMPORT,
-        LEGACY,
-    }
-    assert set(FEATURE.keys_for(ObjectChange("broker", None, reported), view)) == {LEGACY}
-    assert set(FEATURE.keys_for(ObjectChange("broker", None, reported), observed())) == set()
+    assert alone == {IMPORT, LEGACY, EXPORT, AGGREGATE}
+    assert second == {IMPORT, LEGACY, EXPORT}

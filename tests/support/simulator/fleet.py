@@ -1,7 +1,7 @@
 """The fleet of one run: clusters, agents with every feature, their names, and their health."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from random import Random
 from typing import Any, cast
@@ -26,7 +26,7 @@ from hanse.kube.client import Client
 from hanse.kube.clock import Clock
 from hanse.kube.errors import NotFound
 from hanse.kube.transport import Request, Response
-from hanse.model.dns.zones import View
+from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.objects import ClusterId, Object, Wire
 from hanse.model.plan import Feature
 from tests.scenarios.network_fixtures import agent_users
@@ -57,10 +57,15 @@ class Answer(Struct, frozen=True):
 class NameServer:
     """The names of a cluster as a worker of its DNS server has them, without sockets."""
 
-    def __init__(self, cluster: ClusterId, changed: asyncio.Event) -> None:
+    def __init__(
+        self,
+        cluster: ClusterId,
+        changed: asyncio.Event,
+        sources: Callable[[View], Sequence[ZoneSource]],
+    ) -> None:
         self._changed = changed
         self.view = View(cluster, cluster, global_zones=(GLOBAL_ZONE,))
-        self.compiler = Compiler(self.view, zone_sources(self.view))
+        self.compiler = Compiler(self.view, sources(self.view))
         self._table = Table(cluster, Random(1))
         self._answers: dict[tuple[str, str], Answer] = {}
 
@@ -100,6 +105,8 @@ class Fleet(Scenario):
         super().__init__(testbed, namespace, lambda: product_features(namespace), seed=seed)
         self.network.latency = LATENCY
         self.extra_watches = tuple(w for s in zone_sources(View("")) for w in s.watches)
+        self.zone_sources: Callable[[View], Sequence[ZoneSource]] = zone_sources
+        """What name servers answer."""
         self.users = UserObjects()
         self.answers_changed = asyncio.Event()
         self.name_servers: dict[ClusterId, NameServer] = {}
@@ -251,7 +258,9 @@ class Fleet(Scenario):
     async def _run(self, agent: Agent, endpoint_for_webhooks: WebhookEndpoint) -> None:
         cluster = agent.settings.cluster
         PROCESS.set(cluster)
-        names = self.name_servers[cluster] = NameServer(cluster, self.answers_changed)
+        names = self.name_servers[cluster] = NameServer(
+            cluster, self.answers_changed, self.zone_sources
+        )
         try:
             async with agent.running(), agent.serving_names(names.compiler, cast(DnsServer, names)):
                 await asyncio.get_running_loop().create_future()

@@ -4,7 +4,15 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from hanse.features.services.names import DOMAIN, PRIORITY, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
+from hanse.features.services.legacy import LIGHTHOUSE_AGENT
+from hanse.features.services.names import (
+    AGENT,
+    DOMAIN,
+    PRIORITY,
+    SERVICE_NAME,
+    SOURCE_CLUSTER,
+    WEIGHT,
+)
 from hanse.model.clusterset import broker_cluster, clusterset_spec, unanswered_clusters
 from hanse.model.dns.records import address_rdata
 from hanse.model.dns.service_records import dashed_address
@@ -27,9 +35,13 @@ REMOTE_PREFERRED = "other clusters are ready and come first"
 
 
 def _service_key(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """Index key: `namespace/name` of the service of an imported slice."""
-    name = endpoint_slice.metadata.labels.get(SERVICE_NAME)
-    if name and SOURCE_CLUSTER in endpoint_slice.metadata.labels:
+    """Index key: `namespace/name` of the service of an imported slice.
+
+    Copies that a Lighthouse agent left here are not among them: nobody updates them.
+    """
+    labels = endpoint_slice.metadata.labels
+    name = labels.get(SERVICE_NAME)
+    if name and SOURCE_CLUSTER in labels and labels.get(MANAGED_BY) != LIGHTHOUSE_AGENT:
         yield f"{endpoint_slice.metadata.namespace}/{name}"
 
 
@@ -118,7 +130,8 @@ def _backends_in(
         slices = sorted(slices, key=lambda s: s.metadata.name)
     weighting = _cluster_weight(cluster, slices, rules)
     ports = _merge_ports(slices)
-    if cluster in rules.expired:
+    has_lease = not any(AGENT in s.metadata.annotations for s in slices)
+    if cluster in rules.expired and has_lease:
         return ClusterBackends(cluster, weighting, ports, (), LEASE_EXPIRED)
     addresses: tuple[EndpointAddress, ...] = ()
     for endpoint_slice in slices:

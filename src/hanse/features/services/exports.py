@@ -24,6 +24,8 @@ from hanse.features.services.globalnet import (
     reachable_backends,
     uses_globalnet,
 )
+from hanse.features.services.legacy import lighthouse_slices
+from hanse.features.services.lighthouse import leftovers, lighthouse_objects, lighthouse_version
 from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.records import (
     ExportRecord,
@@ -175,8 +177,11 @@ def _export_state(
     standing = exporting_clusters(
         snapshot.get(snapshot.local, ServiceImport, record.name, record.namespace)
     )
-    others = [s for s in published if source_cluster(s) != snapshot.local]
+    key = Key("import", record.name, record.namespace)
+    older = lighthouse_slices(key, snapshot, broker, broker_namespace)
+    others = [s for s in published if source_cluster(s) not in {snapshot.local, *older}]
     counted = counted_slices(others, standing, snapshot, broker, broker_namespace)
+    counted += [s for some in older.values() for s in some]
     known = read_exports(drop_foreign_namespaces(counted, rules)).records
     merged = merge_exports([record, *known], rules.profile)
     assert merged is not None, "at least one record makes an import"
@@ -231,9 +236,38 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
         conditions.append(ready)
     if snapshot.listed(state.broker, EndpointSlice):
         conditions.append(_conflict_condition(state.merged, snapshot.local))
+    older = _lighthouse_form(state, snapshot, broker_namespace)
+    key = Key("export", state.record.name, state.record.namespace)
+    removals = leftovers(key, [d.object for d in older], snapshot, state.broker)
+    desired = (*desired, *older)
     if ready is None and find_condition(export.status.conditions, "Ready") is None:
-        return Plan(desired, requeue_after=PENDING_AFTER)  # one status write, once Ready is known
-    return replace(status_plan(export, snapshot, conditions), desired=desired)
+        # one status write, once Ready is known
+        return Plan(desired, removals, requeue_after=PENDING_AFTER)
+    return replace(status_plan(export, snapshot, conditions), desired=desired, removals=removals)
+
+
+def _lighthouse_form(
+    state: _ExportState, snapshot: Snapshot, broker_namespace: str
+) -> tuple[Desired, ...]:
+    """The export as Lighthouse agents of other clusters read it, while there are any.
+
+    What the Lighthouse agent of this cluster published is taken over, after our own slices.
+    """
+    version = lighthouse_version(snapshot, state.broker)
+    if version is None or state.is_refused(snapshot.local) or state.backends.waiting:
+        return ()
+    objects = lighthouse_objects(
+        state.record,
+        state.backends.backends,
+        version,
+        snapshot,
+        state.broker,
+        broker_namespace,
+    )
+    return tuple(
+        Desired(o, state.broker, step=1, sources=_sources(snapshot), takes_over=True)
+        for o in objects
+    )
 
 
 def _record_carrier(state: _ExportState, cluster: ClusterId) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from hanse.features.services.aggregate import plan_aggregate
 from hanse.features.services.clusters import (
     BACKENDS,
     BY_SOURCE,
@@ -12,15 +13,16 @@ from hanse.features.services.clusters import (
 )
 from hanse.features.services.exports import plan_export
 from hanse.features.services.globalnet import INGRESS, ingress_service_name
-from hanse.features.services.imports import plan_aggregate, plan_import
+from hanse.features.services.imports import plan_import
 from hanse.features.services.legacy import (
-    LEGACY,
+    AGGREGATES,
     LEGACY_IMPORTS,
     LEGACY_SLICES,
+    aggregate_key,
     legacy_import_key,
     legacy_slice_keys,
-    plan_legacy,
 )
+from hanse.features.services.lighthouse import LEGACY, is_first_of_lighthouse, plan_legacy
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
 from hanse.features.services.records import parse_cluster_list
 from hanse.features.services.status import IMPORTED_HERE
@@ -109,7 +111,7 @@ class Services:
                 Role.BROKER,
                 ServiceImport,
                 namespace=broker_namespace,
-                indexes=(LEGACY_IMPORTS,),
+                indexes=(LEGACY_IMPORTS, AGGREGATES),
                 writes=Writes.OBJECTS | Writes.STATUS,
             ),
         )
@@ -135,7 +137,7 @@ class Services:
             case "import":
                 return plan_import(key, snapshot, self._broker_namespace)
             case "legacy":
-                return plan_legacy(snapshot, self._broker_namespace)
+                return plan_legacy(snapshot)
             case _:
                 return plan_aggregate(key, snapshot, self._broker_namespace)
 
@@ -237,7 +239,10 @@ class Services:
             for endpoint_slice in snapshot.all(broker, EndpointSlice):
                 yield from _published_keys(endpoint_slice, snapshot)
             for legacy in snapshot.by(broker, LEGACY_IMPORTS, ""):
-                yield from _import_keys(legacy, snapshot)
+                yield from _import_keys(legacy)
+            for endpoint_slice in snapshot.by(broker, LEGACY_SLICES, ""):
+                yield from legacy_slice_keys(endpoint_slice)
+            yield LEGACY
 
 
 def _keys_for_shared_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
@@ -245,9 +250,13 @@ def _keys_for_shared_object(change: ObjectChange, snapshot: Snapshot) -> Iterato
     for obj in (change.before, change.after):
         if isinstance(obj, EndpointSlice):
             yield from _published_keys(obj, snapshot)
-            yield from legacy_slice_keys(obj, snapshot, change.where)
+            for key in legacy_slice_keys(obj):
+                yield from _lighthouse_keys(key, change, snapshot)
         elif isinstance(obj, ServiceImport):
-            yield from _import_keys(obj, snapshot)
+            if (legacy := legacy_import_key(obj)) is not None:
+                yield from _lighthouse_keys(legacy, change, snapshot)
+            if (shared := aggregate_key(obj)) is not None:
+                yield from (shared, Key("import", shared.name, shared.namespace))
 
 
 def _keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
@@ -292,16 +301,22 @@ def _published_keys(endpoint_slice: EndpointSlice, snapshot: Snapshot) -> Iterat
         yield from _export_key(name, namespace, snapshot)
 
 
-def _import_keys(service_import: ServiceImport, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys that an import on the broker affects: an older agent's, or one that replaces it."""
+def _lighthouse_keys(key: Key, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys that an object in the form of Lighthouse affects, whose import has this key.
+
+    The first and the last one of other clusters change how all exports are published.
+    """
+    yield from (key, LEGACY)
+    yield from _export_key(key.name, key.namespace, snapshot)
+    appears = change.before is None or change.after is None
+    if appears and is_first_of_lighthouse(change.object, snapshot, change.where):
+        for export in snapshot.all(snapshot.local, ServiceExport):
+            meta = export.metadata
+            yield Key("export", meta.name, meta.namespace)
+            yield Key("aggregate", meta.name, meta.namespace)
+
+
+def _import_keys(service_import: ServiceImport) -> Iterator[Key]:
+    """The import that a Lighthouse agent's ServiceImport is about."""
     if (key := legacy_import_key(service_import)) is not None:
         yield key
-        yield LEGACY
-    elif any(snapshot.by(snapshot.local, LEGACY_IMPORTS, "")) or _has_legacy_imports(snapshot):
-        yield LEGACY
-
-
-def _has_legacy_imports(snapshot: Snapshot) -> bool:
-    """Whether an older agent's import is on the broker."""
-    broker = broker_cluster(snapshot)
-    return broker is not None and any(snapshot.by(broker, LEGACY_IMPORTS, ""))

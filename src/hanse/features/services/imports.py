@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.features.services.aggregate import import_spec, import_status
 from hanse.features.services.clusters import (
     BACKENDS,
     IMPORTED,
@@ -27,17 +28,21 @@ from hanse.features.services.derived import (
     internal_traffic_policy,
 )
 from hanse.features.services.exports import is_exportable
-from hanse.features.services.legacy import with_legacy_imports
+from hanse.features.services.legacy import (
+    AGGREGATES,
+    being_upgraded,
+    imported_from_lighthouse,
+    lighthouse_slices,
+)
 from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.names import (
     AFFINITY,
+    AGENT,
     DERIVED_SERVICE,
     PRIORITY,
-    SERVICE_NAME,
-    SERVICE_NAMESPACE,
     WEIGHT,
 )
-from hanse.features.services.records import ExportRecord, read_exports
+from hanse.features.services.records import ExportRecord, PublishedExports, read_exports
 from hanse.features.services.slices import (
     build_imported_slice,
     build_own_slices,
@@ -50,24 +55,20 @@ from hanse.model.affinity import (
     parse_affinity,
     preferred_side_of,
 )
-from hanse.model.clusterset import broker_cluster, clusterset_spec, common_state
+from hanse.model.clusterset import broker_cluster, clusterset_spec
 from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.kinds.core import (
-    IPFamily,
     Namespace,
     Service,
 )
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
 from hanse.model.kinds.multicluster import (
-    ExportingCluster,
     ServiceExport,
     ServiceImport,
-    ServiceImportSpec,
-    ServiceImportStatus,
 )
-from hanse.model.naming import unique_name
 from hanse.model.objects import ClusterId, Meta, Object
+from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
 
@@ -106,31 +107,76 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     if isinstance(accepted(policy, ImportedService(key.namespace), broker), Refused):
         return Plan()
     rules = clusterset_spec(snapshot, broker)
-    standing = exporting_clusters(
-        snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
-    )
-    place = (standing, snapshot, broker, broker_namespace)
-    published = list_published_slices(key, snapshot, broker)
-    if snapshot.local not in standing:
-        published = _without_own_strays(published, key, snapshot)
-    counted = with_legacy_imports(
-        counted_slices(published, *place), key, snapshot, broker, broker_namespace
-    )
-    slices = drop_foreign_namespaces(counted, rules)
-    exports = read_exports(slices)
-    kept = exports.newer | awaited_clusters(published, *place)
-    if _is_unpublished(key, snapshot, published, standing):
-        kept |= {snapshot.local}
-    merged = merge_exports(exports.records, rules.profile)
+    current = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
+    inherits = _is_of_lighthouse(current, key, snapshot, broker)
+    published = _published(key, None if inherits else current, snapshot, broker, broker_namespace)
+    records = published.exports.records
+    merged = merge_exports(records, rules.profile)
     objects: list[Object] = []
     if merged is not None:
-        admitted = [r for r in exports.records if r.cluster in merged.clusters]
+        admitted = [r for r in records if r.cluster in merged.clusters]
         visible = {r.cluster: r for r in admitted if r.is_for(snapshot.local)}
-        state = _ImportState(key, rules, tuple(slices), merged, visible, broker_namespace)
+        state = _ImportState(key, rules, published.slices, merged, visible, broker_namespace)
         objects.extend(_objects(state, snapshot) if visible else ())
-    if kept:
-        objects = _keep_current(objects, key, kept, snapshot)
-    return Plan(tuple(Desired(o, snapshot.local, sources=frozenset({broker})) for o in objects))
+    if published.kept:
+        objects = _keep_current(objects, key, published.kept, snapshot)
+    sources, here = frozenset({broker}), snapshot.local
+    desired = (
+        Desired(o, here, sources=sources, takes_over=inherits and isinstance(o, ServiceImport))
+        for o in objects
+    )
+    return Plan(tuple(desired))
+
+
+class _Published(Struct, frozen=True):
+    """What all clusters publish for one service, as far as it counts here."""
+
+    slices: tuple[EndpointSlice, ...]
+    exports: PublishedExports
+    kept: frozenset[ClusterId]
+    """The clusters whose objects stand, since what they publish is not known now."""
+
+
+def _published(
+    key: Key,
+    current: ServiceImport | None,
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
+) -> _Published:
+    """What clusters publish, with our agent or that of Lighthouse.
+
+    `current` is the import as we wrote it last.
+    """
+    older = lighthouse_slices(key, snapshot, broker, broker_namespace)
+    standing = exporting_clusters(current)
+    standing -= imported_from_lighthouse(key, snapshot) | older.keys()
+    place = (standing, snapshot, broker, broker_namespace)
+    published = [
+        s for s in list_published_slices(key, snapshot, broker) if source_cluster(s) not in older
+    ]
+    if snapshot.local not in standing:
+        published = _without_own_strays(published, key, snapshot)
+    counted = [*counted_slices(published, *place), *(s for some in older.values() for s in some)]
+    slices = drop_foreign_namespaces(counted, clusterset_spec(snapshot, broker))
+    exports = read_exports(slices)
+    kept = exports.newer | awaited_clusters(published, *place)
+    kept |= being_upgraded(key, snapshot, broker, broker_namespace)
+    if _is_unpublished(key, snapshot, published, standing):
+        kept |= {snapshot.local}
+    return _Published(tuple(slices), exports, kept)
+
+
+def _is_of_lighthouse(
+    current: ServiceImport | None, key: Key, snapshot: Snapshot, broker: ClusterId
+) -> bool:
+    """Whether the import here is the copy of an aggregate that a Lighthouse agent made.
+
+    A person's own has no clusters in its status.
+    """
+    if current is None or OWNER in current.metadata.labels or not current.status.clusters:
+        return False
+    return any(snapshot.by(broker, AGGREGATES, f"{key.namespace}/{key.name}"))
 
 
 def _is_unpublished(
@@ -160,44 +206,6 @@ def _without_own_strays(
     return [s for s in slices if source_cluster(s) != snapshot.local]
 
 
-def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The ServiceImport of one service on the broker; every agent computes the same.
-
-    It is kept as it is while a cluster's record has a newer schema.
-    """
-    broker = broker_cluster(snapshot)
-    if broker is None:
-        return Plan()
-    name = unique_name(key.name, key.namespace)
-    current = snapshot.get(broker, ServiceImport, name, broker_namespace)
-    place = (exporting_clusters(current), snapshot, broker, broker_namespace)
-    published = list_published_slices(key, snapshot, broker)
-    rules = clusterset_spec(snapshot, broker)
-    counted = counted_slices(published, *place, judge=common_state)
-    exports = read_exports(drop_foreign_namespaces(counted, rules))
-    sources = frozenset({broker})
-    if exports.newer or awaited_clusters(published, *place):
-        kept = () if current is None else (Desired(current, broker, sources=sources, shared=True),)
-        return Plan(kept)
-    merged = merge_exports(exports.records, rules.profile)
-    if merged is None:
-        return Plan()
-    order = merged.clusters
-    rank = order.index(snapshot.local) if snapshot.local in order else len(order)
-    own_labels = {SERVICE_NAME: key.name, SERVICE_NAMESPACE: key.namespace}
-    aggregate = ServiceImport(
-        metadata=Meta(
-            name=name,
-            namespace=broker_namespace,
-            labels={**merged.labels, **own_labels},
-            annotations=merged.annotations,
-        ),
-        spec=_spec(merged, merged.ip_families),
-        status=_import_status(order),
-    )
-    return Plan((Desired(aggregate, broker, sources=sources, shared=True, rank=rank),))
-
-
 def _objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
     """The objects of an import: derived Service, slices of allowed addresses, ServiceImport."""
     if state.derived:
@@ -208,7 +216,10 @@ def _objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
             record := state.visible[source_cluster(endpoint_slice)],
             state.merged,
             state.derived,
-            _share_annotations(record, cluster_settings(record.cluster, state.rules)),
+            {
+                **_share_annotations(record, cluster_settings(record.cluster, state.rules)),
+                **_agent_annotation(endpoint_slice),
+            },
         )
         for endpoint_slice in _backing_slices(state, snapshot)
     ]
@@ -292,11 +303,11 @@ def _service_import(
             annotations=annotations,
         ),
         spec=replace(
-            _spec(merged, addresses.families, addresses.ips),
+            import_spec(merged, addresses.families, addresses.ips),
             internal_traffic_policy=internal_traffic_policy(merged),
         ),
         status=replace(
-            _import_status(tuple(state.visible), merge_conditions(kept, conditions, snapshot.now)),
+            import_status(tuple(state.visible), merge_conditions(kept, conditions, snapshot.now)),
             endpoint_slice_objects="Present" if has_slices else "Absent",
         ),
     )
@@ -341,29 +352,7 @@ def _share_annotations(record: ExportRecord, settings: MemberSettings) -> dict[s
     return annotations
 
 
-def _spec(
-    merged: MergedImport, families: tuple[IPFamily, ...], ips: tuple[str, ...] = ()
-) -> ServiceImportSpec:
-    """The spec of a ServiceImport with these families and addresses.
-
-    The internal traffic policy `Cluster` is left out: agents of earlier versions, which may write
-    the aggregate in turn with us, leave it out.
-    """
-    return ServiceImportSpec(
-        type=merged.type,
-        ports=merged.ports,
-        ips=ips,
-        ip_families=families,
-        session_affinity=merged.session_affinity,
-        session_affinity_config=merged.session_affinity_config,
-        internal_traffic_policy="Local" if merged.internal_traffic_policy == "Local" else "",
-        traffic_distribution=merged.traffic_distribution,
-    )
-
-
-def _import_status(
-    clusters: Sequence[ClusterId], conditions: tuple[Condition, ...] = ()
-) -> ServiceImportStatus:
-    """The status with these clusters, sorted, and conditions."""
-    exporting = tuple(ExportingCluster(cluster=c) for c in sorted(clusters))
-    return ServiceImportStatus(clusters=exporting, conditions=conditions)
+def _agent_annotation(endpoint_slice: EndpointSlice) -> dict[str, str]:
+    """Whose agent published a slice, if it is not ours."""
+    agent = endpoint_slice.metadata.annotations.get(AGENT)
+    return {AGENT: agent} if agent else {}

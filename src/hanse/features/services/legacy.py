@@ -1,235 +1,328 @@
-"""ServiceImports of older agents, one per cluster: read like records, removed after upgrades."""
+"""What Lighthouse agents publish: read like the slices of an upgraded cluster.
+
+Up to 0.14 an agent publishes a ServiceImport `<service>-<namespace>-<cluster>` with the Service's
+address, and a slice with its pods. Since 0.15 the slice has the Service's address, or the pods of a
+headless Service, and there is one aggregated ServiceImport `<service>-<namespace>`.
+
+An agent of Hanse takes over, or removes, what the Lighthouse agent of its cluster left behind. So
+an object without our owner label was written by a Lighthouse agent that runs: it represents its
+cluster, whatever an agent of Hanse published there before.
+"""
 
 from collections.abc import Iterator, Sequence
 
-from hanse.features.services.clusters import source_cluster
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.features.services.clusters import IMPORTED, source_cluster
 from hanse.features.services.names import (
+    AGENT,
     DOMAIN,
+    LIGHTHOUSE,
     RECORD,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
     SOURCE_CLUSTER,
 )
-from hanse.features.services.records import ExportRecord, decode_record, encode_record
+from hanse.features.services.records import (
+    MOST_WEIGHT,
+    ExportRecord,
+    decode_record,
+    encode_record,
+    parse_number,
+)
 from hanse.features.services.slices import NOT_READY, READY, address_family
 from hanse.model.addresses import is_address
-from hanse.model.clusterset import broker_cluster
-from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointPort, EndpointSlice
-from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.clusterset import MemberState, member_state
+from hanse.model.kinds.discovery import (
+    MANAGED_BY,
+    AddressType,
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+)
+from hanse.model.kinds.multicluster import ImportedPort, ImportType, ServiceImport
 from hanse.model.naming import unique_name
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
-from hanse.model.plan import Key, Plan, Removal
+from hanse.model.objects import ClusterId, Meta, Object
+from hanse.model.ownership import OWNER
+from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
 
 LEGACY_CLUSTER = "lighthouse.submariner.io/sourceCluster"
 LEGACY_NAME = "lighthouse.submariner.io/sourceName"
 LEGACY_NAMESPACE = "lighthouse.submariner.io/sourceNamespace"
+"""Labels of imports up to 0.14; the last is on slices of all versions, and on aggregates."""
+IS_HEADLESS = "lighthouse.submariner.io/is-headless"
+"""Label of slices since 0.15: `true` or `false`."""
+LIGHTHOUSE_AGENT = "lighthouse-agent.submariner.io"
+"""The manager of Lighthouse's slices."""
+_WEIGHT = "lighthouse-lb-weight.submariner.io"
+"""Prefix of annotations with the weight of a service in the cluster whose id follows."""
 
-LEGACY = Key("legacy")
-"""The key of the plan that removes what older agents left behind."""
+
+class LighthouseExport(Struct, frozen=True):
+    """What the Lighthouse agent of one cluster publishes for one service."""
+
+    service_import: ServiceImport | None
+    slices: tuple[EndpointSlice, ...]
+
+
+def is_of_lighthouse(obj: Object) -> bool:
+    """Whether a Lighthouse agent was the last to write an object in the form of Lighthouse."""
+    return OWNER not in obj.metadata.labels
 
 
 def legacy_import_key(legacy: ServiceImport) -> Key | None:
-    """The key of the import that an older agent's ServiceImport is about; None for one of ours."""
+    """The key of the import that a Lighthouse agent's ServiceImport is about; None for others."""
     labels = legacy.metadata.labels
     if not all(labels.get(name) for name in (LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE)):
         return None
     return Key("import", labels[LEGACY_NAME], labels[LEGACY_NAMESPACE])
 
 
+def aggregate_key(aggregate: ServiceImport) -> Key | None:
+    """The key of the aggregate that Lighthouse agents since 0.15 share; None for others."""
+    annotations = aggregate.metadata.annotations
+    name, namespace = annotations.get(SERVICE_NAME), annotations.get(LEGACY_NAMESPACE)
+    return Key("aggregate", name, namespace) if name and namespace else None
+
+
 def _legacy_service(legacy: ServiceImport) -> Iterator[str]:
-    """Index values of an older agent's import: `namespace/name` of its service, and empty."""
+    """Index values of an import up to 0.14: `namespace/name` of its service, and empty."""
     if (key := legacy_import_key(legacy)) is not None:
         yield f"{key.namespace}/{key.name}"
         yield ""
 
 
-LEGACY_IMPORTS = Index(ServiceImport, "services-older-agents", _legacy_service)
-"""ServiceImports of older agents, by service, and all of them under the empty value."""
+def _aggregated_service(aggregate: ServiceImport) -> Iterator[str]:
+    """Index value of an aggregate since 0.15: `namespace/name` of its service."""
+    if (key := aggregate_key(aggregate)) is not None:
+        yield f"{key.namespace}/{key.name}"
 
 
-def _legacy_source(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """Index value of an older agent's slice: namespace of the service, and the cluster."""
+AGGREGATES = Index(ServiceImport, "services-lighthouse-aggregates", _aggregated_service)
+"""Aggregates in the form of Lighthouse since 0.15, by service."""
+LEGACY_IMPORTS = Index(ServiceImport, "services-lighthouse-imports", _legacy_service)
+"""ServiceImports in the form of Lighthouse up to 0.14, by service; all under the empty value."""
+
+
+def _slice_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    """Index values of a Lighthouse slice: namespace and name of its service, and empty."""
     labels = endpoint_slice.metadata.labels
-    if LEGACY_NAMESPACE in labels and SOURCE_CLUSTER in labels:
-        yield f"{labels[LEGACY_NAMESPACE]}/{labels[SOURCE_CLUSTER]}"
+    if LEGACY_NAMESPACE in labels and SOURCE_CLUSTER in labels and SERVICE_NAME in labels:
+        name, namespace = labels[SERVICE_NAME], labels[LEGACY_NAMESPACE]
+        # early versions have the name of the import here
+        yield f"{namespace}/{name.removesuffix(f'-{namespace}-{labels[SOURCE_CLUSTER]}')}"
+        yield ""
 
 
-LEGACY_SLICES = Index(EndpointSlice, "services-older-slices", _legacy_source)
-"""Slices of older agents on the broker: they say whether their cluster's service is healthy."""
+LEGACY_SLICES = Index(EndpointSlice, "services-lighthouse-slices", _slice_service)
+"""Slices in the form of Lighthouse, by service, and all of them under the empty value."""
 
 
-def legacy_slice_keys(
-    endpoint_slice: EndpointSlice, snapshot: Snapshot, broker: ClusterId
-) -> Iterator[Key]:
-    """The imports whose health an older agent's slice says."""
-    for source in _legacy_source(endpoint_slice):
-        for legacy in snapshot.by(broker, LEGACY_IMPORTS, ""):
-            if _source(legacy) == source and (key := legacy_import_key(legacy)) is not None:
-                yield key
+def legacy_slice_keys(endpoint_slice: EndpointSlice) -> Iterator[Key]:
+    """The import that a Lighthouse slice belongs to."""
+    for value in _slice_service(endpoint_slice):
+        namespace, _, name = value.partition("/")
+        if name:
+            yield Key("import", name, namespace)
 
 
-def with_legacy_imports(
-    slices: Sequence[EndpointSlice],
-    key: Key,
-    snapshot: Snapshot,
-    broker: ClusterId,
-    broker_namespace: str,
-) -> list[EndpointSlice]:
-    """The slices of a service, and those of clusters that only an older agent's import speaks for.
+def lighthouse_exports(
+    key: Key, snapshot: Snapshot, where: ClusterId
+) -> dict[ClusterId, LighthouseExport]:
+    """What Lighthouse agents publish for one service, by their cluster."""
+    service = f"{key.namespace}/{key.name}"
+    imports = {
+        _legacy_cluster(i): i
+        for i in snapshot.by(where, LEGACY_IMPORTS, service)
+        if is_of_lighthouse(i)
+    }
+    slices: dict[ClusterId, list[EndpointSlice]] = {cluster: [] for cluster in imports}
+    for endpoint_slice in snapshot.by(where, LEGACY_SLICES, service):
+        cluster = source_cluster(endpoint_slice)
+        is_current = cluster in imports or IS_HEADLESS in endpoint_slice.metadata.labels
+        if is_of_lighthouse(endpoint_slice) and is_current:
+            slices.setdefault(cluster, []).append(endpoint_slice)
+    return {
+        cluster: LighthouseExport(
+            imports.get(cluster), tuple(sorted(found, key=lambda s: s.metadata.name))
+        )
+        for cluster, found in sorted(slices.items())
+    }
 
-    A cluster that publishes a record was upgraded: its import is not up to date any more.
+
+def lighthouse_slices(
+    key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> dict[ClusterId, tuple[EndpointSlice, ...]]:
+    """The slices of one service in clusters with a Lighthouse agent, the first with a record.
+
+    Those of this cluster are not among them: its agent is that of Hanse now. Invalid ones are left
+    out.
     """
-    upgraded = {source_cluster(s) for s in slices if RECORD in s.metadata.annotations}
-    old = [
-        p
-        for legacy in snapshot.by(broker, LEGACY_IMPORTS, f"{key.namespace}/{key.name}")
-        if _legacy_cluster(legacy) not in upgraded | {snapshot.local}
-        and (p := _legacy_slice(legacy, snapshot, broker, broker_namespace)) is not None
-    ]
-    return [*slices, *old]
+    found: dict[ClusterId, tuple[EndpointSlice, ...]] = {}
+    for cluster, export in lighthouse_exports(key, snapshot, broker).items():
+        if cluster == snapshot.local:
+            continue
+        translated = _translate(key, cluster, export, snapshot.local)
+        if translated is not None:
+            found[cluster] = tuple(
+                _slice(translated, number, part, broker_namespace)
+                for number, part in enumerate(translated.parts)
+            )
+    return {
+        cluster: slices for cluster, slices in found.items() if decode_record(slices[0]) is not None
+    }
 
 
-def _source(legacy: ServiceImport) -> str:
-    """Namespace and cluster of an older agent's import, as in the index of its slices."""
-    return f"{legacy.metadata.labels[LEGACY_NAMESPACE]}/{_legacy_cluster(legacy)}"
+def imported_from_lighthouse(key: Key, snapshot: Snapshot) -> frozenset[ClusterId]:
+    """The clusters whose imported slices come from a Lighthouse agent: they have no Lease."""
+    imported = snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")
+    return frozenset(source_cluster(s) for s in imported if AGENT in s.metadata.annotations)
 
 
-def _legacy_endpoints(
-    legacy: ServiceImport, addresses: Sequence[str], snapshot: Snapshot, broker: ClusterId
-) -> tuple[Endpoint, ...]:
-    """The first address, ready while a pod in the cluster's slices is; none without pods.
+def being_upgraded(
+    key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> frozenset[ClusterId]:
+    """The clusters whose agent took over from Lighthouse, and that are not seen alive yet.
 
-    Without slices nothing is known of the pods: the address counts as ready.
+    What their Lighthouse agent published for the service stands until then.
     """
-    names = (legacy.metadata.labels[LEGACY_NAME], legacy.metadata.name)
-    slices = [
-        s
-        for s in snapshot.by(broker, LEGACY_SLICES, _source(legacy))
-        if s.metadata.labels.get(SERVICE_NAME) in names
-    ]
-    pods = [e for s in slices for e in s.endpoints or ()]
-    if slices and not pods:
-        return ()
-    conditions = READY if not slices or any(e.ready for e in pods) else NOT_READY
-    return tuple(Endpoint(addresses=(ip,), conditions=conditions) for ip in addresses[:1])
+    upgraded = {
+        source_cluster(s)
+        for s in snapshot.by(broker, LEGACY_SLICES, f"{key.namespace}/{key.name}")
+        if not is_of_lighthouse(s)
+    }
+    return frozenset(
+        cluster
+        for cluster in upgraded & imported_from_lighthouse(key, snapshot)
+        if member_state(cluster, snapshot, broker, broker_namespace) is not MemberState.READY
+    )
 
 
-def _legacy_slice(
-    legacy: ServiceImport, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
-) -> EndpointSlice | None:
-    """An older agent's import as the slice that its cluster would publish.
+class _Part(Struct, frozen=True):
+    """Endpoints of one address family."""
 
-    None for headless ones, whose pods are published elsewhere, and for invalid ones.
-    """
-    labels, spec, created = legacy.metadata.labels, legacy.spec, legacy.metadata.creation_timestamp
-    if created is None or spec.type == "Headless":
+    family: AddressType
+    endpoints: tuple[Endpoint, ...]
+    ports: tuple[EndpointPort, ...]
+
+
+class _Translated(Struct, frozen=True):
+    record: ExportRecord
+    parts: tuple[_Part, ...]
+
+
+def _translate(
+    key: Key, cluster: ClusterId, export: LighthouseExport, local: ClusterId
+) -> _Translated | None:
+    """The record and the endpoints of an export; None if it has no creation time."""
+    current = [s for s in export.slices if IS_HEADLESS in s.metadata.labels]
+    legacy = None if current else export.service_import
+    objects: list[Object] = [legacy] if legacy is not None else [*current]
+    created = [t for o in objects if (t := o.metadata.creation_timestamp) is not None]
+    if not created:
         return None
-    cluster, namespace, name = labels[LEGACY_CLUSTER], labels[LEGACY_NAMESPACE], labels[LEGACY_NAME]
-    addresses = [ip for ip in spec.ips if is_address(ip)]
-    family = address_family(addresses[0]) if addresses else "IPv4"
+    parts = tuple(_legacy_parts(legacy, export.slices) if legacy else map(_slice_part, current))
+    spec = legacy.spec if legacy is not None else None
     record = ExportRecord(
         cluster,
-        namespace,
-        name,
-        created,
-        spec.type,
-        ports=spec.ports,
-        ip_families=("IPv6",) if family == "IPv6" else ("IPv4",),
-        session_affinity=spec.session_affinity,
-        session_affinity_config=spec.session_affinity_config,
+        key.namespace,
+        key.name,
+        min(created),
+        spec.type if spec is not None else _type(current),
+        ports=spec.ports if spec is not None else _ports(current),
+        ip_families=tuple({"IPv6" if p.family == "IPv6" else "IPv4": None for p in parts}),
+        session_affinity=spec.session_affinity if spec is not None else "None",
+        session_affinity_config=spec.session_affinity_config if spec is not None else None,
+        weight=_weight(objects, local),
     )
-    endpoint_slice = EndpointSlice(
+    return _Translated(record, parts)
+
+
+def _type(slices: Sequence[EndpointSlice]) -> ImportType:
+    is_headless = any(s.metadata.labels[IS_HEADLESS] == "true" for s in slices)
+    return "Headless" if is_headless else "ClusterSetIP"
+
+
+def _ports(slices: Sequence[EndpointSlice]) -> tuple[ImportedPort, ...]:
+    """The ports of all slices, each name once."""
+    ports: dict[str, ImportedPort] = {}
+    for port in (p for s in slices for p in s.ports or () if p.port):
+        imported = ImportedPort(
+            port=port.port or 0,
+            name=port.name,
+            protocol=port.protocol,
+            app_protocol=port.app_protocol,
+        )
+        ports.setdefault(port.name, imported)
+    return tuple(ports.values())
+
+
+def _weight(objects: Sequence[Object], local: ClusterId) -> int | None:
+    """The weight that users gave the service in this cluster; None if they did not."""
+    texts = (o.metadata.annotations.get(f"{_WEIGHT}/{local}", "") for o in objects)
+    return next((w for t in texts if (w := parse_number(t, MOST_WEIGHT)) is not None), None)
+
+
+def _slice_part(endpoint_slice: EndpointSlice) -> _Part:
+    endpoints = endpoint_slice.endpoints or ()
+    return _Part(
+        endpoint_slice.address_type,
+        tuple(replace(e, node_name="", target_ref=None) for e in endpoints),
+        endpoint_slice.ports or (),
+    )
+
+
+def _legacy_parts(legacy: ServiceImport, slices: Sequence[EndpointSlice]) -> Iterator[_Part]:
+    """The pods of a headless Service, else the Service's address, ready while a pod is.
+
+    There is no address without pods. Without slices nothing is known of the pods: it counts as
+    ready.
+    """
+    if legacy.spec.type == "Headless":
+        yield from map(_slice_part, slices)
+        if slices:
+            return
+    pods = [e for s in slices for e in s.endpoints or ()]
+    conditions = READY if not slices or any(e.ready for e in pods) else NOT_READY
+    addresses = [ip for ip in legacy.spec.ips if is_address(ip)][:1]
+    family = address_family(addresses[0]) if addresses else "IPv4"
+    known = () if slices and not pods else addresses
+    endpoints = tuple(Endpoint(addresses=(ip,), conditions=conditions) for ip in known)
+    ports = tuple(
+        EndpointPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
+        for p in legacy.spec.ports
+    )
+    yield _Part(family, endpoints, ports)
+
+
+def _slice(
+    translated: _Translated, number: int, part: _Part, broker_namespace: str
+) -> EndpointSlice:
+    """A part as the slice that the cluster would publish with our agent."""
+    record = translated.record
+    annotations = {AGENT: LIGHTHOUSE}
+    if number == 0:
+        annotations[RECORD] = encode_record(record)
+    return EndpointSlice(
         metadata=Meta(
-            name=unique_name(name, cluster, namespace, "older agent"),
+            name=unique_name(
+                record.name, record.cluster, record.namespace, f"older agent {number or ''}".strip()
+            ),
             namespace=broker_namespace,
             labels={
-                SERVICE_NAME: name,
-                SERVICE_NAMESPACE: namespace,
-                SOURCE_CLUSTER: cluster,
+                SERVICE_NAME: record.name,
+                SERVICE_NAMESPACE: record.namespace,
+                SOURCE_CLUSTER: record.cluster,
                 MANAGED_BY: DOMAIN,
             },
-            annotations={RECORD: encode_record(record)},
+            annotations=annotations,
         ),
-        address_type=family,
-        endpoints=_legacy_endpoints(legacy, addresses, snapshot, broker),
-        ports=tuple(
-            EndpointPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
-            for p in spec.ports
-        ),
+        address_type=part.family,
+        endpoints=part.endpoints,
+        ports=part.ports,
     )
-    return endpoint_slice if decode_record(endpoint_slice) is not None else None
-
-
-def plan_legacy(snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """Remove local copies of upgraded clusters; once there are no copies, our own on the broker.
-
-    Nothing is removed while the broker's ServiceImports are not synced.
-    """
-    broker = broker_cluster(snapshot)
-    if broker is None or not snapshot.synced(broker, ServiceImport):
-        return Plan()
-    copies = [
-        c
-        for c in snapshot.by(snapshot.local, LEGACY_IMPORTS, "")
-        if _legacy_cluster(c) != snapshot.local
-    ]
-    upgraded = [
-        c
-        for c in copies
-        if _names_cluster(_aggregate(c, snapshot, broker, broker_namespace), _legacy_cluster(c))
-    ]
-    removals = [
-        Removal(
-            ClusterObjectRef(snapshot.local, object_ref(c)),
-            c.metadata.uid,
-            f"{_legacy_cluster(c)} was upgraded",
-        )
-        for c in upgraded
-    ]
-    if not copies:
-        removals.extend(
-            Removal(
-                ClusterObjectRef(broker, object_ref(o)),
-                o.metadata.uid,
-                f"{snapshot.local} was upgraded",
-            )
-            for o in snapshot.by(broker, LEGACY_IMPORTS, "")
-            if _legacy_cluster(o) == snapshot.local
-            and _is_replaced(o, snapshot, broker, broker_namespace)
-        )
-    return Plan(removals=tuple(removals))
-
-
-def _is_replaced(
-    legacy: ServiceImport, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
-) -> bool:
-    """Whether our legacy import is obsolete: the aggregate names us, or we do not export."""
-    labels = legacy.metadata.labels
-    export = snapshot.get(
-        snapshot.local, ServiceExport, labels[LEGACY_NAME], labels[LEGACY_NAMESPACE]
-    )
-    return export is None or _names_cluster(
-        _aggregate(legacy, snapshot, broker, broker_namespace), snapshot.local
-    )
-
-
-def _aggregate(
-    legacy: ServiceImport, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
-) -> ServiceImport | None:
-    """The aggregate on the broker that replaces a legacy import."""
-    labels = legacy.metadata.labels
-    return snapshot.get(
-        broker,
-        ServiceImport,
-        unique_name(labels[LEGACY_NAME], labels[LEGACY_NAMESPACE]),
-        broker_namespace,
-    )
-
-
-def _names_cluster(aggregate: ServiceImport | None, cluster: ClusterId) -> bool:
-    """Whether the status of an aggregate names a cluster."""
-    return aggregate is not None and any(c.cluster == cluster for c in aggregate.status.clusters)
 
 
 def _legacy_cluster(legacy: ServiceImport) -> ClusterId:

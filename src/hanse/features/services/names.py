@@ -24,6 +24,12 @@ PRIORITY = f"{DOMAIN}/priority"
 AFFINITY = f"{DOMAIN}/affinity"
 """Annotation of a ServiceExport, and of imports: whose endpoints a cluster prefers."""
 
+AGENT = f"{DOMAIN}/agent"
+"""Annotation of imported slices whose cluster has another agent: its name."""
+
+LIGHTHOUSE = "lighthouse"
+"""The value of `AGENT` for a cluster whose services Submariner Lighthouse exports."""
+
 RESERVED = (
     "hanse.dev/",
     f"{DOMAIN}/",

@@ -9,6 +9,7 @@ from hanse.model.schema import Column, Crd, Scale, Schema, ValidationRule
 
 Profile = Literal["lighthouse", "kep-1645"]
 EndpointSource = Literal["pods", "serviceIPs"]
+LighthouseVersion = Literal["0.14", "0.15"]
 Weight = Annotated[int, Schema(minimum=0, maximum=1000)]
 FeatureTitle = Annotated[str, Schema(min_length=1, max_length=63)]
 
@@ -68,6 +69,14 @@ class ClusterSetSpec(Value, frozen=True, kw_only=True):
         int,
         Schema("How long a silent cluster counts as alive.", minimum=2, maximum=3600),
     ] = 30
+    lighthouse: Annotated[
+        LighthouseVersion | None,
+        Schema(
+            "Publish exports also as Submariner Lighthouse up to 0.14, or since 0.15, reads them, "
+            "for clusters that are not upgraded yet. The default is to do so while one of them "
+            "publishes a service itself."
+        ),
+    ] = None
     clusters: Annotated[
         tuple[MemberSettings, ...],
         Schema("Settings of single clusters.", keys=("id",), max_items=1000),

@@ -1,0 +1,284 @@
+"""Publishes exports in the form of Lighthouse as well, while clusters with its agents read it.
+
+One slice and, up to 0.14, one ServiceImport per export, under the names that the Lighthouse agent
+of this cluster gives them: an upgrade takes them over and a roll-back finds them, without a gap.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import TypeAlias
+
+from hanse.features.services.clusters import source_cluster
+from hanse.features.services.legacy import (
+    IS_HEADLESS,
+    LEGACY_CLUSTER,
+    LEGACY_IMPORTS,
+    LEGACY_NAME,
+    LEGACY_NAMESPACE,
+    LEGACY_SLICES,
+    LIGHTHOUSE_AGENT,
+    is_of_lighthouse,
+    legacy_import_key,
+    legacy_slice_keys,
+    lighthouse_exports,
+)
+from hanse.features.services.merge import MergedImport
+from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
+from hanse.features.services.records import ExportRecord
+from hanse.features.services.slices import NOT_READY, READY, ExportBackends, address_family
+from hanse.model.clusterset import broker_cluster, clusterset_spec
+from hanse.model.kinds.discovery import (
+    MANAGED_BY,
+    AddressType,
+    Endpoint,
+    EndpointPort,
+    EndpointSlice,
+)
+from hanse.model.kinds.hanse import LighthouseVersion
+from hanse.model.kinds.multicluster import (
+    ExportingCluster,
+    ServiceExport,
+    ServiceImport,
+    ServiceImportSpec,
+    ServiceImportStatus,
+)
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
+from hanse.model.plan import Key, Plan, Removal
+from hanse.model.snapshot import Snapshot
+
+_Published: TypeAlias = Iterable[ServiceImport] | Iterable[EndpointSlice]
+
+LEGACY = Key("legacy")
+"""The key of the plan that removes what Lighthouse agents left behind."""
+
+MOST_ENDPOINTS = 1000
+_CLUSTER_ID = "submariner-io/clusterID"
+_ORIGINAL_NAMESPACE = "submariner-io/originatingNamespace"
+"""Labels by which Lighthouse agents know whose an object on the broker is."""
+
+
+def lighthouse_version(snapshot: Snapshot, broker: ClusterId) -> LighthouseVersion | None:
+    """Which form other clusters read, as the ClusterSet says, else by what they publish."""
+    rules = clusterset_spec(snapshot, broker)
+    if rules.lighthouse is not None:
+        return rules.lighthouse
+    if any(_of_others(snapshot.by(broker, LEGACY_IMPORTS, ""), snapshot)):
+        return "0.14"
+    return "0.15" if any(_of_others(snapshot.by(broker, LEGACY_SLICES, ""), snapshot)) else None
+
+
+def _of_others(objects: _Published, snapshot: Snapshot) -> Iterator[str]:
+    """The names of objects that Lighthouse agents of other clusters wrote."""
+    for obj in objects:
+        if is_of_lighthouse(obj) and _cluster(obj) != snapshot.local:
+            yield obj.metadata.name
+
+
+def is_first_of_lighthouse(obj: Object, snapshot: Snapshot, broker: ClusterId) -> bool:
+    """Whether an object that appears or disappears may change which form others read."""
+    found: _Published = (
+        snapshot.by(broker, LEGACY_IMPORTS, "")
+        if isinstance(obj, ServiceImport)
+        else snapshot.by(broker, LEGACY_SLICES, "")
+    )
+    return not any(name != obj.metadata.name for name in _of_others(found, snapshot))
+
+
+def lighthouse_objects(
+    record: ExportRecord,
+    backends: ExportBackends,
+    version: LighthouseVersion,
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
+) -> tuple[Object, ...]:
+    """The objects of one export in the form of a version of Lighthouse.
+
+    None has the name of another cluster's: names of Lighthouse may collide.
+    """
+    key = Key("export", record.name, record.namespace)
+    names = [
+        s.metadata.name
+        for s in snapshot.by(broker, LEGACY_SLICES, f"{key.namespace}/{key.name}")
+        if source_cluster(s) == record.cluster
+    ]
+    usual = f"{record.name}-{record.namespace}-{record.cluster}"
+    name = usual if usual in names or not names else min(names)
+    endpoint_slice = _slice(record, backends, version, Meta(name=name, namespace=broker_namespace))
+    objects: list[Object] = [endpoint_slice]
+    if version == "0.14":
+        meta = Meta(name=usual, namespace=broker_namespace)
+        objects.insert(0, _legacy_import(record, backends, meta))
+    return tuple(o for o in objects if not _is_taken(o, snapshot, broker))
+
+
+def _is_taken(obj: Object, snapshot: Snapshot, broker: ClusterId) -> bool:
+    """Whether another cluster's object has the name."""
+    found = snapshot.find(ClusterObjectRef(broker, object_ref(obj)))
+    return found is not None and _cluster(found) != _cluster(obj)
+
+
+def lighthouse_aggregate(key: Key, merged: MergedImport, broker_namespace: str) -> ServiceImport:
+    """The ServiceImport that Lighthouse agents since 0.15 share, as the first of them makes it."""
+    return ServiceImport(
+        metadata=Meta(
+            name=f"{key.name}-{key.namespace}",
+            namespace=broker_namespace,
+            annotations={SERVICE_NAME: key.name, LEGACY_NAMESPACE: key.namespace},
+        ),
+        spec=ServiceImportSpec(
+            type=merged.type, ports=() if merged.type == "Headless" else merged.ports
+        ),
+        status=ServiceImportStatus(
+            clusters=tuple(ExportingCluster(cluster=c) for c in sorted(merged.clusters))
+        ),
+    )
+
+
+def leftovers(
+    key: Key, kept: Sequence[Object], snapshot: Snapshot, broker: ClusterId
+) -> tuple[Removal, ...]:
+    """Remove what this cluster's Lighthouse agent published for one service, but for `kept`."""
+    export = lighthouse_exports(key, snapshot, broker).get(snapshot.local)
+    if export is None:
+        return ()
+    names = {object_ref(o) for o in kept}
+    legacy = () if export.service_import is None else (export.service_import,)
+    return tuple(
+        _removal(o, broker, f"{snapshot.local} was upgraded")
+        for o in (*legacy, *export.slices)
+        if object_ref(o) not in names
+    )
+
+
+def plan_legacy(snapshot: Snapshot) -> Plan:
+    """Remove what this cluster published with Lighthouse and exports no more, and old copies.
+
+    A local copy of another cluster's import goes once the broker has that import no more, or the
+    cluster was upgraded. Nothing is removed while the broker's ServiceImports are not synced.
+    """
+    broker = broker_cluster(snapshot)
+    if broker is None or not snapshot.synced(broker, ServiceImport):
+        return Plan()
+    removals = [
+        _removal(o, broker, f"{snapshot.local} exports it no more")
+        for o in _own_leftovers(snapshot, broker)
+    ]
+    for copy in snapshot.by(snapshot.local, LEGACY_IMPORTS, ""):
+        cluster = _cluster(copy)
+        key = legacy_import_key(copy)
+        if cluster == snapshot.local or key is None:
+            continue
+        export = lighthouse_exports(key, snapshot, broker).get(cluster)
+        if export is None or export.service_import is None:
+            removals.append(_removal(copy, snapshot.local, f"{cluster} publishes it no more"))
+    return Plan(removals=tuple(removals))
+
+
+def _own_leftovers(snapshot: Snapshot, broker: ClusterId) -> Iterator[Object]:
+    """Objects of this cluster's Lighthouse agent for services without an export here."""
+    for legacy in snapshot.by(broker, LEGACY_IMPORTS, ""):
+        if _is_left_over(legacy, legacy_import_key(legacy), snapshot):
+            yield legacy
+    for endpoint_slice in snapshot.by(broker, LEGACY_SLICES, ""):
+        if _is_left_over(endpoint_slice, next(legacy_slice_keys(endpoint_slice), None), snapshot):
+            yield endpoint_slice
+
+
+def _is_left_over(obj: Object, key: Key | None, snapshot: Snapshot) -> bool:
+    if key is None or _cluster(obj) != snapshot.local or not is_of_lighthouse(obj):
+        return False
+    return snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace) is None
+
+
+def _cluster(obj: Object) -> ClusterId:
+    """The cluster of an object in the form of Lighthouse."""
+    labels = obj.metadata.labels
+    return labels.get(LEGACY_CLUSTER) or labels.get(SOURCE_CLUSTER, "")
+
+
+def _removal(obj: Object, where: ClusterId, cause: str) -> Removal:
+    return Removal(ClusterObjectRef(where, object_ref(obj)), obj.metadata.uid, cause, step=1)
+
+
+def _legacy_import(record: ExportRecord, backends: ExportBackends, meta: Meta) -> ServiceImport:
+    """The ServiceImport of one cluster, as agents up to 0.14 publish it."""
+    labels = {
+        LEGACY_NAME: record.name,
+        LEGACY_NAMESPACE: record.namespace,
+        LEGACY_CLUSTER: record.cluster,
+        _CLUSTER_ID: record.cluster,
+    }
+    annotations = {"origin-name": record.name, "origin-namespace": record.namespace}
+    headless = record.type == "Headless"
+    return ServiceImport(
+        metadata=Meta(
+            name=meta.name, namespace=meta.namespace, labels=labels, annotations=annotations
+        ),
+        spec=ServiceImportSpec(
+            type=record.type,
+            ports=() if headless else record.ports,
+            ips=() if headless else backends.addresses[:1],
+        ),
+        status=ServiceImportStatus(clusters=(ExportingCluster(cluster=record.cluster),)),
+    )
+
+
+def _slice(
+    record: ExportRecord, backends: ExportBackends, version: LighthouseVersion, meta: Meta
+) -> EndpointSlice:
+    """The slice of one export: its ready pods, or since 0.15 the address of its Service.
+
+    Agents up to 0.14 count every endpoint as ready.
+    """
+    as_pods = record.type == "Headless" or version == "0.14"
+    labels = {
+        SERVICE_NAME: record.name,
+        SOURCE_CLUSTER: record.cluster,
+        MANAGED_BY: LIGHTHOUSE_AGENT,
+        LEGACY_NAMESPACE: record.namespace,
+        _CLUSTER_ID: record.cluster,
+        _ORIGINAL_NAMESPACE: record.namespace,
+    }
+    if version == "0.15":
+        labels[IS_HEADLESS] = "true" if record.type == "Headless" else "false"
+    family = _family(backends)
+    pods = [s for s in backends.pods if s.address_type == family]
+    endpoints = _ready_pods(pods) if as_pods else _service_address(backends, family)
+    ports: Sequence[EndpointPort] = (
+        next((s.ports or () for s in pods), ())
+        if as_pods
+        else [
+            EndpointPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
+            for p in record.ports
+        ]
+    )
+    return EndpointSlice(
+        metadata=Meta(name=meta.name, namespace=meta.namespace, labels=labels),
+        address_type=family,
+        endpoints=endpoints,
+        ports=tuple(ports),
+    )
+
+
+def _family(backends: ExportBackends) -> AddressType:
+    """The family of the Service's first address, or of its first pods."""
+    if backends.addresses:
+        return address_family(backends.addresses[0])
+    return next((s.address_type for s in backends.pods if s.address_type != "FQDN"), "IPv4")
+
+
+def _ready_pods(pods: Sequence[EndpointSlice]) -> tuple[Endpoint, ...]:
+    ready = (e for s in pods for e in s.endpoints or () if e.ready)
+    return tuple(
+        Endpoint(addresses=e.addresses, conditions=READY, hostname=e.hostname)
+        for e in islice(ready, MOST_ENDPOINTS)
+    )
+
+
+def _service_address(backends: ExportBackends, family: AddressType) -> tuple[Endpoint, ...]:
+    pods = [e for s in backends.pods if s.address_type == family for e in s.endpoints or ()]
+    conditions = READY if any(e.ready for e in pods) else NOT_READY
+    return tuple(
+        Endpoint(addresses=(address,), conditions=conditions) for address in backends.addresses[:1]
+    )

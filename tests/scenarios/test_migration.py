@@ -1,0 +1,29 @@
+"""Clusters are upgraded from Submariner Lighthouse one by one, and rolled back, without a gap."""
+
+import pytest
+
+from hanse.model.kinds.hanse import LighthouseVersion
+from tests.scenarios.toy_offers import shop_of
+from tests.support.simulator.migration import Order, Step, play_order
+from tests.support.testbed import ClusterTestbed
+
+STEPS = (
+    Step("upgrade", "lubeck"),
+    Step("pods", "lubeck", "web", 0),
+    Step("pods", "hamburg", "db", 2),
+    Step("roll_back", "lubeck"),
+    Step("pods", "lubeck", "web", 1),
+    Step("upgrade", "bergen"),
+    Step("export", "bergen", "db"),
+    Step("upgrade", "lubeck"),
+    Step("unexport", "hamburg", "web"),
+    Step("upgrade", "hamburg"),
+)
+
+
+@pytest.mark.parametrize("version", ["0.14", "0.15"])
+async def test_every_answer_stays_right_while_clusters_are_upgraded_and_rolled_back(
+    testbed: ClusterTestbed, version: LighthouseVersion, request: pytest.FixtureRequest
+) -> None:
+    """The name servers of all clusters give every ready address and no dead one, all the time."""
+    await play_order(testbed, Order(version, STEPS), shop_of(request.node.nodeid))

@@ -1,0 +1,365 @@
+"""Orders of upgrades from Submariner Lighthouse, and roll-backs, of three clusters.
+
+`python -m tests.support.simulator.migration --orders 0:5000` plays them; an order is a function of
+its number. The law is judged all the time in every cluster, with whichever name server it has.
+"""
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from random import Random
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from hanse.features.services.feature import Services
+from hanse.features.services.legacy import LEGACY_CLUSTER, LIGHTHOUSE_AGENT
+from hanse.features.services.zone import ServiceZone
+from hanse.kube.errors import AlreadyExists, NotFound
+from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
+from hanse.model.kinds.hanse import LighthouseVersion
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.objects import ClusterId
+from tests.scenarios.services import ServicesScenario
+from tests.support.simulator.exports import NAMES, Exports
+from tests.support.simulator.fleet import Fleet
+from tests.support.simulator.lighthouse import LighthouseAgent
+from tests.support.simulator.loop import run
+from tests.support.simulator.runner import quiet_logs
+from tests.support.simulator.schedule import BROKER, CLUSTERS
+from tests.support.testbed import ClusterTestbed
+from tests.support.testbed_embedded import EmbeddedTestbed, embedded_testbed
+
+Action = Literal["upgrade", "roll_back", "pods", "export", "unexport", "crash"]
+ACTIONS: tuple[Action, ...] = get_args(Action)
+SYNC = 0.25
+"""Seconds between passes of a Lighthouse agent."""
+TAKEN_UP = 8.0
+"""Seconds after which a change is in all answers, and an agent that starts has taken over."""
+PATIENCE = 60.0
+"""The same on real clusters, where waiting ends as soon as it is so."""
+
+Answers = frozenset[str]
+Truth = dict[tuple[ClusterId, str], Answers]
+"""What is ready, by cluster and service."""
+NameServerOf = Literal["lighthouse", "hanse", "none"]
+
+
+class Step(Struct, frozen=True):
+    """One action in one cluster; `number` is that of its ready pods."""
+
+    action: Action
+    cluster: ClusterId
+    name: str = "web"
+    number: int = 1
+
+    def __str__(self) -> str:
+        details = f" {self.name} {self.number}" if self.action == "pods" else f" {self.name}"
+        return f"{self.action} {self.cluster}{'' if self.action in _BARE else details}"
+
+
+_BARE = ("upgrade", "roll_back", "crash")
+
+
+class Order(Struct, frozen=True):
+    """A version of Lighthouse, and what happens then."""
+
+    version: LighthouseVersion
+    steps: tuple[Step, ...]
+
+
+def draw_order(number: int) -> Order:
+    """The order of a number: upgrades and roll-backs and users' actions; at the end all are new."""
+    random = Random(number)
+    upgraded: set[ClusterId] = set()
+    steps: list[Step] = []
+    for _ in range(random.randrange(6, 14)):
+        cluster = random.choice(CLUSTERS)
+        action = random.choice(("pods", "pods", "export", "unexport", "move", "move", "crash"))
+        if action == "move":
+            steps.append(Step("roll_back" if cluster in upgraded else "upgrade", cluster))
+            upgraded ^= {cluster}
+        elif action == "crash":
+            steps += [Step("crash", cluster)] if cluster in upgraded else []
+        else:
+            name = random.choice(NAMES)
+            steps.append(Step(_action(action), cluster, name, random.choice((0, 1, 2))))
+    rest = [c for c in CLUSTERS if c not in upgraded]
+    random.shuffle(rest)
+    steps += [Step("upgrade", cluster) for cluster in rest]
+    return Order(random.choice(("0.14", "0.15")), tuple(steps))
+
+
+def _action(text: str) -> Action:
+    return next(action for action in ACTIONS if action == text)
+
+
+class MigrationFailed(AssertionError):
+    """The law does not hold."""
+
+
+class Migration:
+    """Three clusters, each with a Lighthouse agent or one of Hanse."""
+
+    def __init__(self, fleet: Fleet, version: LighthouseVersion) -> None:
+        self.fleet, self.version = fleet, version
+        fleet.features = lambda: (Services(),)
+        fleet.extra_watches = ServiceZone.watches
+        fleet.zone_sources = lambda view: (ServiceZone(view),)
+        self._users = ServicesScenario(fleet)
+        self._exports = Exports(fleet)
+        self._agents: dict[ClusterId, LighthouseAgent] = {}
+        self._serves: dict[ClusterId, NameServerOf] = {}
+        """Whose name server answers in a cluster."""
+        self._synced: dict[ClusterId, tuple[int, ...]] = {}
+        """The versions of a cluster and the broker after the last pass of a Lighthouse agent."""
+        self._answers: dict[tuple[ClusterId, ClusterId, str], tuple[tuple[int, ...], Answers]] = {}
+        self._before: Truth = {}
+        self._after: Truth = {}
+
+    async def open(self) -> None:
+        """Services in two clusters, one of them headless, published by Lighthouse agents."""
+        await self._users.open(lease=30)
+        await self._users.patch_clusterset({"lighthouse": self.version})
+        for number, cluster in enumerate(CLUSTERS):
+            for name in NAMES:
+                await self._users.serve(cluster, name, headless=name == "db")
+                await self._pods(Step("pods", cluster, name, 1))
+                if number < 2:
+                    await self._users.export(cluster, name)
+            self._start_lighthouse(cluster)
+            self._serves[cluster] = "lighthouse"
+        await self._sync_all()
+        await self._sync_all()
+
+    def _start_lighthouse(self, cluster: ClusterId) -> None:
+        fleet = self.fleet
+        self._agents[cluster] = LighthouseAgent(
+            cluster,
+            self.version,
+            fleet.hand(cluster),
+            fleet.hand(BROKER),
+            fleet.namespace,
+            fleet.system,
+        )
+
+    async def _sync_all(self) -> None:
+        for agent in list(self._agents.values()):
+            await agent.sync()
+
+    def _versions(self, *clusters: ClusterId) -> tuple[int, ...]:
+        """The versions of clusters: what is computed from them stands until they change."""
+        testbed = self.fleet.testbed
+        if not isinstance(testbed, EmbeddedTestbed):
+            return ()
+        return tuple(testbed.servers[cluster].storage.version for cluster in clusters)
+
+    async def _sync(self, agent: LighthouseAgent) -> bool:
+        """One pass of an agent, unless nothing has changed since its last one."""
+        before = self._versions(agent.cluster, BROKER)
+        if before and self._synced.get(agent.cluster) == before:
+            return False
+        await agent.sync()
+        self._synced[agent.cluster] = self._versions(agent.cluster, BROKER)
+        return True
+
+    async def play(self, steps: Sequence[Step]) -> None:
+        """Play all steps; raises `MigrationFailed`."""
+        await self._note_truth()
+        self._before = dict(self._after)
+        await self._judge(at_rest=True)
+        for step in steps:
+            self.fleet.note(str(step))
+            self._before = dict(self._after)
+            await self._perform(step)
+            await self._note_truth()
+            await self._be_taken_up(*self._serves.items())
+            self._before = dict(self._after)
+            await self._judge(at_rest=True)
+        await self._users.patch_clusterset({"lighthouse": None})
+        await self._be_taken_up(*self._serves.items())
+        await self.fleet.eventually(self._check_leftovers)
+
+    async def _be_taken_up(self, *servers: tuple[ClusterId, NameServerOf]) -> None:
+        """Let agents work until these name servers answer what is ready now."""
+        if isinstance(self.fleet.testbed, EmbeddedTestbed):
+            await self._pass_time(TAKEN_UP)
+            return
+        until = self.fleet.now + PATIENCE
+        await self._pass_time(0.5)
+        while self.fleet.now < until and await self._find_fault(servers, self._after, self._after):
+            await self._pass_time(0.5)
+
+    async def _perform(self, step: Step) -> None:
+        match step.action:
+            case "upgrade":
+                await self._upgrade(step.cluster)
+            case "roll_back":
+                await self._roll_back(step.cluster)
+            case "crash":
+                await self.fleet.kill_agent(step.cluster)
+                self._serves[step.cluster] = "none"
+                await self._pass_time(1)
+                await self._start_hanse(step.cluster)
+            case "pods":
+                await self._pods(step)
+            case "export":
+                with suppress(AlreadyExists):
+                    await self._users.export(step.cluster, step.name)
+            case "unexport":
+                with suppress(NotFound):
+                    await self._users.unexport(step.cluster, step.name)
+
+    async def _pods(self, step: Step) -> None:
+        slot = "abcdef"[CLUSTERS.index(step.cluster) + len(CLUSTERS) * NAMES.index(step.name)]
+        await self._users.pods(step.cluster, step.name, *[True] * step.number, slot=slot)
+
+    async def _upgrade(self, cluster: ClusterId) -> None:
+        """Stop the Lighthouse agent, start ours, and let it answer once it has taken over."""
+        del self._agents[cluster]
+        await self._start_hanse(cluster)
+
+    async def _start_hanse(self, cluster: ClusterId) -> None:
+        await self.fleet.start_agent(cluster)
+        await self._be_taken_up((cluster, "hanse"))
+        self._serves[cluster] = "hanse"
+
+    async def _roll_back(self, cluster: ClusterId) -> None:
+        """Stop our agent, start that of Lighthouse, and let it answer once it has taken over."""
+        await self.fleet.kill_agent(cluster)
+        self._serves[cluster] = "none"
+        self._start_lighthouse(cluster)
+        self._synced.pop(cluster, None)
+        await self._be_taken_up((cluster, "lighthouse"))
+        self._serves[cluster] = "lighthouse"
+
+    async def _pass_time(self, seconds: float) -> None:
+        """Let agents work for a time, and judge all the time."""
+        until = self.fleet.now + seconds
+        while self.fleet.now < until:
+            for agent in list(self._agents.values()):
+                if await self._sync(agent):
+                    await self._judge()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SYNC):
+                    await self.fleet.answers_changed.wait()
+            self.fleet.answers_changed.clear()
+            await self._judge()
+
+    async def _note_truth(self) -> None:
+        for name in NAMES:
+            exports = await self._exports.of(name)
+            for cluster in CLUSTERS:
+                exported = exports.get(cluster)
+                addresses = exported.addresses if exported is not None else frozenset[str]()
+                self._after[cluster, name] = addresses
+
+    async def _judge(self, *, at_rest: bool = False) -> None:
+        """Every answer has what was and is ready, and nothing that neither was nor is."""
+        fault = await self._find_fault(tuple(self._serves.items()), self._before, self._after)
+        if fault:
+            moment = "at rest" if at_rest else "meanwhile"
+            raise MigrationFailed("\n".join((f"{moment}: {fault}", *self.fleet.log)))
+
+    async def _find_fault(
+        self, servers: Sequence[tuple[ClusterId, NameServerOf]], before: Truth, after: Truth
+    ) -> str:
+        """An answer of one of these name servers that the law forbids; empty if there is none."""
+        for asker, server in servers:
+            for (exporter, name), ready in after.items():
+                found = await self._answer(asker, server, exporter, name)
+                was = before.get((exporter, name), frozenset())
+                if found is not None and not was & ready <= found <= was | ready:
+                    return (
+                        f"{asker}, served by {server}, answers {sorted(found)} for {name} of "
+                        f"{exporter}, served by {self._serves[exporter]}; ready was {sorted(was)} "
+                        f"and is {sorted(ready)}"
+                    )
+        return ""
+
+    async def _answer(
+        self, asker: ClusterId, server: NameServerOf, exporter: ClusterId, name: str
+    ) -> Answers | None:
+        """What a cluster's name server says; None while it has none, or is being exchanged."""
+        match server:
+            case "none":
+                return None
+            case "lighthouse":
+                agent = self._agents.get(asker)
+                return None if agent is None else await self._ask(agent, exporter, name)
+            case "hanse":
+                full = f"{exporter}.{name}.{self.fleet.namespace}.svc.clusterset.local"
+                return self.fleet.ask(asker, full).records
+
+    async def _ask(self, agent: LighthouseAgent, exporter: ClusterId, name: str) -> Answers:
+        key, versions = (agent.cluster, exporter, name), self._versions(agent.cluster)
+        if not versions or self._answers.get(key, ((), frozenset()))[0] != versions:
+            self._answers[key] = (versions, await agent.answer(exporter, name))
+        return self._answers[key][1]
+
+    async def _check_leftovers(self) -> None:
+        """Once all are upgraded, the broker has nothing of Lighthouse."""
+        slices = await self.fleet.hand(BROKER).list(EndpointSlice, namespace=BROKER_NAMESPACE)
+        imports = await self.fleet.hand(BROKER).list(ServiceImport, namespace=BROKER_NAMESPACE)
+        left = [
+            o.metadata.name
+            for o in slices.objects
+            if o.metadata.labels.get(MANAGED_BY) == LIGHTHOUSE_AGENT
+        ]
+        left += [o.metadata.name for o in imports.objects if LEGACY_CLUSTER in o.metadata.labels]
+        if left:
+            raise MigrationFailed("\n".join((f"left on the broker: {left}", *self.fleet.log)))
+
+
+async def play_order(testbed: ClusterTestbed, order: Order, space: str = "shop") -> None:
+    """Play an order on the clusters of a testbed; raises `MigrationFailed`."""
+    async with Fleet(testbed, space) as fleet:
+        migration = Migration(fleet, order.version)
+        await migration.open()
+        await migration.play(order.steps)
+        for agent in list(fleet.agents):
+            await fleet.kill_agent(agent)
+        await ServicesScenario(fleet).close()
+
+
+async def _play_embedded(order: Order) -> None:
+    async with embedded_testbed() as testbed:
+        await play_order(testbed, order)
+
+
+def failure_of(order: Order) -> str:
+    """Why the law does not hold in an order; empty if it does."""
+    failures: list[str] = []
+    try:
+        run(_play_embedded(order))
+    except* MigrationFailed as failed:
+        failures = [str(failed.exceptions[0])]
+    return failures[0] if failures else ""
+
+
+def main() -> int:
+    """The exit status: 1 if the law did not hold in an order."""
+    parser = argparse.ArgumentParser(prog="python -m tests.support.simulator.migration")
+    parser.add_argument("--orders", default="0:20", help="FIRST:END")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
+    options = parser.parse_args()
+    quiet_logs()
+    first, _, end = options.orders.partition(":")
+    played = failed = 0
+    for number in range(int(first), int(end)):
+        failure = failure_of(draw_order(number))
+        played += 1
+        if failure:
+            failed += 1
+            print(f"order {number}: {draw_order(number).version}\n{failure}", flush=True)  # noqa: T201
+            if not options.keep_going:
+                break
+    print(f"{played} orders played, {failed} broke the law", flush=True)  # noqa: T201
+    return int(failed > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
