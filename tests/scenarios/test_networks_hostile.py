@@ -3,83 +3,20 @@
 Each attack is refused by the API server: with agents running, and by admission policies alone.
 """
 
-from collections.abc import Iterator
+from collections.abc import Awaitable
+from itertools import chain
 from typing import Any
 
 import pytest
 
-from hanse.features.networks.names import DNS, NETWORK, TENANT
-from hanse.kube.client import Client
-from hanse.model.kinds.apps import Deployment
-from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.features.networks.names import NETWORK, TENANT
+from hanse.kube.errors import KubeError
+from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.networks import Network, NetworkAccess, NetworkPort, Tenant
-from hanse.model.kinds.rbac import RbacRole
-from hanse.model.objects import Object
-from tests.scenarios.networks import NetworksScenario, made, refusal
+from hanse.model.kinds.networks import Network, Tenant
+from tests.scenarios.network_attacks import PORTS, Attacker
+from tests.scenarios.networks import HERE, NetworksScenario, made, refusal
 from tests.scenarios.test_networks_tenants import POD, two_tenants
-
-PORTS = {"ports": [{"port": 80}]}
-SECURITY = "pod-security.kubernetes.io/enforce"
-
-
-class Attacker:
-    """An administrator of one tenant, and the names of the other's things."""
-
-    def __init__(self, client: Client, space: str, other: str) -> None:
-        self.client = client
-        self.space, self.other = space, other
-        self.own, self.victim = (s.removesuffix("-web") for s in (space, other))
-
-    def creations(self) -> Iterator[tuple[str, Object]]:
-        """New objects, each with what refuses it."""
-        spec = {**POD, "hostNetwork": True}
-        yield "hostNetwork", made(Pod, "host", self.space, spec=spec)
-        taken = {TENANT: self.victim, NETWORK: "default"}
-        yield "tenant", made(Pod, "forged", self.space, labels=taken, spec=POD)
-        yield "tenant", made(Service, "forged", self.space, labels=taken, spec=PORTS)
-        for address in ("10.0.0.1", "192.0.2.7"):
-            exposed = {**PORTS, "externalIPs": [address]}
-            yield "externalIPs", made(Service, "redirect", self.space, spec=exposed)
-        yield from self._squatters()
-        yield "tenants", made(Tenant, "mine")
-        subject = {"networks": ["*"], "to": [{"cidr": "0.0.0.0/0"}]}
-        yield "networkaccesses", made(NetworkAccess, "all", spec=subject)
-        port: dict[str, Any] = {
-            "network": f"{self.victim}.default",
-            "subnet": "a",
-            "address": "10.0.0.9",
-        }
-        port |= {"mac": "02:00:00:00:00:01", "pod": {"namespace": "a", "name": "b", "uid": "c"}}
-        yield "networkports", made(NetworkPort, "x", spec=port)
-        yield "whose a namespace is", made(Namespace, "grab", labels={TENANT: self.victim})
-
-    def _squatters(self) -> Iterator[tuple[str, Object]]:
-        reserved = "kube-dns-* and kubernetes-*"
-        home, system = f"{self.own}-default", f"{self.own}-kube-system"
-        yield reserved, made(Service, "kube-dns-next", system, spec=PORTS)
-        yield reserved, made(Service, "kubernetes-next", home, spec=PORTS)
-        yield reserved, made(RbacRole, "kube-dns-next", self.space)
-        labels = {"kubernetes.io/service-name": "kubernetes-default"}
-        endpoints = [{"addresses": ["192.0.2.1"]}]
-        more = {"addressType": "IPv4", "endpoints": endpoints}
-        yield reserved, made(EndpointSlice, "joined", home, labels=labels, **more)
-
-    def changes(self) -> Iterator[tuple[str, type[Object], str, str, dict[str, Any], str]]:
-        """Changes of what is there: what refuses it, the object, the patch, the subresource."""
-        for name in (TENANT, NETWORK, DNS):
-            labels = {"metadata": {"labels": {name: "stolen"}}}
-            for subresource in ("", "status"):
-                yield "cannot be changed", Pod, "web", self.space, labels, subresource
-            yield "cannot be changed", Service, "web", self.space, labels, ""
-        balancer = {"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}}
-        yield "status", Service, "web", self.space, balancer, "status"
-        privileged = {"metadata": {"labels": {SECURITY: "privileged"}}}
-        yield SECURITY, Namespace, f"{self.own}-default", "", privileged, ""
-        tenant = {"spec": {"admins": [{"name": "anna"}]}}
-        yield "tenants", Tenant, self.victim, "", tenant, ""
-        status = {"status": {"dnsServiceIP": "10.0.0.66"}}
-        yield "networks", Network, f"{self.victim}.default", "", status, "status"
 
 
 async def attacker(tenancy: NetworksScenario) -> Attacker:
@@ -87,36 +24,91 @@ async def attacker(tenancy: NetworksScenario) -> Attacker:
     await tenancy.create_pod(space, "web", "default")
     labels = {TENANT: space.removesuffix("-web"), NETWORK: "default"}
     await tenancy.admin.create(made(Service, "web", space, labels=labels, spec=PORTS))
-    return Attacker(await tenancy.tenant_client(), space, other)
+    api = await tenancy.admin.read(Service, "kubernetes", "default")
+    servers = (await tenancy.admin.read(EndpointSlice, "kubernetes", "default")).endpoints or ()
+    platform = (api.spec.cluster_ip, *(a for one in servers for a in one.addresses))
+    return Attacker(await tenancy.tenant_client(), space, other, platform)
 
 
-async def is_refused(hostile: Attacker) -> None:
-    """That every attack is refused, for the reason that it should be."""
-    for why, obj in hostile.creations():
-        message = await refusal(hostile.client.create(obj, dry_run=True))
-        assert why in message, (type(obj).kind.name, message)
-    for why, kind, name, space, change, subresource in hostile.changes():
-        patch = hostile.client.patch(kind, name, space, change, subresource=subresource)
-        message = await refusal(patch)
-        assert why in message, (kind.kind.name, change, message)
+ALLOWED = "it was allowed"
 
 
-async def test_attacks_are_refused_while_agents_run(guarded: NetworksScenario) -> None:
+async def answer(attempt: Awaitable[object]) -> str:
+    """The error of a request, or that it was allowed."""
+    try:
+        await attempt
+    except KubeError as error:
+        return str(error)
+    return ALLOWED
+
+
+async def otherwise_refused(hostile: Attacker) -> list[tuple[str, str]]:
+    """The attacks that policies should refuse, each with its answer, if that is another."""
+    dry = (
+        (why, type(o).kind.name, hostile.client.create(o, dry_run=True))
+        for why, o in hostile.creations()
+    )
+    raw = ((why, str(r.body), hostile.client.send(r)) for why, r in hostile.node_access())
+    changed = (
+        (why, f"{kind.kind.name} {change}", hostile.client.patch(kind, n, s, change, subresource=r))
+        for why, kind, n, s, change, r in hostile.changes()
+    )
+    deleted = (
+        (why, f"{kind.kind.name} {n}", hostile.client.delete(kind, n, s))
+        for why, kind, n, s in hostile.deletions()
+    )
+    return [
+        (what, message)
+        for why, what, attempt in chain(dry, raw, changed, deleted)
+        if why not in (message := await answer(attempt))
+    ]
+
+
+async def otherwise_refused_by_webhooks(hostile: Attacker) -> list[tuple[str, str]]:
+    """The same for attacks that webhooks refuse, which fail while nobody answers."""
+    made_anew = (
+        (why, type(o).kind.name, hostile.client.create(o, dry_run=True))
+        for why, o in hostile.reviewed_creations()
+    )
+    deleted = (
+        (why, n, hostile.client.delete(kind, n, ""))
+        for why, kind, n in hostile.reviewed_deletions()
+    )
+    return [
+        (what, message)
+        for why, what, attempt in chain(made_anew, deleted)
+        if why not in (message := await answer(attempt))
+    ]
+
+
+async def is_in_force(hostile: Attacker) -> None:
+    """That the API server evaluates policies: the last of them is."""
+    assert "tenants" in await answer(hostile.client.create(made(Tenant, "mine"), dry_run=True))
+
+
+async def test_attacks_are_refused_while_agents_run_and_when_they_have_stopped(
+    guarded: NetworksScenario,
+) -> None:
     hostile = await attacker(guarded)
 
-    await guarded.scenario.eventually(lambda: is_refused(hostile))
+    await guarded.scenario.eventually(lambda: is_in_force(hostile))
+    assert await otherwise_refused(hostile) == []
+    assert await otherwise_refused_by_webhooks(hostile) == []
 
-    template = {"metadata": {"labels": {"a": "b"}}, "spec": {**POD, "hostNetwork": True}}
-    spec = {"selector": {"matchLabels": {"a": "b"}}, "template": template}
-    deployment = made(Deployment, "host", hostile.space, spec=spec)
-    assert "hostNetwork" in await refusal(hostile.client.create(deployment))
+    for running in list(guarded.scenario.agents):
+        await guarded.scenario.kill_agent(running)
+    answers = await otherwise_refused(hostile) + await otherwise_refused_by_webhooks(hostile)
+    await guarded.scenario.start_agent(HERE)
+    await guarded.scenario.eventually(guarded.webhook_is_called)
+    assert [what for what, message in answers if message == ALLOWED] == []
 
 
 @pytest.mark.needs("vap")
 async def test_attacks_are_refused_by_policies_alone(tenancy: NetworksScenario) -> None:
     hostile = await attacker(tenancy)
 
-    await tenancy.scenario.eventually(lambda: is_refused(hostile))
+    await tenancy.scenario.eventually(lambda: is_in_force(hostile))
+    assert await otherwise_refused(hostile) == []
 
 
 async def test_networks_are_written_by_administrators_of_their_tenant_only(

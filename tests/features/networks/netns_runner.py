@@ -1,6 +1,7 @@
-"""Network namespaces as pods, a router with nftables rules between them, and connections.
+"""Network namespaces as pods, a router with nftables rules between them, and packets.
 
-Run under `unshare -rn` with a plan on standard input; prints who reached whom, as JSON.
+Run under `unshare -rn` with a plan on standard input; prints who reached whom, and which datagrams
+pods heard, as JSON. Pods are wired to the router each by itself, or to one bridge.
 """
 
 import json
@@ -9,39 +10,74 @@ import sys
 from typing import Any
 
 POD = """
-import socket, sys, threading
-def serve(port):
-    door = socket.socket()
-    door.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    door.bind(("0.0.0.0", port)); door.listen(64)
+import json, socket, struct, sys, threading
+print("here", flush=True)
+plan = json.loads(sys.stdin.readline())
+def serve(door):
     while True:
         door.accept()[0].close()
-print("here", flush=True)
-for port in sys.stdin.readline().split():
-    threading.Thread(target=serve, args=(int(port),), daemon=True).start()
+def drain(hall):
+    while True:
+        try:
+            yield hall.recv(100, socket.MSG_DONTWAIT).decode()
+        except BlockingIOError:
+            return
+both = {"family": socket.AF_INET6, "dualstack_ipv6": True}
+doors = [socket.create_server(("::", port), **both, backlog=64) for port in plan["ports"]]
+halls = [socket.socket(family, socket.SOCK_DGRAM) for family in (socket.AF_INET, socket.AF_INET6)]
+halls[1].setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+for hall, address in zip(halls, ("0.0.0.0", "::")):
+    hall.bind((address, plan["udp"]))
+try:
+    group = socket.inet_aton("224.0.0.251") + struct.pack("@Ii", 0, socket.if_nametoindex("eth0"))
+    halls[0].setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, group)
+except OSError:
+    pass  # a pod without IPv4
+for door in doors:
+    threading.Thread(target=serve, args=(door,), daemon=True).start()
 print("serving", flush=True)
-def knock(line):
-    host, port = line.split()
-    try:
-        socket.create_connection((host, int(port)), 1.0).close(); said = "yes"
-    except OSError:
-        said = "no"
-    answers[line] = said
 answers = {}
-lines = [line.strip() for line in iter(sys.stdin.readline, "go\\n")]
-threads = [threading.Thread(target=knock, args=(line,)) for line in lines]
+def knock(host, port):
+    try:
+        socket.create_connection((host, port), 1.0).close(); said = True
+    except OSError:
+        said = False
+    answers[host, port] = said
+def send(source, target, word):
+    if source:  # forged
+        body = struct.pack("!HHHH", 9, plan["udp"], 8 + len(word), 0) + word.encode()
+        ends = socket.inet_aton(source), socket.inet_aton(target)
+        head = struct.pack("!BBHHHBBH4s4s", 69, 0, 20 + len(body), 0, 0, 64, 17, 0, *ends)
+        raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+        raw.sendto(head + body, (target, 0))
+        return
+    family = socket.AF_INET6 if ":" in target else socket.AF_INET
+    voice = socket.socket(family, socket.SOCK_DGRAM)
+    voice.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+    scope = socket.if_nametoindex("eth0")
+    try:
+        voice.sendto(word.encode(), (target, plan["udp"], 0, scope)[: 4 if ":" in target else 2])
+    except OSError:
+        pass
+sys.stdin.readline()
+threads = [threading.Thread(target=knock, args=tuple(t)) for t in plan["tries"]]
 [t.start() for t in threads]; [t.join() for t in threads]
-for line in lines:
-    print(answers[line], flush=True)
+print(json.dumps([t for t in plan["tries"] if answers[tuple(t)]]), flush=True)
+for attempt in plan["sends"]:
+    send(*attempt)
+print("sent", flush=True)
+sys.stdin.readline()
+print(json.dumps(sorted({w for hall in halls for w in drain(hall)})), flush=True)
 sys.stdin.readline()
 """
+UDP = 9000
 
 
 def run(*command: str, text: str | None = None) -> None:
     subprocess.run(command, input=text, text=True, check=True)
 
 
-def begin(number: int, address: str) -> "subprocess.Popen[str]":
+def begin(number: int, address: str, *, bridged: bool) -> "subprocess.Popen[str]":
     """A pod: a process in a network namespace of its own, with one wire to the machine."""
     pod = subprocess.Popen(
         ["unshare", "-n", sys.executable, "-c", POD],
@@ -52,43 +88,81 @@ def begin(number: int, address: str) -> "subprocess.Popen[str]":
     assert pod.stdout is not None
     assert pod.stdout.readline() == "here\n"
     wire, inside = f"pod{number}", ("nsenter", "-t", str(pod.pid), "-n", "ip")
+    hardware = f"02:00:00:00:00:{number:02x}"
     run("ip", "link", "add", wire, "type", "veth", "peer", "name", "eth0", "netns", str(pod.pid))
-    run("ip", "addr", "add", f"10.255.{number}.1/32", "dev", wire)
-    run("ip", "link", "set", wire, "up")
-    run("ip", "route", "add", f"{address}/32", "dev", wire)
+    run(*inside, "link", "set", "eth0", "address", hardware)
     run(*inside, "link", "set", "lo", "up")
-    run(*inside, "addr", "add", f"{address}/32", "dev", "eth0")
+    six = ":" in address
+    bits, more = ("128", ("nodad",)) if six else ("32", ())
+    if bridged:
+        run("ip", "link", "set", wire, "master", "br0", "up")
+        bits = "64" if six else "16"
+        run(*inside, "addr", "add", f"{address}/{bits}", "dev", "eth0", *more)
+        run(*inside, "link", "set", "eth0", "up")
+        return pod
+    gateway = f"fd0f:{number:x}::1" if six else f"10.255.{number}.1"
+    run("ip", "addr", "add", f"{gateway}/{bits}", "dev", wire, *more)
+    run("ip", "link", "set", wire, "up")
+    run("ip", "route", "add", f"{address}/{bits}", "dev", wire)
+    run(*inside, "addr", "add", f"{address}/{bits}", "dev", "eth0", *more)
     run(*inside, "link", "set", "eth0", "up")
-    run(*inside, "route", "add", f"10.255.{number}.1/32", "dev", "eth0")
-    run(*inside, "route", "add", "default", "via", f"10.255.{number}.1", "dev", "eth0")
+    run(*inside, "route", "add", f"{gateway}/{bits}", "dev", "eth0")
+    run(*inside, "route", "add", "default", "via", gateway, "dev", "eth0")
     return pod
+
+
+def set_up(plan: dict[str, Any]) -> None:
+    settings = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"]
+    run("ip", "link", "set", "lo", "up")
+    if plan.get("bridged"):
+        run("ip", "link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
+        run("ip", "addr", "add", "10.4.255.254/16", "dev", "br0")
+        run("ip", "addr", "add", "fd04::ffff/64", "dev", "br0", "nodad")
+        run("ip", "link", "set", "br0", "up")
+        settings += [f"net/bridge/bridge-nf-call-{name}" for name in ("iptables", "ip6tables")]
+    for setting in settings:
+        with open(f"/proc/sys/{setting}", "w") as switch:
+            switch.write("1")
+    run("nft", "-f", "-", text=plan["rules"])
 
 
 def main() -> None:
     plan: dict[str, Any] = json.loads(sys.stdin.read())
-    with open("/proc/sys/net/ipv4/ip_forward", "w") as switch:
-        switch.write("1")
-    run("ip", "link", "set", "lo", "up")
-    run("nft", "-f", "-", text=plan["rules"])
-    pods = [begin(at, address) for at, address in enumerate(plan["addresses"])]
-    for pod in pods:
+    set_up(plan)
+    addresses, sends = plan["addresses"], plan.get("sends", {})
+    pods = [begin(at, a, bridged=plan.get("bridged", False)) for at, a in enumerate(addresses)]
+
+    def tell(line: str) -> None:
+        for pod in pods:
+            assert pod.stdin is not None
+            print(line, file=pod.stdin, flush=True)
+
+    def hear() -> "list[str]":
+        lines = []
+        for pod in pods:
+            assert pod.stdout is not None
+            lines.append(pod.stdout.readline())
+        return lines
+
+    tries = [(a, p) for a in addresses for p in plan["ports"]]
+    for pod, address in zip(pods, addresses, strict=True):
+        orders = {"ports": plan["ports"], "udp": UDP, "tries": tries}
         assert pod.stdin is not None
-        assert pod.stdout is not None
-        print(*plan["ports"], file=pod.stdin, flush=True)
-        assert pod.stdout.readline() == "serving\n"
-    tries = [(a, p) for a in plan["addresses"] for p in plan["ports"]]
-    for pod in pods:
-        assert pod.stdin is not None
-        pod.stdin.write("".join(f"{a} {p}\n" for a, p in tries) + "go\n")
-        pod.stdin.flush()
-    reached = []
-    for pod, source in zip(pods, plan["addresses"], strict=True):
-        assert pod.stdout is not None
-        reached += [(source, a, p) for a, p in tries if pod.stdout.readline() == "yes\n"]
+        print(json.dumps({**orders, "sends": sends.get(address, [])}), file=pod.stdin, flush=True)
+    assert set(hear()) == {"serving\n"}
+    tell("go")
+    reached = [
+        (source, a, p)
+        for source, line in zip(addresses, hear(), strict=True)
+        for a, p in json.loads(line)
+    ]
+    assert set(hear()) == {"sent\n"}
+    tell("and what was heard?")
+    heard = {a: json.loads(line) for a, line in zip(addresses, hear(), strict=True)}
     for pod in pods:
         pod.kill()
         pod.wait()
-    sys.stdout.write(json.dumps(reached) + "\n")
+    sys.stdout.write(json.dumps({"reached": reached, "heard": heard}) + "\n")
 
 
 if __name__ == "__main__":

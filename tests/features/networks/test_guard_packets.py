@@ -5,8 +5,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.features.networks.guard.facts import Access, AddressOwner, ClusterFacts, NetworkFacts
 from hanse.features.networks.guard.ruleset import Ruleset, build_ruleset
@@ -76,9 +78,9 @@ def _namespaces() -> None:
         pytest.skip(reason)
 
 
-def connections(rules: str, addresses: Sequence[str] = tuple(NAMES)) -> set[tuple[str, str, int]]:
-    """Who reached whom on which port, when these commands have been run."""
-    plan = {"rules": rules, "addresses": list(addresses), "ports": [WEB, DNS]}
+def packets(rules: str, addresses: Sequence[str], **more: Any) -> dict[str, Any]:
+    """What the pods of these addresses reached and heard, when commands have been run."""
+    plan = {"rules": rules, "addresses": list(addresses), "ports": [WEB, DNS], **more}
     output = subprocess.run(
         ["unshare", "-rn", sys.executable, str(SCRIPT)],
         input=json.dumps(plan),
@@ -88,7 +90,16 @@ def connections(rules: str, addresses: Sequence[str] = tuple(NAMES)) -> set[tupl
         timeout=60,
     )
     assert output.returncode == 0, output.stderr
-    found = [(NAMES[a], NAMES[b], port) for a, b, port in json.loads(output.stdout)]
+    found: dict[str, Any] = json.loads(output.stdout)
+    return found
+
+
+def connections(
+    rules: str, names: dict[str, str] = NAMES, **more: Any
+) -> set[tuple[str, str, int]]:
+    """Who reached whom on which port, when these commands have been run."""
+    reached = packets(rules, tuple(names), **more)["reached"]
+    found = [(names[a], names[b], port) for a, b, port in reached]
     return {one for one in found if one[0] != one[1]}
 
 
@@ -100,10 +111,101 @@ def expected(passes: set[tuple[str, str]]) -> set[tuple[str, str, int]]:
     }
 
 
+def six(address: str) -> str:
+    """The IPv6 counterpart of an address, range or endpoint of these tests."""
+    network, _, length = address.partition("/")
+    first, _, rest = network.partition(".0.")
+    here = {"10.4": "fd04::", "192": "fd19::", "0": "::"}[first]
+    bits = {"": "", "0": "/0", "16": "/64", "24": "/64", "31": "/127"}[length]
+    return f"{here}{rest.rpartition('.')[2].replace('0', '')}{bits}"
+
+
+def facts_of_six() -> ClusterFacts:
+    """The same cluster with IPv6 addresses alone."""
+    networks = [
+        replace(n, accesses=tuple(replace(a, range=a.range and six(a.range)) for a in n.accesses))
+        for n in FACTS.networks
+    ]
+    return ClusterFacts(
+        networks=tuple(networks),
+        apiservers=((six(API), WEB),),
+        nodes=(six(NODE),),
+        inside=(six("10.4.0.0/16"),),
+        local_pods=(six("10.4.0.0/24"),),
+    )
+
+
 def test_networks_reach_themselves_their_peers_and_what_the_platform_allows() -> None:
     dual_stack = {**OWNERS, "fd00::1": AddressOwner("acme-web", ACME)}
 
     assert connections(replacement(build_ruleset(FACTS, dual_stack))) == expected(PASSES)
+
+
+def test_packets_of_ipv6_pass_as_those_of_ipv4() -> None:
+    owners = {six(address): owner for address, owner in OWNERS.items()}
+    names = {six(address): name for address, name in NAMES.items()}
+
+    assert connections(replacement(build_ruleset(facts_of_six(), owners)), names) == expected(
+        PASSES
+    )
+
+
+PODS = {address: name for address, name in NAMES.items() if address.startswith("10.4.")}
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_pods_on_one_bridge_are_kept_apart(family: int) -> None:
+    facts = FACTS if family == 4 else facts_of_six()
+    address = str if family == 4 else six
+    rules = replacement(build_ruleset(facts, {address(a): o for a, o in OWNERS.items()}))
+
+    found = connections(rules, {address(a): n for a, n in PODS.items()}, bridged=True)
+
+    inside = set(PODS.values())
+    assert found == {one for one in expected(PASSES) if {one[0], one[1]} <= inside}
+
+
+LINK_LOCAL = {address: f"fe80::ff:fe00:{number}" for number, address in enumerate(PODS)}
+
+
+def test_no_datagram_reaches_others_by_link_local_addresses_groups_or_broadcast() -> None:
+    """A1 may reach everything outside the cluster, and all pods are on one bridge."""
+    sends = {
+        A1: [
+            *((None, LINK_LOCAL[a], "link-local") for a in PODS),
+            (None, "255.255.255.255", "broadcast"),
+            (None, "10.4.255.255", "subnet broadcast"),
+            (None, "224.0.0.251", "group"),
+            (None, "ff02::1", "all nodes"),
+            (None, A2, "to its own network"),
+            (None, B1, "to another network"),
+        ]
+    }
+    rules = replacement(build_ruleset(FACTS, OWNERS))
+
+    heard = packets(rules, tuple(PODS), bridged=True, sends=sends)["heard"]
+
+    assert heard.pop(A2) == ["to its own network"]
+    heard.pop(A1)  # it hears what it sends to groups
+    assert heard == {address: [] for address in heard}
+
+
+def test_no_pod_sends_with_the_address_of_another() -> None:
+    """Each pod has an interface of the node to itself."""
+    others = (A2, LAB1, B1, INGRESS, PLATFORM, UNKNOWN, API, WORLD, NODE, "198.51.100.7")
+    sends = {
+        **{
+            me: [(o, t, f"as {o}") for o in others for t in NAMES if t != me]
+            for me in (A1, UNKNOWN)
+        },
+        LAB1: [(None, B1, "to a peer")],
+    }
+    rules = replacement(build_ruleset(FACTS, OWNERS))
+
+    heard = packets(rules, tuple(NAMES), sends=sends)["heard"]
+
+    assert heard.pop(B1) == ["to a peer"]
+    assert heard == {address: [] for address in heard}
 
 
 def test_changes_in_steps_end_in_the_same_rules() -> None:

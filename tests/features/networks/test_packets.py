@@ -63,7 +63,7 @@ def test_packets_pass_between_pods_of_one_network_and_no_others() -> None:
     )
 
     assert output.returncode == 0, output.stderr
-    reached = {tuple(endpoint) for endpoint in json.loads(output.stdout)}
+    reached = {tuple(endpoint) for endpoint in json.loads(output.stdout)["reached"]}
     expected = {
         (a.name, b.name, traffic_port.port)
         for a, b, traffic_port in product(pods, pods, PORTS)

@@ -6,10 +6,12 @@ from msgspec import Struct
 
 from hanse.features.networks.admission import SYSTEM_USERS, TENANT_NAMESPACES
 from hanse.features.networks.names import (
+    CNI_ARGS,
     DNS,
     FEATURE_DOMAIN,
     GROUP,
     NETWORK,
+    READINESS,
     TENANT,
     NetworkName,
 )
@@ -33,13 +35,19 @@ MANAGED_RESOURCES = (
 )
 """Resources that Hanse writes in namespaces of tenants."""
 
-TENANTS, KEPT, POOLS, PODS, SERVICES, RESERVED, PLATFORM = POLICIES = tuple(
-    f"{FEATURE_DOMAIN}-{name}"
-    for name in ("tenants", "kept", "pools", "pods", "services", "reserved", "platform")
+_WITH_STATUS = ("services", "deployments", "poddisruptionbudgets")
+"""Those whose labels change with their status, too."""
+
+_NAMES = ("tenants", "kept", "pools", "pods", "bindings", "services", "reserved", "platform")
+TENANTS, KEPT, POOLS, PODS, BINDINGS, SERVICES, RESERVED, PLATFORM = POLICIES = tuple(
+    f"{FEATURE_DOMAIN}-{name}" for name in _NAMES
 )
 """The names of these policies and of their bindings, by which they are watched."""
 
 POD_SECURITY = "pod-security.kubernetes.io/enforce"
+
+_NAMESPACES = ("namespaces", "namespaces/status", "namespaces/finalize")
+"""All that change labels of a namespace."""
 
 GUARD_LABELS = {f"{FEATURE_DOMAIN}/guard": "true"}
 """Label of these policies."""
@@ -52,7 +60,7 @@ def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
     changed = f"{_label('object', TENANT)} != {old}"
     yield from _policy_and_binding(
         TENANTS,
-        {"resourceRules": [_resource_rule("", ("namespaces",), ("CREATE", "UPDATE"))]},
+        {"resourceRules": [_resource_rule("", _NAMESPACES, ("CREATE", "UPDATE"))]},
         [
             _validation(
                 f"!({changed}) || {trusted}",
@@ -71,7 +79,11 @@ def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
         KEPT,
         {
             "resourceRules": [
-                _resource_rule(group, resources, ("CREATE", "UPDATE", "DELETE"))
+                _resource_rule(
+                    group,
+                    (*resources, *(f"{r}/status" for r in resources if r in _WITH_STATUS)),
+                    ("CREATE", "UPDATE", "DELETE"),
+                )
                 for group, resources in MANAGED_RESOURCES
             ],
             "namespaceSelector": TENANT_NAMESPACES,
@@ -129,10 +141,18 @@ def _member_policies(trusted: str) -> Iterator[Object]:
         f"{_label('object', name)} == {_label('oldObject', name)}"
         for name in (TENANT, NETWORK, DNS, OWNER)
     )
+    noted = " && ".join(
+        f"{_label('object', name, 'annotations')} == {_label('oldObject', name, 'annotations')}"
+        for name in (CNI_ARGS, READINESS)
+    )
     kept = _validation(
         f"request.operation == 'CREATE' || ({same}) || {trusted}",
         f"'labels {TENANT}, {NETWORK} and {DNS} cannot be changed; create ' + request.name + "
         "' anew'",
+    )
+    observed = " && ".join(
+        f"{_status('object', field)} == {_status('oldObject', field)}"
+        for field in ("podIP", "podIPs", "phase")
     )
     host = "has(object.spec.hostNetwork) && object.spec.hostNetwork"
     nodes = f"has({_GROUPS}) && 'system:nodes' in {_GROUPS}"
@@ -147,6 +167,40 @@ def _member_policies(trusted: str) -> Iterator[Object]:
                 f"request.operation != 'CREATE' || !({host}) || ({nodes})",
                 "'spec.hostNetwork: pods of tenants have an address of their own; remove it'",
             ),
+            _validation(
+                f"{_label('namespaceObject', POD_SECURITY)} != '' || !({_host_access()}) || "
+                f"({nodes})",
+                f"'privileged containers, capabilities, and paths, ports and processes of nodes: "
+                f"an administrator can allow them by label {POD_SECURITY} of the namespace'",
+            ),
+            _validation(
+                f"request.operation != 'CREATE' || {_label('object', DNS)} == '' || {trusted}",
+                f"'label {DNS}: it marks a network\\'s DNS; remove it'",
+            ),
+            _validation(
+                f"request.operation == 'CREATE' || ({noted}) && {_gate_stays()} || {trusted}",
+                f"'{CNI_ARGS} and gate {READINESS}: the network\\'s provider sets them'",
+            ),
+            _validation(
+                f"!has(request.subResource) || request.subResource != 'status' || ({observed}) || "
+                f"{trusted}",
+                "'status: a node says which addresses a pod has, and whether it runs'",
+            ),
+        ],
+    )
+    foreign = " && ".join(
+        f"(!has(object.metadata.{kind}) || "
+        f"object.metadata.{kind}.all(k, !k.startsWith('{GROUP}/')))"
+        for kind in ("labels", "annotations")
+    )
+    yield from _policy_and_binding(
+        BINDINGS,
+        _in_tenants(_resource_rule("", ("bindings", "pods/binding"), ("CREATE",))),
+        [
+            _validation(
+                f"({foreign}) || {trusted}",
+                f"'labels and annotations {GROUP}/*: a pod gets none with its node'",
+            )
         ],
     )
     before = "(request.operation != 'CREATE' && has(oldObject.spec.externalIPs) ? "
@@ -211,10 +265,53 @@ def _in_tenants(*rules: Wire) -> Wire:
     return {"resourceRules": list(rules), "namespaceSelector": TENANT_NAMESPACES}
 
 
-def _label(side: str, name: str) -> str:
-    """A CEL expression: the value of a label, or an empty text."""
-    labels = f"{side}.metadata.labels"
+_CAPABILITIES = (
+    *("AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "SETFCAP"),
+    *("NET_BIND_SERVICE", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
+)
+"""Capabilities that the Pod Security level baseline lets containers add."""
+
+
+def _host_access() -> str:
+    """A CEL expression: whether a pod takes what is the node's, and could change its rules.
+
+    It holds where a namespace has no Pod Security level, which would refuse the same.
+    """
+    security = "has(c.securityContext) && has(c.securityContext.{0}) && c.securityContext.{0}"
+    added = "has(c.securityContext) && has(c.securityContext.capabilities) && "
+    added += "has(c.securityContext.capabilities.add) && "
+    added += f"c.securityContext.capabilities.add.exists(n, !(n in {list(_CAPABILITIES)}))"
+    ports = "has(c.ports) && c.ports.exists(p, has(p.hostPort) && p.hostPort != 0)"
+    unsafe = f"({security.format('privileged')}) || ({added}) || ({ports})"
+    containers = (
+        f"(has(object.spec.{name}) && object.spec.{name}.exists(c, {unsafe}))"
+        for name in ("containers", "initContainers", "ephemeralContainers")
+    )
+    shared = (f"(has(object.spec.{name}) && object.spec.{name})" for name in ("hostPID", "hostIPC"))
+    paths = "(has(object.spec.volumes) && object.spec.volumes.exists(v, has(v.hostPath)))"
+    return " || ".join((*shared, paths, *containers))
+
+
+def _gate_stays() -> str:
+    """A CEL expression: whether a pod that waits for its port still does."""
+    before, after = (
+        f"(has({side}.spec.schedulingGates) && "
+        f"{side}.spec.schedulingGates.exists(g, g.name == '{READINESS}'))"
+        for side in ("oldObject", "object")
+    )
+    return f"(!{before} || {after})"
+
+
+def _label(side: str, name: str, kind: str = "labels") -> str:
+    """A CEL expression: the value of a label or annotation, or an empty text."""
+    labels = f"{side}.metadata.{kind}"
     return f"(has({labels}) && '{name}' in {labels} ? {labels}['{name}'] : '')"
+
+
+def _status(side: str, field: str) -> str:
+    """A CEL expression: a field of the status in a list, or an empty list."""
+    status = f"{side}.status"
+    return f"(has({status}) && has({status}.{field}) ? [{status}.{field}] : [])"
 
 
 def _trusted(options: NetworksOptions) -> str:

@@ -41,7 +41,16 @@ def is_agreed(peering: NetworkPeering, snapshot: Snapshot) -> bool:
 def _is_consent(peering: NetworkPeering, snapshot: Snapshot) -> bool:
     """Whether both tenants are those that were there when the NetworkPeering was first seen."""
     recorded = (peering.status.tenant_uid, peering.status.peer_tenant_uid)
-    return all(recorded) and recorded == _tenant_uids(peering, snapshot)
+    is_same = all(recorded) and recorded == _tenant_uids(peering, snapshot)
+    return is_same and not _is_earlier(peering, snapshot)
+
+
+def _is_earlier(peering: NetworkPeering, snapshot: Snapshot) -> bool:
+    """Whether a NetworkPeering is older than its tenant: an earlier one of its name made it."""
+    tenant = snapshot.get(snapshot.local, Tenant, own_network(peering, snapshot).tenant)
+    made = peering.metadata.creation_timestamp
+    since = tenant.metadata.creation_timestamp if tenant is not None else None
+    return made is not None and since is not None and made < since
 
 
 def _tenant_uids(peering: NetworkPeering, snapshot: Snapshot) -> tuple[str, str]:
@@ -74,7 +83,7 @@ def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
     recorded = (peering.status.tenant_uid, peering.status.peer_tenant_uid)
     kept = recorded if all(recorded) else current if all(current) else ("", "")
     errors = list(_validate(peering, snapshot))
-    if all(kept) and all(current) and kept != current:
+    if _is_earlier(peering, snapshot) or (all(kept) and all(current) and kept != current):
         errors.append("it was for an earlier tenant of that name; delete it and create it anew")
     agreed = is_agreed(peering, snapshot)
     waiting = (

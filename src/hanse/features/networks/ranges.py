@@ -147,13 +147,26 @@ def _ranges_of_others(
         yield from _used_addresses(snapshot)
 
 
-def _used_addresses(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Owner and CIDR or address of nodes, their pods, and load balancers."""
+def platform_ranges(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Owner and CIDR or address of nodes, their pods, and Services."""
+    yield from _node_ranges(snapshot)
+    for cidr in snapshot.all(snapshot.local, ServiceCIDR):
+        for text in cidr.spec.cidrs:
+            yield f"Services (ServiceCIDR {cidr.metadata.name})", text
+
+
+def _node_ranges(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Owner and CIDR or address of nodes and their pods."""
     for node in snapshot.all(snapshot.local, Node):
         for text in node.spec.pod_cidrs or (node.spec.pod_cidr,):
             yield f"pods on node {node.metadata.name}", text
         for one in node.status.addresses:
             yield f"node {node.metadata.name}", one.address
+
+
+def _used_addresses(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
+    """Owner and CIDR or address of nodes, their pods, and load balancers."""
+    yield from _node_ranges(snapshot)
     for pod in snapshot.all(snapshot.local, Pod):
         for pod_ip in pod.status.pod_ips:
             yield f"pod {pod.metadata.namespace}/{pod.metadata.name}", pod_ip.ip

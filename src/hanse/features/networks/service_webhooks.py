@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hanse.features.networks.addresses import parse_address
+from hanse.features.networks.addresses import is_in_ranges, parse_address
 from hanse.features.networks.admission import (
     OTHER_NAMESPACES,
     TENANT_NAMESPACES,
@@ -14,8 +14,10 @@ from hanse.features.networks.admission import (
     resolve_network,
 )
 from hanse.features.networks.feature import Networks
+from hanse.features.networks.kubernetes_service import apiserver_endpoints
 from hanse.features.networks.lookups import PODS_BY_ADDRESS
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
+from hanse.features.networks.ranges import parse_range, platform_ranges
 from hanse.features.networks.service_addresses import ServiceAddresses, needs_address
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, WebhookRule
 from hanse.model.kinds.core import Service
@@ -170,12 +172,31 @@ class SlicesHook:
 def _deny_foreign_endpoints(
     review: AdmissionRequest, name: NetworkName, snapshot: Snapshot
 ) -> None:
-    """Deny endpoints that are pods of another network."""
+    """Deny endpoints inside the cluster that are no pods of the network.
+
+    Who asks the Service may reach more than its tenant: the API server for one, as a proxy.
+    """
     for field, text in _addresses(review.object):
         if is_foreign_pod_address(text, name, snapshot):
             raise RequestDenied(
                 f"{field}: {text} is a pod of another network than {name}; remove it"
             )
+        if owner := _platform_owner(text, snapshot):
+            raise RequestDenied(f"{field}: {text} is of {owner}; remove it")
+
+
+def _platform_owner(text: str, snapshot: Snapshot) -> str:
+    """Whose an address inside the cluster is; empty for known pods and addresses outside."""
+    address = parse_address(text)
+    if address is None or any(snapshot.by(snapshot.local, PODS_BY_ADDRESS, str(address))):
+        return ""
+    if str(address) in {host for host, _ in apiserver_endpoints(snapshot)}:
+        return "the API server"
+    for owner, cidr in platform_ranges(snapshot):
+        range_ = parse_range(cidr)
+        if range_ is not None and is_in_ranges(address, (range_,)):
+            return owner
+    return ""
 
 
 def _addresses(wire: Wire) -> Iterator[tuple[str, str]]:

@@ -237,6 +237,35 @@ class Secret(Object, frozen=True, kw_only=True):
         return f"Secret({self.namespace}/{self.name}, type={self.type!r}, keys=[{keys}])"
 
 
+class EndpointsAddress(Value, frozen=True, kw_only=True):
+    """One address of Endpoints."""
+
+    ip: str = ""
+
+
+class EndpointsPort(Value, frozen=True, kw_only=True):
+    """One port of Endpoints."""
+
+    name: str = ""
+    port: int = 0
+    protocol: Protocol = "TCP"
+
+
+class EndpointsSubset(Value, frozen=True, kw_only=True):
+    """Addresses that all serve the same ports."""
+
+    addresses: tuple[EndpointsAddress, ...] = ()
+    ports: tuple[EndpointsPort, ...] = ()
+
+
+class Endpoints(Object, frozen=True, kw_only=True):
+    """The backends of a Service as they were before EndpointSlices."""
+
+    kind: ClassVar[Kind] = Kind("", "v1", "Endpoints", "endpoints")
+
+    subsets: tuple[EndpointsSubset, ...] = ()
+
+
 class ConfigMap(Object, frozen=True, kw_only=True):
     """Plain values for people and programs."""
 

@@ -19,6 +19,12 @@ _KEYWORD = {4: "ip", 6: "ip6"}
 _TYPE = {4: "ipv4_addr", 6: "ipv6_addr"}
 _BASE_SETS = ("tenants", "platform", "resolvers")
 _MAX_NAME = 120
+_NOWHERE = (
+    *("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
+    *("::/127", "fe80::/10", "ff00::/8"),
+)
+"""What no range of an access means: a single host or link, and groups, broadcast included."""
+_DISCOVERY = "icmpv6 type {{ {} }} accept"
 CLOSED = "closed"
 """The chain of packets to networks that nobody else reaches."""
 
@@ -54,10 +60,12 @@ def build_ruleset(facts: ClusterFacts, owners: Mapping[str, AddressOwner]) -> Ru
 def address_elements(
     address: str, owner: AddressOwner | None, ruleset: Ruleset
 ) -> Iterator[tuple[str, str]]:
-    """The sets that hold an address of a pod, with its value there."""
+    """The sets that hold an address of a pod, with its value there; a node's is no pod's."""
     if owner is None:
         return
     family = _family(address)
+    if address in ruleset.sets[f"nodes{family}"].values:
+        return
     if owner.network is None:
         yield f"platform{family}", ""
         if (name := f"{_space_set(owner.namespace)}{family}") in ruleset.sets:
@@ -86,7 +94,8 @@ def _sets(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, Elements]
         for name in ("clients", "servers"):
             sets[f"{name}{family}"] = Elements(f"type {kind} : verdict;", {}, is_map=True)
         sets[f"nodes{family}"] = Elements(f"type {kind};", _keys(facts.nodes, family))
-        ranges = {"inside": (*facts.inside, *facts.nodes), "local-pods": facts.local_pods}
+        inside = (*facts.inside, *facts.nodes, *_NOWHERE)
+        ranges = {"inside": inside, "local-pods": facts.local_pods}
         for name, texts in ranges.items():
             elements = _merged(texts, family)
             sets[f"{name}{family}"] = Elements(
@@ -117,6 +126,8 @@ def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[s
             chains[f"to-{short}"] = tuple(_to_network(network))
     chains["forward"] = (
         "type filter hook forward priority filter; policy accept;",
+        _DISCOVERY.format("nd-neighbor-solicit, nd-neighbor-advert"),
+        *_single_links(),
         "ct state invalid,untracked goto untracked",
         *_forged_sources(),
         "jump decide",
@@ -125,7 +136,7 @@ def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[s
     chains["input"] = (
         "type filter hook input priority filter; policy accept;",
         "iifname lo accept",
-        "icmpv6 type { nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit } accept",
+        _DISCOVERY.format("nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit"),
         "ct state invalid,untracked goto untracked",
         "ct direction reply accept",
         *_forged_sources(),
@@ -196,8 +207,22 @@ def _untracked() -> Iterator[str]:
             yield f"{_KEYWORD[family]} {side} @tenants{family} counter drop"
 
 
+def _single_links() -> Iterator[str]:
+    """Drop what pods on one bridge send by addresses of the link: they are nobody's.
+
+    Neighbour discovery passes before; no router forwards either.
+    """
+    for side in ("saddr", "daddr"):
+        yield f"ip6 {side} fe80::/10 counter drop"
+
+
 def _forged_sources() -> Iterator[str]:
-    """Drop packets of and to tenants that do not come from where their source address is."""
+    """Drop packets of and to tenants that do not come from where their source address is.
+
+    Pods that have an interface of the node to themselves send with their own address only, to
+    whomever.
+    """
+    yield 'meta iifkind "veth" fib saddr . iif oif missing counter drop'
     for family in FAMILIES:
         for side in ("saddr", "daddr"):
             yield (
