@@ -95,7 +95,7 @@ class Attacker:
             pod = {"metadata": {"name": "root"}, "spec": {**POD, **more}}
             body = json.dumps({"apiVersion": "v1", "kind": "Pod", **pod}).encode()
             yield (
-                "an administrator can allow them",
+                "orbidden",
                 Request("POST", path, (("dryRun", "All"),), body=body),
             )
 
@@ -147,7 +147,7 @@ class Attacker:
         freed = {"metadata": {"labels": {OWNER: None}}}
         for subresource in ("", "status"):
             yield "kept by Hanse", Deployment, "kube-dns-default", dns, freed, subresource
-            yield "kept by Hanse", Service, "kube-dns-default", dns, freed, subresource
+            yield "forbidden", Service, "kube-dns-default", dns, freed, subresource
         balancer = {"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}}
         yield "status", Service, "web", self.space, balancer, "status"
         privileged = {"metadata": {"labels": {SECURITY: "privileged"}}}

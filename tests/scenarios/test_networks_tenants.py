@@ -99,7 +99,7 @@ async def test_a_tenant_cannot_open_or_lead_into_another_network(guarded: Networ
     }
     message = await refusal(anna.create(made(EndpointSlice, "lure-1", space, **slice_)))
     assert "is a pod of another network" in message
-    own = {**slice_, "endpoints": [{"addresses": ["192.0.2.1"]}]}
+    own = {**slice_, "endpoints": [{"addresses": ["198.51.100.1"]}]}
     piece = await anna.create(made(EndpointSlice, "lure-2", space, **own))
     assert piece.metadata.labels[NETWORK] == "default"
 

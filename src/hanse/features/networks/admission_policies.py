@@ -179,7 +179,8 @@ def _member_policies(trusted: str) -> Iterator[Object]:
             ),
             _validation(
                 f"request.operation == 'CREATE' || ({noted}) && {_gate_stays()} || {trusted}",
-                f"'{CNI_ARGS} and gate {READINESS}: the network\\'s provider sets them'",
+                f"'{CNI_ARGS} and gate {READINESS}: the network\\'s provider sets them; they cannot "
+                "be changed'",
             ),
             _validation(
                 f"!has(request.subResource) || request.subResource != 'status' || ({observed}) || "

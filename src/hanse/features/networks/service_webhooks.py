@@ -172,11 +172,14 @@ class SlicesHook:
 def _deny_foreign_endpoints(
     review: AdmissionRequest, name: NetworkName, snapshot: Snapshot
 ) -> None:
-    """Deny endpoints inside the cluster that are no pods of the network.
+    """Deny new endpoints inside the cluster that are no pods of the network.
 
     Who asks the Service may reach more than its tenant: the API server for one, as a proxy.
     """
+    before = {text for _, text in _addresses(review.before)}
     for field, text in _addresses(review.object):
+        if text in before:
+            continue
         if is_foreign_pod_address(text, name, snapshot):
             raise RequestDenied(
                 f"{field}: {text} is a pod of another network than {name}; remove it"
