@@ -1,5 +1,6 @@
 """Packets between tenants on two real nodes, whatever their NetworkPolicies allow."""
 
+import json
 import os
 import signal
 import subprocess
@@ -8,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from hanse.local.real.nodes.image import NETCHECK_IMAGE
 from tests.cli.programs import HANSE
 from tests.nodes.fleet import NodesFleet, until
 from tests.nodes.manifests import TCP, Manifest, pod_spec, service
@@ -139,6 +141,21 @@ def test_tenants_do_not_reach_the_platform_which_reaches_itself(fleet: NodesFlee
             await_reached(fleet, "default", f"platform-{source}", platform)
             assert not reached(fleet, "default", f"platform-{source}", tenant)
             assert not reached(fleet, "acme-web", source, platform)
+
+
+def test_verify_sees_what_should_be(fleet: NodesFleet) -> None:
+    names = [f"{tenant}.default" for tenant in TENANTS]
+    command = ("networks", "verify", "--image", NETCHECK_IMAGE, "--json")
+
+    ended = fleet.running.run_hanse(*command)
+
+    assert ended.status == 0, ended.out + ended.err
+    pairs = json.loads(ended.out)["pairs"]
+    seen = {(p["source"], p["target"]): p["seen"] for p in pairs}
+    assert seen == {(a, b): "all" if a == b else "none" for a in names for b in names}
+    assert len(pairs) == len(names) ** 2
+    left = fleet.get(HERE, "pods", "-A", "-l", "app.kubernetes.io/managed-by=hanse-verify")
+    assert all("deletionTimestamp" in pod["metadata"] for pod in left["items"])
 
 
 def test_no_node_forwards_one_tenant_to_another(fleet: NodesFleet) -> None:

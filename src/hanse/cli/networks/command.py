@@ -106,6 +106,59 @@ def matrix(context: click.Context, as_json: bool) -> None:
     context.exit(EXIT_PROBLEM if leaks and not view.guards.complete else 0)
 
 
+@command.command("verify")
+@click.argument("networks", nargs=-1, metavar="[TENANT.NETWORK]...")
+@click.option("--image", default="", help="The image of the pods; else that of the agents.")
+@click.option(
+    "--timeout",
+    type=click.IntRange(5, 600),
+    default=60,
+    show_default=True,
+    metavar="SECONDS",
+    help="How long pods may take to start.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@click.pass_context
+def verify(
+    context: click.Context, networks: tuple[str, ...], image: str, timeout: int, as_json: bool
+) -> None:
+    """Try by packets which networks reach which.
+
+    A small pod of each network answers, others on two nodes connect to all, in the namespaces
+    TENANT-default; they are deleted again. It compares what is seen with what policies say
+    (written) and what guards on the nodes let through (guarded): a network reaches itself and its
+    peers. The exit status is 1 if a network is reached that should not be, or is not reached though
+    policies allow it.
+
+    \b
+    Examples:
+      hanse networks verify
+      hanse networks verify acme.default globex.default --image registry.example.org/hanse:1.0
+    """
+    import msgspec
+
+    from hanse.cli.clusters import select_cluster
+    from hanse.cli.networks.verify import verify_networks
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.tables import table
+
+    settings = global_options(context)
+    start_logging(settings)
+    cluster = select_cluster(settings)
+    pairs = run_async(lambda: verify_networks(cluster, networks, image, timeout))
+    wrong = [pair for pair in pairs if pair.wrong]
+    if as_json:
+        rows = [{**msgspec.to_builtins(pair), "wrong": pair.wrong} for pair in pairs]
+        click.echo(json.dumps({"pairs": rows}, indent=2))
+    else:
+        cells = [(p.source, p.target, p.written, p.guarded or "-", p.seen) for p in pairs]
+        click.echo(table(("FROM", "TO", "WRITTEN", "GUARDED", "SEEN"), cells))
+        for pair in wrong:
+            verb = "does not always reach" if pair.expected else "reaches"
+            click.echo(f"{click.style('✗', fg='red')} {pair.source} {verb} {pair.target}")
+    context.exit(EXIT_PROBLEM if wrong else 0)
+
+
 def _print_matrix(matrix: "ReachabilityMatrix") -> None:
     """Print which network reaches which, columns by number, and a legend."""
     from hanse.cli.tables import table

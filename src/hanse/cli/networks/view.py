@@ -26,6 +26,7 @@ class ReachabilityView(Struct, frozen=True):
     leaks: tuple[tuple[str, str], ...]
     """What policies allow between networks that are not peered."""
     guards: "GuardedNodes"
+    peered: frozenset[tuple[str, str]] = frozenset()
 
 
 class GuardedNodes(Struct, frozen=True):
@@ -115,7 +116,7 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
     }
     both = agreed | {(other, one) for one, other in agreed}
     leaks = tuple(pair for pair in whole.leaks() if pair not in both)
-    return ReachabilityView(whole, leaks, guards)
+    return ReachabilityView(whole, leaks, guards, frozenset(both))
 
 
 async def _read_guards(client: Client) -> GuardedNodes:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -39,15 +40,27 @@ class VerifiedCluster(Struct, frozen=True):
     client: Client
     namespace: str
     image: str
+    labels: dict[str, str] = {}
+    """Labels of the pods, beside their own."""
+    node: str = ""
+    """The host name of the node of the pods; empty: any."""
 
     async def create(self, *objects: Wire) -> None:
         """Create objects in the namespace; those that exist are left as they are."""
         for obj in objects:
             path = _PATHS[obj["kind"]].format(self.namespace)
+            body = msgspec.json.encode(self._placed(obj) if obj["kind"] == "Pod" else obj)
             try:
-                await self.client.send(Request("POST", path, body=msgspec.json.encode(obj)))
+                await self.client.send(Request("POST", path, body=body))
             except AlreadyExists:
                 continue
+
+    def _placed(self, pod: Wire) -> Wire:
+        meta, spec = pod["metadata"], pod["spec"]
+        if self.node:
+            spec = {**spec, "nodeSelector": {"kubernetes.io/hostname": self.node}}
+        labels = {**meta["labels"], **self.labels}
+        return {**pod, "metadata": {**meta, "labels": labels}, "spec": spec}
 
     async def get(self, path: str) -> dict[str, Any] | None:
         """A document; None where it is absent."""
@@ -64,6 +77,17 @@ class VerifiedCluster(Struct, frozen=True):
         if found is None:
             raise CommandFailed(f"{self.name}: pod {self.namespace}/{name} was deleted by others")
         return found
+
+    async def delete_pod(self, name: str) -> None:
+        """Delete a pod; one that is gone is fine."""
+        with suppress(NotFound):
+            path = f"{_PATHS['Pod'].format(self.namespace)}/{name}"
+            await self.client.send(Request("DELETE", path))
+
+    async def delete_pods(self, label: str) -> None:
+        """Delete all pods that have a label of this run, as NAME=VALUE."""
+        path = _PATHS["Pod"].format(self.namespace)
+        await self.client.send(Request("DELETE", path, (("labelSelector", label),)))
 
     async def remove(self) -> bool:
         """Delete the namespace; returns whether it ended within half a minute."""
@@ -125,8 +149,7 @@ async def _run_in_pod(
         await _outcome(cluster, name, number, attempt, ended.get(f"try-{number}"))
         for number, attempt in enumerate(attempts)
     ]
-    path = f"{_PATHS['Pod'].format(cluster.namespace)}/{name}"
-    await cluster.client.send(Request("DELETE", path))
+    await cluster.delete_pod(name)
     return outcomes
 
 

@@ -59,8 +59,8 @@ async def verify(request: VerifyRequest) -> list[VerifyResult]:
         clusters: list[VerifiedCluster] = []
         for access in request.clusters:
             client = await stack.enter_async_context(connect(access))
-            image = request.image or await _agent_image(access.name, client)
-            await _require_containers(access.name, client)
+            image = request.image or await agent_image(access.name, client)
+            await require_containers(access.name, client)
             clusters.append(VerifiedCluster(access.name, client, namespace, image))
         try:
             return await _deploy_and_try(clusters, request, namespace)
@@ -197,7 +197,7 @@ async def _try_until(
     return [outcomes[attempt] for attempt in attempts]
 
 
-async def _agent_image(name: str, client: Client) -> str:
+async def agent_image(name: str, client: Client) -> str:
     """The image of a cluster's agent; raises `InputError` where it does not run as a pod."""
     path = f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/deployments/{AGENT}"
     found = await VerifiedCluster(name, client, SYSTEM_NAMESPACE, "").get(path)
@@ -209,7 +209,7 @@ async def _agent_image(name: str, client: Client) -> str:
     return str(found["spec"]["template"]["spec"]["containers"][0]["image"])
 
 
-async def _require_containers(name: str, client: Client) -> None:
+async def require_containers(name: str, client: Client) -> None:
     """Raise `InputError` if no node of a cluster runs containers."""
     await refresh(client)
     listed = await VerifiedCluster(name, client, "", "").get("/api/v1/nodes")

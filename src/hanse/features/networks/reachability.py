@@ -216,7 +216,7 @@ def reachability_matrix(
     return ReachabilityMatrix(
         names,
         {
-            (one, other): _summarize_reachability(
+            (one, other): summarize_reachability(
                 [yes for a in groups[one] for b in groups[other] for yes in reaches(a, b)]
             )
             for one in names
@@ -302,7 +302,7 @@ def _add_endpoint(
     found.setdefault(name, {}).setdefault(identity, endpoint)
 
 
-def _summarize_reachability(answers: Sequence[bool]) -> Reachability:
+def summarize_reachability(answers: Sequence[bool]) -> Reachability:
     """`none`, `some` or `all` of the answers are true; `none` if there are no answers."""
     if not any(answers):
         return "none"
