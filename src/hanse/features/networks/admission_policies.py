@@ -179,7 +179,7 @@ def _member_policies(trusted: str) -> Iterator[Object]:
             ),
             _validation(
                 f"request.operation == 'CREATE' || ({noted}) && {_gate_stays()} || {trusted}",
-                f"'{CNI_ARGS} and gate {READINESS}: the network\\'s provider sets them; they cannot "
+                f"'{CNI_ARGS} and gate {READINESS}: a network\\'s provider sets them; they cannot "
                 "be changed'",
             ),
             _validation(
