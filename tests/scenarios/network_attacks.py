@@ -146,7 +146,7 @@ class Attacker:
         dns = f"{self.own}-kube-system"
         freed = {"metadata": {"labels": {OWNER: None}}}
         for subresource in ("", "status"):
-            yield "kept by Hanse", Deployment, "kube-dns-default", dns, freed, subresource
+            yield "forbidden", Deployment, "kube-dns-default", dns, freed, subresource
             yield "forbidden", Service, "kube-dns-default", dns, freed, subresource
         balancer = {"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}}
         yield "status", Service, "web", self.space, balancer, "status"
