@@ -9,7 +9,7 @@ from hanse.kube.errors import NotFound
 from hanse.model.facts import Role
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.objects import ClusterObjectRef, object_ref
-from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan, Removal
+from hanse.model.plan import CreateOnly, Desired, EventRequest, Key, Patch, Plan, Removal
 from hanse.model.snapshot import Change, Snapshot, Watch, Writes
 from hanse.runtime.diff import Delete, diff
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
@@ -42,7 +42,7 @@ class RemovalFeature:
         note = ClusterObjectRef(snapshot.local, object_ref(order))
         change = {"metadata": {"annotations": {"noted": "yes"}}}
         return Plan(
-            (Desired(gift, snapshot.local, step=1, unowned=True),),
+            (Desired(gift, snapshot.local, step=1, ownership=CreateOnly()),),
             patches=(Patch(note, change),),
             events=(
                 EventRequest(

@@ -10,7 +10,7 @@ from hanse.model.facts import Role
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import ClusterObjectRef, Meta, object_ref
-from hanse.model.plan import Desired, Key, Patch, Plan
+from hanse.model.plan import CreateOnly, Desired, Key, Patch, Plan
 from hanse.model.rbac import rbac_rules
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.compare import object_patch, with_applied_record
@@ -48,7 +48,9 @@ class NamespaceFeature:
             patches.append(Patch(place, {"data": {"greeted": "yes"}}, rank=rank))
         if snapshot.get(snapshot.local, ConfigMap, key.name, "default") is None:
             return Plan(patches=tuple(patches))
-        toy_world = Desired(Namespace(metadata=Meta(name=key.name)), snapshot.local, unowned=True)
+        toy_world = Desired(
+            Namespace(metadata=Meta(name=key.name)), snapshot.local, ownership=CreateOnly()
+        )
         return Plan((toy_world,), patches=tuple(patches))
 
 

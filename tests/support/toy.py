@@ -13,7 +13,7 @@ import msgspec
 from hanse.model.facts import ClusterState, Role, WriteOutcome
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
-from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan
+from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan, Shared
 from hanse.model.snapshot import (
     Change,
     FactChange,
@@ -127,7 +127,7 @@ class Toy:
         )
         rank = order.index(snapshot.local) if snapshot.local in order else len(order)
         return Plan(
-            tuple(Desired(total, b, shared=True, rank=rank) for b in _brokers(snapshot)),
+            tuple(Desired(total, b, ownership=Shared(rank)) for b in _brokers(snapshot)),
         )
 
     def _all(self, snapshot: Snapshot, namespace: str = "") -> list[Key]:

@@ -31,6 +31,30 @@ def parse_key(text: str) -> Key | None:
     return Key(topic, name, namespace) if topic and slash else None
 
 
+class Owned(Struct, frozen=True):
+    """Written by the key's agent alone; a foreign object of that name stays as it is."""
+
+
+class TakeOver(Struct, frozen=True):
+    """As owned, but a foreign object of that name is overwritten; only where the spec says so."""
+
+
+class CreateOnly(Struct, frozen=True):
+    """Created if missing and not owned then: never changed or deleted."""
+
+
+class Shared(Struct, frozen=True):
+    """Any agent may write it; all compute the same."""
+
+    rank: int = 0
+    """How many seconds to leave the write to agents with a lower rank."""
+    awaited: bool = False
+    """Whether others wait for it: the agent of rank 0 writes at once."""
+
+
+Ownership = Owned | TakeOver | CreateOnly | Shared
+
+
 class Desired(Struct, frozen=True):
     """An object that should exist in a cluster, owned by the key that desires it."""
 
@@ -41,16 +65,8 @@ class Desired(Struct, frozen=True):
     sources: frozenset[ClusterId] = frozenset()
     """The clusters it is derived from: it is not deleted by omission while one is unsynced."""
     as_leader_of: ClusterId | None = None
-    shared: bool = False
-    """Any agent may write it; all compute the same."""
-    takes_over: bool = False
-    """Whether a foreign object of that name is overwritten; only where the spec says so."""
-    rank: int = 0
-    """For shared objects: how many seconds to leave the write to agents with a lower rank."""
-    awaited: bool = False
-    """For shared objects that others wait for: the agent of rank 0 writes at once."""
-    unowned: bool = False
-    """Created if missing and not owned then: it is never changed or deleted."""
+    ownership: Ownership = Owned()
+    """Who writes it, and what becomes of a foreign object of that name."""
 
 
 class Removal(Struct, frozen=True):

@@ -8,7 +8,7 @@ from msgspec import Struct
 from hanse.model.facts import ClusterDeparted, ClusterState, Leadership, WriteResult
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire, object_ref
 from hanse.model.ownership import is_paused
-from hanse.model.plan import Desired, Key, Patch, Plan, Removal
+from hanse.model.plan import CreateOnly, Desired, Key, Patch, Plan, Removal, Shared, TakeOver
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.compare import object_patch, patch_has_effect, status_patch, with_applied_record
 from hanse.runtime.ownership import (
@@ -123,11 +123,17 @@ def diff(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snap
 
 def desired_owner(feature: str, key: Key, desired: Desired, snapshot: Snapshot) -> Owner:
     """The owner that a desired object will have; for a leader the member, never its own cluster."""
-    if desired.shared:
+    if isinstance(desired.ownership, Shared):
         return Owner(feature, key, SHARED)
     if desired.as_leader_of is not None:
         return Owner(feature, key, desired.as_leader_of, led=True)
     return Owner(feature, key, snapshot.local)
+
+
+def _turn(desired: Desired) -> tuple[int | None, bool]:
+    """The rank of this agent among the writers, if there are several; whether others wait."""
+    ownership = desired.ownership
+    return (ownership.rank, ownership.awaited) if isinstance(ownership, Shared) else (None, False)
 
 
 class DiffBuilder:
@@ -169,12 +175,12 @@ class DiffBuilder:
             self._waiting_for |= partial
             self._stop_after(where, desired.step)
             return
-        if desired.unowned:
+        if isinstance(desired.ownership, CreateOnly):
             if self._snapshot.find(place) is None:
                 self._actions.append(Create(where, obj, desired.step, desired.as_leader_of))
             return
         epoch = _leader_epoch(desired.as_leader_of, self._snapshot)
-        rank = desired.rank if desired.shared else None
+        rank, awaited = _turn(desired)
         meta = obj.metadata
         observed = self._snapshot.get(where, type(obj), meta.name, meta.namespace)
         wanted = with_applied_record(
@@ -182,7 +188,7 @@ class DiffBuilder:
         )
         if observed is None:
             self._actions.append(
-                Create(where, wanted, desired.step, desired.as_leader_of, rank, desired.awaited)
+                Create(where, wanted, desired.step, desired.as_leader_of, rank, awaited)
             )
             return
         if not self._may_overwrite(observed, owner, desired, epoch, place):
@@ -203,7 +209,7 @@ class DiffBuilder:
                     desired.step,
                     desired.as_leader_of,
                     rank,
-                    desired.awaited,
+                    awaited,
                 )
             )
 
@@ -322,7 +328,7 @@ class DiffBuilder:
         if observed.metadata.deletion_timestamp is not None or is_paused(observed):
             return False  # its deletion enqueues the key
         found = owner_of(observed)
-        if found != owner and not desired.takes_over:
+        if found != owner and not isinstance(desired.ownership, TakeOver):
             whose = f"it belongs to {found}" if found else "it was not made by Hanse"
             self._add_obstacle(place, "Foreign", f"{place.ref} exists already and {whose}")
             return False

@@ -8,6 +8,7 @@ from hanse.model.facts import ClusterState, Phase, Role, WriteOutcome
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import GlobalDeploymentPolicy, GSLBConfig, GSLBConfigStatus
 from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
+from hanse.model.plan import TakeOver
 from hanse.model.snapshot import Snapshot
 from tests.features.gslb.fleet import (
     LOCAL,
@@ -66,7 +67,7 @@ def test_what_a_user_created_on_a_follower_is_adopted() -> None:
     }
     snapshot = leader_snapshot([LEADER, config("lubeck")], sites)
 
-    assert all(d.takes_over for d in plan_federation(snapshot).desired)
+    assert all(isinstance(d.ownership, TakeOver) for d in plan_federation(snapshot).desired)
 
 
 def test_strays_on_followers_go_by_name_and_uid() -> None:
@@ -171,7 +172,9 @@ def test_monitors_that_are_named_go_with_the_policy_and_others_do_not() -> None:
 
     copies = [d for d in plan_federation(snapshot).desired if isinstance(d.object, ConfigMap)]
 
-    assert [(d.where, d.object.metadata.name, d.takes_over) for d in copies] == [
+    assert [
+        (d.where, d.object.metadata.name, isinstance(d.ownership, TakeOver)) for d in copies
+    ] == [
         (HAMBURG, "quick", False),
         (BERGEN, "quick", False),
     ]

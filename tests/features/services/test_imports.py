@@ -39,7 +39,7 @@ from hanse.model.kinds.hanse import MemberSettings
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import unique_name
 from hanse.model.objects import Meta, Object
-from hanse.model.plan import Key, Plan
+from hanse.model.plan import Key, Plan, Shared
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.features.services.builders import (
     AGGREGATE,
@@ -512,7 +512,7 @@ def test_the_aggregate_is_the_same_whoever_computes_it(order: list[str], profile
 
     [reported] = FEATURE.plan(AGGREGATE, view).desired
 
-    assert reported.shared
+    assert isinstance(reported.ownership, Shared)
     assert reported.object.metadata.name == unique_name("web", SHOP)
     found = desired(FEATURE.plan(AGGREGATE, view), ServiceImport)[0]
     again = observed(broker=[rules(profile), *(s for c in slices for s in slices[c])])

@@ -24,7 +24,7 @@ from hanse.model.objects import (
     object_ref,
 )
 from hanse.model.ownership import OWNER
-from hanse.model.plan import Plan
+from hanse.model.plan import Plan, Shared
 from hanse.model.snapshot import FactChange, Snapshot
 from hanse.runtime.diff import Create, diff
 from hanse.runtime.ownership import Owner, with_owner
@@ -56,7 +56,9 @@ def test_shares_are_recorded_by_the_first_live_cluster_and_by_others_in_turn() -
     desired = plan(SHARES, snapshot_of(submitted_set(6))).desired
 
     assert current_shares(snapshot_of(submitted_set(6))) == {"bergen": 2, "hamburg": 2, HERE: 2}
-    assert [(d.shared, d.rank) for d in desired] == [(True, 2)], "lubeck is the third by name"
+    assert [d.ownership for d in desired] == [Shared(2, awaited=True)], (
+        "lubeck is the third by name"
+    )
 
 
 def test_a_cluster_that_was_silent_before_we_looked_gets_nothing_new() -> None:

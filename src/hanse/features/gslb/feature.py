@@ -61,7 +61,7 @@ from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig, GSLBHostRule
 from hanse.model.objects import ClusterObjectRef, Object, object_ref
-from hanse.model.plan import Desired, Key, Patch, Plan
+from hanse.model.plan import Desired, Key, Owned, Patch, Plan, Shared
 from hanse.model.probes import Probe
 from hanse.model.questions import host_lookup
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
@@ -156,7 +156,7 @@ class Gslb:
     ) -> Iterator[Desired]:
         """The service here, its records, and copies that wait for them; other sites keep theirs."""
         host = service.metadata.name
-        yield Desired(service, snapshot.local, shared=True)
+        yield Desired(service, snapshot.local, ownership=Shared())
         published = True
         if "externaldns" in self.options.providers:
             published = snapshot.get(snapshot.local, DNSEndpoint, host, NAMESPACE) is not None
@@ -167,14 +167,14 @@ class Gslb:
             yield from _unchanged(DNSEndpoint, host, snapshot.local, snapshot, shared=False)
         if "avi" in self.options.providers:
             for step, obj in avi_objects(service, snapshot):
-                yield Desired(obj, CONTROLLER, step=step, shared=True)
+                yield Desired(obj, CONTROLLER, step=step, ownership=Shared())
         for where in snapshot.clusters(Role.SITE):
             if (
                 where in state.followers
                 and published
                 and not _is_later(host, where, state, snapshot)
             ):
-                yield Desired(service, where, shared=True)
+                yield Desired(service, where, ownership=Shared())
             else:
                 yield from _unchanged(GlobalService, host, where, snapshot)
 
@@ -293,7 +293,7 @@ def _withdraw(host: str, refused: tuple[str, ...], snapshot: Snapshot) -> Iterat
             kept = replace(as_desired(service), status=status)
             annotations = {**kept.metadata.annotations, WITHDRAWN: "true"}
             marked = replace(kept, metadata=replace(kept.metadata, annotations=annotations))
-            yield Desired(marked, where, shared=True)
+            yield Desired(marked, where, ownership=Shared())
 
 
 def _is_later(host: str, where: str, state: Leading, snapshot: Snapshot) -> bool:
@@ -339,4 +339,4 @@ def _unchanged(
     """An existing object as it is, so that it is neither changed nor deleted."""
     observed = snapshot.get(where, kind, name, namespace)
     if observed is not None:
-        yield Desired(as_desired(observed), where, shared=shared)
+        yield Desired(as_desired(observed), where, ownership=Shared() if shared else Owned())

@@ -18,7 +18,7 @@ from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Desired, Key, Plan
+from hanse.model.plan import Desired, Key, Plan, Shared
 from hanse.model.snapshot import Snapshot
 
 DURATION = timedelta(seconds=30)
@@ -54,7 +54,7 @@ def plan_lease(context: str, snapshot: Snapshot) -> Plan:
     age = _age(current, snapshot.now)
     if current is not None and age < RENEWAL_INTERVAL and _has(current, annotations):
         return Plan(
-            desired=(Desired(as_desired(current), where, shared=True),),
+            desired=(Desired(as_desired(current), where, ownership=Shared()),),
             requeue_after=RENEWAL_INTERVAL - age,
         )
     renewed = Lease(
@@ -66,7 +66,7 @@ def plan_lease(context: str, snapshot: Snapshot) -> Plan:
         ),
     )
     return Plan(
-        desired=(Desired(renewed, where, shared=True),),
+        desired=(Desired(renewed, where, ownership=Shared()),),
         requeue_after=RENEWAL_INTERVAL,
     )
 
@@ -99,7 +99,7 @@ def leader_word(service: GlobalService, snapshot: Snapshot) -> Believes:
 
 
 def _plan_unchanged(current: Lease | None, where: ClusterId) -> Plan:
-    desired = () if current is None else (Desired(as_desired(current), where, shared=True),)
+    desired = () if current is None else (Desired(as_desired(current), where, ownership=Shared()),)
     return Plan(desired=desired)
 
 

@@ -58,7 +58,7 @@ from hanse.model.kinds.gslb import (
     StageCondition,
 )
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
-from hanse.model.plan import Desired, Key, Patch, Plan, Question, Removal
+from hanse.model.plan import Desired, Key, Patch, Plan, Question, Removal, Shared, TakeOver
 from hanse.model.snapshot import Snapshot
 
 FEDERATION_KEY = Key("federation")
@@ -121,7 +121,7 @@ def current_copies(snapshot: Snapshot) -> Iterator[Desired]:
     for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
         for config_map in snapshot.in_namespace(where, ConfigMap, NAMESPACE):
             if leader_term(config_map) is not None:
-                yield Desired(as_desired(config_map), where, shared=True)
+                yield Desired(as_desired(config_map), where, ownership=Shared())
 
 
 def _monitor_copies(state: Leading, snapshot: Snapshot) -> Iterator[Desired]:
@@ -137,7 +137,7 @@ def _monitor_copies(state: Leading, snapshot: Snapshot) -> Iterator[Desired]:
         meta = Meta(name=name, namespace=NAMESPACE, annotations=annotations)
         for where in state.followers:
             copy = ConfigMap(metadata=meta, data=monitor.data)
-            yield Desired(copy, where, sources=frozenset({snapshot.local}), shared=True)
+            yield Desired(copy, where, sources=frozenset({snapshot.local}), ownership=Shared())
 
 
 def build_copy(obj: Object, term: str, parents: str) -> Object:
@@ -223,7 +223,10 @@ def _plan_kind(kind: type[Object], state: Leading, snapshot: Snapshot) -> _KindP
     local, parents = frozenset({snapshot.local}), parent_uids(kind, snapshot)
     desired = tuple(
         Desired(
-            build_copy(o, state.term_annotation, parents), where, sources=local, takes_over=True
+            build_copy(o, state.term_annotation, parents),
+            where,
+            sources=local,
+            ownership=TakeOver(),
         )
         for where in state.followers
         for o in sources

@@ -23,7 +23,7 @@ from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network, Tenant
 from hanse.model.objects import ClusterObjectRef, Meta, Wire, object_ref
-from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan
+from hanse.model.plan import CreateOnly, Desired, EventRequest, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.model.yaml_input import load_yaml
 
@@ -75,7 +75,7 @@ def _namespaces(names: set[str], tenant: str, snapshot: Snapshot) -> Iterator[De
     """Namespaces are created if they are missing, and never owned or deleted."""
     for name in sorted(names):
         meta = Meta(name=name, labels={TENANT: tenant, POD_SECURITY: "baseline"})
-        yield Desired(Namespace(metadata=meta), snapshot.local, unowned=True)
+        yield Desired(Namespace(metadata=meta), snapshot.local, ownership=CreateOnly())
 
 
 def _foreign_namespaces(names: set[str], tenant: str, snapshot: Snapshot) -> Iterator[str]:

@@ -28,7 +28,7 @@ from hanse.features.policies.record_drafts import RecordDraft
 from hanse.features.policies.versions import Version
 from hanse.model.facts import WriteOutcome
 from hanse.model.objects import Wire
-from hanse.model.plan import Desired, Patch, Removal
+from hanse.model.plan import CreateOnly, Desired, Patch, Removal
 
 Write = Desired | Patch | Removal
 
@@ -148,7 +148,7 @@ def _apply_copy(
     write: Write
     if policy is None:
         created = build_policy(view.key, winner.content, version)
-        write = Desired(created, view.member, 1, as_leader_of=view.member, unowned=True)
+        write = Desired(created, view.member, 1, as_leader_of=view.member, ownership=CreateOnly())
     else:
         write = _policy_patch(
             view, patch_to_content(winner.content, policy, {**version, **_resolution_removed(view)})

@@ -55,7 +55,7 @@ from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan, Question, Removal
+from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan, Question, Removal, TakeOver
 from hanse.model.snapshot import (
     Change,
     Snapshot,
@@ -227,7 +227,7 @@ def _plan_held_deletion(view: MemberView, stored: PolicyRecord, message: str) ->
 def _desired_record(view: MemberView, record: PolicyRecord) -> Desired:
     """The ConfigMap of a record with the member's stay, taking over an existing one."""
     config_map = record_config_map(view.key, replace(record, stay=view.stay))
-    return Desired(config_map, view.member, as_leader_of=view.member, takes_over=True)
+    return Desired(config_map, view.member, as_leader_of=view.member, ownership=TakeOver())
 
 
 def _is_record_needed(
@@ -250,7 +250,7 @@ def _unchanged_record(key: Key, member: ClusterId, snapshot: Snapshot) -> tuple[
     found = snapshot.get(member, ConfigMap, record_name(key), SYSTEM)
     if found is None:
         return ()
-    return (Desired(found, member, as_leader_of=member, takes_over=True),)
+    return (Desired(found, member, as_leader_of=member, ownership=TakeOver()),)
 
 
 def _record_until_page_is_gone(

@@ -34,7 +34,7 @@ from hanse.features.policies.versions import Dot, History, merge
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
-from hanse.model.plan import Desired, Key, Plan
+from hanse.model.plan import Desired, Key, Plan, TakeOver
 from hanse.model.snapshot import Snapshot
 
 RECHECK_INTERVAL = timedelta(seconds=10)
@@ -62,7 +62,7 @@ def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> 
     current = LedgerPage(cluster_uid(member, snapshot), stay, *_other_stays(member, ledgers))
     written = page_config_map(member, replace(current, collected=latest))
     wait = _time_to_next_collection(member, options, snapshot)
-    desired = Desired(written, member, as_leader_of=member, takes_over=True)
+    desired = Desired(written, member, as_leader_of=member, ownership=TakeOver())
     return Plan((desired,), requeue_after=wait)
 
 

@@ -25,7 +25,7 @@ from hanse.model.kinds.multicluster import (
 from hanse.model.naming import unique_name
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.ownership import OWNER
-from hanse.model.plan import Desired, Key, Plan
+from hanse.model.plan import Desired, Key, Plan, Shared
 from hanse.model.snapshot import Snapshot
 
 
@@ -46,8 +46,9 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     exports = read_exports(drop_foreign_namespaces(counted, rules))
     sources = frozenset({broker})
     if exports.newer or awaited_clusters(published, *place):
-        kept = () if current is None else (Desired(current, broker, sources=sources, shared=True),)
-        return Plan(kept)
+        if current is None:
+            return Plan()
+        return Plan((Desired(current, broker, sources=sources, ownership=Shared()),))
     merged = merge_exports(exports.records, rules.profile)
     if merged is None:
         return Plan()
@@ -69,7 +70,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         theirs = lighthouse_aggregate(key, merged, broker_namespace)
         found = snapshot.get(broker, ServiceImport, theirs.metadata.name, broker_namespace)
         objects += [theirs] if found is None or OWNER in found.metadata.labels else []
-    return Plan(tuple(Desired(o, broker, sources=sources, shared=True, rank=rank) for o in objects))
+    return Plan(tuple(Desired(o, broker, sources=sources, ownership=Shared(rank)) for o in objects))
 
 
 def import_spec(

@@ -50,7 +50,7 @@ from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef, object_ref
 from hanse.model.ownership import OWNER
-from hanse.model.plan import Desired, Key, Plan
+from hanse.model.plan import Desired, Key, Plan, TakeOver
 from hanse.model.snapshot import Snapshot
 
 PENDING_AFTER = timedelta(seconds=1)
@@ -265,7 +265,7 @@ def _lighthouse_form(
         broker_namespace,
     )
     return tuple(
-        Desired(o, state.broker, step=1, sources=_sources(snapshot), takes_over=True)
+        Desired(o, state.broker, step=1, sources=_sources(snapshot), ownership=TakeOver())
         for o in objects
     )
 

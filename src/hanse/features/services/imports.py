@@ -69,7 +69,7 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.objects import ClusterId, Meta, Object
 from hanse.model.ownership import OWNER
-from hanse.model.plan import Desired, Key, Plan
+from hanse.model.plan import Desired, Key, Owned, Plan, TakeOver
 from hanse.model.snapshot import Snapshot
 
 
@@ -122,7 +122,12 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         objects = _keep_current(objects, key, published.kept, snapshot)
     sources, here = frozenset({broker}), snapshot.local
     desired = (
-        Desired(o, here, sources=sources, takes_over=inherits and isinstance(o, ServiceImport))
+        Desired(
+            o,
+            here,
+            sources=sources,
+            ownership=TakeOver() if inherits and isinstance(o, ServiceImport) else Owned(),
+        )
         for o in objects
     )
     return Plan(tuple(desired))

@@ -42,7 +42,7 @@ from hanse.model.objects import (
     object_ref,
 )
 from hanse.model.ownership import OWNER, OWNER_KEY
-from hanse.model.plan import Desired, Key, Patch, Plan
+from hanse.model.plan import Desired, Key, Owned, Patch, Plan, TakeOver
 from hanse.model.snapshot import Snapshot
 
 _Conditions = tuple[Condition, ...]
@@ -164,7 +164,9 @@ def _copies_for_broker(
         )
         current = snapshot.get(broker, Service, name, meta.namespace)
         adopts = current is not None and _is_copied_by(snapshot.local, current)
-        yield Desired(copy, broker, step=1, sources=sources, takes_over=adopts)
+        yield Desired(
+            copy, broker, step=1, sources=sources, ownership=TakeOver() if adopts else Owned()
+        )
     annotations = {n: v for n, v in meta.annotations.items() if n not in (LAST_APPLIED, REPLICAS)}
     copied_set = FederatedStatefulSet(
         metadata=Meta(

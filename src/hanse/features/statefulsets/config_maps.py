@@ -18,7 +18,7 @@ from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, ObjectRef, Wire
 from hanse.model.ownership import OWNER
-from hanse.model.plan import Desired, Key, Plan
+from hanse.model.plan import CreateOnly, Desired, Key, Owned, Plan, TakeOver
 from hanse.model.pod_references import references
 from hanse.model.snapshot import Index, Snapshot
 
@@ -140,7 +140,7 @@ def _copies(key: Key, source: ConfigMap, snapshot: Snapshot) -> Iterator[Desired
     if snapshot.get(snapshot.local, Namespace, key.namespace) is None:
         marks = {CREATED_BY: "statefulsets"}
         namespace = Namespace(metadata=Meta(name=key.namespace, annotations=marks))
-        yield Desired(namespace, snapshot.local, unowned=True)
+        yield Desired(namespace, snapshot.local, ownership=CreateOnly())
     meta = source.metadata
     copy = ConfigMap(
         metadata=Meta(
@@ -155,4 +155,4 @@ def _copies(key: Key, source: ConfigMap, snapshot: Snapshot) -> Iterator[Desired
     )
     found = snapshot.get(snapshot.local, ConfigMap, key.name, key.namespace)
     adopts = is_released_by(found, key)
-    yield Desired(copy, snapshot.local, step=1, takes_over=adopts)
+    yield Desired(copy, snapshot.local, step=1, ownership=TakeOver() if adopts else Owned())

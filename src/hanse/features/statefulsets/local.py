@@ -73,7 +73,7 @@ from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.stateful import Permit, StatefulSetPart, StatefulSetShares
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, Wire, object_ref
-from hanse.model.plan import Desired, Key, Patch, Plan, Removal
+from hanse.model.plan import CreateOnly, Desired, Key, Owned, Patch, Plan, Removal, TakeOver
 from hanse.model.snapshot import Snapshot
 
 
@@ -266,7 +266,7 @@ def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: s
     services = build_replica_services(submitted, placed.service, replicas, snapshot.local)
     sources = frozenset({placed.broker})
     desired_here += [
-        Desired(s, snapshot.local, step=3, sources=sources, takes_over=True) for s in services
+        Desired(s, snapshot.local, step=3, sources=sources, ownership=TakeOver()) for s in services
     ]
     at_broker = list(broker_services(services, snapshot, placed.broker))
     part = _report(placed, [*desired_here, *at_broker], snapshot, broker_namespace)
@@ -332,7 +332,7 @@ def _desired_objects(placed: _PlacedSet, snapshot: Snapshot) -> list[Desired]:
     if snapshot.get(snapshot.local, Namespace, key.namespace) is None:
         marks = {CREATED_BY: "statefulsets"}
         namespace = Namespace(metadata=Meta(name=key.namespace, annotations=marks))
-        desired.append(Desired(namespace, snapshot.local, sources=sources, unowned=True))
+        desired.append(Desired(namespace, snapshot.local, sources=sources, ownership=CreateOnly()))
     headless = headless_copy(placed.service, key, snapshot, placed.broker)
     stateful_set = _stateful_set(placed, snapshot)
     budget = _disruption_budget(placed, snapshot)
@@ -342,7 +342,13 @@ def _desired_objects(placed: _PlacedSet, snapshot: Snapshot) -> list[Desired]:
             found = snapshot.get(snapshot.local, type(obj), meta.name, meta.namespace)
             adopts = is_released_by(found, key) or was_kept_by_another_set(found, key)
             desired.append(
-                Desired(obj, snapshot.local, step=step, sources=sources, takes_over=adopts)
+                Desired(
+                    obj,
+                    snapshot.local,
+                    step=step,
+                    sources=sources,
+                    ownership=TakeOver() if adopts else Owned(),
+                )
             )
     return desired
 

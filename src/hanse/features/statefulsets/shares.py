@@ -42,7 +42,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetSharesSpec,
 )
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, OwnerReference, object_ref
-from hanse.model.plan import Desired, EventRequest, Key, Plan
+from hanse.model.plan import Desired, EventRequest, Key, Plan, Shared
 from hanse.model.snapshot import Snapshot
 
 
@@ -272,7 +272,7 @@ def _writer_rank(local: ClusterId, members: tuple[FleetMember, ...]) -> int:
 def _desired_record(record: StatefulSetShares, broker: ClusterId, rank: int) -> Desired:
     """The desired record, shared by all clusters and written in the order of their rank."""
     sources = frozenset({broker})
-    return Desired(record, broker, sources=sources, shared=True, rank=rank, awaited=True)
+    return Desired(record, broker, sources=sources, ownership=Shared(rank, awaited=True))
 
 
 def _fleet_for(submitted: SubmittedSet, members: tuple[FleetMember, ...]) -> _Fleet:
