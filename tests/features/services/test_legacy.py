@@ -30,6 +30,7 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.objects import K, Meta, Object
 from hanse.model.ownership import OWNER
+from hanse.model.plan import TakeOver
 from hanse.model.snapshot import ObjectChange
 from tests.features.services.builders import (
     AGGREGATE,
@@ -261,7 +262,11 @@ def test_the_import_that_a_lighthouse_agent_left_here_is_taken_over() -> None:
 
     def taken_over(here: ServiceImport, broker: list[Object]) -> list[bool]:
         plan = FEATURE.plan(IMPORT, observed([stored(here)], [*slices, *broker]))
-        return [d.takes_over for d in plan.desired if isinstance(d.object, ServiceImport)]
+        return [
+            isinstance(d.ownership, TakeOver)
+            for d in plan.desired
+            if isinstance(d.object, ServiceImport)
+        ]
 
     assert taken_over(copy, [stored(aggregate)]) == [True]
     assert taken_over(copy, []) == [False]
