@@ -16,7 +16,7 @@ MAX_RESPONSE = 64 * 1024
 
 
 class AddressProvider:
-    """The provider `network-TYPE`: POSTs the request, and returns the answer with `address`.
+    """The provider `network-TYPE`: POSTs the request with its `action`, and returns the answer.
 
     A request may be sent again and must then get the same answer.
     """
@@ -35,12 +35,16 @@ class AddressProvider:
                 status = response.status
         except aiohttp.ClientError as error:
             raise OSError(f"it does not answer: {type(error).__name__}") from error
-        if status != 200:
-            raise OSError(f"it answered {status}")
         try:
-            return decode_json(body, type=dict[str, Any])
+            answer = decode_json(body, type=dict[str, Any])
         except msgspec.DecodeError:
-            raise OSError("its answer is not JSON") from None
+            answer = None
+        if status != 200:
+            said = f": {answer['error']}"[:200] if answer and answer.get("error") else ""
+            raise OSError(f"it answered {status}{said}")
+        if answer is None:
+            raise OSError("its answer is not JSON")
+        return answer
 
 
 def network_providers(urls: Iterable[tuple[str, str]]) -> dict[str, AddressProvider]:

@@ -109,11 +109,10 @@ class NetworkFlags(Struct, frozen=True):
 
 def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
     """The options of the feature; raises `InputError` for an invalid template or provider."""
-    from hanse.features.networks.options import BUILT_IN_TEMPLATE, NetworksOptions
+    from hanse.features.networks.options import NetworksOptions
 
-    path = flags.default_network_template_path
     return NetworksOptions(
-        template=BUILT_IN_TEMPLATE if path is None else _read_template(path),
+        template=network_template(flags.default_network_template_path),
         agents=(agent, *flags.network_trusts),
         guard=flags.network_guard,
         admin_policies=flags.network_admin_policies,
@@ -121,6 +120,13 @@ def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
         dns_image=flags.network_dns_image or flags.network_dns,
         providers=tuple(_parse_provider(one) for one in flags.network_providers),
     )
+
+
+def network_template(path: str | None) -> str:
+    """The template in a file; the built-in one without a path. Raises `InputError`."""
+    from hanse.features.networks.options import BUILT_IN_TEMPLATE
+
+    return BUILT_IN_TEMPLATE if path is None else _read_template(path)
 
 
 def _read_template(path: str) -> str:

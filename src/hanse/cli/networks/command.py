@@ -1,11 +1,12 @@
 """`hanse networks`: tenant networks, and the reachability that policies allow."""
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.errors import EXIT_PROBLEM
+from hanse.cli.errors import EXIT_PROBLEM, InputError
 from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
@@ -157,6 +158,63 @@ def verify(
             verb = "does not always reach" if pair.expected else "reaches"
             click.echo(f"{click.style('✗', fg='red')} {pair.source} {verb} {pair.target}")
     context.exit(EXIT_PROBLEM if wrong else 0)
+
+
+@command.command("provider")
+@click.option(
+    "--listen",
+    default="127.0.0.1:8460",
+    show_default=True,
+    metavar="ADDRESS:PORT",
+    help="Where requests of agents are answered.",
+)
+@click.option(
+    "--range",
+    "pool",
+    default="10.60.0.0/16",
+    show_default=True,
+    metavar="NETWORK",
+    help="The addresses to give out; each network gets a part of 256.",
+)
+@click.option(
+    "--file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Keeps what is given out over a restart.",
+)
+@click.pass_context
+def provider(context: click.Context, listen: str, pool: str, file: Path | None) -> None:
+    """Give addresses to Services of networks with ipam External.
+
+    A reference for providers of your own, and an address book that works. Agents POST JSON objects
+    with `action` and `network` (see docs/network-providers.md); GET / shows all that is given out,
+    with the backends of each Service.
+
+    \b
+    Examples:
+      hanse networks provider --file book.json
+      hanse agent --network-provider mizar=http://127.0.0.1:8460/ ...
+      curl -s http://127.0.0.1:8460/
+    """
+    import asyncio
+    from ipaddress import IPv4Network
+
+    from hanse.cli.addresses import bind_listener
+    from hanse.cli.process import run_async, start_logging
+    from hanse.providers.address_book import AddressBook, serving_book
+
+    start_logging(global_options(context), service=True)
+    try:
+        book = AddressBook(IPv4Network(pool), file)
+    except ValueError:
+        raise InputError(f"--range {pool!r} is no IPv4 network; write it as 10.60.0.0/16") from None
+
+    async def serve() -> int:
+        async with serving_book(bind_listener("--listen", listen), book):
+            await asyncio.get_running_loop().create_future()
+        return 0
+
+    context.exit(run_async(serve, long_running=True))
 
 
 def _print_matrix(matrix: "ReachabilityMatrix") -> None:

@@ -135,6 +135,21 @@ _DEFAULT_FOLDER = Path(".hanse")
     help="A zone of global hosts that is answered beside global.test; can be repeated.",
 )
 @click.option(
+    "--default-network-template-path",
+    "template_path",
+    default=None,
+    metavar="FILE",
+    help="The network that each new tenant gets, as JSON or YAML; an empty file: none is made.",
+)
+@click.option(
+    "--address-provider",
+    "address_types",
+    multiple=True,
+    metavar="TYPE",
+    help="Run `hanse networks provider` for networks of this type with ipam External; can be "
+    "repeated.",
+)
+@click.option(
     "--exec",
     "script",
     metavar="CMD",
@@ -161,6 +176,8 @@ def command(
     dashboard_port: int,
     gslb_providers: tuple[str, ...],
     global_zones: tuple[str, ...],
+    template_path: str | None,
+    address_types: tuple[str, ...],
     script: str | None,
 ) -> None:
     """Run a whole federation on this machine.
@@ -182,15 +199,18 @@ def command(
       hanse up --engine kubernetes                on real API servers
       hanse up --engine kubernetes --nodes containers     and with containers
       hanse up --gslb-provider externaldns --global-zone example.org
+      hanse up --address-provider mizar           networks with ipam External
       hanse up --no-agents                        only the clusters, to install Hanse there
     """
     began = time.monotonic()
     from msgspec.structs import replace
 
     from hanse.cli.agent.gslb_options import parse_gslb_options
+    from hanse.cli.agent.network_options import network_template
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.up.access import generated_access
     from hanse.cli.up.session import UpSession
+    from hanse.features.networks.options import NetworksOptions
     from hanse.local.up.folder import Folder
     from hanse.local.up.options import FederationOptions
 
@@ -219,7 +239,10 @@ def command(
         guard=guard,
     )
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
-    session = UpSession(options, place, script, began, dns_port, dashboard_port, gslb)
+    networks = NetworksOptions(template=network_template(template_path), guard=guard)
+    session = UpSession(
+        options, place, script, began, dns_port, dashboard_port, gslb, networks, address_types
+    )
     context.exit(run_async(session.run, long_running=True))
 
 

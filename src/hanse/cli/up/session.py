@@ -6,8 +6,8 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from hanse.features.admission.options import AdmissionOptions
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.networks.names import NetworkName
+from hanse.features.networks.options import NetworksOptions
 from hanse.kube.errors import KubeError
 from hanse.kube.transport import Transport
 from hanse.local.real.errors import RealClusterError
@@ -69,7 +70,10 @@ class UpSession:
         dns_port: int = 0,
         dashboard_port: int = 0,
         gslb: GslbOptions = GslbOptions(loopback=True),  # noqa: B008 - a frozen value
+        networks: NetworksOptions = NetworksOptions(),  # noqa: B008 - a frozen value
+        address_types: Sequence[str] = (),
     ) -> None:
+        """Run with these options; `address_types` are networks with a provider of addresses."""
         self._options = options
         self._folder = folder
         self._script = script
@@ -77,6 +81,8 @@ class UpSession:
         self._dns_port = dns_port
         self._dashboard_port = dashboard_port
         self._gslb = gslb
+        self._networks = networks
+        self._address_types = tuple(address_types)
         self._ready = False
         self._received: signal.Signals | None = None
         self._script_group: int | None = None
@@ -101,7 +107,14 @@ class UpSession:
 
     async def _run_dashboard_and_clusters(self) -> int:
         """Run with a dashboard that is closed at the end; the exit code."""
-        with closing(LocalDashboard(self._dashboard_port)) as page:
+        async with AsyncExitStack() as stack:
+            page = stack.enter_context(closing(LocalDashboard(self._dashboard_port)))
+            if self._address_types:
+                from hanse.providers.address_book import serving_book
+
+                url = await stack.enter_async_context(serving_book())
+                providers = tuple((type_, url) for type_ in self._address_types)
+                self._networks = replace(self._networks, providers=providers)
             return await self._run_with(page)
 
     async def _run_with(self, page: LocalDashboard) -> int:
@@ -144,7 +157,8 @@ class UpSession:
         )
         # Hosts of global.test are answered whatever zones are added.
         zones = (GLOBAL_ZONE, *self._gslb.zones) if self._gslb.zones else ()
-        run_agent = partial(_run_agent, dns, page, replace(self._gslb, zones=zones))
+        gslb = replace(self._gslb, zones=zones)
+        run_agent = partial(_run_agent, dns, page, gslb, self._networks)
         async with (
             dns.running(),
             federation(options, self._folder, run_agent, self._echo) as running,
@@ -287,6 +301,7 @@ async def _run_agent(
     dns: LocalDns,
     page: LocalDashboard,
     gslb: GslbOptions,
+    networks: NetworksOptions,
     member: LocalMember,
     transports: Mapping[str, Transport],
     dial: DialCluster,
@@ -300,6 +315,7 @@ async def _run_agent(
         admission=AdmissionOptions(enabled=True, url=url),
         federated=FederatedOptions(hostname=EXTERNAL_HOSTNAME),
         gslb=gslb,
+        networks=networks,
     )
     settings = AgentSettings(cluster=member.name, identity="local", options=options)
     agent = Agent(

@@ -50,7 +50,7 @@ def gateway_address(range_: Range) -> Address:
 
 def service_ranges(network: Network) -> tuple[Range, ...]:
     """The service ranges of a network, in order, without malformed ones."""
-    return tuple(r for text in network.spec.service.cidrs if (r := parse_range(text)) is not None)
+    return tuple(r for text in network.service_cidrs if (r := parse_range(text)) is not None)
 
 
 def cluster_ranges(snapshot: Snapshot) -> tuple[Range, ...]:

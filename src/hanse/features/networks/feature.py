@@ -7,6 +7,12 @@ from hanse.features.networks.admission_policies import (
     tenant_admission_policies,
 )
 from hanse.features.networks.backends import ServiceProvider, plan_service
+from hanse.features.networks.external_ipam import (
+    has_provider,
+    plan_backends,
+    plan_releases,
+)
+from hanse.features.networks.finalization import finalize_network
 from hanse.features.networks.isolation import IsolationInputs, isolation_policies
 from hanse.features.networks.kube_ovn import KubeOvnProvider
 from hanse.features.networks.kubernetes_service import apiserver_endpoints
@@ -82,9 +88,9 @@ class Networks:
             case "tenant":
                 return plan_tenant(key, snapshot, self.options)
             case "network":
-                network = snapshot.get(snapshot.local, Network, key.name)
-                provider = None if network is None else self.provider_of(network)
-                return plan_network(key, snapshot, self.options, provider)
+                return self._network_plan(key, snapshot)
+            case "addresses":
+                return plan_releases(key.name, snapshot, self.options)
             case "isolation":
                 return self._isolation_plan(key, snapshot)
             case "peering":
@@ -107,6 +113,15 @@ class Networks:
                 return ()
             case FactChange():
                 return self._keys_for_fact(change, snapshot)
+
+    def _network_plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        """A network that lives, or one that ends."""
+        network = snapshot.get(snapshot.local, Network, key.name)
+        if network is None:
+            return Plan()
+        ends = network.metadata.deletion_timestamp is not None
+        plan = finalize_network if ends else plan_network
+        return plan(network, snapshot, self.options, self.provider_of(network))
 
     def _isolation_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The policies of one namespace while it has a tenant."""
@@ -144,6 +159,8 @@ class Networks:
         network = (
             find_network(_network_of_labels(service), snapshot) if service is not None else None
         )
+        if network is not None and has_provider(network, self.options):
+            return plan_backends(service, network, snapshot, self.options)
         provider = self.provider_of(network) if network is not None else self.providers["flat"]
         return plan_service(service, network, provider, snapshot)
 
@@ -202,9 +219,11 @@ class Networks:
         meta, provider = member.metadata, self.provider_of(network)
         if isinstance(member, Pod) and isinstance(provider, PortProvider):
             yield Key("port", meta.name, meta.namespace)
-        elif isinstance(provider, ServiceProvider):
+        elif isinstance(provider, ServiceProvider) or has_provider(network, self.options):
             service = meta.labels.get(KUBE_SERVICE, meta.name)
             yield Key("service", service, meta.namespace)
+            if snapshot.get(snapshot.local, Service, service, meta.namespace) is None:
+                yield Key("addresses", str(name))
 
     def _keys_for_released_port(self, name: str, snapshot: Snapshot) -> Iterator[Key]:
         """Pods that wait for a port, and a network whose deletion waits for it."""
@@ -224,6 +243,8 @@ class Networks:
         Also the keys of all failed networks.
         """
         yield Key("network", network.metadata.name)
+        if has_provider(network, self.options):
+            yield Key("addresses", network.metadata.name)
         tenant = parse_network_name(network.metadata.name).tenant
         yield Key("tenant", tenant)
         yield from self._isolation_keys(tenant, snapshot)

@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.networks.addresses import (
     DNS_OFFSET,
@@ -18,29 +19,29 @@ from hanse.features.networks.addresses import (
 )
 from hanse.features.networks.admission_policies import AddressPool
 from hanse.features.networks.dns_server import dns_service, dns_workload
+from hanse.features.networks.external_ipam import (
+    RETRY_INTERVAL,
+    alias_address,
+    describe,
+    has_provider,
+)
 from hanse.features.networks.isolation import cluster_network_policies
 from hanse.features.networks.kubernetes_service import kubernetes_service, kubernetes_slices
 from hanse.features.networks.lookups import (
-    PODS_BY_NETWORK,
-    SERVICES_BY_NETWORK,
     ipam_mode,
-    is_in_tenant,
     is_served,
-    summarize_objects,
     tenant_namespaces,
 )
 from hanse.features.networks.names import (
-    DNS,
     FINALIZER,
     RANGE_OF,
-    NetworkName,
     is_managed,
     parse_network_name,
     shorten_name,
 )
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.peering import agreed_peers
-from hanse.features.networks.providers import Provider
+from hanse.features.networks.providers import PROVISIONED, Provider
 from hanse.features.networks.ranges import (
     Range,
     overlaps,
@@ -51,11 +52,11 @@ from hanse.features.networks.ranges import (
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.networking import IPAddress, ServiceCIDR
+from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.kinds.networks import Network, Phase, Tenant
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import ClusterObjectRef, Object, ObjectRef, Wire, object_ref
-from hanse.model.plan import Desired, EventRequest, Key, Patch, Plan
+from hanse.model.plan import Desired, EventRequest, Patch, Plan, Question
 from hanse.model.snapshot import Snapshot
 
 DRAINED = "Drained"
@@ -71,30 +72,63 @@ class NetworkPhase(Struct, frozen=True):
 
 
 def plan_network(
-    key: Key, snapshot: Snapshot, options: NetworksOptions, provider: Provider | None
+    network: Network, snapshot: Snapshot, options: NetworksOptions, provider: Provider
 ) -> Plan:
-    """Plan one network, apart from the policies in its tenant's namespaces."""
-    network = snapshot.get(snapshot.local, Network, key.name)
-    if network is None or provider is None:
-        return Plan()
-    if network.metadata.deletion_timestamp is not None:
-        return _finalize(network, snapshot, options, provider)
+    """Plan one network that lives, apart from the policies in its tenant's namespaces."""
     if FINALIZER not in network.metadata.finalizers:
         return _add_finalizer(network, snapshot)
     errors = tuple(_validate(network, snapshot))
     provision = provider.provision(network, snapshot)
+    network, questions = _described(network, snapshot, options)
+    alias = _alias_question(network, snapshot, options)
     desired = (
-        *_desired_from_provider(provision.objects, snapshot),
+        *desired_from_provider(provision.objects, snapshot),
         *desired_objects(network, snapshot, options),
     )
     state = NetworkPhase("Failed", "Invalid", "; ".join(errors)[:4000])
     if not errors:
         state = (
             NetworkPhase(provision.state, "Provider", provision.message)
-            if provision.state != "Ready"
+            if provision.state != "Ready" and not _is_described(network, options)
             else _observed_phase(network, desired, snapshot)
         )
-    return _status_plan(network, state, desired, snapshot)
+    plan = _status_plan(network, state, desired, snapshot)
+    if not (asked := (*questions, *alias)):
+        return plan
+    return replace(plan, questions=asked, requeue_after=RETRY_INTERVAL)
+
+
+def _described(
+    network: Network, snapshot: Snapshot, options: NetworksOptions
+) -> tuple[Network, tuple[Question, ...]]:
+    """A network with what its provider says of it; it is asked until it has said so."""
+    status = network.status
+    known = bool(network.service_cidrs and status.dns_service_ip)
+    if known or not has_provider(network, options):
+        return network, ()
+    said, question = describe(network, snapshot)
+    ranges = status.service_cidrs or (() if network.spec.service.cidrs else said.ranges)
+    address = status.dns_service_ip or said.dns_service_ip
+    status = replace(status, service_cidrs=ranges, dns_service_ip=address)
+    return replace(network, status=status), (question,)
+
+
+def _is_described(network: Network, options: NetworksOptions) -> bool:
+    """Whether a provider has said all that a network needs, and reports nothing otherwise."""
+    reported = find_condition(network.status.conditions, PROVISIONED)
+    said = network.service_cidrs and network.status.dns_service_ip
+    return reported is None and bool(said) and has_provider(network, options)
+
+
+def _alias_question(
+    network: Network, snapshot: Snapshot, options: NetworksOptions
+) -> tuple[Question, ...]:
+    """The request for the address of the network's `kubernetes` Service, until it has one."""
+    name = parse_network_name(network.metadata.name)
+    current = snapshot.get(snapshot.local, Service, name.kubernetes, name.alias_namespace)
+    if current is not None or not has_provider(network, options) or not network.service_cidrs:
+        return ()
+    return (alias_address(network, name.kubernetes, name.alias_namespace, snapshot)[1],)
 
 
 def is_drained(network: Network) -> bool:
@@ -135,6 +169,12 @@ def desired_objects(
         address = _service_address(
             name.kubernetes, name.alias_namespace, pool, KUBERNETES_OFFSET, snapshot
         )
+        current = snapshot.get(snapshot.local, Service, name.kubernetes, name.alias_namespace)
+        if current is None and has_provider(network, options):
+            given, _ = alias_address(network, name.kubernetes, name.alias_namespace, snapshot)
+            if not given:
+                return
+            address = given
         yield Desired(kubernetes_service(name, address, snapshot), snapshot.local, step=1)
         slices = kubernetes_slices(name, snapshot)
         yield from (Desired(endpoint_slice, snapshot.local, step=2) for endpoint_slice in slices)
@@ -231,7 +271,7 @@ def _validate(network: Network, snapshot: Snapshot) -> Iterator[str]:
     yield from validate_vpc(network, snapshot, include_newer=False)
 
 
-def _desired_from_provider(objects: tuple[Object, ...], snapshot: Snapshot) -> Iterator[Desired]:
+def desired_from_provider(objects: tuple[Object, ...], snapshot: Snapshot) -> Iterator[Desired]:
     return (Desired(obj, snapshot.local) for obj in objects)
 
 
@@ -243,6 +283,13 @@ def _observed_phase(
         outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(item.where, object_ref(item.object)))
         if outcome is not None and outcome.result in _FAILED_RESULTS:
             return NetworkPhase("Failed", outcome.result, outcome.message)
+    if ipam_mode(network) == "External" and not network.service_cidrs:
+        return NetworkPhase(
+            "Pending",
+            "NoRanges",
+            f"waiting for provider {network.spec.type} to name the ranges of its Services "
+            "(--network-provider), or for spec.service.cidrs",
+        )
     if ipam_mode(network) == "External" and not network.status.dns_service_ip:
         return NetworkPhase(
             "Pending", "NoAddress", "waiting for the provider to set status.dnsServiceIP"
@@ -272,9 +319,14 @@ def _status_plan(
     status: Wire = {
         "phase": state.phase,
         "message": state.message or None,
-        "conditions": _conditions(network, [ready], snapshot),
+        "conditions": merged_conditions(network, [ready], snapshot),
     }
-    if ipam_mode(network) != "External":
+    if ipam_mode(network) == "External":
+        said = network.status
+        status["serviceCIDRs"] = list(said.service_cidrs) or None
+        if said.dns_service_ip:
+            status["dnsServiceIP"] = said.dns_service_ip
+    else:
         status["dnsServiceIP"] = dns_cluster_ip(network, snapshot) or None
     events: tuple[EventRequest, ...] = ()
     if state.phase != network.status.phase and state.phase in ("Failed", "Unknown"):
@@ -294,104 +346,7 @@ def _add_finalizer(network: Network, snapshot: Snapshot) -> Plan:
     return Plan(patches=(patch,))
 
 
-def network_consumers(name: NetworkName, snapshot: Snapshot) -> list[Object]:
-    """Pods and Services of users in a network."""
-    pods = [
-        p
-        for p in snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name))
-        if DNS not in p.metadata.labels and is_in_tenant(p, name, snapshot)
-    ]
-    services = [
-        s
-        for s in snapshot.by(snapshot.local, SERVICES_BY_NETWORK, str(name))
-        if not is_managed(s.metadata.labels) and is_in_tenant(s, name, snapshot)
-    ]
-    return [*pods, *services]
-
-
-def _finalize(
-    network: Network, snapshot: Snapshot, options: NetworksOptions, provider: Provider
-) -> Plan:
-    """Wait until the network is unused, delete its objects, then remove the finalizer."""
-    if FINALIZER not in network.metadata.finalizers:
-        return Plan()
-    users = network_consumers(parse_network_name(network.metadata.name), snapshot)
-    if users and not is_drained(network):
-        message = f"waiting for {summarize_objects(users)} to be deleted"
-        desired = (
-            *_desired_from_provider(provider.provision(network, snapshot).objects, snapshot),
-            *desired_objects(network, snapshot, options),
-        )
-        drained = condition(DRAINED, False, "InUse", message)
-        return Plan(desired, patches=(_terminating_patch(network, message, drained, snapshot),))
-    remaining = list(_remaining_objects(network, snapshot))
-    provision = provider.deprovision(network, snapshot)
-    if is_drained(network) and not remaining and provision.gone:
-        finalizers = [f for f in network.metadata.finalizers if f != FINALIZER]
-        ref = ClusterObjectRef(snapshot.local, object_ref(network))
-        return Plan(patches=(Patch(ref, {"metadata": {"finalizers": finalizers or None}}),))
-    message = _removal_message(network, remaining, snapshot) if remaining else provision.message
-    drained = condition(DRAINED, True, "Unused")
-    return Plan(
-        tuple(_desired_from_provider(provision.objects, snapshot)),
-        patches=(_terminating_patch(network, message, drained, snapshot),),
-    )
-
-
-def _removal_message(network: Network, remaining: list[Object], snapshot: Snapshot) -> str:
-    """The message about remaining objects, with Services whose addresses block a ServiceCIDR."""
-    message = f"removing {summarize_objects(remaining)}"
-    if not all(isinstance(item, ServiceCIDR) for item in remaining):
-        return message
-    network_services = set(
-        map(object_ref, snapshot.by(snapshot.local, SERVICES_BY_NETWORK, network.metadata.name))
-    )
-    ranges = service_ranges(network)
-    holders = [
-        service
-        for address in snapshot.all(snapshot.local, IPAddress)
-        if (at := parse_address(address.metadata.name)) is not None and is_in_ranges(at, ranges)
-        if (by := address.spec.parent_ref) is not None
-        if (service := snapshot.get(snapshot.local, Service, by.name, by.namespace)) is not None
-        if object_ref(service) not in network_services
-    ]
-    return (
-        f"{message}; delete {summarize_objects(holders)}, whose addresses are in it"
-        if holders
-        else message
-    )
-
-
-def _remaining_objects(network: Network, snapshot: Snapshot) -> Iterator[Object]:
-    """Objects of a network that are not deleted yet."""
-    name = parse_network_name(network.metadata.name)
-    for service in snapshot.by(snapshot.local, SERVICES_BY_NETWORK, str(name)):
-        if is_managed(service.metadata.labels):
-            yield service
-    for pod in snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name)):
-        if DNS in pod.metadata.labels and is_in_tenant(pod, name, snapshot):
-            yield pod
-    for cidr in snapshot.all(snapshot.local, ServiceCIDR):
-        if cidr.metadata.labels.get(RANGE_OF) == shorten_name(str(name)):
-            yield cidr
-
-
-def _terminating_patch(
-    network: Network, message: str, drained: Condition, snapshot: Snapshot
-) -> Patch:
-    """The status patch of a network that is being deleted."""
-    ready = condition("Ready", False, "Terminating", message)
-    status: Wire = {
-        "phase": "Terminating",
-        "message": message or None,
-        "conditions": _conditions(network, [ready, drained], snapshot),
-    }
-    return Patch(
-        ClusterObjectRef(snapshot.local, object_ref(network)), {"status": status}, "status"
-    )
-
-
-def _conditions(network: Network, conditions: list[Condition], snapshot: Snapshot) -> object:
+def merged_conditions(network: Network, conditions: list[Condition], snapshot: Snapshot) -> object:
     """The conditions of a network after an update, as wire values."""
     after = merge_conditions(
         network.status.conditions, conditions, snapshot.now, network.metadata.generation

@@ -63,7 +63,7 @@ def validate_ranges(
     yield from malformed_ranges(network)
     yield from _overlaps_within("spec.service.cidrs", network.spec.service.cidrs)
     yield from _overlaps_within("spec.subnets", [s.cidr for s in network.spec.subnets])
-    own = {text: range_ for text in network.spec.service.cidrs if (range_ := parse_range(text))}
+    own = {text: range_ for text in network.service_cidrs if (range_ := parse_range(text))}
     if not own:
         return
     for owner, text in _ranges_of_others(network, snapshot, include_newer=include_newer):
@@ -141,7 +141,7 @@ def _ranges_of_others(
             for text in cidr.spec.cidrs:
                 yield f"the cluster (ServiceCIDR {cidr.metadata.name})", text
     for other in _other_networks(network, snapshot, include_newer=include_newer):
-        for text in other.spec.service.cidrs:
+        for text in other.service_cidrs:
             yield f"network {other.metadata.name}", text
     if include_newer:  # a network that lives on does not fail by what comes later
         yield from _used_addresses(snapshot)

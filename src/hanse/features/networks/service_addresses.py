@@ -16,6 +16,7 @@ from hanse.features.networks.addresses import (
     static_band_size,
 )
 from hanse.features.networks.admission import NetworkMembership, ReadRequired, RequestDenied
+from hanse.features.networks.external_ipam import provider_call
 from hanse.features.networks.lookups import ipam_mode
 from hanse.features.networks.names import RANGE_OF
 from hanse.features.networks.ranges import Range, parse_range
@@ -23,7 +24,6 @@ from hanse.model.admission import AdmissionRequest, NeedsAnswer
 from hanse.model.facts import Answer, Fact
 from hanse.model.kinds.networking import IPAddress, ServiceCIDR
 from hanse.model.objects import ClusterId, Wire
-from hanse.model.plan import Call
 from hanse.model.snapshot import Snapshot
 
 FAMILIES = {4: "IPv4", 6: "IPv6"}
@@ -176,16 +176,14 @@ class ServiceAddresses:
         """
         spec: Wire = review.object.get("spec") or {}
         requested_address = str(spec.get("clusterIP") or "")
-        call = Call(
-            f"network-{membership.network.spec.type}",
-            (
-                ("network", str(membership.name)),
-                ("namespace", review.namespace),
-                ("service", review.name or str((review.object.get("metadata") or {}).get("name"))),
-                ("address", requested_address),
-                ("dry_run", review.dry_run),
-                ("request", review.uid),
-            ),
+        call = provider_call(
+            membership.network,
+            "allocate",
+            namespace=review.namespace,
+            service=review.name or str((review.object.get("metadata") or {}).get("name")),
+            address=requested_address,
+            dry_run=review.dry_run,
+            request=review.uid,
         )
         answer = snapshot.fact(Answer, call.id)
         if answer is None:

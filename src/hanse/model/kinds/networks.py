@@ -110,6 +110,10 @@ class NetworkStatus(Value, frozen=True, kw_only=True):
     dns_service_ip: Annotated[Address, Schema("The address of its DNS.")] = wire_field(
         "dnsServiceIP", ""
     )
+    service_cidrs: Annotated[
+        tuple[Cidr, ...],
+        Schema("The ranges of its Services that an external provider named.", max_items=16),
+    ] = wire_field("serviceCIDRs", ())
     conditions: Conditions = ()
 
 
@@ -137,6 +141,11 @@ class Network(Object, frozen=True, kw_only=True):
 
     spec: NetworkSpec
     status: NetworkStatus = NetworkStatus()
+
+    @property
+    def service_cidrs(self) -> tuple[str, ...]:
+        """The ranges of its Services: its own, or those that its provider named."""
+        return self.spec.service.cidrs or self.status.service_cidrs
 
 
 class PortHolder(Value, frozen=True, kw_only=True):
