@@ -1,6 +1,7 @@
 """The reference provider: addresses are given once, confirmed, listed and returned."""
 
 import json
+import socket
 from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
@@ -75,7 +76,8 @@ def test_a_file_keeps_the_book(tmp_path: Path) -> None:
 
 @pytest.mark.anyio
 async def test_over_http_answers_and_errors_arrive() -> None:
-    async with serving_book() as url:
+    listener = socket.create_server(("127.0.0.1", 0))
+    async with serving_book(listener, AddressBook(POOL)) as url:
         provider = AddressProvider(url)
 
         assert (await provider(action="describe", **FAR))["dnsServiceIP"] == "10.60.0.10"

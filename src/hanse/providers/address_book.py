@@ -206,16 +206,10 @@ def book_application(book: AddressBook) -> web.Application:
     return app
 
 
-DEFAULT_POOL = IPv4Network("10.60.0.0/16")
-
-
 @asynccontextmanager
-async def serving_book(
-    listener: socket.socket | None = None, book: AddressBook | None = None
-) -> AsyncIterator[str]:
-    """Serve a book until the block ends, by default a new one on loopback; gives its URL."""
-    listener = listener or socket.create_server(("127.0.0.1", 0))
-    runner = web.AppRunner(book_application(book or AddressBook(DEFAULT_POOL)), access_log=None)
+async def serving_book(listener: socket.socket, book: AddressBook) -> AsyncIterator[str]:
+    """Serve a book until the block ends; gives its URL."""
+    runner = web.AppRunner(book_application(book), access_log=None)
     await runner.setup()
     await web.SockSite(runner, listener).start()
     try:

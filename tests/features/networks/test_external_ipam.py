@@ -86,13 +86,14 @@ def test_without_a_provider_to_ask_it_says_what_is_missing() -> None:
 
 def test_a_service_is_confirmed_with_its_backends_and_again_if_that_failed() -> None:
     key = Key("service", "web", "acme-web")
-    plan = FEATURE.plan(key, seen(far(**DESCRIBED), web()))
+    here = web()
+    plan = FEATURE.plan(key, seen(far(**DESCRIBED), here))
 
     (request,) = asked(plan, "confirm")
     assert (request["address"], request["uid"], request["ports"]) == ("10.60.0.4", "u-1", ())
     (question,) = plan.questions
     assert isinstance(question.ask, Call)
-    failed = seen(far(**DESCRIBED), web(), facts=[answer(question.ask, error="no route")])
+    failed = seen(far(**DESCRIBED), here, facts=[answer(question.ask, error="no route")])
     assert FEATURE.plan(key, failed).requeue_after == RETRY_INTERVAL
 
 

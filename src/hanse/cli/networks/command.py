@@ -199,18 +199,18 @@ def provider(context: click.Context, listen: str, pool: str, file: Path | None) 
     import asyncio
     from ipaddress import IPv4Network
 
+    from hanse.app.network_provider import providing_addresses
     from hanse.cli.addresses import bind_listener
     from hanse.cli.process import run_async, start_logging
-    from hanse.providers.address_book import AddressBook, serving_book
 
     start_logging(global_options(context), service=True)
     try:
-        book = AddressBook(IPv4Network(pool), file)
+        IPv4Network(pool)
     except ValueError:
         raise InputError(f"--range {pool!r} is no IPv4 network; write it as 10.60.0.0/16") from None
 
     async def serve() -> int:
-        async with serving_book(bind_listener("--listen", listen), book):
+        async with providing_addresses(bind_listener("--listen", listen), pool, file):
             await asyncio.get_running_loop().create_future()
         return 0
 

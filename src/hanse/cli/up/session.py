@@ -110,9 +110,9 @@ class UpSession:
         async with AsyncExitStack() as stack:
             page = stack.enter_context(closing(LocalDashboard(self._dashboard_port)))
             if self._address_types:
-                from hanse.providers.address_book import serving_book
+                from hanse.app.network_provider import providing_addresses
 
-                url = await stack.enter_async_context(serving_book())
+                url = await stack.enter_async_context(providing_addresses())
                 providers = tuple((type_, url) for type_ in self._address_types)
                 self._networks = replace(self._networks, providers=providers)
             return await self._run_with(page)
