@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.plan import Key
+from hanse.runtime.actions import Action, Create, Update
 from hanse.runtime.apply import WriteReport
 from hanse.runtime.backoff import CONTEST_WINDOW, OTHERS_ACTIVE, SHARED_DELAY, BackoffTracker
-from hanse.runtime.diff import Action, Create, Update
 from hanse.runtime.workqueue import Item
 from tests.support.builders import configmap
 

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.plan import Desired, Key, Plan
+from hanse.runtime.actions import OMITTED, Delete
 from hanse.runtime.apply import WriteReport
 from hanse.runtime.backoff import BackoffTracker
-from hanse.runtime.diff import OMITTED, Delete
 from tests.runtime.toy_world import SHOP, find_configmap, get_configmap, offer, toy_world
 from tests.support.builders import configmap
 from tests.support.faults import LinkFaults

@@ -16,7 +16,8 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Wire, object_ref
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.diff import Create, diff
+from hanse.runtime.actions import Create
+from hanse.runtime.diff import diff
 from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.ownership import Owner, owner_of, with_owner
 from hanse.runtime.preview import preview

@@ -11,7 +11,8 @@ from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.objects import ClusterObjectRef, object_ref
 from hanse.model.plan import CreateOnly, Desired, EventRequest, Key, Patch, Plan, Removal
 from hanse.model.snapshot import Change, Snapshot, Watch, Writes
-from hanse.runtime.diff import Delete, diff
+from hanse.runtime.actions import Delete
+from hanse.runtime.diff import diff
 from tests.support.builders import cluster, configmap, namespace, snapshot, stored
 from tests.support.world import World
 from tinykube.virtual_time import ON_VIRTUAL_TIME

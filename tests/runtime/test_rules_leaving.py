@@ -13,7 +13,7 @@ from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
-from hanse.runtime.diff import Create
+from hanse.runtime.actions import Create
 from hanse.runtime.external import ExternalApi
 from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.preview import preview

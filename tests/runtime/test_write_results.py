@@ -5,8 +5,8 @@ import pytest
 from hanse.kube.errors import NotFound, Status
 from hanse.model.kinds.rbac import RoleBinding, RoleRef
 from hanse.model.objects import Meta
+from hanse.runtime.actions import Create
 from hanse.runtime.apply import _is_about_itself
-from hanse.runtime.diff import Create
 
 BINDING = RoleBinding(
     metadata=Meta(name="dns", namespace="acme"),

@@ -17,8 +17,8 @@ from hanse.model.kinds.coordination import LeaseSpec
 from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, apply_merge_patch
 from hanse.model.plan import Feature
+from hanse.runtime.actions import Action, Create, Delete, Update, target_ref
 from hanse.runtime.api import ClusterClient
-from hanse.runtime.diff import Action, Create, Delete, Update, target_ref
 from hanse.runtime.preview import preview
 from hanse.runtime.reconciler import Reconciler
 

@@ -19,8 +19,8 @@ from hanse.kube.errors import (
 )
 from hanse.model.facts import WriteOutcome, WriteResult
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire
+from hanse.runtime.actions import Action, Create, Delete, Diff, Update, is_omission, target_ref
 from hanse.runtime.api import Api
-from hanse.runtime.diff import Action, Create, Delete, Diff, Update, is_omission, target_ref
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.ownership import owner_of
 from hanse.runtime.workqueue import Item

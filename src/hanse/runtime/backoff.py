@@ -13,8 +13,8 @@ from hanse.kube.errors import Unreachable
 from hanse.kube.retry import Backoff, retry_delay
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import Plan
+from hanse.runtime.actions import Action, Create, Delete, Update, is_omission, target_ref
 from hanse.runtime.apply import WriteReport
-from hanse.runtime.diff import Action, Create, Delete, Update, is_omission, target_ref
 from hanse.runtime.workqueue import Item
 
 REFUSED = Backoff(timedelta(seconds=5), timedelta(minutes=10))

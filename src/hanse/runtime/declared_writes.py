@@ -7,7 +7,7 @@ from hanse.model.facts import ClusterState, Role
 from hanse.model.objects import ClusterId, Object, object_ref
 from hanse.model.plan import Feature
 from hanse.model.snapshot import Snapshot, Watch, Writes
-from hanse.runtime.diff import Action, Create, Delete, Update
+from hanse.runtime.actions import Action, Create, Delete, Update
 from hanse.runtime.ownership import Owner, owner_of
 
 

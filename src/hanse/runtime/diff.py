@@ -3,13 +3,22 @@
 from collections.abc import Iterable
 from typing import TypeAlias
 
-from msgspec import Struct
-
 from hanse.model.facts import ClusterDeparted, ClusterState, Leadership, WriteResult
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire, object_ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
 from hanse.model.ownership import is_paused
 from hanse.model.plan import CreateOnly, Desired, Key, Patch, Plan, Removal, Shared, TakeOver
 from hanse.model.snapshot import Snapshot
+from hanse.runtime.actions import (
+    LEFT,
+    OMITTED,
+    Action,
+    Create,
+    Delete,
+    Diff,
+    Obstacle,
+    Update,
+    is_omission,
+)
 from hanse.runtime.compare import object_patch, patch_has_effect, status_patch, with_applied_record
 from hanse.runtime.ownership import (
     SHARED,
@@ -19,81 +28,6 @@ from hanse.runtime.ownership import (
     sources_of,
     with_owner,
 )
-
-OMITTED = "no longer wanted"
-LEFT = "its cluster is being left"
-
-
-class Create(Struct, frozen=True):
-    """Create an object, which must not exist yet."""
-
-    where: ClusterId
-    object: Object
-    step: int
-    as_leader_of: ClusterId | None = None
-    rank: int | None = None
-    """Our rank among the agents that may write a shared object; None: it is ours alone."""
-    awaited: bool = False
-
-
-class Update(Struct, frozen=True):
-    """Patch an object, which must still have the observed version."""
-
-    where: ClusterId
-    base: Object
-    change: Wire
-    subresource: str
-    step: int
-    as_leader_of: ClusterId | None = None
-    rank: int | None = None
-    awaited: bool = False
-
-
-class Delete(Struct, frozen=True):
-    """Delete an object, by omission from its plan or for another cause."""
-
-    where: ClusterId
-    base: Object
-    cause: str
-    step: int
-    as_leader_of: ClusterId | None = None
-    as_seen: bool = True
-    """Whether it must still have the observed version; else only the observed uid."""
-
-
-Action: TypeAlias = Create | Update | Delete
-
-
-class Obstacle(Struct, frozen=True):
-    """Why an object is not written although it should be."""
-
-    target: ClusterObjectRef
-    result: WriteResult
-    message: str
-
-
-class Diff(Struct, frozen=True):
-    """The writes to send now, the obstacles to others, and what to wait for."""
-
-    actions: tuple[Action, ...] = ()
-    obstacles: tuple[Obstacle, ...] = ()
-    waiting_for: frozenset[ClusterId] = frozenset()
-    blocked_by: frozenset[ClusterObjectRef] = frozenset()
-    """Objects that block a write: their change enqueues the key."""
-    unreadable: bool = False
-    """Whether an object that cannot be decoded as its kind blocks a write."""
-
-
-def is_omission(action: Action) -> bool:
-    """Whether an action deletes an owned object because its plan no longer names it."""
-    return isinstance(action, Delete) and action.cause == OMITTED
-
-
-def target_ref(action: Action) -> ClusterObjectRef:
-    """The object that an action writes."""
-    obj = action.object if isinstance(action, Create) else action.base
-    return ClusterObjectRef(action.where, object_ref(obj))
-
 
 OwnedObjects: TypeAlias = Iterable[tuple[ClusterId, Owner, Object]]
 

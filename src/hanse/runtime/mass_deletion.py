@@ -8,7 +8,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from hanse.model.objects import ClusterId
-from hanse.runtime.diff import Action, is_omission
+from hanse.runtime.actions import Action, is_omission
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.metrics import Metrics
 from hanse.runtime.ownership import OwnershipIndex

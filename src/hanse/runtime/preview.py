@@ -17,8 +17,9 @@ from hanse.model.objects import (
 )
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Lister, ObjectChange, Snapshot
+from hanse.runtime.actions import Action, Create, Delete, Obstacle, Update, target_ref
 from hanse.runtime.declared_writes import managed_objects, managed_watches
-from hanse.runtime.diff import Action, Create, Delete, Obstacle, Update, diff, target_ref
+from hanse.runtime.diff import diff
 from hanse.runtime.ownership import OwnershipIndex
 from hanse.runtime.reconciler import Reconciler
 from hanse.runtime.workqueue import Item

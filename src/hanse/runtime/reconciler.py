@@ -17,6 +17,7 @@ from hanse.model.facts import ClusterState, Facts, KindServed, WriteOutcome
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Call, EventRequest, Feature, Plan, Read
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
+from hanse.runtime.actions import Action, Create, Diff, Update, target_ref
 from hanse.runtime.apply import Fence, NoFence, WriteOutcomes, Writer, WriteReport
 from hanse.runtime.backoff import BackoffTracker, only_deferrable
 from hanse.runtime.concurrency import ConcurrencyLimit, Permit
@@ -25,7 +26,7 @@ from hanse.runtime.declared_writes import (
     managed_watches,
     require_declared_writes,
 )
-from hanse.runtime.diff import Action, Create, Diff, Update, diff, target_ref
+from hanse.runtime.diff import diff
 from hanse.runtime.enqueue import Enqueuer
 from hanse.runtime.event_recorder import EventRecorder
 from hanse.runtime.informers import ClusterInformers

@@ -2,52 +2,54 @@
 
 from collections.abc import Callable
 from random import Random
-from typing import Any
 
 from msgspec import Struct
 
-from tinykube import custom_resources, object_meta, serializer
+from tinykube import custom_resources, object_meta
 from tinykube.admission_chain import AdmissionChain
 from tinykube.admission_rules import AdmissionAttributes
-from tinykube.builtin_resources import BUILTINS
-from tinykube.builtin_types import type_of
 from tinykube.clock import Clock
 from tinykube.conversion import to_served, to_stored
 from tinykube.errors import (
     StatusError,
     already_exists,
-    bad_request,
     conflict,
     invalid,
     invalid_object,
-    method_not_allowed,
     name_not_generated,
-    not_allowed,
     not_found,
     stale,
 )
 from tinykube.handlers import bodies, patches
 from tinykube.handlers.calls import Call
 from tinykube.handlers.scale import scale_of, with_replicas
-from tinykube.rbac.attributes import Attributes
+from tinykube.handlers.write_checks import (
+    check_name,
+    check_namespace,
+    create_attributes,
+    deletion_is_complete,
+    etcd_key,
+    require_name,
+    reset_status,
+    spec_changed,
+    with_new_status,
+)
 from tinykube.rbac.authorizer import Authorizer
 from tinykube.rbac.escalation import check_grants
 from tinykube.resources import Object, Resource
 from tinykube.service_allocator import ServiceAllocator
 from tinykube.storage import KeyExists, Storage, name_of
 from tinykube.strategies import strategy_for
-from tinykube.strategy import Strategy, desired_state
+from tinykube.strategy import Strategy
 
 UpdateFunc = Callable[[Object], Object]
 """Returns the updated object for the current one."""
 
-_NAMESPACES = BUILTINS.paths["", "v1", "namespaces"]
 _NAME_ATTEMPTS = 8
 _SPEC_ENDPOINTS = ("", "scale", "binding")
 """The object itself and the subresources that write its spec."""
 _TIMED_STORES = frozenset(("leases.coordination.k8s.io",))
 """Kinds whose writes are stamped with `managedFields`: how old a Lease is by the server's clock."""
-_STATUS_KEEPS_LABELS = frozenset(("deployments.apps", "replicasets.apps", "daemonsets.apps"))
 
 
 class WriteResult(Struct, frozen=True):
@@ -83,21 +85,21 @@ class WriteHandler:
 
     async def update(self, call: Call) -> WriteResult:
         """PUT of an object or its status; creates a missing object if its strategy allows that."""
-        _require_name(call)
+        require_name(call)
         sent = bodies.decode_object(call)
         resource, target = call.resource, call.target
         meta = object_meta.metadata_of(sent)
         object_meta.ensure_namespace_matches(meta, resource, target.namespace)
-        _check_name(meta, target.name)
+        check_name(meta, target.name)
         old = self._storage.get(resource.store, target.namespace, target.name)
         if old is None and strategy_for(resource).allow_create_on_update and not target.subresource:
-            self._authorizer.check(call.user, _create_attributes(call))
+            self._authorizer.check(call.user, create_attributes(call))
             return await self._create(call, sent)
         return await self._guaranteed_update(call, lambda _: sent)
 
     async def patch(self, call: Call) -> WriteResult:
         """PATCH of an object, or of its status."""
-        _require_name(call)
+        require_name(call)
         apply = patches.patch_for(call)
         return await self._guaranteed_update(call, lambda old: self._apply_patch(call, old, apply))
 
@@ -128,7 +130,7 @@ class WriteHandler:
         new = patches.decode_patched(call, apply(old))
         meta = object_meta.metadata_of(new)
         object_meta.ensure_namespace_matches(meta, call.resource, call.target.namespace)
-        _check_name(meta, call.target.name)
+        check_name(meta, call.target.name)
         return new
 
     async def _create(self, call: Call, obj: Object) -> WriteResult:
@@ -140,7 +142,7 @@ class WriteHandler:
         object_meta.ensure_namespace_matches(meta, resource, target.namespace)
         strategy.default(obj)
         named = bool(meta.get("name"))
-        _check_namespace(self._storage, resource, target.namespace, meta)
+        check_namespace(self._storage, resource, target.namespace, meta)
         attributes = AdmissionAttributes(call, "CREATE", obj, None)
         obj = await self._admission.mutate(attributes)
         check_grants(self._authorizer, call, obj, None)
@@ -171,7 +173,7 @@ class WriteHandler:
         if strategy.tracks_generation:
             meta["generation"] = 1
         if resource.subresource("status") is not None and not strategy.accepts_status_on_create:
-            _reset_status(resource, made)
+            reset_status(resource, made)
         strategy.prepare_for_create(made)
         return made
 
@@ -197,7 +199,7 @@ class WriteHandler:
         namespace, name = name_of(obj)
         if self._storage.get(resource.store, namespace, name) is not None:
             raise KeyExists(name)
-        _check_namespace(self._storage, resource, namespace, obj["metadata"])
+        check_namespace(self._storage, resource, namespace, obj["metadata"])
         dry = call.dry_run
         if resource.store == "services":
             obj = self._allocator.allocate(obj, None, dry_run=dry)
@@ -230,7 +232,7 @@ class WriteHandler:
         match call.target.subresource:
             case "status":
                 strategy_for(call.resource).default(new)
-                return _with_new_status(call.resource, new, old)
+                return with_new_status(call.resource, new, old)
             case "finalize":
                 spec = {**old.get("spec", {}), "finalizers": new.get("spec", {}).get("finalizers")}
                 kept_spec = {key: value for key, value in spec.items() if value}
@@ -253,7 +255,7 @@ class WriteHandler:
             raise conflict(
                 resource,
                 present["name"],
-                f"StorageError: invalid object, Code: 4, Key: {_etcd_key(resource, present)}, "
+                f"StorageError: invalid object, Code: 4, Key: {etcd_key(resource, present)}, "
                 "ResourceVersion: 0, AdditionalErrorMsg: Precondition failed: UID in precondition: "
                 f"{meta['uid']}, UID in object meta: {present['uid']}",
             )
@@ -276,7 +278,7 @@ class WriteHandler:
         if call.target.subresource in _SPEC_ENDPOINTS:
             strategy.prepare_for_update(made, old)
             counted = strategy.tracks_generation and call.target.subresource != "binding"
-            if counted and _spec_changed(call.resource, strategy, made, old):
+            if counted and spec_changed(call.resource, strategy, made, old):
                 meta["generation"] = old["metadata"].get("generation", 0) + 1
         return made
 
@@ -309,7 +311,7 @@ class WriteHandler:
             new = self._allocator.allocate(new, old, dry_run=dry)
         if dry:
             return new
-        if _deletion_is_complete(resource, new, old):
+        if deletion_is_complete(resource, new, old):
             self._storage.remove(resource.store, *name_of(old))
             if resource.store == "services":
                 self._allocator.release(old)
@@ -326,114 +328,3 @@ class WriteHandler:
         manager = dict(call.request.query).get("fieldManager", "")
         entries = object_meta.managed_fields(manager, call.resource.api_version, self._clock.now())
         return {**obj, "metadata": {**obj["metadata"], "managedFields": entries}}
-
-
-def _create_attributes(call: Call) -> Attributes:
-    """What a PUT that creates an object asks for besides the update."""
-    resource, target = call.resource, call.target
-    return Attributes(
-        "create",
-        group=resource.group,
-        resource=resource.plural,
-        namespace=target.namespace,
-        name=target.name,
-    )
-
-
-def _require_name(call: Call) -> None:
-    """PUT and PATCH of a collection are not allowed."""
-    if not call.target.name:
-        raise method_not_allowed()
-
-
-def _check_name(meta: dict[str, object], name: str) -> None:
-    """Raise 400 if the name in the object is missing or differs from the one in the URL."""
-    sent = meta.get("name", "")
-    if sent != name:
-        if not sent:
-            raise bad_request(
-                f"the name of the object ({name} based on URL) was undeterminable: "
-                "name must be provided"
-            )
-        raise bad_request(
-            f"the name of the object ({sent}) does not match the name on the URL ({name})"
-        )
-
-
-def _reset_status(resource: Resource, obj: Object) -> None:
-    """Remove the status of a custom object; empty that of a built-in one if it has any."""
-    if resource.custom is not None:
-        obj.pop("status", None)
-    elif "status" in obj:
-        obj["status"] = serializer.empty_status(type_of(resource.api_version, resource.kind))
-
-
-def _with_new_status(resource: Resource, new: Object, old: Object) -> Object:
-    """The old object with the new status, and the metadata that a status update may change."""
-    status = {"status": new["status"]} if "status" in new else {}
-    rest = {key: value for key, value in old.items() if key not in ("status", "metadata")}
-    if resource.custom is not None:
-        versions = {
-            key: new["metadata"][key]
-            for key in ("resourceVersion", "uid")
-            if key in new["metadata"]
-        }
-        meta = {key: value for key, value in old["metadata"].items() if key not in versions}
-        meta.pop("resourceVersion", None)
-        return {**rest, "metadata": {**meta, **versions}, **status}
-    meta = dict(new["metadata"])
-    if resource.store in _STATUS_KEEPS_LABELS:
-        meta.pop("labels", None)
-        if "labels" in old["metadata"]:
-            meta["labels"] = old["metadata"]["labels"]
-    return {**rest, "metadata": meta, **status}
-
-
-def _spec_changed(resource: Resource, strategy: Strategy, new: Object, old: Object) -> bool:
-    """Whether an update increments the generation."""
-    if resource.custom is not None and resource.subresource("status") is None:
-        return {**new, "metadata": None} != {**old, "metadata": None}
-    if strategy.counts_annotations:
-        annotations = [side["metadata"].get("annotations") for side in (new, old)]
-        if annotations[0] != annotations[1]:
-            return True
-    return desired_state(new) != desired_state(old)
-
-
-def _deletion_is_complete(resource: Resource, new: Object, old: Object) -> bool:
-    """Whether an update removed the last finalizer of an object that is being deleted."""
-    before = old["metadata"]
-    if not before.get("deletionTimestamp") or new["metadata"].get("finalizers"):
-        return False
-    if resource.store == "namespaces" and (new.get("spec") or {}).get("finalizers"):
-        return False
-    return not before.get("deletionGracePeriodSeconds")
-
-
-def _etcd_key(resource: Resource, meta: dict[str, str]) -> str:
-    folder = f"{resource.group}/{resource.plural}" if resource.custom else resource.plural
-    return "/".join(
-        part for part in ("/registry", folder, meta.get("namespace", ""), meta["name"]) if part
-    )
-
-
-def _check_namespace(
-    storage: Storage, resource: Resource, namespace: str, meta: dict[str, Any]
-) -> None:
-    """Raise 404 for a missing, 403 for a terminating namespace; reviews are not checked."""
-    if not resource.namespaced or not namespace or "list" not in resource.verbs:
-        return
-    found = storage.get("namespaces", "", namespace)
-    if found is None:
-        raise not_found(_NAMESPACES, namespace)
-    if found["metadata"].get("deletionTimestamp"):
-        cause = {
-            "reason": "NamespaceTerminating",
-            "message": f"namespace {namespace} is being terminated",
-            "field": "metadata.namespace",
-        }
-        why = (
-            f"unable to create new content in namespace {namespace} because it is being terminated"
-        )
-        name = meta.get("name") or meta.get("generateName", "")
-        raise not_allowed(resource, name, why, [cause])

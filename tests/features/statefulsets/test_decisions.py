@@ -26,7 +26,8 @@ from hanse.model.objects import (
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Plan, Shared
 from hanse.model.snapshot import FactChange, Snapshot
-from hanse.runtime.diff import Create, diff
+from hanse.runtime.actions import Create
+from hanse.runtime.diff import diff
 from hanse.runtime.ownership import Owner, with_owner
 from tests.features.statefulsets.given import (
     BROKER,
