@@ -42,3 +42,41 @@ def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
     assert '"name":"c1","readyReplicas":4,"replicas":4' in result.out
     assert "etcd-store-store-c1-0" in result.out
     assert "cache-c2" in result.out
+
+
+UNDO = """set -eu
+export KUBECONFIG=$PWD/.hanse/kubeconfig
+at() { kubectl --context broker -n mynamespace "$@"; }
+sed -i 's/replicas: 11/replicas: 2/' examples/statefulset/store.yaml
+kubectl --context broker apply -f examples/statefulset/store.yaml
+at rollout status statefulset/store --timeout=60s
+at set image statefulset/store '*=etcd:next'
+at rollout status statefulset/store --timeout=60s
+at rollout history statefulset/store
+at rollout undo statefulset/store 2>&1 || true
+hanse statefulsets history mynamespace/store
+hanse statefulsets undo mynamespace/store
+at rollout status statefulset/store --timeout=60s
+kubectl --context c2 -n mynamespace get statefulset store-c2 -o jsonpath='{..image}'
+hanse statefulsets undo mynamespace/store --to-revision 7 2>&1 || true
+"""
+
+
+def test_a_set_is_rolled_back_to_the_template_that_its_clusters_had(tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples/statefulset", tmp_path / "examples/statefulset")
+    (tmp_path / "undo.sh").write_text(UNDO)
+
+    result = hanse(
+        *("up", "--clusters", "c1,c2", "--no-sample", "--exec", "timeout 150 bash undo.sh"),
+        cwd=tmp_path,
+        patience=180,
+    )
+
+    assert result.status == 0, result.out + result.err
+    assert "No rollout history found." in result.out, result.out
+    assert "no last revision to roll back to" in result.out, result.out
+    assert re.search(r"2 +\S+ +etcd:next +now\n", result.out), result.out
+    before = re.search(r"template of revision 1 again \((.*)\)", result.out)
+    assert before is not None, result.out
+    assert result.out.count(before[1]) >= 3, "in the history, by undo, and in the cluster"
+    assert "c1 has no revision 7; see `hanse statefulsets history`" in result.out

@@ -82,12 +82,93 @@ def accept(context: click.Context, name: str, cluster: str) -> None:
 
     settings = global_options(context)
     start_logging(settings)
-    namespace, slash, set_name = name.partition("/")
-    if not (slash and namespace and set_name):
-        raise InputError(f"{name!r} is no set; write NAMESPACE/NAME, as shop/store")
+    namespace, set_name = _parse_set(name)
     clusters = select_clusters(settings)
     run_async(lambda: accept_cluster(clusters, namespace, set_name, cluster))
     click.echo(f"{cluster} starts its replicas of {name} with empty volumes")
+
+
+_source_option = click.option(
+    "--from",
+    "source",
+    default="",
+    metavar="CONTEXT",
+    help="The context of the cluster whose history counts; default: the first that runs the set.",
+)
+
+
+@command.command("history")
+@click.argument("name", metavar="NAMESPACE/NAME")
+@_source_option
+@click.pass_context
+def history(context: click.Context, name: str, source: str) -> None:
+    """Show the earlier templates of a set.
+
+    The broker has no history that `kubectl rollout history` could show; the clusters that run the
+    set have.
+
+    \b
+    Examples:
+      hanse statefulsets history shop/store
+    """
+    from hanse.cli.clusters import select_clusters
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.statefulsets.history import read_history
+    from hanse.cli.tables import table
+
+    settings = global_options(context)
+    start_logging(settings)
+    namespace, set_name = _parse_set(name)
+    clusters = select_clusters(settings)
+    found = run_async(lambda: read_history(clusters, namespace, set_name, source))
+    rows = [
+        (
+            str(one.number),
+            one.created.isoformat(timespec="seconds") if one.created is not None else "-",
+            ", ".join(one.images) or "-",
+            "now" if one.is_present else "",
+        )
+        for one in found.revisions
+    ]
+    click.echo(f"{name}, as {found.cluster} has it")
+    click.echo(table(("REVISION", "CREATED", "IMAGES", ""), rows))
+
+
+@command.command("undo")
+@click.argument("name", metavar="NAMESPACE/NAME")
+@click.option("--to-revision", type=int, metavar="N", help="Default: the last one before.")
+@_source_option
+@click.pass_context
+def undo(context: click.Context, name: str, to_revision: int | None, source: str) -> None:
+    """Roll a set back to an earlier template.
+
+    It takes the template from a cluster that ran it and submits it at the broker, so that it is
+    rolled out like any other.
+
+    \b
+    Examples:
+      hanse statefulsets undo shop/store
+      hanse statefulsets undo shop/store --to-revision 3 --from lubeck
+    """
+    from hanse.cli.clusters import select_clusters
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.statefulsets.history import undo as roll_back
+
+    settings = global_options(context)
+    start_logging(settings)
+    namespace, set_name = _parse_set(name)
+    clusters = select_clusters(settings)
+    done = run_async(lambda: roll_back(clusters, namespace, set_name, to_revision, source))
+    images = ", ".join(done.images)
+    click.echo(f"{name} has the template of revision {done.number} again ({images})")
+
+
+def _parse_set(name: str) -> tuple[str, str]:
+    """Namespace and name of a set."""
+    namespace, slash, set_name = name.partition("/")
+    if not (slash and namespace and set_name):
+        raise InputError(f"{name!r} is no set; write NAMESPACE/NAME, as shop/store")
+    return namespace, set_name
 
 
 def _print_sets(sets: "list[SetView]", namespace: str) -> None:

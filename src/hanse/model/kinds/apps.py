@@ -51,6 +51,15 @@ class StatefulSet(Object, frozen=True, kw_only=True):
     status: StatefulSetStatus = StatefulSetStatus()
 
 
+class ControllerRevision(Object, frozen=True, kw_only=True):
+    """One template that a StatefulSet had, which is only read."""
+
+    kind: ClassVar[Kind] = Kind("apps", "v1", "ControllerRevision", "controllerrevisions")
+
+    revision: int = 0
+    data: Wire = {}
+
+
 class DeploymentSpec(Value, frozen=True, kw_only=True):
     """The fields of a Deployment that we write."""
 
