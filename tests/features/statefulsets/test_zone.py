@@ -75,14 +75,18 @@ def address_of(name: str, ordinal: int) -> str:
     return f"198.19.{name[1:]}.{ordinal + 1}"
 
 
-def part(name: str, *addresses: str) -> StatefulSetPart:
+def part(name: str, *addresses: str, share: int | None = None) -> StatefulSetPart:
     """What a cluster reports of its replicas, each with a balancer's address or none yet."""
     replicas = tuple(
         Replica(name=f"store-{name}-{n}", ready=True, addresses=(a,) if a else ())
         for n, a in enumerate(addresses)
     )
     spec = StatefulSetPartSpec(
-        namespace=SPACE, name="store", cluster=name, share=len(replicas), replicas=replicas
+        namespace=SPACE,
+        name="store",
+        cluster=name,
+        share=len(replicas) if share is None else share,
+        replicas=replicas,
     )
     return StatefulSetPart(
         metadata=Meta(name=part_name(SPACE, "store", name), namespace=HOME), spec=spec
@@ -236,11 +240,28 @@ def test_srv_comes_with_the_replica_and_the_address_when_the_balancer_has_one() 
     assert names.ask(f"store-c1-1.{WIDE}").records == ("198.19.1.2",)
 
 
-def test_scaling_down_withdraws_at_once() -> None:
-    names = Names(seen_by("c1", [shares(c1=1), part("c1", "198.19.1.1", "198.19.1.2")]))
+def test_scaling_down_withdraws_names_before_pods_end() -> None:
+    scaled = part("c1", "198.19.1.1", "198.19.1.2", share=1)
+    names = Names(seen_by("c1", [shares(c1=1), scaled]))
 
     assert names.targets(WIDE) == [f"store-c1-0.{WIDE}"]
     assert names.ask(f"store-c1-1.{WIDE}").code == "NXDOMAIN"
+
+
+def test_shares_that_a_member_forges_take_no_names_away() -> None:
+    """All members write the record of shares; each cluster's report is its own."""
+    names = Names(seen_by("c1", [shares(c9=5), part("c1", "198.19.1.1")]))
+
+    assert names.targets(WIDE) == [f"store-c1-0.{WIDE}"]
+
+
+def test_a_report_names_replicas_of_its_own_cluster_alone() -> None:
+    forged = part("a9", "198.19.9.9")
+    theirs = Replica(name="store-c1-0", ready=True, addresses=("198.19.9.9",))
+    forged = replace(forged, spec=replace(forged.spec, replicas=(theirs,)))
+    names = Names(seen_by("c1", [shares(a9=1, c1=1), forged, part("c1", "198.19.1.1")]))
+
+    assert names.ask(f"store-c1-0.{WIDE}").records == ("198.19.1.1",)
 
 
 def test_a_dead_clusters_names_stay_until_its_lease_has_run_out() -> None:

@@ -247,9 +247,11 @@ def _load_balanced_replicas(
     snapshot: Snapshot,
     brokers: tuple[ClusterId, ...],
 ) -> Iterator[_ReplicaAddress]:
-    """The load-balanced replicas within their shares; not of expired clusters, newer schemas.
+    """The load-balanced replicas that clusters report; not of expired ones, nor newer schemas.
 
-    Those that are not ready have names only if their Service publishes such addresses.
+    Each report counts for its own cluster: for the number of replicas that it says it runs, since
+    any member writes the record of shares, and for names of its own replicas alone. Those that are
+    not ready have names only if their Service publishes such addresses.
     """
     meta = record.metadata
     service_key = f"{meta.namespace}/{meta.name}"
@@ -257,10 +259,10 @@ def _load_balanced_replicas(
     specs = (part.spec for b in brokers for part in snapshot.by(b, PARTS_BY_SET, service_key))
     parts = [part for part in specs if not part.has_newer_schema and _is_of(part, owners)]
     for part in sorted(parts, key=lambda p: p.cluster):
-        share = record.spec.share_of(part.cluster)
-        for replica in () if part.cluster in expired else part.replicas[:share]:
+        for replica in () if part.cluster in expired else part.replicas[: part.share]:
             target = child_name(replica.name, federation_name)
-            if target is not None and (replica.ready or record.spec.unready_names):
+            is_own = _is_replica_of(replica.name, meta.name, part.cluster)
+            if is_own and target is not None and (replica.ready or record.spec.unready_names):
                 yield _ReplicaAddress(replica.name, target, replica.addresses)
 
 
