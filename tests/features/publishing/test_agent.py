@@ -1,7 +1,6 @@
-"""`hanse agent` publishes to a running BIND, by itself or by ExternalDNS."""
+"""`hanse agent` publishes to a running BIND, or by ExternalDNS to Knot."""
 
 import asyncio
-import shutil
 import sys
 from pathlib import Path
 
@@ -11,6 +10,8 @@ import pytest
 from hanse.cli.clusters import open_client
 from hanse.kube.credentials import find_credentials
 from hanse.kube.transport import Request
+from hanse.local.real.binaries import cache_folder, find_available_programs
+from hanse.local.real.programs import EXTERNAL_DNS_PROGRAM
 from tests.dns.test_coredns_comparison import a_cluster
 from tests.features.publishing.servers import KEY, SECRET, ZONE, ExternalServer, name_server
 from tests.scenarios.test_publishing import DEFINITION
@@ -44,29 +45,24 @@ async def test_an_agent_publishes_what_its_cluster_imports(tmp_path: Path) -> No
         assert (await theirs.ask("www")).records == ("192.0.2.80",)
 
 
-async def _published(theirs: ExternalServer, *types: str) -> None:
-    """Wait until a few names are answered; of these types alone, if some are given."""
+async def _published(theirs: ExternalServer) -> None:
+    """Wait until a few names are answered."""
     wanted = {
         ("web.shop.svc", "A"): ("10.1.0.1", "10.2.0.1"),
         ("_tls._tcp.web.shop.svc", "SRV"): (f"0 50 443 web.shop.svc.{ZONE}.",),
         ("db-0.bergen.db.shop.svc", "A"): ("10.2.0.7",),
     }
     for question, records in wanted.items():
-        if types and question[1] not in types:
-            continue
         while (await theirs.ask(*question)).records != records:  # noqa: ASYNC110 - it tells when asked
             await asyncio.sleep(0.1)
 
 
 async def test_external_dns_publishes_what_an_agent_writes(tmp_path: Path) -> None:
-    """The agent writes DNSEndpoints, and ExternalDNS carries them to BIND by updates.
-
-    Addresses only: version 0.20 refuses SRV records whose target ends with a dot.
-    """
-    external_dns = shutil.which("external-dns")
-    if external_dns is None:
-        pytest.skip("needs external-dns; `go install sigs.k8s.io/external-dns@v0.20.0` builds it")
-    async with name_server("bind", tmp_path) as theirs, a_cluster(tmp_path) as kubeconfig:
+    """The agent writes DNSEndpoints, and ExternalDNS carries them to Knot by updates."""
+    programs = await find_available_programs((EXTERNAL_DNS_PROGRAM,), cache_folder())
+    if EXTERNAL_DNS_PROGRAM.name not in programs:
+        pytest.skip("needs external-dns, which `make kube-binaries` builds")
+    async with name_server("knot", tmp_path) as theirs, a_cluster(tmp_path) as kubeconfig:
         await _define_endpoints(kubeconfig)
         agent = await asyncio.create_subprocess_exec(
             *(sys.executable, "-c", "from hanse.cli import main; main()", "agent"),
@@ -76,10 +72,11 @@ async def test_external_dns_publishes_what_an_agent_writes(tmp_path: Path) -> No
         )
         with (tmp_path / "external-dns.log").open("wb") as log:
             carrier = await asyncio.create_subprocess_exec(
-                *(external_dns, "--source=crd", f"--kubeconfig={kubeconfig}", "--interval=1s"),
-                *("--crd-source-apiversion=externaldns.k8s.io/v1alpha1",),
-                *("--crd-source-kind=DNSEndpoint", "--registry=noop", "--provider=rfc2136"),
-                *("--managed-record-types=A", "--rfc2136-tsig-axfr", "--policy=upsert-only"),
+                *(programs[EXTERNAL_DNS_PROGRAM.name], "--source=crd", "--interval=1s"),
+                *(f"--kubeconfig={kubeconfig}", "--provider=rfc2136", "--policy=sync"),
+                *("--rfc2136-axfr", "--rfc2136-tsig-axfr"),
+                *("--managed-record-types=A", "--managed-record-types=SRV"),
+                *("--txt-owner-id=hanse", "--txt-prefix=owner-%{record_type}-"),
                 *("--rfc2136-host=127.0.0.1", f"--rfc2136-port={theirs.port}"),
                 *(f"--rfc2136-zone={ZONE}", "--rfc2136-tsig-keyname=hanse"),
                 *("--rfc2136-tsig-secret-alg=hmac-sha256", f"--rfc2136-tsig-secret={SECRET}"),
@@ -87,7 +84,7 @@ async def test_external_dns_publishes_what_an_agent_writes(tmp_path: Path) -> No
             )
         try:
             async with asyncio.timeout(PATIENCE):
-                await _published(theirs, "A")
+                await _published(theirs)
         finally:
             for process in (agent, carrier):
                 process.terminate()

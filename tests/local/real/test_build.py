@@ -96,7 +96,7 @@ async def test_a_second_build_waits_for_the_first_and_uses_its_result(
     ],
 )
 def test_a_go_must_be_new_enough_for_the_modules(version_text: str, expected: bool) -> None:
-    assert new_enough(version_text) is expected
+    assert new_enough(version_text, (1, 25)) is expected
 
 
 async def test_go_on_the_path_is_used_if_it_is_new_enough(
@@ -104,4 +104,4 @@ async def test_go_on_the_path_is_used_if_it_is_new_enough(
 ) -> None:
     go_that(tmp_path, monkeypatch)
 
-    assert await find_go(tmp_path) == tmp_path / "bin" / "go"
+    assert await find_go(tmp_path, (1, 25)) == tmp_path / "bin" / "go"

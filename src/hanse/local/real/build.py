@@ -12,7 +12,7 @@ from typing import TextIO
 
 from hanse.local.real.binaries import cache_folder, cached, find_available_programs
 from hanse.local.real.errors import BuildFailed, RealClusterError
-from hanse.local.real.programs import ALL, MODULES, Program
+from hanse.local.real.programs import ALL, EXTRA, MODULES, Program
 from hanse.local.real.progress import BuildReport, report_for
 from hanse.local.real.toolchain import build_environment, find_go
 
@@ -21,14 +21,27 @@ MODULES_AT_ONCE = 2
 
 
 def main() -> None:
-    """Find or build the named programs and print name, version and path; exits on an error."""
+    """Find or build the named programs and print name, version and path; exits on an error.
+
+    Without names also those of single tests, of which one that cannot be built is only reported.
+    """
     programs = _parse_arguments(sys.argv[1:])
     try:
-        paths = asyncio.run(find_or_build(programs, cache_folder()))
+        _print_paths(programs or ALL)
     except RealClusterError as problem:
         sys.exit(f"error: {problem}")
     except KeyboardInterrupt:
         sys.exit(130)
+    for program in () if programs else EXTRA:
+        try:
+            _print_paths((program,))
+        except RealClusterError as problem:
+            sys.stderr.write(f"{program.name} is missing, and its test is skipped: {problem}\n")
+
+
+def _print_paths(programs: Sequence[Program]) -> None:
+    """Find or build programs, and print name, version and path of each."""
+    paths = asyncio.run(find_or_build(programs, cache_folder()))
     for program in programs:
         sys.stdout.write(f"{program.name}\t{program.version}\t{paths[program.name]}\n")
 
@@ -56,8 +69,7 @@ async def _build_missing(programs: Sequence[Program], cache: Path, report: Build
     missing = [program for program in programs if not cached(program, cache).is_file()]
     if not missing:
         return
-    go = await find_go(cache)
-    report.message(f"with {go}, into {cache}; the first time takes minutes")
+    report.message(f"into {cache}; the first time takes minutes")
     module_slots = asyncio.Semaphore(MODULES_AT_ONCE)
     by_module = {
         program.module: [p for p in missing if p.module == program.module] for program in missing
@@ -65,16 +77,13 @@ async def _build_missing(programs: Sequence[Program], cache: Path, report: Build
     try:
         async with asyncio.TaskGroup() as group:
             for module, members in by_module.items():
-                group.create_task(
-                    _build_module(members, go, cache, report, module_slots), name=module
-                )
+                group.create_task(_build_module(members, cache, report, module_slots), name=module)
     except* RealClusterError as problems:
         raise problems.exceptions[0] from None
 
 
 async def _build_module(
     programs: Sequence[Program],
-    go: Path,
     cache: Path,
     report: BuildReport,
     module_slots: asyncio.Semaphore,
@@ -82,6 +91,7 @@ async def _build_module(
     """Build a module's programs sequentially: they share most packages through Go's build cache."""
     async with module_slots:
         for program in programs:
+            go = await find_go(cache, program.go)
             report.started(f"{program.name} {program.version}")
             await _build(program, go, cache, report)
             report.finished(f"{program.name} {program.version}")
@@ -147,11 +157,11 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _parse_arguments(arguments: Sequence[str]) -> tuple[Program, ...]:
-    """The named programs, all by default; exits for an unknown name."""
-    by_name = {program.name: program for program in ALL}
+    """The named programs; exits for an unknown name."""
+    by_name = {program.name: program for program in (*ALL, *EXTRA)}
     parser = argparse.ArgumentParser(description="Find or build the programs of real clusters.")
     parser.add_argument("program", nargs="*", help=f"of {', '.join(by_name)}; default: all")
-    names = parser.parse_args(arguments).program or list(by_name)
+    names = parser.parse_args(arguments).program
     if unknown := [name for name in names if name not in by_name]:
         sys.exit(f"error: no program is named {unknown[0]}; there are {', '.join(by_name)}")
     return tuple(by_name[name] for name in names)

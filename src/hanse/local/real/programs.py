@@ -31,11 +31,12 @@ ETCD = "v3.6.5"
 KWOK = "v0.7.0"
 COREDNS = "v1.14.7"
 HELM = "v3.19.0"
+EXTERNAL_DNS = "v0.23.0"
 
 MODULES = Path(__file__).parent / "modules"
 """One folder for each Go module with its pinned `go.mod` and `go.sum`, written by `pin_modules`."""
 
-OWN_MODULES = ("netcheck",)
+OWN_MODULES = ("netcheck", "externaldns")
 """Modules whose source is here."""
 
 
@@ -57,6 +58,8 @@ class Program(Struct, frozen=True):
     version: str
     version_arguments: tuple[str, ...] = ("--version",)
     version_variables: tuple[str, ...] = ()
+    go: tuple[int, int] = (1, 25)
+    """The oldest Go that compiles it."""
 
     @property
     def linker_flags(self) -> str:
@@ -112,6 +115,15 @@ HELM_PROGRAM = Program(
     version_arguments=("version", "--short"),
     version_variables=(f"helm.sh/helm/v3/internal/version.version={HELM}",),
 )
+EXTERNAL_DNS_PROGRAM = Program(
+    "external-dns",
+    "externaldns",
+    "hanse.dev/externaldns",
+    EXTERNAL_DNS,
+    version_variables=(f"main.version={EXTERNAL_DNS}",),
+    go=(1, 27),
+)
+"""ExternalDNS without the providers of clouds, which a test does not need and builds for long."""
 NETCHECK = Program(
     "netcheck",
     "netcheck",
@@ -136,3 +148,6 @@ NODE = (KUBELET, KUBE_PROXY, COREDNS_SERVER, NETCHECK)
 
 ALL = (*CLUSTER, *NODE, KUBECTL, HELM_PROGRAM)
 """Also the programs that tests and benchmarks use."""
+
+EXTRA = (EXTERNAL_DNS_PROGRAM,)
+"""Programs of single tests, which are skipped where these cannot be built."""

