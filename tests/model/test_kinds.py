@@ -22,7 +22,9 @@ from tests.model.strategies import structs_of
 def every_kind() -> list[type[Object]]:
     for module in pkgutil.iter_modules(kinds.__path__):
         importlib.import_module(f"{kinds.__name__}.{module.name}")
-    return sorted(Object.__subclasses__(), key=lambda kind: (kind.kind.group, kind.__name__))
+    direct = Object.__subclasses__()
+    found = [k for one in direct for k in (one, *one.__subclasses__()) if hasattr(k, "kind")]
+    return sorted(found, key=lambda kind: (kind.kind.group, kind.__name__))
 
 
 KINDS = [kind for kind in every_kind() if kind.__module__.startswith(kinds.__name__)]

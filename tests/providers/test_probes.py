@@ -6,7 +6,7 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from random import Random
-from typing import Literal
+from typing import Literal, cast
 
 import pytest
 from hypothesis import given, settings
@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from hanse.kube.certificates import CertificateAuthority, server_context
 from hanse.model.plan import Key
-from hanse.model.probes import Probe, ProbePolicy, ProbeTarget, TargetHealth
+from hanse.model.probes import Probe, ProbeDetails, ProbePolicy, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Change, FactChange, Snapshot
-from hanse.providers.probe_sockets import SocketProbe, head_request, response_failure
+from hanse.providers.probe_messages import grpc_failure, http_failure, http_request
+from hanse.providers.probe_sockets import SocketProbe
 from hanse.providers.probes import Prober, forbidden_reason
 from hanse.runtime.reconciler import Reconciler
 from tinykube.virtual_time import LoopClock, run
@@ -335,6 +336,93 @@ async def test_an_answer_is_judged_by_its_status(code: int, wrong: str) -> None:
 
 
 @pytest.mark.anyio
+async def test_a_monitor_says_what_is_sent_and_which_status_is_good() -> None:
+    details = ProbeDetails(method="GET", headers="X-Probe: yes", codes="401,5xx")
+    for code, wrong in ((401, ""), (503, ""), (200, "HTTP status 200")):
+        async with server(answer(code)) as (port, asked, _):
+            target = ProbeTarget("HTTP", "127.0.0.1", port, "shop.example.org", "/", details)
+
+            assert await tried(target) == wrong
+            assert asked[0].startswith(b"GET / HTTP/1.1\r\n")
+            assert b"\r\nX-Probe: yes\r\n" in asked[0]
+
+
+class Echo(asyncio.DatagramProtocol):
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.DatagramTransport", transport)
+
+    def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
+        self._transport.sendto(data[::-1], addr)
+
+
+@pytest.mark.anyio
+async def test_a_udp_answer_has_to_contain_what_is_expected() -> None:
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(Echo, ("127.0.0.1", 0))
+    port = transport.get_extra_info("sockname")[1]
+    for response, wrong in ((b"", ""), (b"\x02", ""), (b"x", "its answer is not the expected one")):
+        details = ProbeDetails(request=b"\x01\x02", response=response)
+        assert await tried(ProbeTarget("UDP", "127.0.0.1", port, details=details)) == wrong
+    transport.close()
+    await asyncio.sleep(0)
+
+    target = ProbeTarget("UDP", "127.0.0.1", port, details=ProbeDetails(request=b"x"))
+    assert await tried(target) == "Connection refused"
+
+
+def frames(*several: tuple[int, int, bytes]) -> bytes:
+    """Frames of HTTP/2: their type, flags and payload."""
+    return b"".join(
+        len(payload).to_bytes(3, "big") + bytes((kind, flags, 0, 0, 0, kind != 4)) + payload
+        for kind, flags, payload in several
+    )
+
+
+SETTINGS, HEADERS = (4, 0, b""), (1, 4, b"\x88")
+GRPC = [
+    ((SETTINGS, HEADERS, (0, 0, b"\0\0\0\0\x02\x08\x01")), ""),
+    ((SETTINGS, HEADERS, (0, 0, b"\0\0\0\0\x02"), (0, 0, b"\x08\x01")), ""),
+    ((SETTINGS, HEADERS, (0, 8, b"\x01\0\0\0\0\x02\x08\x01\0")), ""),
+    ((SETTINGS, HEADERS, (0, 0, b"\0\0\0\0\x02\x08\x02")), "its health by gRPC is NOT_SERVING"),
+    ((SETTINGS, HEADERS, (0, 0, b"\0\0\0\0\0")), "its health by gRPC is UNKNOWN"),
+    ((SETTINGS, (1, 5, b"\x88")), "it gives no health by gRPC"),
+    ((SETTINGS, (7, 0, b"\0" * 8)), "it gives no health by gRPC"),
+    ((SETTINGS, HEADERS), None),
+]
+
+
+@pytest.mark.parametrize(("sent", "judged"), GRPC)
+def test_the_health_of_a_grpc_server_is_in_its_message(
+    sent: tuple[tuple[int, int, bytes], ...], judged: str | None
+) -> None:
+    whole = frames(*sent)
+
+    assert grpc_failure(whole, ended=False) == judged
+    assert grpc_failure(whole[:-1], ended=False) in (None, judged)
+
+
+@pytest.mark.anyio
+async def test_what_speaks_http1_only_gives_no_health_by_grpc() -> None:
+    async with server(answer(400)) as (port, _, _):
+        found = await tried(ProbeTarget("GRPC", "127.0.0.1", port))
+
+    assert found == "it does not speak HTTP/2"
+
+
+@pytest.mark.anyio
+async def test_a_tls_probe_wants_a_handshake_for_a_name() -> None:
+    names: list[str | None] = []
+    context = server_context(CertificateAuthority.create("probe").server("shop", ("127.0.0.1",)))
+    context.sni_callback = lambda _socket, name, _context: names.append(name)
+    details = ProbeDetails(server_name="cart.example.org")
+    async with server(answer(200), context) as (port, _, _):
+        assert await tried(ProbeTarget("TLS", "127.0.0.1", port, "shop", "", details)) == ""
+    async with server(answer(200)) as (port, _, _):
+        assert await tried(ProbeTarget("TLS", "127.0.0.1", port, "shop"), 0.5) != ""
+    assert names == ["cart.example.org"]
+
+
+@pytest.mark.anyio
 async def test_who_says_nothing_has_not_answered_in_time() -> None:
     async with server(lambda _: b"") as (port, _, _):
         assert await tried(ProbeTarget("HTTP", "127.0.0.1", port), 0.05) == "no answer in time"
@@ -384,7 +472,7 @@ async def test_our_own_shortage_of_sockets_says_nothing_about_a_target(
 
 
 def test_a_path_cannot_break_out_of_its_line() -> None:
-    request = head_request(
+    request = http_request(
         ProbeTarget("HTTP", "10.0.0.1", 80, "a\r\nX: y", "/ HTTP/1.1\r\nEvil: 1"), keep=False
     )
 
@@ -395,4 +483,5 @@ def test_a_path_cannot_break_out_of_its_line() -> None:
 @given(st.binary(max_size=200))
 @settings(deadline=None)
 def test_whatever_is_answered_is_judged_without_a_crash(request: bytes) -> None:
-    assert isinstance(response_failure(request), str)
+    assert isinstance(http_failure(request), str)
+    assert isinstance(grpc_failure(request, ended=True), str)

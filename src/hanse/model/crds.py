@@ -23,7 +23,7 @@ from hanse.model.kinds.federation import (
     NetworkInterface,
     VirtualMachine,
 )
-from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
+from hanse.model.kinds.gateways import GATEWAY_ROUTES, Gateway, Route
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, FederatedStatefulSet
@@ -89,7 +89,7 @@ FOREIGN_KINDS: tuple[type[Object], ...] = (
     ExternalEntity,
     Gateway,
     Group,
-    HTTPRoute,
+    *GATEWAY_ROUTES,
     OvnSubnet,
     Route,
     SwitchLBRule,

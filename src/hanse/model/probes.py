@@ -11,14 +11,36 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Change, Snapshot
 
 
-class ProbeTarget(Struct, frozen=True, order=True):
-    """The target of a probe: a TCP connection, or an HTTP request over it."""
+class ProbeDetails(Struct, frozen=True, order=True):
+    """What a probe sends and expects, where it is not the usual."""
 
-    type: Literal["TCP", "HTTP", "HTTPS"]
+    method: str = ""
+    """Of HTTP; empty: HEAD."""
+    headers: str = ""
+    """More headers of HTTP, one in a line."""
+    codes: str = ""
+    """Good status codes of HTTP, as in `200,3xx`; empty: 2xx and 3xx."""
+    server_name: str = ""
+    """The name for TLS; empty: the host."""
+    service: str = ""
+    """What is asked about by gRPC; empty: the whole server."""
+    request: bytes = b""
+    response: bytes = b""
+    """What is sent by UDP, and what an answer has to contain."""
+
+
+NO_DETAILS = ProbeDetails()
+
+
+class ProbeTarget(Struct, frozen=True, order=True):
+    """The target of a probe: a connection or datagram, and a request over it."""
+
+    type: Literal["TCP", "TLS", "UDP", "HTTP", "HTTPS", "GRPC", "GRPCS"]
     address: str
     port: int
     host: str = ""
     path: str = ""
+    details: ProbeDetails | None = None
 
     def __str__(self) -> str:
         where = f"[{self.address}]" if ":" in self.address else self.address

@@ -28,7 +28,6 @@ OWN_FIELDS = frozenset(
     }
 )
 """Fields that we set or leave out: left out of an update, they are unset."""
-OK_CODES = ["HTTP_2XX", "HTTP_3XX"]
 
 
 def encode_service(service: AviGslbService) -> Wire:
@@ -97,19 +96,22 @@ def encode_monitor(monitor: AviHealthMonitor) -> Wire:
     if spec.type in field:
         body[field[spec.type]] = {
             "http_request": spec.request,
-            "http_response_code": OK_CODES,
+            "http_response_code": list(spec.codes),
             **(
                 {"ssl_attributes": {"ssl_profile_ref": "/api/sslprofile?name=System-Standard"}}
                 if spec.type == "HEALTH_MONITOR_HTTPS"
                 else {}
             ),
         }
+    if spec.type == "HEALTH_MONITOR_UDP":
+        body["udp_monitor"] = {"udp_request": spec.request, "udp_response": spec.response}
     return body
 
 
 def decode_monitor(wire: Wire) -> AviHealthMonitor:
     """The health monitor in a controller's JSON."""
     http = wire.get("http_monitor") or wire.get("https_monitor") or {}
+    udp = wire.get("udp_monitor") or {}
     spec = AviMonitorSpec(
         type=wire.get("type", ""),
         port=wire.get("monitor_port", 0),
@@ -117,7 +119,9 @@ def decode_monitor(wire: Wire) -> AviHealthMonitor:
         timeout=wire.get("receive_timeout", 0),
         up=wire.get("successful_checks", 0),
         down=wire.get("failed_checks", 0),
-        request=http.get("http_request", ""),
+        request=http.get("http_request", "") or udp.get("udp_request", ""),
+        response=udp.get("udp_response", ""),
+        codes=tuple(http.get("http_response_code") or ()),
     )
     return AviHealthMonitor(metadata=_meta(wire), spec=spec)
 

@@ -1,6 +1,6 @@
-"""Probes a target over sockets: by a TCP connection, or by a HEAD request that must succeed.
+"""Probes a target over sockets: by a connection, or by a request that must succeed.
 
-TCP and HTTP probes are plain sockets with callbacks, since there may be a thousand a second; HTTPS
+Probes without TLS are plain sockets with callbacks, since there may be a thousand a second; HTTPS
 connections are kept alive, since handshakes are expensive.
 """
 
@@ -24,10 +24,9 @@ from errno import (
 from os import strerror
 from typing import cast
 
-from hanse.model.probes import ProbeTarget
+from hanse.model.probes import NO_DETAILS, ProbeTarget
+from hanse.providers.probe_messages import CLOSED, MAX_RESPONSE, answer_failure, request_bytes
 
-MAX_RESPONSE = 4096
-"""Bytes of a response that are read."""
 MAX_KEPT_ALIVE = 2_000
 """HTTPS connections that are kept alive at most."""
 LOCAL_SHORTAGE = frozenset({EMFILE, ENFILE, ENOBUFS, ENOMEM, EAGAIN, EADDRNOTAVAIL})
@@ -36,6 +35,8 @@ LOCAL_SHORTAGE = frozenset({EMFILE, ENFILE, ENOBUFS, ENOMEM, EAGAIN, EADDRNOTAVA
 NO_ANSWER = "no answer in time"
 UNREACHED = frozenset({NO_ANSWER, *map(strerror, (EHOSTUNREACH, ENETDOWN, ENETUNREACH, ETIMEDOUT))})
 """Failures without an answer of the target: the fault may be anywhere, also here."""
+
+_OVER_TLS = frozenset({"TLS", "HTTPS", "GRPCS"})
 
 Done = Callable[[str], None]
 """Called with the failure of a probe, or with an empty string."""
@@ -48,10 +49,12 @@ class SocketProbe:
         self._kept_alive: dict[ProbeTarget, _KeptConnection] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._tls = _unverified_context()
+        self._tls_http2 = _unverified_context()
+        self._tls_http2.set_alpn_protocols(["h2"])
 
     def __call__(self, target: ProbeTarget, timeout: float, done: Done, /) -> None:
-        if target.type == "HTTPS":
-            self._probe_https(target, timeout, done)
+        if target.type in _OVER_TLS:
+            self._probe_over_tls(target, timeout, done)
             return
         try:
             _OneShotProbe(target, timeout, done).start()
@@ -69,7 +72,7 @@ class SocketProbe:
         await asyncio.gather(*self._opening, return_exceptions=True)
         await asyncio.sleep(0)  # lets the transports close
 
-    def _probe_https(self, target: ProbeTarget, timeout: float, done: Done) -> None:
+    def _probe_over_tls(self, target: ProbeTarget, timeout: float, done: Done) -> None:
         """Probe over the kept connection if it is usable.
 
         Else open a new one in a task of its own.
@@ -86,19 +89,19 @@ class SocketProbe:
         task.add_done_callback(self._opening.discard)
 
     async def _open_connection(self, target: ProbeTarget, within: float, done: Done) -> None:
-        """Connect with TLS and probe; keeps the connection if fewer than MAX_KEPT_ALIVE are kept.
+        """Connect with TLS and probe; keeps up to MAX_KEPT_ALIVE connections of HTTPS probes.
 
         `done` gets a failure to connect, but is not called at all if this host lacks resources.
         """
-        loop = asyncio.get_running_loop()
+        loop, details = asyncio.get_running_loop(), target.details or NO_DETAILS
         try:
             async with asyncio.timeout(within):
                 _, connection = await loop.create_connection(
                     lambda: _KeptConnection(target),
                     target.address,
                     target.port,
-                    ssl=self._tls,
-                    server_hostname=target.host or target.address,
+                    ssl=self._tls_http2 if target.type == "GRPCS" else self._tls,
+                    server_hostname=details.server_name or target.host or target.address,
                 )
         except TimeoutError:
             done(NO_ANSWER)
@@ -107,20 +110,26 @@ class SocketProbe:
             if getattr(error, "errno", None) not in LOCAL_SHORTAGE:
                 done(_error_text(error))
             return
-        if len(self._kept_alive) < MAX_KEPT_ALIVE:
+        if target.type == "TLS":
+            connection.close()
+            done("")
+            return
+        keeps = target.type == "HTTPS" and details.method != "GET"  # whose body would follow
+        if keeps and len(self._kept_alive) < MAX_KEPT_ALIVE:
             self._kept_alive[target] = connection
         connection.probe(within, done, close=target not in self._kept_alive)
 
 
 class _OneShotProbe:
-    """One connection and, for HTTP, one request, in callbacks of the loop."""
+    """One connection or datagram and, if any, one request, in callbacks of the loop."""
 
     def __init__(self, target: ProbeTarget, timeout: float, done: Done) -> None:
         self._target = target
         self._done = done
         self._loop = asyncio.get_running_loop()
         family = socket.AF_INET6 if ":" in target.address else socket.AF_INET
-        self._sock = socket.socket(family, socket.SOCK_STREAM)
+        by_udp = target.type == "UDP"
+        self._sock = socket.socket(family, socket.SOCK_DGRAM if by_udp else socket.SOCK_STREAM)
         self._sock.setblocking(False)
         self._response = b""
         self._ended = False
@@ -141,10 +150,7 @@ class _OneShotProbe:
         self._loop.add_writer(self._sock, self._on_connected)
 
     def _on_connected(self) -> None:
-        """Finish with the connect error, or with success for a TCP probe.
-
-        Else send the HTTP request.
-        """
+        """Finish with the connect error, or with success for a TCP probe; else send the request."""
         self._loop.remove_writer(self._sock)
         code = self._sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if code:
@@ -155,19 +161,16 @@ class _OneShotProbe:
             self._send_request()
 
     def _send_request(self) -> None:
-        """Send the HEAD request and wait for its response; a failure to send ends the probe."""
+        """Send the request and wait for its response; a failure to send ends the probe."""
         try:
-            self._sock.send(head_request(self._target, keep=False))
+            self._sock.send(request_bytes(self._target))
         except OSError as error:
             self._finish(_error_text(error))
             return
         self._loop.add_reader(self._sock, self._read_response)
 
     def _read_response(self) -> None:
-        """Read what arrived.
-
-        Finish at the first full line, at the end of data or at MAX_RESPONSE.
-        """
+        """Read what arrived, and finish once it can be judged."""
         try:
             data = self._sock.recv(MAX_RESPONSE)
         except BlockingIOError:
@@ -176,8 +179,9 @@ class _OneShotProbe:
             self._finish(_error_text(error))
             return
         self._response += data
-        if b"\r\n" in self._response or not data or len(self._response) >= MAX_RESPONSE:
-            self._finish(response_failure(self._response))
+        failure = answer_failure(self._target, self._response, ended=not data)
+        if failure is not None:
+            self._finish(failure)
 
     def _finish(self, failure: str) -> None:
         """Close the socket and report the result (empty: success), once."""
@@ -195,7 +199,7 @@ class _OneShotProbe:
 
 
 class _KeptConnection(asyncio.Protocol):
-    """An HTTPS connection that is kept alive between probes."""
+    """A connection with TLS, which may be kept alive between probes."""
 
     def __init__(self, target: ProbeTarget) -> None:
         self._target = target
@@ -210,7 +214,7 @@ class _KeptConnection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing() and not self._done
 
     def probe(self, timeout: float, done: Done, *, close: bool = False) -> None:
-        """Send a HEAD request and give its failure to `done` ("" if none); a timeout closes it.
+        """Send a request and give its failure to `done` ("" if none); a timeout closes it.
 
         With `close` the connection is closed after this probe.
         """
@@ -218,7 +222,7 @@ class _KeptConnection(asyncio.Protocol):
         self._done, self._response, self._close = done, b"", close
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(timeout, self._finish, NO_ANSWER, True)
-        self._transport.write(head_request(self._target, keep=not close))
+        self._transport.write(request_bytes(self._target, keep=not close))
 
     def close(self) -> None:
         if self._transport is not None:
@@ -228,18 +232,24 @@ class _KeptConnection(asyncio.Protocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's is no subclass
 
     def data_received(self, data: bytes) -> None:
-        """Finish the probe once the response head is complete or too long.
+        """Finish the probe once the answer is complete, by HTTP its head, or too long.
 
         Closes the connection if the server says so or if the head is too long.
         """
         self._response += data
+        if self._target.type == "GRPCS":
+            failure = answer_failure(self._target, self._response, ended=False)
+            if failure is not None:
+                self._finish(failure, True)
+            return
         head, end, _ = self._response.partition(b"\r\n\r\n")
         if end or len(self._response) >= MAX_RESPONSE:
             last = b"connection: close" in head.lower() or not end
-            self._finish(response_failure(self._response), last)
+            failure = answer_failure(self._target, self._response, ended=True) or ""
+            self._finish(failure, last)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._finish(_error_text(exc) if exc is not None else "the connection was closed", True)
+        self._finish(_error_text(exc) if exc is not None else CLOSED, True)
 
     def _finish(self, failure: str, close: bool) -> None:
         """Cancel the timer, close the connection if asked here or by `probe`, and report once."""
@@ -250,27 +260,6 @@ class _KeptConnection(asyncio.Protocol):
             self.close()
         if done is not None:
             done(failure)
-
-
-def head_request(target: ProbeTarget, *, keep: bool) -> bytes:
-    """A HEAD request; characters that could break out of its line are left out."""
-    path = "".join(c for c in target.path if c.isascii() and c.isprintable() and c != " ") or "/"
-    host = "".join(c for c in target.host or target.address if c.isascii() and c.isprintable())
-    connection = "keep-alive" if keep else "close"
-    return (
-        f"HEAD {path} HTTP/1.1\r\nHost: {host}\r\nUser-Agent: hanse-probe\r\n"
-        f"Accept: */*\r\nConnection: {connection}\r\n\r\n"
-    ).encode()
-
-
-def response_failure(answer: bytes) -> str:
-    """The failure that a response means: any status but 2xx and 3xx; empty for these."""
-    line = answer.partition(b"\r\n")[0].decode("ascii", "replace")
-    version, _, rest = line.partition(" ")
-    code = rest[:3]
-    if not version.startswith("HTTP/") or not code.isdecimal():
-        return "it does not speak HTTP" if answer else "the connection was closed"
-    return "" if code[0] in "23" else f"HTTP status {code}"
 
 
 def _error_text(error: BaseException) -> str:

@@ -1,32 +1,43 @@
 """What serves a host in a cluster: all objects, their paths, listeners and owners."""
 
+from collections.abc import Iterable
+
 import pytest
 from msgspec.structs import replace
 
 from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.health import member_probes
+from hanse.features.gslb.keys import all_keys, keys_for_change
 from hanse.features.gslb.names import WITHDRAWN
+from hanse.model.facts import Fact
 from hanse.model.kinds.core import Namespace, ObservedCondition, Service
 from hanse.model.kinds.gateways import (
+    GATEWAY_ROUTES,
     BackendReference,
     Gateway,
     GatewayAddress,
     GatewayReference,
+    GatewayRoute,
+    GatewayRouteSpec,
+    GatewayRouteStatus,
     GatewaySpec,
     GatewayStatus,
+    GRPCRoute,
     HTTPRoute,
-    HTTPRouteSpec,
-    HTTPRouteStatus,
     Listener,
+    MethodMatch,
     Route,
     RouteIngress,
+    RouteMatch,
     RouteParentStatus,
     RouteRule,
     RouteSpec,
     RouteStatus,
     RouteTarget,
+    TLSRoute,
 )
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, Monitor
-from hanse.model.kinds.gslb import NAMESPACE, GSLBHostRule, GSLBHostRuleSpec
+from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicy, GSLBHostRule, GSLBHostRuleSpec
 from hanse.model.kinds.networking import (
     Ingress,
     IngressBackend,
@@ -36,7 +47,9 @@ from hanse.model.kinds.networking import (
     IngressService,
 )
 from hanse.model.objects import Meta, Object
-from hanse.model.plan import Key
+from hanse.model.plan import Key, Patch
+from hanse.model.probes import ProbeTarget, TargetHealth
+from hanse.model.snapshot import ObjectChange
 from tests.features.gslb.fleet import (
     HOST,
     LABELS,
@@ -55,10 +68,10 @@ KEY = Key("host", HOST)
 LEADER = amko("lubeck", leads=True, epoch=1)
 
 
-def balanced(*objects: Object) -> GlobalService:
+def balanced(*objects: Object, facts: Iterable[Fact] = ()) -> GlobalService:
     """The service that the leader writes for the host."""
     local = [LEADER, config("lubeck"), policy("lubeck"), shop(), *objects]
-    desired = Gslb().plan(KEY, leader_snapshot(local)).desired
+    desired = Gslb().plan(KEY, leader_snapshot(local, facts=facts)).desired
     (service,) = [d.object for d in desired if isinstance(d.object, GlobalService)]
     return service
 
@@ -99,6 +112,26 @@ def test_the_primary_path_decides() -> None:
     member = member_of(both, backends("web", False), backends("admin", True))
 
     assert not member.ready
+
+
+def test_every_path_is_probed_and_shown_and_only_the_primary_one_decides() -> None:
+    both = to_service(ingress("10.1.0.1"), web="/", admin="/admin")
+    targets = [ProbeTarget("HTTP", "10.1.0.1", 80, HOST, path) for path in ("/", "/admin")]
+    facts = (
+        TargetHealth(targets[0], True, EPOCH),
+        TargetHealth(targets[1], False, EPOCH, "HTTP status 503"),
+    )
+
+    service = balanced(both, backends("web", True), backends("admin", True), facts=facts)
+
+    assert [p.target for p in member_probes(service, every_path=True)] == targets
+    assert [p.target for p in member_probes(service)] == targets[:1]
+    (health,) = service.status.members
+    assert health.up
+    assert [(p.path, p.up, p.reason) for p in health.paths] == [
+        ("/", True, ""),
+        ("/admin", False, "HTTP status 503"),
+    ]
 
 
 def test_without_a_root_the_shortest_path_is_the_primary_one() -> None:
@@ -145,17 +178,23 @@ def gateway(*listeners: Listener) -> Gateway:
     )
 
 
-def http_route(section: str = "") -> HTTPRoute:
-    ref = GatewayReference(name="edge", section_name=section)
+def http_route(
+    section: str = "",
+    kind: type[GatewayRoute] = HTTPRoute,
+    hostnames: tuple[str, ...] = (HOST,),
+    matches: tuple[RouteMatch, ...] = (),
+    port: int | None = None,
+) -> GatewayRoute:
+    ref = GatewayReference(name="edge", section_name=section, port=port)
     accepted = ObservedCondition(type="Accepted", status="True")
-    return HTTPRoute(
+    return kind(
         metadata=Meta(name="web", namespace="shop", labels=LABELS),
-        spec=HTTPRouteSpec(
+        spec=GatewayRouteSpec(
             parent_refs=(ref,),
-            hostnames=(HOST,),
-            rules=(RouteRule(backend_refs=(BackendReference(name="web"),)),),
+            hostnames=hostnames,
+            rules=(RouteRule(matches=matches, backend_refs=(BackendReference(name="web"),)),),
         ),
-        status=HTTPRouteStatus(
+        status=GatewayRouteStatus(
             parents=(RouteParentStatus(parent_ref=ref, conditions=(accepted,)),)
         ),
     )
@@ -178,6 +217,60 @@ def test_a_route_is_probed_at_the_listener_that_it_is_bound_to(
     )
 
     assert member_of(http_route(section), listeners).monitors == (monitor,)
+
+
+CART = RouteMatch(method=MethodMatch(service="shop.v1.Cart"))
+LISTENERS = (
+    Listener(name="secure", port=8443, protocol="HTTPS"),
+    Listener(name="plain", port=8080, protocol="HTTP"),
+    Listener(name="through", port=9443, protocol="TLS"),
+)
+
+
+@pytest.mark.parametrize(
+    ("route", "monitor"),
+    [
+        (http_route(kind=GRPCRoute), Monitor(type="GRPC", port=8080)),
+        (http_route("secure", GRPCRoute), Monitor(type="GRPCS", port=8443)),
+        (http_route(kind=GRPCRoute, port=8443), Monitor(type="GRPCS", port=8443)),
+        (http_route(kind=GRPCRoute, matches=(CART,)), Monitor(type="TCP", port=8080)),
+        (http_route(kind=TLSRoute), Monitor(type="TLS", port=9443, server_name=HOST)),
+    ],
+    ids=["grpc", "grpcs", "port", "only one service", "tls"],
+)
+def test_routes_of_every_protocol_are_probed_by_it(route: GatewayRoute, monitor: Monitor) -> None:
+    assert member_of(route, gateway(*LISTENERS)).monitors == (monitor,)
+
+
+@pytest.mark.parametrize("hostnames", [(), ("*.example.org",)], ids=["none", "wildcard"])
+@pytest.mark.parametrize("kind", GATEWAY_ROUTES)
+def test_a_route_has_the_host_of_its_listener(
+    kind: type[GatewayRoute], hostnames: tuple[str, ...]
+) -> None:
+    listeners = [replace(listener, hostname=HOST) for listener in LISTENERS]
+    route, edge = http_route(kind=kind, hostnames=hostnames), gateway(*listeners)
+    snapshot = leader_snapshot([LEADER, config("lubeck"), policy("lubeck"), shop(), route, edge])
+
+    assert member_of(route, edge).address == "10.1.0.1"
+    assert KEY in set(all_keys(snapshot))
+    for obj in (route, edge):
+        assert KEY in set(keys_for_change(ObjectChange("lubeck", None, obj), snapshot))
+    (patch,) = [p for p in Gslb().plan(Key("policy"), snapshot).patches if _is_policy(p)]
+    assert patch.change["status"]["warnings"] is None
+
+
+def test_a_route_without_any_host_is_reported() -> None:
+    route, edge = http_route(hostnames=()), gateway(*LISTENERS)
+    snapshot = leader_snapshot([LEADER, config("lubeck"), policy("lubeck"), shop(), route, edge])
+
+    (patch,) = [p for p in Gslb().plan(Key("policy"), snapshot).patches if _is_policy(p)]
+
+    (warning,) = patch.change["status"]["warnings"]
+    assert warning.startswith("lubeck: HTTPRoute shop/web: neither spec.hostnames nor a listener")
+
+
+def _is_policy(patch: Patch) -> bool:
+    return patch.target.ref.kind == GlobalDeploymentPolicy.kind
 
 
 # -- owners

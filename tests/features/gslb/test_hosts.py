@@ -23,11 +23,11 @@ from hanse.model.kinds.gateways import (
     Gateway,
     GatewayAddress,
     GatewayReference,
+    GatewayRouteSpec,
+    GatewayRouteStatus,
     GatewaySpec,
     GatewayStatus,
     HTTPRoute,
-    HTTPRouteSpec,
-    HTTPRouteStatus,
     Listener,
     PathMatch,
     Route,
@@ -298,7 +298,7 @@ def test_an_http_route_has_the_addresses_of_the_gateway_that_accepted_it() -> No
     )
     route = HTTPRoute(
         metadata=Meta(name="web", namespace="shop", labels=LABELS),
-        spec=HTTPRouteSpec(
+        spec=GatewayRouteSpec(
             parent_refs=(ref,),
             hostnames=(HOST,),
             rules=(
@@ -308,7 +308,7 @@ def test_an_http_route_has_the_addresses_of_the_gateway_that_accepted_it() -> No
                 ),
             ),
         ),
-        status=HTTPRouteStatus(
+        status=GatewayRouteStatus(
             parents=(RouteParentStatus(parent_ref=ref, conditions=(accepted,)),)
         ),
     )

@@ -14,10 +14,10 @@ from hanse.model.kinds.gateways import (
     Gateway,
     GatewayAddress,
     GatewayReference,
+    GatewayRouteSpec,
+    GatewayRouteStatus,
     GatewayStatus,
     HTTPRoute,
-    HTTPRouteSpec,
-    HTTPRouteStatus,
     Route,
     RouteIngress,
     RouteParentStatus,
@@ -81,8 +81,8 @@ def behind_gateway() -> tuple[Object, ...]:
         ),
         HTTPRoute(
             metadata=Meta(name="web", namespace="shop", labels=LABELS),
-            spec=HTTPRouteSpec(parent_refs=(ref,), hostnames=(HOST,)),
-            status=HTTPRouteStatus(parents=parents),
+            spec=GatewayRouteSpec(parent_refs=(ref,), hostnames=(HOST,)),
+            status=GatewayRouteStatus(parents=parents),
         ),
     )
 
@@ -248,7 +248,7 @@ PROBLEMS: list[Any] = [
         (
             HTTPRoute(
                 metadata=Meta(name="web", namespace="shop", labels=LABELS),
-                spec=HTTPRouteSpec(hostnames=(HOST, "*.example.org")),
+                spec=GatewayRouteSpec(hostnames=(HOST, "*.example.org")),
             ),
             answer(),
         ),

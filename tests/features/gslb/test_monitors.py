@@ -3,9 +3,12 @@
 import pytest
 from msgspec import ValidationError
 
-from hanse.features.gslb.configuration import monitor_errors, parse_monitor
+from hanse.features.gslb.monitors import decode_payload, monitor_errors, parse_monitor
 from hanse.features.gslb.paths import MAX_PATH_LENGTH
+from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.globalservice import Monitor
+from hanse.model.kinds.gslb import NAMESPACE
+from hanse.model.objects import Meta
 from tests.features.gslb.fleet import amko, config, ingress, leader_snapshot, policy
 from tests.features.gslb.test_hosts import service_in
 
@@ -24,7 +27,10 @@ def test_a_monitor_is_read_field_by_field() -> None:
     [
         ({"type": "TCP"}, "port: it is needed"),
         ({"port": "80"}, "type: it is needed"),
-        ({"type": "tcp", "port": "80"}, "type: 'tcp' is none of TCP, HTTP, HTTPS"),
+        (
+            {"type": "tcp", "port": "80"},
+            "type: 'tcp' is none of TCP, TLS, UDP, HTTP, HTTPS, GRPC, GRPCS",
+        ),
         ({"type": "TCP", "port": "http"}, "port: 'http' is not from 1 to 65535"),
         ({"type": "TCP", "port": "70000"}, "port: '70000' is not from 1 to 65535"),
         ({"type": "TCP", "port": "²"}, "port: '²' is not from 1 to 65535"),
@@ -61,3 +67,36 @@ def test_a_path_that_cannot_be_asked_for_is_watched_at_the_root(path: str) -> No
     (member,) = service_in(snapshot).spec.members
 
     assert [monitor.path for monitor in member.monitors] == ["/"]
+
+
+def test_a_payload_may_have_any_bytes() -> None:
+    assert decode_payload(r"a\x00\xffé\n\\") == b"a\x00\xff\xc3\xa9\n\\"
+
+
+TEMPLATE = {
+    "type": "HTTP",
+    "headers": "X-Probe: yes",
+    "codes": "200,401",
+    "interval": "5",
+}
+
+
+def test_a_template_without_a_port_changes_what_is_generated_for_each_path() -> None:
+    leader = amko("lubeck", leads=True, epoch=1)
+    quick = ConfigMap(metadata=Meta(name="quick", namespace=NAMESPACE), data=TEMPLATE)
+    way_in = ingress("10.1.0.1", path="/shop", tls=True)
+    chosen = policy("lubeck", health_monitor_template="quick")
+    snapshot = leader_snapshot([leader, config("lubeck"), chosen, quick, way_in])
+
+    (member,) = service_in(snapshot).spec.members
+
+    assert member.monitors == (
+        Monitor(
+            type="HTTPS",
+            port=443,
+            path="/shop",
+            headers="X-Probe: yes",
+            codes="200,401",
+            interval=5,
+        ),
+    )

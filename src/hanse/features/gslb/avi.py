@@ -5,6 +5,7 @@ from datetime import timedelta
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.gslb.configuration import (
     InvalidConfiguration,
@@ -185,15 +186,28 @@ def _monitors_by_name(service: GlobalService) -> dict[str, Monitor]:
 
 
 def _avi_monitor_spec(monitor: Monitor, host: str) -> AviMonitorSpec:
-    """The health monitor at the controller; HTTP monitors send a HEAD request for the host."""
-    is_http = monitor.type in ("HTTP", "HTTPS")
-    request = f"HEAD {monitor.path or '/'} HTTP/1.1\r\nHost: {host}\r\n" if is_http else ""
-    return AviMonitorSpec(
-        type=f"HEALTH_MONITOR_{monitor.type}",
+    """The health monitor at the controller, which has none for TLS alone and for gRPC."""
+    spec = AviMonitorSpec(
         port=monitor.port,
         interval=monitor.interval,
         timeout=monitor.timeout,
         up=monitor.up,
         down=monitor.down,
-        request=request,
+    )
+    if monitor.type == "UDP":
+        texts = {"request": monitor.request, "response": monitor.response}
+        return replace(spec, type="HEALTH_MONITOR_UDP", **texts)
+    if monitor.type not in ("HTTP", "HTTPS"):
+        return spec
+    lines = (
+        f"{monitor.method or 'HEAD'} {monitor.path or '/'} HTTP/1.1",
+        f"Host: {host}",
+        *monitor.headers.splitlines(),
+    )
+    classes = dict.fromkeys(f"HTTP_{c[0]}XX" for c in (monitor.codes or "2xx,3xx").split(","))
+    return replace(
+        spec,
+        type=f"HEALTH_MONITOR_{monitor.type}",
+        request="".join(f"{line}\r\n" for line in lines),
+        codes=tuple(classes),
     )

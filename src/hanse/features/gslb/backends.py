@@ -2,21 +2,23 @@
 
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.gslb.names import HOSTNAMES
-from hanse.features.gslb.paths import (
-    ROOT,
+from hanse.features.gslb.paths import ROOT, host_paths, list_backend_services
+from hanse.features.gslb.routes import (
+    GATEWAYS_BY_HOST,
     accepting_gateways,
-    host_paths,
-    list_backend_services,
+    inherited_hosts,
+    parent_gateways,
 )
 from hanse.model.addresses import is_address, is_routable
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
-from hanse.model.kinds.gateways import HTTPRoute, Route
+from hanse.model.kinds.gateways import GATEWAY_ROUTES, GatewayRoute, Route
 from hanse.model.kinds.globalservice import (
     MAX_PATHS,
     GlobalService,
@@ -30,7 +32,7 @@ from hanse.model.questions import host_lookup
 from hanse.model.schema import SUBDOMAIN
 from hanse.model.snapshot import Index, Snapshot
 
-SOURCE_KINDS: tuple[type[Object], ...] = (Service, Ingress, Route, HTTPRoute)
+SOURCE_KINDS: tuple[type[Object], ...] = (Service, Ingress, Route, *GATEWAY_ROUTES)
 _HOST = re.compile(f"(?=.{{1,253}}$){SUBDOMAIN}")
 UNNAMED_PREFIX = "~"
 """The prefix of `<name>.<namespace>` for a Service that has a host name only with a domain."""
@@ -95,7 +97,7 @@ def _declared_names(obj: Object) -> Iterator[tuple[str, str]]:
             yield from ((f"spec.rules[{n}].host", r.host) for n, r in enumerate(obj.spec.rules))
         case Route():
             yield "spec.host", obj.spec.host
-        case HTTPRoute():
+        case GatewayRoute():
             yield from ((f"spec.hostnames[{n}]", h) for n, h in enumerate(obj.spec.hostnames))
         case _:
             return
@@ -115,15 +117,18 @@ def _declared_hosts(obj: Object) -> Iterator[str]:
             yield from dict.fromkeys(name.lower() for _, name in _declared_names(obj) if name)
 
 
-SERVICE_HOSTS = Index(Service, "gslb-host", list_hosts)
-INGRESS_HOSTS = Index(Ingress, "gslb-host", list_hosts)
-ROUTE_HOSTS = Index(Route, "gslb-host", list_hosts)
-HTTPROUTE_HOSTS = Index(HTTPRoute, "gslb-host", list_hosts)
-
-
-INGRESS_BACKENDS = Index(Ingress, "gslb-backend", list_backend_services)
-ROUTE_BACKENDS = Index(Route, "gslb-backend", list_backend_services)
-HTTPROUTE_BACKENDS = Index(HTTPRoute, "gslb-backend", list_backend_services)
+SOURCES_BY_HOST: dict[type[Object], Index[Any]] = {
+    kind: Index(kind, "gslb-host", list_hosts) for kind in SOURCE_KINDS
+}
+SOURCES_BY_BACKEND: dict[type[Object], Index[Any]] = {
+    kind: Index(kind, "gslb-backend", list_backend_services)
+    for kind in SOURCE_KINDS
+    if kind is not Service
+}
+ROUTES_BY_GATEWAY: dict[type[Object], Index[Any]] = {
+    kind: Index(kind, "gslb-gateway", parent_gateways) for kind in GATEWAY_ROUTES
+}
+"""The routes that inherit host names of a gateway's listeners."""
 SLICES_BY_SERVICE = Index(
     EndpointSlice,
     "gslb-service",
@@ -135,14 +140,25 @@ def list_objects_for(
     host: str, domain: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[Object]:
     """The objects of a cluster that serve a host, also unnamed Services in the default domain."""
-    yield from snapshot.by(where, SERVICE_HOSTS, host)
+    for index in SOURCES_BY_HOST.values():
+        yield from snapshot.by(where, index, host)
     domain = domain.lower()
     if domain and host.endswith(f".{domain}"):
         front = host.removesuffix(f".{domain}")
-        yield from snapshot.by(where, SERVICE_HOSTS, UNNAMED_PREFIX + front)
-    yield from snapshot.by(where, INGRESS_HOSTS, host)
-    yield from snapshot.by(where, ROUTE_HOSTS, host)
-    yield from snapshot.by(where, HTTPROUTE_HOSTS, host)
+        yield from snapshot.by(where, SOURCES_BY_HOST[Service], UNNAMED_PREFIX + front)
+    for gateway in snapshot.by(where, GATEWAYS_BY_HOST, host):
+        name = f"{gateway.metadata.namespace}/{gateway.metadata.name}"
+        for index in ROUTES_BY_GATEWAY.values():
+            for route in snapshot.by(where, index, name):
+                if host in inherited_hosts(route, where, snapshot):
+                    yield route
+
+
+def hosts_of(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
+    """The host names that an object serves, also those of the listeners it is attached to."""
+    yield from list_hosts(obj)
+    if isinstance(obj, GatewayRoute):
+        yield from inherited_hosts(obj, where, snapshot)
 
 
 def find_source(ref: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
@@ -161,9 +177,8 @@ def list_dependents(service: str, where: ClusterId, snapshot: Snapshot) -> Itera
     own = snapshot.get(where, Service, name, namespace)
     if own is not None:
         yield own
-    yield from snapshot.by(where, INGRESS_BACKENDS, service)
-    yield from snapshot.by(where, ROUTE_BACKENDS, service)
-    yield from snapshot.by(where, HTTPROUTE_BACKENDS, service)
+    for index in SOURCES_BY_BACKEND.values():
+        yield from snapshot.by(where, index, service)
 
 
 def full_host(name: str, domain: str) -> str | None:
@@ -208,7 +223,7 @@ def _merge(backends: list[HostBackend]) -> MergedBackend:
         if known is None or (backend.ready and not known.ready):
             source = str(object_ref(backend.source))
             paths[backend.path] = PathReadiness(
-                path=backend.path, ready=backend.ready, source=source
+                path=backend.path, ready=backend.ready, source=source, monitor=backend.monitor
             )
     primary = ordered[0]
     ready = paths[primary.path].ready
@@ -274,7 +289,7 @@ def list_status_addresses(
             yield from (entry.ip or entry.hostname for entry in own or entries)
         case Route():
             yield from _route_addresses(obj)
-        case HTTPRoute():
+        case GatewayRoute():
             for gateway in accepting_gateways(obj, where, snapshot):
                 addresses = gateway.status.addresses
                 yield from (a.value for a in addresses if a.type in ("IPAddress", "Hostname"))

@@ -1,16 +1,12 @@
-"""Reads and validates GSLBConfig, GlobalDeploymentPolicy, GSLBHostRules and health monitors."""
+"""Reads and validates GSLBConfig, GlobalDeploymentPolicy and GSLBHostRules."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
 from ipaddress import ip_address
-from typing import get_args
 
-import msgspec
 from msgspec import Struct
 
-from hanse.features.gslb.paths import is_http_path
+from hanse.features.gslb.monitors import monitors_error
 from hanse.model.addresses import is_address, reached_addresses
-from hanse.model.kinds.core import ConfigMap
-from hanse.model.kinds.globalservice import Monitor, MonitorType
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     DownResponse,
@@ -25,16 +21,6 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.snapshot import Index, Snapshot
 
-_MONITOR_TYPES: tuple[str, ...] = get_args(MonitorType)
-_MONITOR_NUMBERS = {
-    "port": (1, 65535),
-    "interval": (1, 3600),
-    "timeout": (1, 3600),
-    "up": (1, 50),
-    "down": (1, 50),
-}
-_MONITOR_FIELDS = ("type", "path", *_MONITOR_NUMBERS)
-_REQUIRED_FIELDS = ("type", "port")
 RULES_BY_FQDN = Index(GSLBHostRule, "gslb-fqdn", lambda r: [r.spec.fqdn.lower().removesuffix(".")])
 
 
@@ -98,11 +84,9 @@ def read_deployment_policy(
     if isinstance(config, InvalidConfiguration):
         return config
     spec = policies[0].spec
-    error = policy_error(spec, config.contexts) or (
-        _monitors_error(spec.health_monitor_refs, spec.health_monitor_template, snapshot)
-        if named_monitors
-        else ""
-    )
+    error = policy_error(spec, config.contexts)
+    if not error and named_monitors:
+        error = monitors_error(spec, snapshot)
     return InvalidConfiguration(error) if error else spec
 
 
@@ -139,9 +123,7 @@ def rule_error(rule: GSLBHostRule, snapshot: Snapshot, *, named_monitors: bool) 
         _algorithm_error(spec.pool_algorithm_settings),
         _down_response_error(spec.down_response),
         _monitor_choice_error(spec.health_monitor_refs, spec.health_monitor_template),
-        _monitors_error(spec.health_monitor_refs, spec.health_monitor_template, snapshot)
-        if named_monitors
-        else "",
+        monitors_error(spec, snapshot) if named_monitors else "",
     )
     return next(filter(None, checks), "")
 
@@ -157,23 +139,6 @@ def find_host_rule(host: str, snapshot: Snapshot) -> GSLBHostRule | None:
         key=_creation_order,
         default=None,
     )
-
-
-def list_referenced_monitors(snapshot: Snapshot) -> tuple[str, ...]:
-    """The names of all monitors that policies and host rules refer to."""
-    specs: list[GlobalDeploymentPolicySpec | GSLBHostRuleSpec] = [
-        p.spec for p in list_deployment_policies(snapshot)
-    ]
-    specs += [r.spec for r in snapshot.in_namespace(snapshot.local, GSLBHostRule, NAMESPACE)]
-    names = [n for s in specs for n in (*s.health_monitor_refs, s.health_monitor_template)]
-    return tuple(sorted({name for name in names if name}))
-
-
-def read_monitors(refs: Iterable[str], template: str, snapshot: Snapshot) -> tuple[Monitor, ...]:
-    """The valid monitors in ConfigMaps: the template alone if it is given, else all refs."""
-    names = [template] if template else list(refs)
-    found = [_read_monitor(name, snapshot) for name in names]
-    return tuple(m for m in found if isinstance(m, Monitor))
 
 
 def _creation_order(rule: GSLBHostRule) -> tuple[str, str]:
@@ -329,30 +294,6 @@ def _public_ips_error(spec: GSLBHostRuleSpec, known: frozenset[str] | None) -> s
     return ""
 
 
-def _monitors_error(refs: tuple[str, ...], template: str, snapshot: Snapshot) -> str:
-    """The first error of monitors: a ConfigMap that is missing or invalid, with its field."""
-    fields = [("spec.healthMonitorTemplate", template)] if template else []
-    fields += [(f"spec.healthMonitorRefs[{index}]", name) for index, name in enumerate(refs)]
-    for field, name in fields:
-        found = _read_monitor(name, snapshot)
-        if isinstance(found, InvalidConfiguration):
-            return f"{field}: {found.error}"
-    return ""
-
-
-def _read_monitor(name: str, snapshot: Snapshot) -> Monitor | InvalidConfiguration:
-    """The monitor in a ConfigMap, or what is wrong with it."""
-    config_map = snapshot.get(snapshot.local, ConfigMap, name, NAMESPACE)
-    if config_map is None:
-        return InvalidConfiguration(f"there is no ConfigMap {name} in {NAMESPACE}; create it")
-    error = next(monitor_errors(config_map.data), "")
-    return (
-        InvalidConfiguration(f"ConfigMap {name} describes no monitor: {error}")
-        if error
-        else parse_monitor(config_map.data)
-    )
-
-
 def _first_duplicate(named: Iterable[str]) -> str:
     """The first name that occurs a second time; empty if there is none."""
     seen: set[str] = set()
@@ -371,26 +312,3 @@ def _address_error(field: str, text: str) -> str:
     if any(ip.is_unspecified or ip.is_multicast or ip.is_link_local for ip in reached):
         return f"{field}: {text} is no address that clients can be sent to; give another"
     return ""
-
-
-def parse_monitor(data: Mapping[str, str]) -> Monitor:
-    """The monitor in a ConfigMap's data; raises ValueError for data with `monitor_errors`."""
-    return msgspec.convert(dict(data), Monitor, strict=False)
-
-
-def monitor_errors(data: Mapping[str, str]) -> Iterator[str]:
-    """The errors of a ConfigMap's data, each with its field and the values that are allowed."""
-    for field in _REQUIRED_FIELDS:
-        if field not in data:
-            yield f"{field}: it is needed"
-    for field, value in data.items():
-        if field not in _MONITOR_FIELDS:
-            yield f"{field}: it is no field of a monitor; there are {', '.join(_MONITOR_FIELDS)}"
-        elif field == "type" and value not in _MONITOR_TYPES:
-            yield f"type: {value[:50]!r} is none of {', '.join(_MONITOR_TYPES)}"
-        elif field == "path" and value and not is_http_path(value):
-            yield "path: it must begin with / and have no blanks or other than ASCII letters"
-        elif field in _MONITOR_NUMBERS:
-            low, high = _MONITOR_NUMBERS[field]
-            if not (value.isascii() and value.isdecimal() and low <= int(value[:9]) <= high):
-                yield f"{field}: {value[:50]!r} is not from {low} to {high}"

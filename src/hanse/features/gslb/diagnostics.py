@@ -5,11 +5,14 @@ controller refuses the write.
 """
 
 from collections.abc import Iterator
+from typing import Any
 
 from msgspec import Struct
 
 from hanse.features.gslb.backends import (
     SOURCE_KINDS,
+    InvalidHostName,
+    hosts_of,
     invalid_names,
     is_host_name,
     list_hosts,
@@ -22,6 +25,7 @@ from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import mapping_error, uses_host_rules
 from hanse.features.gslb.names import context_of
 from hanse.features.gslb.notes import alias_notes, is_in_zones, outside_message
+from hanse.features.gslb.routes import covers, inherited_hosts, inherits_hosts
 from hanse.features.gslb.selectors import is_selected
 from hanse.model.addresses import is_address
 from hanse.model.facts import WriteOutcome
@@ -29,7 +33,7 @@ from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.externaldns import DNSEndpoint
-from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
+from hanse.model.kinds.gateways import GATEWAY_ROUTES, Gateway, GatewayRoute, Route
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, GlobalDeploymentPolicySpec
 from hanse.model.kinds.networking import Ingress
@@ -65,6 +69,8 @@ def is_suspect(obj: Object) -> bool:
             return any(e.hostname and not e.ip for e in obj.status.load_balancer.ingress)
         case Route():
             return any(e.router_canonical_hostname for e in obj.status.ingress)
+        case GatewayRoute():
+            return inherits_hosts(obj)
         case Gateway():
             return any(a.type == "Hostname" for a in obj.status.addresses)
         case _:
@@ -75,10 +81,9 @@ def _suspect_keys(obj: Object) -> tuple[str, ...]:
     return (_SUSPECT,) if is_suspect(obj) else ()
 
 
-SUSPECT_SERVICES = Index(Service, "gslb-suspect", _suspect_keys)
-SUSPECT_INGRESSES = Index(Ingress, "gslb-suspect", _suspect_keys)
-SUSPECT_ROUTES = Index(Route, "gslb-suspect", _suspect_keys)
-SUSPECT_HTTPROUTES = Index(HTTPRoute, "gslb-suspect", _suspect_keys)
+SUSPECT_SOURCES: dict[type[Object], Index[Any]] = {
+    kind: Index(kind, "gslb-suspect", _suspect_keys) for kind in SOURCE_KINDS
+}
 SUSPECT_GATEWAYS = Index(Gateway, "gslb-suspect", _suspect_keys)
 
 
@@ -152,13 +157,12 @@ def diagnose_writes(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic
 
 def _suspect_objects(where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
     """The objects of a cluster that may have a problem; a Gateway's is that of its routes."""
-    yield from snapshot.by(where, SUSPECT_SERVICES, _SUSPECT)
-    yield from snapshot.by(where, SUSPECT_INGRESSES, _SUSPECT)
-    yield from snapshot.by(where, SUSPECT_ROUTES, _SUSPECT)
-    if any(True for _ in snapshot.by(where, SUSPECT_GATEWAYS, _SUSPECT)):
-        yield from snapshot.all(where, HTTPRoute)
-    else:
-        yield from snapshot.by(where, SUSPECT_HTTPROUTES, _SUSPECT)
+    by_name = any(True for _ in snapshot.by(where, SUSPECT_GATEWAYS, _SUSPECT))
+    for kind, index in SUSPECT_SOURCES.items():
+        if by_name and kind in GATEWAY_ROUTES:
+            yield from snapshot.all(where, kind)
+        else:
+            yield from snapshot.by(where, index, _SUSPECT)
 
 
 def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
@@ -166,7 +170,8 @@ def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str
     if isinstance(obj, AkoHostRule):
         yield from filter(None, [mapping_error(obj, where, snapshot)])
         yield from alias_notes(obj)
-    for bad in invalid_names(obj):
+    yield from _unnamed_problems(obj, where, snapshot)
+    for bad in _unusable_names(obj, where, snapshot):
         yield (
             f"{bad.field}: {bad.name[:100]!r} is no name of one host, so it is not balanced; "
             "write it as shop.example.org"
@@ -177,6 +182,24 @@ def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str
         name = text.lower().removesuffix(".")
         if name and not is_address(name) and (problem := _hostname_problem(name, names, snapshot)):
             yield f"its load balancer has no address but the name {name}, and {problem}"
+
+
+def _unusable_names(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[InvalidHostName]:
+    """The invalid host names of an object; a wildcard may stand for names of listeners."""
+    inherited = inherited_hosts(obj, where, snapshot) if isinstance(obj, GatewayRoute) else []
+    for bad in invalid_names(obj):
+        if not (bad.name.startswith("*.") and any(covers(bad.name, host) for host in inherited)):
+            yield bad
+
+
+def _unnamed_problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
+    """That a route has no host name, neither its own nor that of a listener."""
+    named = not isinstance(obj, GatewayRoute) or obj.spec.hostnames
+    if not named and not any(True for _ in hosts_of(obj, where, snapshot)):
+        yield (
+            "neither spec.hostnames nor a listener that it is attached to has the name of one "
+            "host, so it is not balanced; name one"
+        )
 
 
 def _hostname_problem(name: str, names: set[str], snapshot: Snapshot) -> str:

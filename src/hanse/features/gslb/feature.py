@@ -261,7 +261,7 @@ class Gslb:
         service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
         if service is None or not self.options.probes or not _is_configured_leader(snapshot):
             return ()
-        return tuple(member_probes(service))
+        return tuple(member_probes(service, every_path=True))
 
     def forbidden(self, snapshot: Snapshot) -> frozenset[str]:
         return api_addresses(snapshot)

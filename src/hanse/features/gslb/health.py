@@ -5,9 +5,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.gslb.backends import SLICES_BY_SERVICE
 from hanse.features.gslb.leader_lease import Believes
+from hanse.features.gslb.monitors import decode_payload
 from hanse.features.gslb.names import SECRET
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Secret, Service
@@ -18,9 +20,16 @@ from hanse.model.kinds.globalservice import (
     GlobalServiceStatus,
     MemberHealth,
     Monitor,
+    PathHealth,
 )
 from hanse.model.kinds.gslb import NAMESPACE
-from hanse.model.probes import Probe, ProbePolicy, ProbeTarget, TargetHealth
+from hanse.model.probes import (
+    Probe,
+    ProbeDetails,
+    ProbePolicy,
+    ProbeTarget,
+    TargetHealth,
+)
 from hanse.model.snapshot import Snapshot
 
 _SERVER_HOST = re.compile(rb"server\"?\s*:\s*\"?https?://(\[[0-9a-fA-F:.]+\]|[^:/\s\",]+)")
@@ -39,13 +48,25 @@ def probe_target(member: GlobalMember, monitor: Monitor, host: str) -> ProbeTarg
     """The probe target of a member's monitor."""
     if monitor.type == "TCP":
         return ProbeTarget("TCP", member.address, monitor.port)
-    return ProbeTarget(monitor.type, member.address, monitor.port, host, monitor.path or "/")
+    path = (monitor.path or "/") if monitor.type in ("HTTP", "HTTPS") else ""
+    details = _probe_details(monitor)
+    return ProbeTarget(monitor.type, member.address, monitor.port, host, path, details)
 
 
-def member_probes(service: GlobalService) -> Iterator[Probe]:
-    """The probes that the members of a service need."""
+def _probe_details(monitor: Monitor) -> ProbeDetails | None:
+    """What is not usual of a monitor; None if all is."""
+    texts = (monitor.method, monitor.headers, monitor.codes, monitor.server_name, monitor.service)
+    payloads = (monitor.request, monitor.response)
+    if not any(texts) and not any(payloads):
+        return None
+    return ProbeDetails(*texts, *map(decode_payload, payloads))
+
+
+def member_probes(service: GlobalService, *, every_path: bool = False) -> Iterator[Probe]:
+    """The probes that decide about members; with `every_path` those of their other paths, too."""
     for member in service.spec.members:
-        for monitor in member.monitors:
+        others = [p.monitor for p in member.paths if p.monitor is not None] if every_path else []
+        for monitor in (*member.monitors, *others):
             yield Probe(
                 probe_target(member, monitor, service.spec.host),
                 ProbePolicy(
@@ -114,9 +135,33 @@ def service_status(
             before.up if before is not None else (member.cluster, member.hostname) in hostnames_up
         )
         verdict = judge_member(member, spec.host, was_up, believes, snapshot)
-        members.append(_member_health(member, verdict, before, snapshot.now))
+        health = _member_health(member, verdict, before, snapshot.now)
+        paths = tuple(_path_health(member, spec.host, verdict, before, snapshot))
+        members.append(replace(health, paths=paths))
     up = sum(h.up for h in members)
     return GlobalServiceStatus(up=f"{up}/{len(members)}", members=tuple(members))
+
+
+def _path_health(
+    member: GlobalMember,
+    host: str,
+    verdict: HealthVerdict,
+    before: MemberHealth | None,
+    snapshot: Snapshot,
+) -> Iterator[PathHealth]:
+    """The health of each path of a member: that of the first is its own; others decide nothing."""
+    known = {path.path: path.up for path in before.paths} if before is not None else {}
+    for number, path in enumerate(member.paths):
+        found = verdict if number == 0 else HealthVerdict(True)
+        if number and not path.ready:
+            found = HealthVerdict(False, UNREADY)
+        elif number and path.monitor is not None:
+            health = snapshot.fact(TargetHealth, probe_target(member, path.monitor, host))
+            if health is not None:
+                found = HealthVerdict(health.up, health.reason)
+            elif not known.get(path.path):
+                found = HealthVerdict(False, UNTRIED)
+        yield PathHealth(path=path.path, up=found.up, reason=found.reason)
 
 
 def _hostnames_up(

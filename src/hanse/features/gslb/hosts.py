@@ -1,14 +1,12 @@
 """The decision about a global service: its members from all clusters that the policy matches."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.gslb.avi import virtual_service_uuid
 from hanse.features.gslb.backends import (
-    MergedBackend,
     find_backends,
     find_source,
     list_objects_for,
@@ -19,14 +17,14 @@ from hanse.features.gslb.configuration import (
     find_host_rule,
     list_deployment_policies,
     read_deployment_policy,
-    read_monitors,
     rule_error,
 )
 from hanse.features.gslb.health import service_status
 from hanse.features.gslb.leader_lease import leader_sees
 from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import local_names
-from hanse.features.gslb.names import CONTROLLER_UUID, LED_BY, context_of, site_of
+from hanse.features.gslb.members import ClusterBackends, build_members
+from hanse.features.gslb.names import LED_BY, context_of, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.owners import (
     MAX_REFUSED,
@@ -36,27 +34,21 @@ from hanse.features.gslb.owners import (
     list_refused,
 )
 from hanse.features.gslb.selectors import is_selected
-from hanse.features.gslb.shares import TrafficShare, traffic_shares
 from hanse.model.facts import ClusterState, Phase
 from hanse.model.kinds.globalservice import (
     GlobalMember,
     GlobalService,
     GlobalServiceSpec,
-    Monitor,
 )
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     GlobalDeploymentPolicy,
     GlobalDeploymentPolicySpec,
-    GSLBHostRule,
     GSLBHostRuleSpec,
     MatchCluster,
 )
-from hanse.model.objects import ClusterId, Meta, Object, object_ref
-from hanse.model.questions import host_lookup
+from hanse.model.objects import ClusterId, Meta, Object
 from hanse.model.snapshot import Snapshot
-
-THIRD_PARTY = "third-party"
 
 
 class Unchanged(Struct, frozen=True):
@@ -118,7 +110,7 @@ def decide_host(
     names = dict.fromkeys(
         b.primary.hostname for c in clusters for b in c.backends or () if b.primary.hostname
     )
-    members = tuple(_members(clusters, policy, rule, current, snapshot))
+    members = tuple(build_members(clusters, policy, rule, current, snapshot))
     refused = tuple(list_refused(claims, owners))[:MAX_REFUSED]
     if not members:
         return NoMembers(tuple(names), refused)
@@ -217,13 +209,6 @@ def _service_spec(
     return replace(spec, algorithm=algorithm.lb_algorithm, hash_mask=mask)
 
 
-class _ClusterBackends(Struct, frozen=True):
-    """The backends of one cluster for a host; None if the cluster is not observed."""
-
-    match: MatchCluster
-    backends: tuple[MergedBackend, ...] | None
-
-
 def _cluster_claims(
     host: str,
     match: MatchCluster,
@@ -244,10 +229,10 @@ def _cluster_backends(
     owners: tuple[str, ...],
     leading: Leading,
     snapshot: Snapshot,
-) -> _ClusterBackends:
+) -> ClusterBackends:
     """The backends of one matched cluster in namespaces that own the host."""
     if claims is None:
-        return _ClusterBackends(match, None)
+        return ClusterBackends(match, None)
     where = cluster_of_context(match.cluster, leading, snapshot)
     found = [
         backend
@@ -255,73 +240,7 @@ def _cluster_backends(
         if obj.metadata.namespace in owners
         for backend in find_backends(obj, local, where, snapshot)
     ]
-    return _ClusterBackends(match, tuple(merge_backends(found)))
-
-
-def _members(
-    clusters: Iterable[_ClusterBackends],
-    policy: GlobalDeploymentPolicySpec,
-    rule: GSLBHostRule | None,
-    current: GlobalService | None,
-    snapshot: Snapshot,
-) -> Iterator[GlobalMember]:
-    """All members with shares and monitors; an unobserved cluster keeps its last known ones."""
-    shares = traffic_shares(policy, rule)
-    public = _public_ips(rule)
-    configured = _configured_monitors(policy, rule, snapshot)
-    generated: tuple[Monitor, ...] = ()
-    for cluster in clusters:
-        context = cluster.match.cluster
-        share = shares.get(context, TrafficShare())
-        if cluster.backends is None:
-            yield from _last_known_members(context, current, share)
-            continue
-        for merged in _with_addresses(cluster.backends, context, current, snapshot):
-            backend = merged.primary
-            monitors = configured
-            if monitors is None:
-                monitors = (backend.monitor,) if backend.monitor is not None else ()
-                generated = generated or monitors
-            elif not monitors and backend.monitor is not None:
-                monitors = (Monitor(type="TCP", port=backend.monitor.port),)
-            yield GlobalMember(
-                cluster=context,
-                address=backend.address,
-                hostname=backend.hostname,
-                public_ip=_public_ip_for(backend.address, public.get(context, ())),
-                weight=share.weight,
-                priority=share.priority,
-                ready=backend.ready or cluster.match.sync_vip_only,
-                controller_uuid=backend.source.metadata.annotations.get(CONTROLLER_UUID, ""),
-                vs_uuid=virtual_service_uuid(backend.source, backend.host),
-                control_plane_only=configured == (),
-                source=str(object_ref(backend.source)),
-                paths=merged.paths if len(merged.paths) > 1 else (),
-                monitors=monitors,
-            )
-    if rule is not None:
-        monitors = generated if configured is None else configured
-        yield from _third_parties(rule.spec, shares, monitors)
-
-
-def _with_addresses(
-    backends: Sequence[MergedBackend],
-    context: str,
-    current: GlobalService | None,
-    snapshot: Snapshot,
-) -> Iterator[MergedBackend]:
-    """The backends with an address; a name whose lookup fails keeps its last addresses."""
-    addressed = {b.primary.address: b for b in backends if b.primary.address}
-    yield from addressed.values()
-    for backend in backends:
-        name = backend.primary.hostname
-        if backend.primary.address or host_lookup(name, snapshot).addresses is not None:
-            continue
-        for member in current.spec.members if current is not None else ():
-            same = (member.cluster, member.hostname) == (context, name)
-            if same and member.address not in addressed:
-                primary = replace(backend.primary, address=member.address)
-                yield replace(backend, primary=primary)
+    return ClusterBackends(match, tuple(merge_backends(found)))
 
 
 def _list_claims(
@@ -342,59 +261,3 @@ def is_unobserved(where: ClusterId, snapshot: Snapshot) -> bool:
     if state is None or not state.listed:
         return True
     return state.recovering or state.phase is Phase.RESTORED
-
-
-def _last_known_members(
-    context: str, current: GlobalService | None, share: TrafficShare
-) -> Iterator[GlobalMember]:
-    """The last known members of an unobserved cluster, with its present share."""
-    for member in current.spec.members if current is not None else ():
-        if member.cluster == context and not member.third_party:
-            yield replace(member, weight=share.weight, priority=share.priority)
-
-
-def _public_ips(rule: GSLBHostRule | None) -> dict[str, tuple[str, ...]]:
-    """The public IPs of each cluster in a host rule, in their order."""
-    backend: dict[str, tuple[str, ...]] = {}
-    for public in rule.spec.public_ip if rule is not None else ():
-        backend[public.cluster] = (*backend.get(public.cluster, ()), public.ip)
-    return backend
-
-
-def _public_ip_for(address: str, backends: Iterable[str]) -> str:
-    """The public IP of the same address family; else empty."""
-    return next((ip for ip in backends if (":" in ip) == (":" in address)), "")
-
-
-def _configured_monitors(
-    policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None, snapshot: Snapshot
-) -> tuple[Monitor, ...] | None:
-    """The monitors of rule or policy; empty for control plane only, None to generate them."""
-    only = policy.control_plane_hm_only
-    if rule is not None and rule.spec.control_plane_hm_only is not None:
-        only = rule.spec.control_plane_hm_only
-    if only:
-        return ()
-    for spec in (rule.spec if rule is not None else None, policy):
-        if spec is not None and (spec.health_monitor_refs or spec.health_monitor_template):
-            refs, template = spec.health_monitor_refs, spec.health_monitor_template
-            return read_monitors(refs, template, snapshot) or None
-    return None
-
-
-def _third_parties(
-    rule: GSLBHostRuleSpec, shares: Mapping[str, TrafficShare], monitors: tuple[Monitor, ...]
-) -> Iterator[GlobalMember]:
-    """The third parties of a host rule as members, with the share of their site."""
-    for member in rule.third_party_members:
-        site = member.site or THIRD_PARTY
-        share = shares.get(site, TrafficShare())
-        yield GlobalMember(
-            cluster=site,
-            address=member.vip,
-            public_ip=member.public_ip,
-            weight=share.weight,
-            priority=share.priority,
-            third_party=True,
-            monitors=monitors,
-        )

@@ -6,8 +6,8 @@ from hanse.features.gslb.avi import CONTROLLER
 from hanse.features.gslb.backends import (
     SOURCE_KINDS,
     full_host,
+    hosts_of,
     list_dependents,
-    list_hosts,
     routable_addresses,
 )
 from hanse.features.gslb.configuration import RULES_BY_FQDN, list_deployment_policies
@@ -26,6 +26,7 @@ from hanse.features.gslb.mapping import (
     uses_host_rules,
 )
 from hanse.features.gslb.replication import FEDERATION_KEY
+from hanse.features.gslb.routes import listener_hosts
 from hanse.features.gslb.watches import SERVICES_BY_ADDRESS, SERVICES_BY_SOURCE
 from hanse.model.facts import Answer, ClusterState, InvalidConnection, Role, WriteOutcome
 from hanse.model.kinds.ako import AkoHostRule
@@ -33,7 +34,7 @@ from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Namespace, Secret
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
-from hanse.model.kinds.gateways import Gateway, HTTPRoute
+from hanse.model.kinds.gateways import GATEWAY_ROUTES, Gateway
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -197,7 +198,10 @@ def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
             yield from map(host_key, contested_hosts(snapshot))
             affected = (o for k in SOURCE_KINDS for o in snapshot.in_namespace(where, k, meta.name))
         case Gateway():
-            affected = snapshot.all(where, HTTPRoute)
+            affected = (route for kind in GATEWAY_ROUTES for route in snapshot.all(where, kind))
+            for gateway in (change.before, change.after):
+                if isinstance(gateway, Gateway):
+                    yield from map(host_key, listener_hosts(gateway))
         case EndpointSlice(metadata=meta):
             service = meta.labels.get(KUBE_SERVICE, "")
             affected = (
@@ -237,7 +241,7 @@ def _keys_for_rule(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 def _host_keys(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     """The global hosts of a source in a cluster."""
     domain = _default_domain(snapshot)
-    for name in list_hosts(obj):
+    for name in hosts_of(obj, where, snapshot):
         local = full_host(name, domain)
         if local is not None:
             yield from map(host_key, global_names(local, where, snapshot))
@@ -252,7 +256,7 @@ def _list_hosts_in(where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
     domain = _default_domain(snapshot)
     for kind in SOURCE_KINDS:
         for obj in snapshot.all(where, kind):
-            for name in list_hosts(obj):
+            for name in hosts_of(obj, where, snapshot):
                 host = full_host(name, domain)
                 if host is not None:
                     yield host

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
+from hanse.features.gslb.routes import find_listener, route_paths
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.gateways import Gateway, HTTPRoute, Listener, Route
+from hanse.model.kinds.gateways import GatewayRoute, GRPCRoute, Listener, Route, TLSRoute
 from hanse.model.kinds.globalservice import Monitor, MonitorType
 from hanse.model.kinds.networking import Ingress
 from hanse.model.objects import ClusterId, Object
@@ -40,11 +41,8 @@ def host_paths(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> 
             behind = tuple(f"{namespace}/{t.name}" for t in names if t.weight != 0)
             path = (obj.spec.path or ROOT, behind)
             return _with_root([path], tls=tls, port=443 if tls else 80)
-        case HTTPRoute():
-            listener = _listener(obj, host, where, snapshot)
-            tls = listener.protocol in ("HTTPS", "TLS")
-            port = listener.port or (443 if tls else 80)
-            return _with_root(_httproute_paths(obj), tls=tls, port=port)
+        case GatewayRoute():
+            return _gateway_paths(obj, host, find_listener(obj, host, where, snapshot))
         case _:
             return []
 
@@ -62,46 +60,28 @@ def list_backend_services(obj: Object) -> Iterator[str]:
         case Route():
             targets = [obj.spec.to, *obj.spec.alternate_backends]
             named = [f"{obj.metadata.namespace}/{target.name}" for target in targets]
-        case HTTPRoute():
-            named = [s for _, several in _httproute_paths(obj) for s in several]
+        case GatewayRoute():
+            named = [s for path in route_paths(obj) for s in path.services]
         case _:
             return
     yield from dict.fromkeys(named)
 
 
-def accepting_gateways(route: HTTPRoute, where: ClusterId, snapshot: Snapshot) -> Iterator[Gateway]:
-    """The Gateways that have accepted a route."""
-    yield from (gateway for gateway, _ in _attachments(route, where, snapshot))
-
-
-def _attachments(
-    route: HTTPRoute, where: ClusterId, snapshot: Snapshot
-) -> Iterator[tuple[Gateway, str]]:
-    """The Gateways that have accepted a route, each with the name of a listener, if any."""
-    for parent in route.status.parents:
-        ref = parent.parent_ref
-        accepted = any(c.type == "Accepted" and c.status == "True" for c in parent.conditions)
-        gateway = snapshot.get(where, Gateway, ref.name, ref.namespace or route.metadata.namespace)
-        if accepted and gateway is not None:
-            yield gateway, ref.section_name
-
-
-def _listener(route: HTTPRoute, host: str, where: ClusterId, snapshot: Snapshot) -> Listener:
-    """The listener by which a host of a route is reached; one without TLS is preferred."""
-    found = [
-        listener
-        for gateway, section in _attachments(route, where, snapshot)
-        for listener in gateway.spec.listeners
-        if section in ("", listener.name) and _covers(listener.hostname, host)
-    ]
-    plain = [listener for listener in found if listener.protocol == "HTTP"]
-    return next(iter(plain or found), Listener(protocol="HTTP", port=80))
-
-
-def _covers(pattern: str, host: str) -> bool:
-    """Whether a listener's host name covers a host; an empty one covers all."""
-    pattern = pattern.lower()
-    return pattern in ("", host) or (pattern.startswith("*.") and host.endswith(pattern[1:]))
+def _gateway_paths(route: GatewayRoute, host: str, listener: Listener) -> list[HostPath]:
+    """The paths of a route, with the monitors that its protocol and its listener need."""
+    tls = listener.protocol in ("HTTPS", "TLS")
+    port = listener.port or (443 if tls or isinstance(route, TLSRoute) else 80)
+    paths = list(route_paths(route))
+    if isinstance(route, TLSRoute):
+        monitor = Monitor(type="TLS", port=port, server_name=host)
+    elif isinstance(route, GRPCRoute) and any(path.has_health for path in paths):
+        monitor = Monitor(type="GRPCS" if tls else "GRPC", port=port)
+    elif isinstance(route, GRPCRoute):
+        monitor = Monitor(type="TCP", port=port)
+    else:
+        named = [(path.path, path.services) for path in paths]
+        return _with_root(named, tls=tls, port=port)
+    return [HostPath(p.path, p.services, monitor) for p in paths] or [HostPath(ROOT, (), monitor)]
 
 
 def _with_root(
@@ -131,20 +111,6 @@ def _ingress_paths(ingress: Ingress, host: str) -> Iterator[tuple[str, tuple[str
                 service = path.backend.service
                 name = f"{ingress.metadata.namespace}/{service.name}" if service is not None else ""
                 yield path.path, (name,) if name else ()
-
-
-def _httproute_paths(route: HTTPRoute) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The paths of a route, and the Services behind each; those of other namespaces are unknown."""
-    for rule in route.spec.rules:
-        services = tuple(
-            f"{route.metadata.namespace}/{ref.name}"
-            for ref in rule.backend_refs
-            if ref.kind == "Service"
-            and ref.namespace in ("", route.metadata.namespace)
-            and ref.weight != 0
-        )
-        for path in [match.path.value for match in rule.matches] or [ROOT]:
-            yield path, services
 
 
 def _service_monitor(service: Service) -> Monitor | None:

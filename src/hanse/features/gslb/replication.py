@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.gslb.configuration import list_referenced_monitors
+from hanse.features.gslb.configuration import list_deployment_policies
 from hanse.features.gslb.deletion import (
     RECHECK_INTERVAL,
     REPLICATED_KINDS,
@@ -26,6 +26,7 @@ from hanse.features.gslb.leadership import (
     misplaced_amko_clusters,
     misplaced_amko_condition,
 )
+from hanse.features.gslb.monitors import MonitorSpec, list_referenced_monitors
 from hanse.features.gslb.names import (
     CONFIG_FEDERATION,
     LED_BY,
@@ -130,7 +131,10 @@ def _monitor_copies(state: Leading, snapshot: Snapshot) -> Iterator[Desired]:
     ConfigMaps of the same name that users made there are not overwritten.
     """
     annotations = {LED_BY: state.term_annotation}
-    for name in list_referenced_monitors(snapshot):
+    rules = snapshot.in_namespace(snapshot.local, GSLBHostRule, NAMESPACE)
+    specs: list[MonitorSpec] = [p.spec for p in list_deployment_policies(snapshot)]
+    specs += [r.spec for r in rules]
+    for name in list_referenced_monitors(specs):
         monitor = snapshot.get(snapshot.local, ConfigMap, name, NAMESPACE)
         if monitor is None:
             continue

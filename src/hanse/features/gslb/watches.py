@@ -1,34 +1,32 @@
 """The watches of the feature: here, in member clusters, and at an Avi controller."""
 
+from collections.abc import Iterator
+from typing import Any
+
 from hanse.features.gslb.backends import (
-    HTTPROUTE_BACKENDS,
-    HTTPROUTE_HOSTS,
-    INGRESS_BACKENDS,
-    INGRESS_HOSTS,
-    ROUTE_BACKENDS,
-    ROUTE_HOSTS,
-    SERVICE_HOSTS,
+    ROUTES_BY_GATEWAY,
     SLICES_BY_SERVICE,
+    SOURCE_KINDS,
+    SOURCES_BY_BACKEND,
+    SOURCES_BY_HOST,
 )
 from hanse.features.gslb.configuration import RULES_BY_FQDN
 from hanse.features.gslb.deletion import DEFINITION_WATCHES
 from hanse.features.gslb.diagnostics import (
     CONTESTED_SERVICES,
     SUSPECT_GATEWAYS,
-    SUSPECT_HTTPROUTES,
-    SUSPECT_INGRESSES,
-    SUSPECT_ROUTES,
-    SUSPECT_SERVICES,
+    SUSPECT_SOURCES,
 )
 from hanse.features.gslb.mapping import RULES_BY_GLOBAL_NAME, RULES_BY_LOCAL_NAME
+from hanse.features.gslb.routes import GATEWAYS_BY_HOST
 from hanse.model.facts import Role
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import ConfigMap, Namespace, Secret, Service
+from hanse.model.kinds.core import ConfigMap, Namespace, Secret
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
-from hanse.model.kinds.gateways import Gateway, HTTPRoute, Route
+from hanse.model.kinds.gateways import Gateway
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -37,7 +35,7 @@ from hanse.model.kinds.gslb import (
     GSLBConfig,
     GSLBHostRule,
 )
-from hanse.model.kinds.networking import Ingress
+from hanse.model.objects import Object
 from hanse.model.snapshot import Index, Watch, Writes
 
 SERVICES_BY_ADDRESS = Index(
@@ -48,22 +46,22 @@ SERVICES_BY_SOURCE = Index(
 )
 
 
+def _source_indexes(kind: type[Object]) -> Iterator[Index[Any]]:
+    """The indexes of a kind of sources."""
+    for indexes in (SOURCES_BY_HOST, SOURCES_BY_BACKEND, ROUTES_BY_GATEWAY, SUSPECT_SOURCES):
+        if kind in indexes:
+            yield indexes[kind]
+
+
 def _source_watches(role: Role) -> tuple[Watch, ...]:
     """The watches on sources of members, for this cluster or for sites."""
     why = "hosts, addresses and backends that global names lead to"
     return (
-        Watch(role, Service, indexes=(SERVICE_HOSTS, SUSPECT_SERVICES), reason=why),
-        Watch(
-            role, Ingress, indexes=(INGRESS_HOSTS, INGRESS_BACKENDS, SUSPECT_INGRESSES), reason=why
+        *(
+            Watch(role, kind, indexes=tuple(_source_indexes(kind)), reason=why)
+            for kind in SOURCE_KINDS
         ),
-        Watch(role, Route, indexes=(ROUTE_HOSTS, ROUTE_BACKENDS, SUSPECT_ROUTES), reason=why),
-        Watch(
-            role,
-            HTTPRoute,
-            indexes=(HTTPROUTE_HOSTS, HTTPROUTE_BACKENDS, SUSPECT_HTTPROUTES),
-            reason=why,
-        ),
-        Watch(role, Gateway, indexes=(SUSPECT_GATEWAYS,), reason=why),
+        Watch(role, Gateway, indexes=(SUSPECT_GATEWAYS, GATEWAYS_BY_HOST), reason=why),
         Watch(role, AkoHostRule, indexes=(RULES_BY_LOCAL_NAME, RULES_BY_GLOBAL_NAME), reason=why),
         Watch(role, EndpointSlice, indexes=(SLICES_BY_SERVICE,), reason=why),
         Watch(role, Namespace, reason=why),

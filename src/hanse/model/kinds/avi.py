@@ -63,6 +63,8 @@ class AviMonitorSpec(Value, frozen=True, kw_only=True):
     up: int = 3
     down: int = 3
     request: str = ""
+    response: str = ""
+    codes: tuple[str, ...] = ()
 
 
 class AviHealthMonitor(Object, frozen=True, kw_only=True):

@@ -54,6 +54,7 @@ class GatewayReference(Value, frozen=True, kw_only=True):
     namespace: str = ""
     name: str = ""
     section_name: str = ""
+    port: int | None = None
 
 
 class PathMatch(Value, frozen=True, kw_only=True):
@@ -63,10 +64,19 @@ class PathMatch(Value, frozen=True, kw_only=True):
     value: str = "/"
 
 
+class MethodMatch(Value, frozen=True, kw_only=True):
+    """A method of gRPC that a rule matches; empty: all."""
+
+    type: str = "Exact"
+    service: str = ""
+    method: str = ""
+
+
 class RouteMatch(Value, frozen=True, kw_only=True):
-    """What a rule matches."""
+    """What a rule matches: of HTTP a path, of gRPC a method."""
 
     path: PathMatch = PathMatch()
+    method: MethodMatch | str | None = None
 
 
 class BackendReference(Value, frozen=True, kw_only=True):
@@ -86,7 +96,7 @@ class RouteRule(Value, frozen=True, kw_only=True):
     backend_refs: tuple[BackendReference, ...] = ()
 
 
-class HTTPRouteSpec(Value, frozen=True, kw_only=True):
+class GatewayRouteSpec(Value, frozen=True, kw_only=True):
     """Which hosts lead where."""
 
     parent_refs: tuple[GatewayReference, ...] = ()
@@ -101,20 +111,41 @@ class RouteParentStatus(Value, frozen=True, kw_only=True):
     conditions: tuple[ObservedCondition, ...] = ()
 
 
-class HTTPRouteStatus(Value, frozen=True, kw_only=True):
+class GatewayRouteStatus(Value, frozen=True, kw_only=True):
     """What gateways made of a route."""
 
     parents: tuple[RouteParentStatus, ...] = ()
 
 
-class HTTPRoute(Object, frozen=True, kw_only=True):
-    """Hosts that a gateway serves. We read it and never write it."""
+class GatewayRoute(Object, frozen=True, kw_only=True):
+    """What the routes of the Gateway API have in common."""
+
+    spec: GatewayRouteSpec = GatewayRouteSpec()
+    status: GatewayRouteStatus = GatewayRouteStatus()
+
+
+class HTTPRoute(GatewayRoute, frozen=True, kw_only=True):
+    """Hosts that a gateway serves by HTTP. We read it and never write it."""
 
     kind: ClassVar[Kind] = Kind(GATEWAY_GROUP, "v1", "HTTPRoute", "httproutes")
     fallback_versions: ClassVar[tuple[str, ...]] = ("v1beta1",)
 
-    spec: HTTPRouteSpec = HTTPRouteSpec()
-    status: HTTPRouteStatus = HTTPRouteStatus()
+
+class GRPCRoute(GatewayRoute, frozen=True, kw_only=True):
+    """Hosts that a gateway serves by gRPC. We read it and never write it."""
+
+    kind: ClassVar[Kind] = Kind(GATEWAY_GROUP, "v1", "GRPCRoute", "grpcroutes")
+    fallback_versions: ClassVar[tuple[str, ...]] = ("v1alpha2",)
+
+
+class TLSRoute(GatewayRoute, frozen=True, kw_only=True):
+    """Hosts whose TLS connections a gateway passes on. We read it and never write it."""
+
+    kind: ClassVar[Kind] = Kind(GATEWAY_GROUP, "v1", "TLSRoute", "tlsroutes")
+    fallback_versions: ClassVar[tuple[str, ...]] = ("v1alpha3", "v1alpha2")
+
+
+GATEWAY_ROUTES: tuple[type[GatewayRoute], ...] = (HTTPRoute, GRPCRoute, TLSRoute)
 
 
 class RouteTarget(Value, frozen=True, kw_only=True):

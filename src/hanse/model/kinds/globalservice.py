@@ -8,9 +8,11 @@ from hanse.model.kinds.gslb import Algorithm, FallbackAlgorithm, WhenDown
 from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import SUBDOMAIN, Column, Crd, Schema
 
-MonitorType = Literal["TCP", "HTTP", "HTTPS"]
+MonitorType = Literal["TCP", "TLS", "UDP", "HTTP", "HTTPS", "GRPC", "GRPCS"]
 Name = Annotated[str, Schema(max_length=253)]
 Seconds = Annotated[int, Schema(minimum=1, maximum=3600)]
+MAX_PAYLOAD = 1024
+"""Characters of a request or response by UDP."""
 Times = Annotated[int, Schema(minimum=1, maximum=50)]
 
 
@@ -20,6 +22,19 @@ class Monitor(Value, frozen=True, kw_only=True):
     type: Annotated[MonitorType, Schema("What is tried.")]
     port: Annotated[PortNumber, Schema("Where.")]
     path: Annotated[str, Schema("What is asked for by HTTP.", max_length=1024)] = ""
+    method: Annotated[Literal["", "HEAD", "GET"], Schema("How by HTTP; empty: HEAD.")] = ""
+    headers: Annotated[str, Schema("More headers by HTTP, one in a line.", max_length=2048)] = ""
+    codes: Annotated[
+        str, Schema("Good HTTP status codes, as 200,3xx; empty: 2xx,3xx.", max_length=256)
+    ] = ""
+    server_name: Annotated[Name, Schema("The name for TLS (SNI); empty: the host.")] = ""
+    service: Annotated[Name, Schema("What is asked about by gRPC; empty: the whole server.")] = ""
+    request: Annotated[
+        str, Schema(r"What is sent by UDP; \xHH is a byte.", max_length=MAX_PAYLOAD)
+    ] = ""
+    response: Annotated[
+        str, Schema(r"What a UDP answer has to contain; \xHH is a byte.", max_length=MAX_PAYLOAD)
+    ] = ""
     interval: Annotated[Seconds, Schema("Seconds between two tries.")] = 10
     timeout: Annotated[Seconds, Schema("Seconds after which a try has failed.")] = 4
     up: Annotated[Times, Schema("Good tries in a row that bring it up.")] = 3
@@ -36,6 +51,7 @@ class PathReadiness(Value, frozen=True, kw_only=True):
     path: Annotated[str, Schema("The path; empty for a Service.", max_length=1024)] = ""
     ready: Annotated[bool, Schema("Whether something is ready behind it.", default=True)] = True
     source: Annotated[str, Schema("The object that brought it.", max_length=600)] = ""
+    monitor: Annotated[Monitor | None, Schema("What finds out whether it is up.")] = None
 
 
 class GlobalMember(Value, frozen=True, kw_only=True):
@@ -110,6 +126,14 @@ class GlobalServiceSpec(Value, frozen=True, kw_only=True):
     )
 
 
+class PathHealth(Value, frozen=True, kw_only=True):
+    """Whether one path of a host is up at a member."""
+
+    path: Annotated[str, Schema("The path.", max_length=1024)] = ""
+    up: Annotated[bool, Schema("Whether it is up.", default=False)] = False
+    reason: Annotated[str, Schema("Why it is not.", max_length=1024)] = ""
+
+
 class MemberHealth(Value, frozen=True, kw_only=True):
     """Whether one member is up, by the one who watches it."""
 
@@ -119,6 +143,10 @@ class MemberHealth(Value, frozen=True, kw_only=True):
     since: Annotated[datetime | None, Schema("Since when.")] = None
     reason: Annotated[str, Schema("Why it does not.", max_length=1024)] = ""
     was_up: Annotated[bool, Schema("Whether it served before.", default=False)] = False
+    paths: Annotated[
+        tuple[PathHealth, ...],
+        Schema("Every path, if there are several; the first decides.", max_items=50),
+    ] = ()
 
 
 class GlobalServiceStatus(Value, frozen=True, kw_only=True):
