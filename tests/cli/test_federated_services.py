@@ -86,7 +86,6 @@ def test_conditions_written_for_users_are_shown_too() -> None:
         "NotFederated",
         "Service shop/web in bergen: it has no endpoints",
     )
-    assert found.remedy.commands == ("kubectl --context bergen -n shop edit services web",)
     assert view.troubles == (
         FailedCondition("bergen", "Service shop/web", "ExternalName", "it has no endpoints"),
     )
