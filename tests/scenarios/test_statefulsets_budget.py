@@ -7,6 +7,7 @@ import pytest
 
 from hanse.app import BROKER
 from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import Node, Pod
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.objects import Meta
 from tests.scenarios.replica_watch import ReplicaWatch, replica_watch
@@ -98,21 +99,53 @@ async def test_a_rebalance_grows_first_and_shrinks_when_what_is_new_is_ready(
         assert sorted(watch.taken) == [f"store-bergen-{n}" for n in (2, 3, 4, 5)]
 
 
-@pytest.mark.virtual
 async def test_the_living_are_not_taken_because_the_dead_count(sets: StatefulSetsScenario) -> None:
     scenario = sets.scenario
-    await sets.launch(12)
-    await scenario.eventually(sets.is_ready(12))
+    await sets.launch(6)
+    await scenario.eventually(sets.is_ready(6))
     scenario.cut_off_from_broker("hamburg")
     await scenario.eventually(sets.has_conditions(Ready="ClustersAway"))
 
-    await sets.scale(4)
-    await scenario.eventually(sets.shares(bergen=2, hamburg=4, lubeck=2))
-    await scenario.always(sets.shares(bergen=2, hamburg=4, lubeck=2), timedelta(minutes=2))
+    await sets.scale(2)
+    await scenario.eventually(sets.shares(bergen=1, hamburg=2, lubeck=1))
+    await scenario.always(sets.shares(bergen=1, hamburg=2, lubeck=1), A_WHILE)
 
     scenario.network.heal("hamburg", BROKER)
-    await scenario.eventually(sets.shares(bergen=2, lubeck=2))
-    await scenario.eventually(sets.is_ready(4))
+    await scenario.eventually(sets.shares(bergen=1, lubeck=1))
+    await scenario.eventually(sets.is_ready(2))
+
+
+async def test_a_replica_whose_node_is_lost_for_ever_costs_no_other(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario, hamburg = sets.scenario, sets.admin("hamburg")
+    await sets.launch(3)
+    await scenario.eventually(sets.is_ready(3))
+    nodes = [node.metadata.name for node in (await hamburg.list(Node)).objects]
+    for node in nodes:  # no other can take its volume
+        await hamburg.patch(Node, node, "", {"spec": {"unschedulable": True}})
+    try:
+        async with replica_watch(sets) as watch:
+            await scenario.eventually(counts(watch, 3))
+            await hamburg.delete(Pod, "store-hamburg-0", scenario.namespace)
+            await scenario.eventually(counts(watch, 2))
+            watch.start_counting()
+
+            await sets.edit({"spec": {"template": template("etcd:3.7")}})
+            told = await scenario.eventually(sets.has_conditions(Updated="RollingOut"))
+            await scenario.always(counts(watch, 2), A_WHILE)
+            assert watch.taken == []
+            assert "lubeck" in told["Updated"]
+
+            more = {"metadata": {"annotations": {"hanse.dev/max-unavailable": "2"}}}
+            await sets.edit(more)
+            await scenario.eventually(sets.runs("bergen", "etcd:3.7"))
+            await scenario.eventually(counts(watch, 2))
+            assert (watch.least, len(watch.taken)) == (1, 2)
+    finally:
+        for node in nodes:
+            await hamburg.patch(Node, node, "", {"spec": {"unschedulable": None}})
+    await scenario.eventually(has_rolled_out(sets, 3))
 
 
 @pytest.mark.virtual

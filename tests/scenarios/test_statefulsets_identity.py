@@ -6,13 +6,16 @@ import msgspec
 import pytest
 
 from hanse.app import BROKER
+from hanse.features.statefulsets.names import ACCEPTED, part_name
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.core import Service
+from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.hanse import (
     FederatedStatefulSet,
     FederatedStatefulSetSpec,
     StatefulSetTemplate,
 )
+from hanse.model.kinds.stateful import StatefulSetPart
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
 from tests.scenarios.test_statefulsets_lost import resubmit, uids
@@ -70,7 +73,6 @@ async def test_an_orphaned_set_is_taken_up_also_where_a_cluster_was_away(
     await scenario.always(has_all(sets, before), timedelta(minutes=2))
 
 
-@pytest.mark.virtual
 async def test_two_sets_of_one_service_list_the_replicas_of_those_with_load_balancers(
     sets: StatefulSetsScenario,
 ) -> None:
@@ -89,7 +91,6 @@ async def test_two_sets_of_one_service_list_the_replicas_of_those_with_load_bala
     assert listed == "store-bergen-0, store-hamburg-0"
 
 
-@pytest.mark.virtual
 async def test_a_set_does_not_take_over_an_older_one_of_another_kind(
     sets: StatefulSetsScenario,
 ) -> None:
@@ -109,6 +110,29 @@ async def test_a_set_does_not_take_over_an_older_one_of_another_kind(
     assert "older FederatedStatefulSet" in told["Valid"]
     await scenario.settled()
     assert await uids(sets) == before
+
+
+async def test_a_rebuilt_cluster_starts_no_replica_with_an_empty_volume_untold(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario, broker = sets.scenario, sets.admin(BROKER)
+    await sets.launch(3)
+    await scenario.eventually(sets.is_ready(3))
+    await scenario.kill_agent("hamburg")
+    report = part_name(scenario.namespace, "store", "hamburg")
+    other = {"spec": {"clusterUID": "of-the-cluster-before"}}
+    await broker.patch(StatefulSetPart, report, BROKER_NAMESPACE, other)
+    await sets.admin("hamburg").delete(StatefulSet, "store-hamburg", scenario.namespace)
+
+    await scenario.start_agents()
+    told = await scenario.eventually(sets.has_conditions(Trouble="InClusters"))
+    assert "hanse statefulsets accept" in told["Trouble"]
+    await scenario.always(has_only(sets, "bergen", "lubeck"), timedelta(seconds=5))
+
+    uid = (await sets.admin("hamburg").read(Namespace, "kube-system")).metadata.uid
+    accepted = {"metadata": {"annotations": {ACCEPTED: uid}}}  # as `statefulsets accept` does
+    await broker.patch(StatefulSetPart, report, BROKER_NAMESPACE, accepted)
+    await scenario.eventually(sets.is_ready(3))
 
 
 def has_only(sets: StatefulSetsScenario, *clusters: str) -> Check[None]:
