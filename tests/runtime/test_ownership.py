@@ -38,20 +38,24 @@ def _relabelled(obj: ConfigMap) -> ConfigMap:
     return replace(obj, metadata=replace(obj.metadata, labels=labels))
 
 
-def _unlabelled(obj: ConfigMap) -> ConfigMap:
-    return replace(obj, metadata=replace(obj.metadata, labels={}))
-
-
 def _garbled(obj: ConfigMap) -> ConfigMap:
     return annotated(obj, {OWNER_KEY: "{not json"})
 
 
-@pytest.mark.parametrize("spoil", [_renamed, _moved, _relabelled, _unlabelled, _garbled])
+@pytest.mark.parametrize("spoil", [_renamed, _moved, _relabelled, _garbled])
 def test_copied_or_garbled_marks_do_not_make_an_object_ours(spoil: object) -> None:
     obj = with_owner(configmap("shop"), OWNER_ONE)
 
     assert callable(spoil)
     assert owner_of(spoil(obj)) is None
+
+
+def test_an_object_that_lost_its_label_is_still_ours_and_gets_it_again() -> None:
+    obj = with_owner(configmap("shop"), OWNER_ONE)
+    unlabelled = replace(obj, metadata=replace(obj.metadata, labels={}))
+
+    assert owner_of(unlabelled) == OWNER_ONE
+    assert with_owner(configmap("shop"), OWNER_ONE, observed=unlabelled) == obj
 
 
 def test_our_bookkeeping_is_never_replicated() -> None:

@@ -5,6 +5,7 @@ import pytest
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.ownership import OWNER
 from tests.scenarios.services import ServicesScenario
 
 
@@ -197,8 +198,11 @@ async def test_a_copy_edited_or_deleted_by_hand_is_restored(services: ServicesSc
 
     await services.edit("bergen", ServiceImport, {"spec": {"ports": [{"port": 1}]}})
     await services.admin("hamburg").delete(ServiceImport, "web", scenario.namespace)
+    await services.edit("lubeck", ServiceImport, {"metadata": {"labels": {OWNER: None}}})
 
     await scenario.eventually(services.everywhere("web", "lubeck"))
+    await services.unexport("lubeck")
+    await scenario.eventually(services.everywhere("web"))
 
 
 @pytest.mark.parametrize("value", ["heavy", "-1"])

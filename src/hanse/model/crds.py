@@ -135,7 +135,8 @@ def placeholder_crd(kind: type[Object]) -> Wire:
     if kind.kind.group.endswith((".k8s.io", ".kubernetes.io")):
         # an API server refuses CRDs in these groups without this annotation
         metadata["annotations"] = {"api-approved.kubernetes.io": "unapproved, a stand-in"}
-    return _crd(kind, Crd(categories=()), schema, metadata)
+    short_names: tuple[str, ...] = getattr(kind, "short_names", ())
+    return _crd(kind, Crd(categories=(), short_names=short_names), schema, metadata)
 
 
 def _crd(kind: type[Object], crd: Crd, schema: Wire, metadata: Wire) -> Wire:

@@ -59,7 +59,7 @@ def with_owner(
     """
     meta = obj.metadata
     if observed is not None and owner_of(observed) == owner:
-        label = observed.metadata.labels[OWNER]
+        label = observed.metadata.labels.get(OWNER, owner.label)
         claim = observed.metadata.annotations[OWNER_KEY]
     else:
         label, claim = owner.label, _encode_claim(owner, object_ref(obj))
@@ -87,12 +87,14 @@ def _encode_claim(owner: Owner, ref: ObjectRef) -> str:
 
 
 def owner_of(obj: Object) -> Owner | None:
-    """The owner of an object; None unless label, annotation and the object's own name agree."""
+    """The owner of an object; None unless label, annotation and the object's own name agree.
+
+    An object that only lost its label is still ours: it would be orphaned for good.
+    """
     meta = obj.metadata
-    label = meta.labels.get(OWNER)
-    if not label:
+    label, claim = meta.labels.get(OWNER, ""), meta.annotations.get(OWNER_KEY, "")
+    if not claim:
         return None
-    claim = meta.annotations.get(OWNER_KEY, "")
     # the cache keeps its arguments: interned, they are the strings of the store
     return _parse_owner(
         intern(label), intern(claim), type(obj).kind, intern(meta.namespace), intern(meta.name)
@@ -103,7 +105,8 @@ def owner_of(obj: Object) -> Owner | None:
 def _parse_owner(label: str, text: str, kind: Kind, namespace: str, name: str) -> Owner | None:
     """The owner that an annotation claims; None if it is invalid or another object's.
 
-    The claim must match the object's owner label, kind, namespace and name, unlike that of a copy.
+    The claim must match the object's owner label, if it has one, and its kind, namespace and name,
+    unlike that of a copy.
     """
     claim = parse_owner_claim(text)
     key = parse_key(claim.key) if claim else None
@@ -112,7 +115,7 @@ def _parse_owner(label: str, text: str, kind: Kind, namespace: str, name: str) -
     key = Key(intern(key.topic), intern(key.name), intern(key.namespace))
     owner = Owner(intern(claim.feature), key, intern(claim.serves), claim.led)
     written_on = (claim.kind, claim.namespace, claim.name)
-    if owner.label != label or written_on != (str(kind), namespace, name):
+    if label not in ("", owner.label) or written_on != (str(kind), namespace, name):
         return None
     return owner
 

@@ -12,6 +12,8 @@ class AntreaNetworkPolicy(Object, frozen=True, kw_only=True):
     """A policy of one namespace (ANP), whose rules are copied and not read."""
 
     kind: ClassVar[Kind] = Kind(GROUP, "v1beta1", "NetworkPolicy", "networkpolicies")
+    short_names: ClassVar[tuple[str, ...]] = ("anp",)
+    """As in Antrea's own definition, for the placeholder of it."""
 
     spec: Wire = {}
 
@@ -22,6 +24,7 @@ class AntreaClusterNetworkPolicy(Object, frozen=True, kw_only=True):
     kind: ClassVar[Kind] = Kind(
         GROUP, "v1beta1", "ClusterNetworkPolicy", "clusternetworkpolicies", namespaced=False
     )
+    short_names: ClassVar[tuple[str, ...]] = ("acnp",)
 
     spec: Wire = {}
 
