@@ -8,7 +8,13 @@ from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
-from hanse.model.kinds.antrea import ClusterGroup, ExternalEntity, Group
+from hanse.model.kinds.antrea import (
+    AntreaClusterNetworkPolicy,
+    AntreaNetworkPolicy,
+    ClusterGroup,
+    ExternalEntity,
+    Group,
+)
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
@@ -22,7 +28,7 @@ from hanse.model.kinds.machines import (
     VirtualMachineInstance,
     VirtualMachineInstanceStatus,
 )
-from hanse.model.objects import Meta
+from hanse.model.objects import Meta, Wire
 from tests.scenarios.federated import TAG, FederatedScenario, address, federated_scenario
 from tests.support.scenario import Features, Scenario
 
@@ -75,6 +81,36 @@ async def test_groups_and_external_names_are_written_once_their_kinds_are_served
         assert await federated.find("bergen", Group, web, SYSTEM) is None
 
     await scenario.eventually(gone)
+
+
+async def test_a_group_stands_in_each_namespace_whose_policies_name_it(
+    federated: FederatedScenario,
+) -> None:
+    scenario, web = federated.scenario, federated.web
+    await federated.join("lubeck", 1)
+    for kind in (ClusterGroup, Group, AntreaClusterNetworkPolicy, AntreaNetworkPolicy):
+        await federated.install_crds("bergen", kind)
+    rule: Wire = {"ingress": [{"action": "Drop", "from": [{"group": web}]}]}
+    meta = Meta(name="deny", namespace=federated.namespace)
+    admin = federated.admin("bergen")
+    await admin.create(AntreaNetworkPolicy(metadata=meta, spec=rule))
+
+    async def group_where_it_is_named(*addresses: str) -> None:
+        named = await federated.find("bergen", Group, web, federated.namespace)
+        assert named is not None
+        assert [b.cidr for b in named.spec.ip_blocks] == list(addresses)
+
+    await scenario.eventually(lambda: group_where_it_is_named(f"{L1}/32"))
+    await federated.admin("lubeck").delete(Service, "web", federated.namespace)
+
+    # a policy names it: it stands, empty
+    await scenario.eventually(group_where_it_is_named)
+    await admin.delete(AntreaNetworkPolicy, "deny", federated.namespace)
+
+    async def gone_with_its_policy() -> None:
+        assert await federated.find("bergen", Group, web, federated.namespace) is None
+
+    await scenario.eventually(gone_with_its_policy)
 
 
 async def test_machines_of_all_sources_are_one_service_and_entities(

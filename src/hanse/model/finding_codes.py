@@ -211,6 +211,14 @@ CODES: dict[str, CodeExplanation] = {
         "A federated policy names peers that exist in one cluster only.",
         "It names federated Services, or is not federated.",
     ),
+    "PolicyNamesNothing": _said(
+        "A federated policy names a group or a Service that a cluster does not have.",
+        "The group or Service is there, or the policy names another.",
+    ),
+    "PolicyNotEnforced": _said(
+        "A policy applies to machines on which nobody enforces policies.",
+        "An agent of Antrea runs on them, or the policy applies to something else.",
+    ),
     # networks
     "NetworkFailed": _said("A network of a tenant could not be made.", "Its phase is Ready."),
     "TenantFailed": _said("A tenant does not have what it asks for.", "It is Ready."),

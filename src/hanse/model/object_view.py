@@ -30,15 +30,17 @@ class ObjectRule(Struct, frozen=True):
 class ObjectsView:
     """The objects with which something is wrong, by cluster, kind, namespace and name."""
 
-    def __init__(self, name: str, rules: Sequence[ObjectRule]) -> None:
+    def __init__(self, name: str, rules: Sequence[ObjectRule], reads: Sequence[Watch] = ()) -> None:
         self.name = name
+        self._also_read = tuple(reads)
         self._rules = {rule.kind.kind.name: rule for rule in rules}
 
     @property
     def reads(self) -> tuple[Watch, ...]:
-        """The kinds of the rules."""
+        """The kinds of the rules, and what else their checks read."""
         rules = self._rules.values()
-        return tuple(Watch(Role.LOCAL, r.kind, r.namespace, r.labels) for r in rules)
+        own = (Watch(Role.LOCAL, r.kind, r.namespace, r.labels) for r in rules)
+        return (*own, *self._also_read)
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         """The keys of objects with findings."""

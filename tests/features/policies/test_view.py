@@ -6,8 +6,14 @@ from hanse.features.policies.content import FEDERATED, Content
 from hanse.features.policies.ledger import LocalState, PolicyRecord, record_config_map
 from hanse.features.policies.listing import MemberStatus, list_policies, parse_policy_label
 from hanse.features.policies.versions import EMPTY_HISTORY, History, append_event, merge
-from hanse.model.kinds.antrea import AntreaNetworkPolicy
-from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.antrea import (
+    AntreaClusterNetworkPolicy,
+    AntreaNetworkPolicy,
+    ClusterGroup,
+    ExternalEntity,
+    ExternalEntitySpec,
+)
+from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.objects import Meta, Wire
 from hanse.model.plan import Key
 from tests.support.fleet_reads import findings, read
@@ -107,3 +113,26 @@ def test_federated_policies_with_local_peers_are_a_risk() -> None:
 
     assert (found.code, found.severity) == ("PolicyLocalPeers", "risk")
     assert "shop/deny in lubeck: spec.ingress[0].from[0]" in found.summary
+
+
+def test_groups_and_services_that_a_federated_policy_names_in_vain_are_a_risk() -> None:
+    spec: Wire = {
+        "ingress": [{"from": [{"group": "web"}, {"group": "gone"}]}],
+        "egress": [{"toServices": [{"name": "db", "namespace": "shop"}]}],
+        "appliedTo": [{"externalEntitySelector": {}}],
+    }
+    meta = Meta(name="deny", annotations={FEDERATED: "true"})
+    policy = AntreaClusterNetworkPolicy(metadata=meta, spec=spec)
+    group = ClusterGroup(metadata=Meta(name="web"))
+    other = Service(metadata=Meta(name="other", namespace="shop"))
+
+    found = list(findings(read("lubeck", policy, group, other)))
+
+    assert [f.code for f in found] == ["PolicyNamesNothing", "PolicyNotEnforced"]
+    assert "spec.ingress[0].from[1].group: there is no ClusterGroup gone" in found[0].summary
+    assert "there is no Service shop/db" in found[0].summary
+    assert "spec.appliedTo[0].externalEntitySelector applies it to machines" in found[1].summary
+    node = ExternalEntitySpec(external_node="vm-1")
+    entity = ExternalEntity(metadata=Meta(name="vm-1", namespace="shop"), spec=node)
+    codes = [f.code for f in findings(read("lubeck", policy, group, entity))]
+    assert "PolicyNotEnforced" not in codes

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.federated.merge import Number, name_ports
 from hanse.features.federated.names import DOMAIN
@@ -40,6 +41,8 @@ class ResolvedBackends(Struct, frozen=True):
     """The backends of a member Service, and the host names to look up for them."""
 
     backends: tuple[Backends, ...] = ()
+    sources: tuple[str, ...] = ()
+    """The addresses that they send from, if these are not the addresses they are reached at."""
     questions: tuple[Question, ...] = ()
     requeue_after: timedelta | None = None
 
@@ -61,14 +64,31 @@ def resolve_backends(
     """
     spec = service.spec
     if spec.type == "LoadBalancer":
-        return _load_balancer_backends(service, snapshot, before)
-    if spec.type == "NodePort":
-        return ResolvedBackends(tuple(_node_backends(service, where, snapshot)))
-    if spec.external_ips:
-        return ResolvedBackends(
+        resolved = _load_balancer_backends(service, snapshot, before)
+    elif spec.type == "NodePort":
+        resolved = ResolvedBackends(tuple(_node_backends(service, where, snapshot)))
+    elif spec.external_ips:
+        resolved = ResolvedBackends(
             tuple(_address_backends("external", spec.external_ips, _endpoint_ports(service)))
         )
-    return ResolvedBackends(pod_backends(service, where, snapshot))
+    else:
+        return ResolvedBackends(pod_backends(service, where, snapshot))
+    return replace(resolved, sources=tuple(sorted(_sources(service, where, snapshot))))
+
+
+def _sources(service: Service, where: ClusterId, snapshot: Snapshot) -> set[str]:
+    """The pods of a Service, and their nodes: where pods are not routed, packets have a node's."""
+    meta = service.metadata
+    slices = list(snapshot.by(where, BACKEND_SLICES, f"{meta.namespace}/{meta.name}"))
+    endpoints = [e for s in slices if s.address_type != "FQDN" for e in s.endpoints or ()]
+    nodes = {e.node_name for e in endpoints if e.node_name}
+    return {address for e in endpoints for address in e.addresses} | {
+        a.address
+        for node in snapshot.all(where, Node)
+        if node.metadata.name in nodes
+        for a in node.status.addresses
+        if address_family(a.address) is not None
+    }
 
 
 def pod_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> tuple[Backends, ...]:
@@ -96,7 +116,9 @@ def resolve_native_backends(
     ports = tuple(
         EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in native_ports(native)
     )
-    return ResolvedBackends(tuple(_address_backends("interface", (interface.address,), ports)))
+    backends = tuple(_address_backends("interface", (interface.address,), ports))
+    own = {interface.spec.internal_ip, interface.spec.external_ip}
+    return ResolvedBackends(backends, tuple(sorted(a for a in own if address_family(a))))
 
 
 def native_ports(native: NativeService) -> tuple[MemberPort, ...]:
@@ -235,7 +257,9 @@ def _load_balancer_backends(
                 backends += _address_backends(slot, found.addresses, ports)
             else:  # not resolved now: keep the recorded addresses
                 backends += [b for b in before if b.slot in (f"{slot} IPv4", f"{slot} IPv6")]
-    return ResolvedBackends(tuple(backends), tuple(questions), min(again, default=None))
+    return ResolvedBackends(
+        tuple(backends), questions=tuple(questions), requeue_after=min(again, default=None)
+    )
 
 
 def _ingress_ports(service: Service, ingress: LoadBalancerIngress) -> tuple[EndpointPort, ...]:

@@ -4,6 +4,11 @@ from collections.abc import Iterable, Iterator
 
 from hanse.features.federated.backends import BACKEND_SLICES
 from hanse.features.federated.federated_service import plan_service
+from hanse.features.federated.groups import (
+    CLUSTER_POLICIES,
+    NAMESPACE_POLICIES,
+    named_services,
+)
 from hanse.features.federated.join_requests import (
     JOINING_SERVICES,
     NATIVE_SERVICES,
@@ -26,7 +31,12 @@ from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, read_reco
 from hanse.features.federated.slices import GENERATED_SLICES
 from hanse.model.facts import ClusterState, KindServed, Role, WriteOutcome
 from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
-from hanse.model.kinds.antrea import ClusterGroup, Group
+from hanse.model.kinds.antrea import (
+    AntreaClusterNetworkPolicy,
+    AntreaNetworkPolicy,
+    ClusterGroup,
+    Group,
+)
 from hanse.model.kinds.core import ConfigMap, Namespace, Node, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
@@ -38,6 +48,7 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 _OPTIONAL = (ClusterGroup.kind, Group.kind, DNSEndpoint.kind)
 
 
+_GROUP_USERS = "which groups of federated Services policies name, and where"
 _GROUPS = "backends in other members, as peers of Antrea policies"
 
 
@@ -85,6 +96,10 @@ class FederatedServices:
             reason="which Services join, where they are not annotated",
         ),
         Watch(Role.LED, NetworkInterface, reason="addresses of backends that are no pods"),
+        Watch(
+            Role.LED, AntreaClusterNetworkPolicy, indexes=(CLUSTER_POLICIES,), reason=_GROUP_USERS
+        ),
+        Watch(Role.LED, AntreaNetworkPolicy, indexes=(NAMESPACE_POLICIES,), reason=_GROUP_USERS),
         Watch(Role.LED, ClusterGroup, writes=Writes.OBJECTS, reason=_GROUPS),
         Watch(Role.LED, Group, writes=Writes.OBJECTS, reason=_GROUPS),
         Watch(
@@ -122,20 +137,16 @@ def _keys_for_led_object(
     meta = obj.metadata
     match obj:
         case Service() | NativeService():
-            for side in (change.before, change.after):
-                if isinstance(side, Service | NativeService):
-                    yield from _joinable_keys(side, where)
-                    if JOIN in side.metadata.annotations:
-                        yield service_key(FederatedName(meta.namespace, meta.name), where)
+            yield from _joined_keys(change, where)
         case EndpointSlice():
             yield from _slice_keys(obj, where, snapshot)
         case Node() if _is_node_change(change):
-            yield from (
-                _record_key(s, where) for s in snapshot.by(where, JOINING_SERVICES, "NodePort")
-            )
+            yield from _node_keys(where, snapshot)
         case NetworkInterface():
             natives = snapshot.by(where, NATIVE_SERVICES, f"{meta.namespace}/{meta.name}")
             yield from (key for native in natives for key in _joinable_keys(native, where))
+        case AntreaClusterNetworkPolicy() | AntreaNetworkPolicy():
+            yield from _group_keys(change, where)
         case AcceptancePolicy():
             yield from (service_key(federated, where) for federated in _all_federated(snapshot))
         case Namespace():
@@ -144,6 +155,30 @@ def _keys_for_led_object(
             )
         case _:
             return
+
+
+def _joined_keys(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
+    """The keys of a Service or native service, before and after a change."""
+    for side in (change.before, change.after):
+        if isinstance(side, Service | NativeService):
+            yield from _joinable_keys(side, where)
+            if JOIN in side.metadata.annotations:
+                meta = side.metadata
+                yield service_key(FederatedName(meta.namespace, meta.name), where)
+
+
+def _group_keys(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
+    """The federated Services whose groups a policy names, before or after a change."""
+    for side in (change.before, change.after):
+        if isinstance(side, AntreaClusterNetworkPolicy | AntreaNetworkPolicy):
+            yield from (service_key(name, where) for name in named_services(side))
+
+
+def _node_keys(where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+    """The records of Services whose backends or sources are nodes."""
+    for type_ in ("NodePort", "LoadBalancer"):
+        services = snapshot.by(where, JOINING_SERVICES, type_)
+        yield from (_record_key(service, where) for service in services)
 
 
 def _is_node_change(change: ObjectChange) -> bool:

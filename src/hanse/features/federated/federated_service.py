@@ -14,6 +14,7 @@ from hanse.features.federated.external_dns import (
     external_targets,
     target_annotations,
 )
+from hanse.features.federated.groups import address_groups, source_addresses, standing_groups
 from hanse.features.federated.health import judged_again_after, silent_clusters
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.members import (
@@ -51,11 +52,9 @@ from hanse.model.acceptance import ImportedService, Refused, accepted, read_poli
 from hanse.model.affinity import drained, preferred_side_of
 from hanse.model.conditions import find_condition
 from hanse.model.facts import WriteOutcome
-from hanse.model.kinds.antrea import AddressBlock, ClusterGroup, Group, GroupSpec
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
-from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.ownership import owner_claim
 from hanse.model.plan import Desired, Key, Plan
@@ -107,9 +106,13 @@ def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Pla
         return Plan()
     state = _service_state(federated, member, snapshot, current, options)
     if not state.merged.members:
+        groups = standing_groups(federated, member, snapshot)
+        plan = Plan(
+            tuple(Desired(g, member, 1, frozenset({member}), as_leader_of=member) for g in groups)
+        )
         if not all_records_complete(snapshot):
-            return Plan()
-        return _with_name_conditions(Plan(), state, "", snapshot)
+            return plan
+        return _with_name_conditions(plan, state, "", snapshot)
     if not state.joined and current is not None and _must_be_recreated(current, state.merged):
         return Plan()  # nothing desired: the Service is deleted, and created by the next plan
     desired = [
@@ -283,8 +286,8 @@ def _objects(
         yield endpoint_slice, 1, {member, *origin}
     if external.hostname and targets and snapshot.serves(member, DNSEndpoint):
         yield dns_endpoint(federated, external.hostname, targets), 1, {member}
-    kinds = [kind for kind in (ClusterGroup, Group) if snapshot.serves(member, kind)]
-    for group in _address_groups(federated, slice_addresses(state.all_slices), kinds):
+    sources = source_addresses(state.records) | set(slice_addresses(state.kept))
+    for group in address_groups(federated, sources, member, snapshot):
         yield group, 1, {member}
 
 
@@ -349,29 +352,3 @@ def _with_name_conditions(
     ]
     status = status_plan(state.current, state.member, conditions, snapshot)
     return replace(plan, patches=status.patches, events=status.events)
-
-
-def _address_groups(
-    federated: FederatedName, addresses: Iterable[str], kinds: Iterable[type[Object]]
-) -> Iterator[ClusterGroup | Group]:
-    """A ClusterGroup and a namespaced Group of the addresses, each only if `kinds` contains it."""
-    spec = GroupSpec(
-        ip_blocks=tuple(
-            AddressBlock(cidr=f"{address}/{128 if ':' in address else 32}")
-            for address in sorted(set(addresses))
-        )
-    )
-    served = frozenset(kinds)
-    if ClusterGroup in served:
-        yield ClusterGroup(metadata=Meta(name=_cluster_group_name(federated)), spec=spec)
-    if Group in served:
-        yield Group(metadata=Meta(name=federated.name, namespace=federated.namespace), spec=spec)
-
-
-def _cluster_group_name(federated: FederatedName) -> str:
-    """`NAME` for a global federated Service, `NAME.NAMESPACE` for one of a namespace."""
-    return (
-        federated.name
-        if federated.namespace == SYSTEM
-        else f"{federated.name}.{federated.namespace}"
-    )

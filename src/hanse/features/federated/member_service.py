@@ -145,6 +145,7 @@ def _member_record(
         health=meta.annotations.get(HEALTH.annotation, ""),
         affinity=meta.annotations.get(AFFINITY.annotation, ""),
         publish_from=meta.annotations.get(PUBLISH_FROM.annotation, "").replace(" ", ""),
+        sources=resolved.sources,
         schema=SCHEMA,
     )
 

@@ -96,6 +96,8 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     affinity: str = ""
     publish_from: str = ""
     """The settings in its annotations; empty if it has none."""
+    sources: tuple[str, ...] = ()
+    """The addresses that its backends send from, for policies; empty: those of its backends."""
     schema: int = 1
 
     @property

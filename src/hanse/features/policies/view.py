@@ -17,14 +17,21 @@ from hanse.features.policies.ledger import (
 from hanse.features.policies.listing import MemberStatus, PolicyView, list_policies
 from hanse.features.policies.versions import merge_all
 from hanse.features.policies.webhooks import ignored_annotation_warning, peer_warnings
+from hanse.model.antrea_policies import named_groups, policy_subjects, service_peers
 from hanse.model.facts import Role
 from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
-from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.antrea import (
+    AntreaClusterNetworkPolicy,
+    AntreaNetworkPolicy,
+    ClusterGroup,
+    ExternalEntity,
+    Group,
+)
+from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.federation import SYSTEM, spelled_label, spelled_value
 from hanse.model.object_view import ObjectRule, ObjectsView, object_finding
-from hanse.model.objects import ClusterId
+from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ClusterPart, FeatureItem, State, state_of, worst
@@ -167,7 +174,7 @@ def _check_policy(
     where: ClusterId,
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """PolicyIgnored for a misspelt annotation, PolicyLocalPeers for peers of one cluster only."""
+    """What a policy does not do although its author may expect it, by a code for each."""
     annotations = policy.metadata.annotations
     if message := ignored_annotation_warning(annotations):
         yield object_finding(
@@ -192,6 +199,57 @@ def _check_policy(
                 mend=mend,
             )
             yield replace(found, subject=subject_of(policy))  # the same in every member
+        if missing := "; ".join(_missing_names(policy, where, snapshot)):
+            yield object_finding(
+                policy, where, "PolicyNamesNothing", missing, snapshot, severity=Severity.RISK
+            )
+    for message in _unenforced(policy, where, snapshot):
+        yield object_finding(
+            policy, where, "PolicyNotEnforced", message, snapshot, severity=Severity.RISK
+        )
+
+
+def _missing_names(
+    policy: AntreaNetworkPolicy | AntreaClusterNetworkPolicy,
+    where: ClusterId,
+    snapshot: MultiClusterSnapshot,
+) -> Iterator[str]:
+    """The groups and Services that a policy names and that its cluster does not have."""
+    namespace = policy.metadata.namespace
+    seen = snapshot.for_cluster(where)
+    if seen is None:
+        return
+    for path, group in named_groups(policy.spec):
+        kind: type[Object] = Group if namespace else ClusterGroup
+        missing = f"Group {namespace}/{group}" if namespace else f"ClusterGroup {group}"
+        found = snapshot.get(where, kind, group, namespace)
+        if found is None and seen.listed(where, kind):
+            yield f"spec.{path}: there is no {missing}: it matches nothing; mend the name"
+    for path, peer in service_peers(policy.spec):
+        name, space = str(peer.get("name", "")), str(peer.get("namespace") or namespace)
+        service = snapshot.get(where, Service, name, space)
+        if name and service is None and seen.listed(where, Service):
+            missing = f"Service {space}/{name}"
+            yield f"spec.{path}: there is no {missing}: it matches nothing; mend the name"
+
+
+def _unenforced(
+    policy: AntreaNetworkPolicy | AntreaClusterNetworkPolicy,
+    where: ClusterId,
+    snapshot: MultiClusterSnapshot,
+) -> Iterator[str]:
+    """The subjects of a policy that are machines, if no agent of Antrea runs on any of them."""
+    paths = [
+        f"spec.{path}.externalEntitySelector"
+        for path, subject in policy_subjects(policy.spec)
+        if "externalEntitySelector" in subject
+    ]
+    entities = snapshot.all(where, ExternalEntity) if paths else ()
+    if paths and not any(entity.spec.external_node for entity in entities):
+        yield (
+            f"{paths[0]} applies it to machines, and none of them has an ExternalNode: nobody "
+            "enforces it there; run Antrea's agent on them, or apply it to what talks to them"
+        )
 
 
 OBJECTS = ObjectsView(
@@ -200,5 +258,6 @@ OBJECTS = ObjectsView(
         ObjectRule(AntreaNetworkPolicy, _check_policy),
         ObjectRule(AntreaClusterNetworkPolicy, _check_policy),
     ),
+    reads=tuple(Watch(Role.LOCAL, kind) for kind in (Group, ClusterGroup, Service, ExternalEntity)),
 )
 """Federated policies that do not do what their author may expect."""

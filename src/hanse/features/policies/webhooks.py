@@ -1,10 +1,10 @@
 """Admission warnings about federated policies that match no traffic between clusters."""
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
 
 from hanse.features.policies.content import FEDERATED
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, WebhookRule
+from hanse.model.antrea_policies import policy_peers, service_peers
 from hanse.model.kinds.antrea import GROUP
 from hanse.model.kinds.federation import spelled_label, spelled_value
 from hanse.model.objects import Wire
@@ -52,14 +52,14 @@ def ignored_annotation_warning(annotations: Mapping[str, str]) -> str:
 
 def peer_warnings(spec: Wire) -> tuple[str, ...]:
     """Warnings to the author of a federated policy, each with the path of its field."""
-    peers = tuple(_peers(spec))
+    peers = tuple(policy_peers(spec))
     warnings = [
         f"spec.{path}.scope: a federated Service is named without scope; leave it out"
-        for path, peer in _service_peers(spec)
+        for path, peer in service_peers(spec)
         if peer.get("scope")
     ]
     local = [path for path, peer in peers if _is_local(peer)]
-    if local and len(local) == len(peers) and not any(True for _ in _service_peers(spec)):
+    if local and len(local) == len(peers) and not any(True for _ in service_peers(spec)):
         warnings.append(
             f"spec.{local[0]} selects only what is in the same cluster: traffic between clusters "
             "is matched by toServices (egress) or by a federated Service's group (ingress)"
@@ -67,26 +67,5 @@ def peer_warnings(spec: Wire) -> tuple[str, ...]:
     return tuple(warnings)
 
 
-def _peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
-    """Every peer of every rule, with its path in the spec."""
-    for direction, field in (("ingress", "from"), ("egress", "to")):
-        for index, rule in _each(spec.get(direction)):
-            for number, peer in _each(rule.get(field)):
-                yield f"{direction}[{index}].{field}[{number}]", peer
-
-
-def _service_peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
-    """Every entry of toServices in egress rules, with its path in the spec."""
-    for index, rule in _each(spec.get("egress")):
-        for number, peer in _each(rule.get("toServices")):
-            yield f"egress[{index}].toServices[{number}]", peer
-
-
 def _is_local(peer: Wire) -> bool:
     return any(name in peer for name in _LOCAL_PEER_FIELDS)
-
-
-def _each(value: Any) -> Iterable[tuple[int, Wire]]:
-    """The objects of a list with their indexes; empty for a value of another type."""
-    items = value if isinstance(value, list) else []
-    return ((index, item) for index, item in enumerate(items) if isinstance(item, dict))

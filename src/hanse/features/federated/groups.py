@@ -1,0 +1,122 @@
+"""Groups of federated Services: the addresses that their members send from, for Antrea's policies.
+
+A ClusterGroup, and a Group in its namespace and in each whose policies name it. They stand while a
+policy names them: without its group a rule that drops traffic would match nothing.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from hanse.features.federated.join_requests import FederatedName
+from hanse.features.federated.records import MemberRecord
+from hanse.model.antrea_policies import named_groups
+from hanse.model.kinds.antrea import (
+    AddressBlock,
+    AntreaClusterNetworkPolicy,
+    AntreaNetworkPolicy,
+    ClusterGroup,
+    Group,
+    GroupSpec,
+)
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.objects import ClusterId, Meta
+from hanse.model.ownership import owner_claim
+from hanse.model.snapshot import Index, Snapshot
+
+Policy = AntreaClusterNetworkPolicy | AntreaNetworkPolicy
+
+
+def _group_names(policy: Policy) -> Iterator[str]:
+    """Index values: the groups that a policy names."""
+    yield from {name for _, name in named_groups(policy.spec)}
+
+
+CLUSTER_POLICIES = Index(AntreaClusterNetworkPolicy, "federated-group-acnp", _group_names)
+NAMESPACE_POLICIES = Index(AntreaNetworkPolicy, "federated-group-anp", _group_names)
+"""Policies by the groups that they name."""
+
+
+def named_services(policy: Policy) -> Iterator[FederatedName]:
+    """The federated Services whose groups a policy may name."""
+    for group in _group_names(policy):
+        yield FederatedName(SYSTEM, group)
+        yield FederatedName(policy.metadata.namespace, group)
+        name, dot, namespace = group.partition(".")
+        if dot:
+            yield FederatedName(namespace, name)
+
+
+def source_addresses(records: Iterable[MemberRecord]) -> set[str]:
+    """The addresses that members send from; those they are reached at in records of old leaders."""
+    addresses: set[str] = set()
+    for record in records:
+        addresses.update(record.sources)
+        for backends in () if record.sources else record.backends:
+            if backends.family != "FQDN":
+                addresses.update((*backends.ready, *backends.unready, *backends.draining))
+    return addresses
+
+
+def address_groups(
+    federated: FederatedName, addresses: Iterable[str], member: ClusterId, snapshot: Snapshot
+) -> Iterator[ClusterGroup | Group]:
+    """The groups of these addresses in a member, as far as it serves the kinds."""
+    spec = _spec(addresses)
+    name = cluster_group_name(federated)
+    if snapshot.serves(member, ClusterGroup):
+        yield ClusterGroup(metadata=Meta(name=name), spec=spec)
+    if snapshot.serves(member, Group):
+        for namespace, group in sorted(_named_in(federated, member, snapshot) | {_own(federated)}):
+            yield Group(metadata=Meta(name=group, namespace=namespace), spec=spec)
+
+
+def standing_groups(
+    federated: FederatedName, member: ClusterId, snapshot: Snapshot
+) -> Iterator[ClusterGroup | Group]:
+    """The empty groups of a federated Service without members, while policies name them."""
+    name, spec = cluster_group_name(federated), _spec(())
+    own = snapshot.get(member, ClusterGroup, name)
+    if own is not None and _is_ours(own) and any(snapshot.by(member, CLUSTER_POLICIES, name)):
+        yield ClusterGroup(metadata=Meta(name=name), spec=spec)
+    for namespace, group in sorted(_named_in(federated, member, snapshot)):
+        found = snapshot.get(member, Group, group, namespace)
+        if found is not None and _is_ours(found):
+            yield Group(metadata=Meta(name=group, namespace=namespace), spec=spec)
+
+
+def cluster_group_name(federated: FederatedName) -> str:
+    """`NAME` for a global federated Service, `NAME.NAMESPACE` for one of a namespace."""
+    if federated.namespace == SYSTEM:
+        return federated.name
+    return f"{federated.name}.{federated.namespace}"
+
+
+def _own(federated: FederatedName) -> tuple[str, str]:
+    """Namespace and name of the Group beside the federated Service."""
+    return (federated.namespace, federated.name)
+
+
+def _named_in(
+    federated: FederatedName, member: ClusterId, snapshot: Snapshot
+) -> set[tuple[str, str]]:
+    """Namespace and name of each Group that a policy of that namespace names."""
+    whole = cluster_group_name(federated)
+    named = {
+        (policy.metadata.namespace, whole)
+        for policy in snapshot.by(member, NAMESPACE_POLICIES, whole)
+    }
+    beside = snapshot.by(member, NAMESPACE_POLICIES, federated.name)
+    own = {p.metadata.namespace for p in beside} & {federated.namespace}
+    return named | {_own(federated) for _ in own}
+
+
+def _spec(addresses: Iterable[str]) -> GroupSpec:
+    blocks = (
+        AddressBlock(cidr=f"{address}/{128 if ':' in address else 32}")
+        for address in sorted(set(addresses))
+    )
+    return GroupSpec(ip_blocks=tuple(blocks))
+
+
+def _is_ours(group: ClusterGroup | Group) -> bool:
+    claim = owner_claim(group)
+    return claim is not None and claim.feature == "federated"
