@@ -10,8 +10,10 @@ from hanse.cli.join.replace import replace_member
 from hanse.cli.member_records import MemberPlace, delete_objects, list_published, set_phase
 from hanse.features.clusterset.feature import ClusterSetMember
 from hanse.features.services.feature import Services
+from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
+from hanse.model.conditions import find_condition
 from hanse.model.kinds.core import Namespace, Service
-from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, ClusterSetSpec, MemberPhase
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE
@@ -63,6 +65,61 @@ async def test_every_agent_keeps_its_record_and_a_settled_fleet_writes_none(
     assert (record.spec.features, record.status.agent.version) == (("services",), "0.2.0")
     await scenario.eventually(members.everywhere("web", "lubeck"))
     await scenario.settled()
+
+
+def endpoints(services: ServicesScenario, cluster: str, *sources: str) -> Check[None]:
+    """That a cluster has endpoints of `web` from exactly these clusters."""
+
+    async def check() -> None:
+        labels = f"{MANAGED_BY}={DOMAIN},{SERVICE_NAME}=web"
+        listed = await services.admin(cluster).list(
+            EndpointSlice, namespace=services.scenario.namespace, labels=labels
+        )
+        found = {s.metadata.labels[SOURCE_CLUSTER] for s in listed.objects if s.endpoints}
+        assert found == set(sources), f"{cluster} has endpoints of {found}"
+
+    return check
+
+
+def exported(services: ServicesScenario, cluster: str, words: str) -> Check[None]:
+    """That the export of `web` says so."""
+
+    async def check() -> None:
+        export = await services.admin(cluster).read(
+            ServiceExport, "web", services.scenario.namespace
+        )
+        ready = find_condition(export.status.conditions, "Ready")
+        assert ready is not None
+        assert words in ready.message, ready.message
+
+    return check
+
+
+async def test_clusters_with_the_same_addresses_import_none_of_each_other_and_are_told(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    for cluster in scenario.names:
+        await members.serve_and_export(cluster)
+    await scenario.eventually(endpoints(members, "bergen", "lubeck", "hamburg", "bergen"))
+    broker = members.admin(scenario.broker)
+    hamburg = (await broker.read(ClusterMember, "hamburg", BROKER_NAMESPACE)).spec.ranges.services
+    bergen = (await broker.read(ClusterMember, "bergen", BROKER_NAMESPACE)).spec.ranges.services
+    assert hamburg
+
+    settings = [{"id": "bergen", "ranges": [*bergen, *hamburg]}]
+    await members.patch_clusterset({"clusters": settings})
+
+    await scenario.eventually(endpoints(members, "bergen", "lubeck", "bergen"))
+    await endpoints(members, "lubeck", "lubeck", "hamburg", "bergen")()
+    found = await members.admin("bergen").read(ServiceImport, "web", scenario.namespace)
+    told = find_condition(found.status.conditions, "AddressesAllowed")
+    assert told is not None
+    assert (told.status, told.reason) == ("False", "RangesOverlap")
+    assert "hamburg publishes" in told.message
+    await scenario.eventually(exported(members, "hamburg", "but bergen: their address ranges"))
+    await members.patch_clusterset({"clusters": []})
+    await scenario.eventually(endpoints(members, "bergen", "lubeck", "hamburg", "bergen"))
 
 
 async def test_a_cluster_that_has_left_is_imported_nowhere_although_its_agent_runs(

@@ -11,6 +11,7 @@ from hanse.kube.errors import Unreachable
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
 from hanse.local.in_process import InProcessTransport, ServedApi, UrlTransport
+from hanse.local.ranges import address_ranges
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.server import WebhookServer
@@ -42,8 +43,15 @@ class EmbeddedTestbed:
         self.clock = LoopClock()
         self.clocks = {n: LoopClock() for n in (*names, BROKER)}
         """The clock of each cluster, which a fault may set."""
+        self.ranges = {n: address_ranges(index) for index, n in enumerate(self.clocks)}
         self.servers = {
-            n: ApiServer(n, clock=clock, seed=seed, call_webhook=self._call_webhook)
+            n: ApiServer(
+                n,
+                clock=clock,
+                service_range=str(self.ranges[n].services),
+                seed=seed,
+                call_webhook=self._call_webhook,
+            )
             for n, clock in self.clocks.items()
         }
         self._webhook_servers: dict[str, WebhookServer] = {}

@@ -54,6 +54,12 @@ CODES: dict[str, CodeExplanation] = {
         "stand; they cannot be changed.",
         "A ClusterSet is there again: `hanse broker init` makes it with the same rules.",
     ),
+    "RangesOverlap": _said(
+        "Address ranges of clusters or networks overlap: an address of one would reach pods or "
+        "Services of the other. Members of a broker, whose ranges are in their records, do not "
+        "import such addresses of each other.",
+        "Each has a range of its own, or spec.clusters of the ClusterSet names the right ones.",
+    ),
     "AgentForbidden": _said(
         "The account of an agent lacks rights that its features need, as the API server says when "
         "it is asked about that account.",
@@ -107,10 +113,6 @@ CODES: dict[str, CodeExplanation] = {
         "A cluster has joined, and its Lease is gone from the broker: the others take nothing new "
         "from it.",
         "Its agent has a Lease again.",
-    ),
-    "RangesOverlap": _said(
-        "Address ranges of clusters or networks overlap: they hide each other.",
-        "Each has a range of its own.",
     ),
     "ZoneNotDelegated": _said(
         "Our name server runs in a cluster whose DNS does not forward our zone to it.",

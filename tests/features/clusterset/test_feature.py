@@ -16,7 +16,7 @@ from hanse.model.clusterset import (
     unanswered_clusters,
 )
 from hanse.model.facts import Fact, HeartbeatState, HolderState, LeaseLiveness, Role
-from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.core import Namespace, Node, NodeSpec
 from hanse.model.kinds.hanse import (
     ClusterMember,
     ClusterMemberSpec,
@@ -24,8 +24,10 @@ from hanse.model.kinds.hanse import (
     ClusterSetSpec,
     MemberPhase,
 )
+from hanse.model.kinds.networking import ServiceCIDR, ServiceCIDRSpec
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta, Object, apply_merge_patch, to_wire
+from hanse.model.ownership import OWNER
 from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, snapshot, stored
@@ -48,10 +50,12 @@ def record(
     )
 
 
-def seen(*records: ClusterMember, facts: tuple[Fact, ...] = (RENEWED,)) -> Snapshot:
+def seen(
+    *records: ClusterMember, facts: tuple[Fact, ...] = (RENEWED,), local: tuple[Object, ...] = ()
+) -> Snapshot:
     own = stored(Namespace(metadata=Meta(name="kube-system")), uid="here")
     clusters = [cluster("lubeck", Role.LOCAL), cluster("broker", Role.BROKER)]
-    objects: dict[str, list[Object]] = {"lubeck": [own], "broker": list(records)}
+    objects: dict[str, list[Object]] = {"lubeck": [own, *local], "broker": list(records)}
     return snapshot(FEATURE, "lubeck", clusters, objects, facts, NOW)
 
 
@@ -62,6 +66,31 @@ def patched(plan: Plan, known: ClusterMember) -> dict[str, Any]:
         wire = apply_merge_patch(wire, patch.change)
     found: dict[str, Any] = wire
     return found
+
+
+def node(name: str, *cidrs: str) -> Node:
+    return stored(Node(metadata=Meta(name=name), spec=NodeSpec(pod_cidrs=cidrs)))
+
+
+def test_a_member_has_the_ranges_of_its_nodes_and_services_in_its_record() -> None:
+    known = record("Ready")
+    nodes = [node("a", "10.1.0.0/24", "fd00::/64"), node("b", "10.1.1.0/24"), node("c")]
+    ours = {OWNER: "networks"}
+    services = [
+        stored(ServiceCIDR(metadata=Meta(name="kubernetes"), spec=_cidrs("10.96.0.0/12"))),
+        stored(ServiceCIDR(metadata=Meta(name="n", labels=ours), spec=_cidrs("10.7.0.0/16"))),
+    ]
+
+    after = patched(FEATURE.plan(MEMBER, seen(known, local=(*nodes, *services))), known)
+
+    assert after["spec"]["ranges"] == {
+        "pods": ["10.1.0.0/23", "fd00::/64"],
+        "services": ["10.96.0.0/12"],
+    }
+
+
+def _cidrs(*cidrs: str) -> ServiceCIDRSpec:
+    return ServiceCIDRSpec(cidrs=cidrs)
 
 
 def test_a_member_is_ready_with_its_first_renewal() -> None:

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from msgspec.structs import replace
+
 from hanse.cli.fleet import ClusterRead, build_fleet
 from hanse.features.fleet.findings import cluster_findings
 from hanse.kube.watch_events import Listed
@@ -12,6 +14,7 @@ from hanse.model.kinds.hanse import (
     ClusterMemberStatus,
     ClusterSet,
     MemberPhase,
+    MemberRanges,
 )
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
@@ -47,6 +50,19 @@ def test_a_broker_that_lost_its_rules_is_told_with_the_command_that_brings_them_
     found = codes(record("lubeck", "Ready"))
 
     assert found == {"ClusterSetMissing": "hanse broker init --context hub"}
+
+
+def test_members_with_the_same_addresses_are_both_named() -> None:
+    ranges = MemberRanges(pods=("10.1.0.0/16",))
+    records = [
+        replace(one, spec=replace(one.spec, ranges=ranges))
+        for one in (record("lubeck", "Ready"), record("bergen", "Ready"))
+    ]
+
+    found = codes(*records, sets=(RULES,))
+
+    assert list(found) == ["RangesOverlap"]
+    assert "kubectl --context hub edit clusterset default" in found["RangesOverlap"]
 
 
 def test_a_cluster_that_was_given_up_is_named_until_it_has_withdrawn() -> None:

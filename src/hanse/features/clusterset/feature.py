@@ -10,8 +10,8 @@ from hanse.model.clusterset import (
     clusterset_spec,
     identity_error,
 )
-from hanse.model.facts import ClusterState, HeartbeatState, Role
-from hanse.model.kinds.core import Namespace
+from hanse.model.facts import ClusterState, HeartbeatState, KindServed, Role
+from hanse.model.kinds.core import Namespace, Node
 from hanse.model.kinds.hanse import (
     ClusterMember,
     ClusterMemberStatus,
@@ -19,6 +19,8 @@ from hanse.model.kinds.hanse import (
     MemberAgent,
     MemberPhase,
 )
+from hanse.model.kinds.networking import ServiceCIDR
+from hanse.model.member_ranges import discovered_ranges
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, ClusterObjectRef, Wire, object_ref
 from hanse.model.plan import Key, Patch, Plan
@@ -47,6 +49,13 @@ class ClusterSetMember:
         self._version = version
         self.watches: tuple[Watch, ...] = (
             Watch(Role.LOCAL, Namespace, reason="the uid by which a cluster is known"),
+            Watch(Role.LOCAL, Node, optional=True, reason="the address ranges of its pods"),
+            Watch(
+                Role.LOCAL,
+                ServiceCIDR,
+                optional=True,
+                reason="the address ranges of its Services",
+            ),
             Watch(Role.BROKER, ClusterSet),
             Watch(
                 Role.BROKER,
@@ -60,7 +69,8 @@ class ClusterSetMember:
         """The one key: its record, the identity of this cluster and its heartbeat affect it."""
         if isinstance(change, ObjectChange):
             return (MEMBER,) if _concerns_member(change, snapshot) else ()
-        return (MEMBER,) if isinstance(change.fact, ClusterState | HeartbeatState) else ()
+        facts = ClusterState | HeartbeatState | KindServed
+        return (MEMBER,) if isinstance(change.fact, facts) else ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - there is one key
         """Patch the record, if this is the cluster that it is about and it has not left."""
@@ -75,6 +85,8 @@ class ClusterSetMember:
             return Plan()
         place = ClusterObjectRef(broker, object_ref(record))
         spec: Wire = {"features": sorted(self._features)}
+        if (ranges := discovered_ranges(snapshot)) is not None:
+            spec["ranges"] = {"pods": list(ranges.pods), "services": list(ranges.services)}
         status = self._status(record, snapshot, broker)
         return Plan(
             patches=(
@@ -126,7 +138,25 @@ def _concerns_member(change: ObjectChange, snapshot: Snapshot) -> bool:
     name = change.object.metadata.name
     if isinstance(change.object, ClusterSet):
         return True
+    if isinstance(change.object, Node | ServiceCIDR):
+        return change.where == snapshot.local and _has_other_ranges(change)
     if isinstance(change.object, ClusterMember):
         return name == snapshot.local
     is_local = change.where == snapshot.local
     return is_local and isinstance(change.object, Namespace) and name == IDENTITY_NAMESPACE
+
+
+def _has_other_ranges(change: ObjectChange) -> bool:
+    """Whether a node or a ServiceCIDR has other ranges than before."""
+    return _ranges_of(change.before) != _ranges_of(change.after)
+
+
+def _ranges_of(obj: object) -> tuple[str, ...]:
+    """The ranges of a node or a ServiceCIDR; none of anything else."""
+    match obj:
+        case Node():
+            return obj.spec.pod_cidrs or (obj.spec.pod_cidr,)
+        case ServiceCIDR():
+            return obj.spec.cidrs
+        case _:
+            return ()

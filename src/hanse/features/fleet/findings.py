@@ -15,6 +15,7 @@ from hanse.model.findings import (
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Node
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
+from hanse.model.member_ranges import overlaps_of
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.ownership import PAUSED, is_paused
@@ -28,6 +29,7 @@ def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iter
     yield from _pauses(cluster, snapshot)
     yield from _lost_rules(cluster, snapshot)
     yield from _abandoned_members(cluster, snapshot)
+    yield from _overlapping_ranges(cluster, snapshot)
     yield from _unready_nodes(cluster, snapshot)
     yield from _denied_lists(cluster, snapshot)
 
@@ -197,6 +199,28 @@ def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> It
                 ),
                 since=record.status.since,
             )
+
+
+def _overlapping_ranges(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """RangesOverlap: two members of a broker have the same addresses."""
+    sets = sorted(snapshot.all(cluster, ClusterSet), key=lambda one: one.name)
+    if not sets:
+        return
+    for overlap in overlaps_of(snapshot.all(cluster, ClusterMember), sets[0].spec):
+        one, other = overlap.one, overlap.other
+        yield Finding(
+            code="RangesOverlap",
+            severity=Severity.DEGRADED,
+            subject=Ref("ClusterMember", f"{one}-{other}", cluster=cluster),
+            summary=f"{one} ({overlap.ranges[0]}) and {other} ({overlap.ranges[1]}) have the same "
+            "addresses: they do not import from each other what lies in both",
+            remedy=remedy(
+                snapshot.kubectl(cluster, f"edit clusterset {sets[0].name}"),
+                advice="give one of them other ranges, or connect them by Globalnet; if these are "
+                f"not the ranges of their pods, name the right ones there (spec.clusters, {one} or "
+                f"{other}, ranges)",
+            ),
+        )
 
 
 def _unready_nodes(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:

@@ -4,8 +4,7 @@ The settings include the namespaces and address ranges that a cluster may publis
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from ipaddress import ip_address
 
 from msgspec.structs import replace
 
@@ -15,6 +14,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, Endpoint, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
 from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.member_ranges import parse_range
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
@@ -166,6 +166,31 @@ def drop_disallowed(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> End
     return replace(endpoint_slice, endpoints=allowed)
 
 
+def drop_own(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
+    """Another cluster's slice without endpoints that this one's own ranges have, too."""
+    left = tuple(e for e in endpoint_slice.endpoints or () if not _is_own(e, ranges))
+    kept = len(left) == len(endpoint_slice.endpoints or ())
+    return endpoint_slice if kept else replace(endpoint_slice, endpoints=left)
+
+
+def own_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str]) -> tuple[str, ...]:
+    """The addresses in another cluster's slices that this one's own ranges have, too."""
+    endpoints = (e for s in slices for e in s.endpoints or () if _is_own(e, ranges))
+    return tuple(sorted({address for e in endpoints for address in e.addresses}))
+
+
+def overlap_message(addresses: Sequence[str], ranges: Sequence[str]) -> str:
+    """The condition message for addresses that would reach this cluster itself."""
+    return (
+        f"{_shorten(addresses)}: within {', '.join(ranges[:8])} of this cluster, so that it would "
+        "reach our own; it is left out"
+    )
+
+
+def _is_own(endpoint: Endpoint, ranges: Sequence[str]) -> bool:
+    return any(_is_within(address, ranges) for address in endpoint.addresses)
+
+
 def disallowed_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str]) -> tuple[str, ...]:
     """The addresses in slices that their cluster may not publish."""
     endpoints = (e for s in slices for e in s.endpoints or () if not is_address_allowed(e, ranges))
@@ -174,11 +199,15 @@ def disallowed_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str])
 
 def disallowed_message(addresses: Sequence[str], ranges: Sequence[str]) -> str:
     """The condition message for addresses outside of the ranges."""
-    shown = ", ".join(addresses[:3]) + (f" and {len(addresses) - 3} more" * (len(addresses) > 3))
     return (
-        f"{shown}: outside of {', '.join(ranges[:8])}; it is left out of imports until the "
-        "ClusterSet allows it"
+        f"{_shorten(addresses)}: outside of {', '.join(ranges[:8])}; it is left out of "
+        "imports until the ClusterSet allows it"
     )
+
+
+def _shorten(addresses: Sequence[str]) -> str:
+    """The first addresses, and how many more there are."""
+    return ", ".join(addresses[:3]) + f" and {len(addresses) - 3} more" * (len(addresses) > 3)
 
 
 def _is_within(address: str, ranges: Sequence[str]) -> bool:
@@ -190,14 +219,5 @@ def _is_within(address: str, ranges: Sequence[str]) -> bool:
         parsed = ip_address(address)
     except ValueError:
         return False
-    networks = (_parse_network(text) for text in ranges)
+    networks = (parse_range(text) for text in ranges)
     return any(n is not None and n.version == parsed.version and parsed in n for n in networks)
-
-
-@lru_cache(maxsize=4096)
-def _parse_network(text: str) -> IPv4Network | IPv6Network | None:
-    """The network of a CIDR, whose host bits may be set; None if it is invalid."""
-    try:
-        return ip_network(text, strict=False)
-    except ValueError:
-        return None

@@ -48,6 +48,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.member_ranges import misled_clusters
 from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef, object_ref
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, Key, Plan, TakeOver
@@ -84,6 +85,7 @@ class _ExportState(Struct, frozen=True):
     backends: ReachableBackends
     as_pods: bool
     """Whether pod addresses are published instead of the Service's own."""
+    broker_namespace: str
 
     def is_refused(self, cluster: ClusterId) -> bool:
         """Whether its type conflicts with an older export, so that it is not imported."""
@@ -188,7 +190,10 @@ def _export_state(
     pods = list(snapshot.by(snapshot.local, BACKENDS, f"{record.namespace}/{record.name}"))
     as_pods = _publishes_pods(record, merged, rules, snapshot)
     backends = reachable_backends(service, pods, snapshot, as_pods=as_pods)
-    return _ExportState(export, record, broker, rules, tuple(published), merged, backends, as_pods)
+    slices = tuple(published)
+    return _ExportState(
+        export, record, broker, rules, slices, merged, backends, as_pods, broker_namespace
+    )
 
 
 def _publishes_pods(
@@ -296,8 +301,7 @@ def _ready_condition(
     if state.backends.waiting:
         return condition("Ready", False, "Pending", "Globalnet has not given it an address yet")
     if state.record in [decode_record(s) for s in state.published]:
-        importers = f"only {', '.join(state.record.to)}" if state.record.to else "all clusters"
-        return condition("Ready", True, "Exported", f"{importers} can import it"[:1024])
+        return condition("Ready", True, "Exported", _importers(state, snapshot)[:1024])
     created = state.export.metadata.creation_timestamp
     is_queued = snapshot.synced(state.broker, EndpointSlice) and not any(outcomes)
     limit = PENDING_AFTER_QUEUED if is_queued else PENDING_AFTER
@@ -305,6 +309,16 @@ def _ready_condition(
     if find_condition(state.export.status.conditions, "Ready") is not None or is_young:
         return None
     return condition("Ready", False, "Pending", f"the broker has not taken it yet ({state.broker})")
+
+
+def _importers(state: _ExportState, snapshot: Snapshot) -> str:
+    """Who can import an export."""
+    importers = f"only {', '.join(state.record.to)}" if state.record.to else "all clusters"
+    place = (snapshot, state.broker, state.broker_namespace, state.rules)
+    misled = misled_clusters(*place, as_pods=state.as_pods)
+    if not misled:
+        return f"{importers} can import it"
+    return f"{importers} can import it but {', '.join(misled)}: their address ranges overlap ours"
 
 
 def _conflict_condition(merged: MergedImport, cluster: ClusterId) -> Condition:

@@ -40,7 +40,7 @@ from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
-from hanse.model.kinds.hanse import ClusterMember, ClusterSet
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet, MemberRanges
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.submariner import GlobalIngressIP
 from hanse.model.naming import BROKER_NAMESPACE
@@ -179,6 +179,7 @@ class Services:
                 yield from self._all_keys(snapshot)
                 yield from _keys_of_imports(snapshot)
             case ClusterMember(metadata=meta):
+                yield from self._keys_for_ranges(change, snapshot)
                 for endpoint_slice in snapshot.by(change.where, BY_SOURCE, meta.name):
                     yield from _published_keys(endpoint_slice, snapshot)
                 yield from _keys_of_imports(snapshot, meta.name)
@@ -186,6 +187,15 @@ class Services:
                 yield from _exports_to_cluster(meta.name, snapshot)
             case _:
                 yield from _keys_for_shared_object(change, snapshot)
+
+    def _keys_for_ranges(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+        """All keys if a member has other address ranges than before: exports say who takes them."""
+        before, after = (
+            obj.spec.ranges if isinstance(obj, ClusterMember) else MemberRanges()
+            for obj in (change.before, change.after)
+        )
+        if before != after:
+            yield from self._all_keys(snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys that a fact affects: all keys for a cluster's state or GlobalIngressIP served.

@@ -16,8 +16,11 @@ from hanse.features.services.clusters import (
     disallowed_message,
     drop_disallowed,
     drop_foreign_namespaces,
+    drop_own,
     exporting_clusters,
     list_published_slices,
+    overlap_message,
+    own_addresses,
     source_cluster,
 )
 from hanse.features.services.derived import (
@@ -67,6 +70,7 @@ from hanse.model.kinds.multicluster import (
     ServiceExport,
     ServiceImport,
 )
+from hanse.model.member_ranges import own_ranges
 from hanse.model.objects import ClusterId, Meta, Object
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, Key, Owned, Plan, TakeOver
@@ -83,6 +87,8 @@ class _ImportState(Struct, frozen=True):
     visible: dict[ClusterId, ExportRecord]
     """The admitted exports that this cluster imports."""
     broker_namespace: str
+    own_ranges: tuple[str, ...]
+    """Of this cluster: no address of another one is imported that lies in them."""
 
     @property
     def derived(self) -> str:
@@ -116,7 +122,15 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     if merged is not None:
         admitted = [r for r in records if r.cluster in merged.clusters]
         visible = {r.cluster: r for r in admitted if r.is_for(snapshot.local)}
-        state = _ImportState(key, rules, published.slices, merged, visible, broker_namespace)
+        state = _ImportState(
+            key,
+            rules,
+            published.slices,
+            merged,
+            visible,
+            broker_namespace,
+            own_ranges(snapshot, broker, broker_namespace, rules),
+        )
         objects.extend(_objects(state, snapshot) if visible else ())
     if published.kept:
         objects = _keep_current(objects, key, published.kept, snapshot)
@@ -254,7 +268,9 @@ def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[Endpoin
         cluster = source_cluster(endpoint_slice)
         replaced = own is not None and cluster == snapshot.local
         if cluster in state.visible and endpoint_slice.address_type != "FQDN" and not replaced:
-            yield drop_disallowed(endpoint_slice, cluster_settings(cluster, state.rules).ranges)
+            allowed = cluster_settings(cluster, state.rules).ranges
+            slice_ = drop_disallowed(endpoint_slice, allowed)
+            yield slice_ if cluster == snapshot.local else drop_own(slice_, state.own_ranges)
     if own is not None:
         pods = list(snapshot.by(snapshot.local, BACKENDS, f"{own.namespace}/{own.name}"))
         yield from build_own_slices(own, pods, state.broker_namespace)
@@ -296,7 +312,7 @@ def _service_import(
         addresses = found or ClusterSetAddresses(
             current.spec.ip_families if current else (), current.spec.ips if current else ()
         )
-    conditions = [_ready_condition(state, addresses), *_address_conditions(state)]
+    conditions = [_ready_condition(state, addresses), *_address_conditions(state, snapshot.local)]
     before = current.status.conditions if current is not None else ()
     types = {c.type for c in conditions}
     kept = [c for c in before if c.type != ADDRESSES_ALLOWED or c.type in types]
@@ -331,17 +347,21 @@ def _ready_condition(state: _ImportState, addresses: ClusterSetAddresses) -> Con
     return condition("Ready", True, "Ready")
 
 
-def _address_conditions(state: _ImportState) -> list[Condition]:
-    """AddressesAllowed: False if clusters have addresses outside of their ranges, else none."""
+def _address_conditions(state: _ImportState, local: ClusterId) -> list[Condition]:
+    """AddressesAllowed: False if others' addresses are outside of their ranges or in ours."""
     messages: list[str] = []
+    reason = "OutsideRanges"
     for cluster in sorted(state.visible):
         ranges = cluster_settings(cluster, state.rules).ranges
         own = [s for s in state.slices if source_cluster(s) == cluster]
         if addresses := disallowed_addresses(own, ranges):
             messages.append(f"{cluster} publishes {disallowed_message(addresses, ranges)}")
+        if cluster != local and (addresses := own_addresses(own, state.own_ranges)):
+            reason = "RangesOverlap"
+            messages.append(f"{cluster} publishes {overlap_message(addresses, state.own_ranges)}")
     if not messages:
         return []
-    return [condition(ADDRESSES_ALLOWED, False, "OutsideRanges", "; ".join(messages)[:32000])]
+    return [condition(ADDRESSES_ALLOWED, False, reason, "; ".join(messages)[:32000])]
 
 
 def _share_annotations(record: ExportRecord, settings: MemberSettings) -> dict[str, str]:

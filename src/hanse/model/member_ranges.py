@@ -1,0 +1,157 @@
+"""The address ranges of members: which are known, and whose addresses would arrive elsewhere.
+
+An address of another cluster that lies in the ranges of this one reaches our own pods or Services,
+or nothing. So a cluster imports none; it judges that by its own ranges alone, whatever others say.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
+from itertools import combinations
+
+from msgspec import Struct
+
+from hanse.model.kinds.core import Node
+from hanse.model.kinds.hanse import ClusterMember, ClusterSetSpec, MemberRanges
+from hanse.model.kinds.networking import ServiceCIDR
+from hanse.model.kinds.submariner import GlobalIngressIP
+from hanse.model.objects import ClusterId
+from hanse.model.ownership import OWNER
+from hanse.model.snapshot import Snapshot
+
+Range = IPv4Network | IPv6Network
+
+MAX_PODS, MAX_SERVICES = 64, 16
+"""The most ranges that a record keeps of each sort."""
+
+
+class Overlap(Struct, frozen=True):
+    """Two members whose addresses are mistaken for each other's."""
+
+    one: ClusterId
+    other: ClusterId
+    ranges: tuple[str, str]
+    """A range of each."""
+
+
+@lru_cache(maxsize=4096)
+def parse_range(text: str) -> Range | None:
+    """The network of a CIDR, whose host bits may be set; None if it is invalid."""
+    try:
+        return ip_network(text, strict=False)
+    except ValueError:
+        return None
+
+
+def discovered_ranges(snapshot: Snapshot) -> MemberRanges | None:
+    """The ranges of the local cluster, by its nodes and ServiceCIDRs; None while these are unknown.
+
+    Under Globalnet other clusters use other addresses, so that no range of it matters to them.
+    """
+    local = snapshot.local
+    if not all(snapshot.listed_or_unserved(local, kind) for kind in (Node, ServiceCIDR)):
+        return None
+    if snapshot.serves(local, GlobalIngressIP) is True:
+        return MemberRanges()
+    pods = (
+        cidr
+        for node in snapshot.all(local, Node)
+        for cidr in node.spec.pod_cidrs or (node.spec.pod_cidr,)
+    )
+    services = (
+        cidr
+        for one in snapshot.all(local, ServiceCIDR)
+        if OWNER not in one.metadata.labels  # those of tenants' networks are not the cluster's
+        for cidr in one.spec.cidrs
+    )
+    return MemberRanges(
+        pods=_collapsed(pods)[:MAX_PODS], services=_collapsed(services)[:MAX_SERVICES]
+    )
+
+
+def _collapsed(cidrs: Iterable[str]) -> tuple[str, ...]:
+    """The fewest ranges that have the same addresses, in order."""
+    found = [parsed for cidr in cidrs if (parsed := parse_range(cidr)) is not None]
+    fourth = collapse_addresses(one for one in found if isinstance(one, IPv4Network))
+    sixth = collapse_addresses(one for one in found if isinstance(one, IPv6Network))
+    return (*map(str, fourth), *map(str, sixth))
+
+
+def member_ranges(record: ClusterMember, rules: ClusterSetSpec) -> MemberRanges:
+    """The ranges of a member: those that the ClusterSet names for it, or else its own word."""
+    for settings in rules.clusters:
+        if settings.id == record.metadata.name and settings.ranges:
+            return MemberRanges(pods=settings.ranges)
+    return record.spec.ranges
+
+
+def own_ranges(
+    snapshot: Snapshot, broker: ClusterId, namespace: str, rules: ClusterSetSpec
+) -> tuple[str, ...]:
+    """All ranges of the local cluster, as its record has them; none while there is no record."""
+    record = snapshot.get(broker, ClusterMember, snapshot.local, namespace)
+    return _all_ranges(record, rules) if record is not None else ()
+
+
+def misled_clusters(
+    snapshot: Snapshot, broker: ClusterId, namespace: str, rules: ClusterSetSpec, *, as_pods: bool
+) -> tuple[ClusterId, ...]:
+    """The members that do not import what this cluster publishes: in their ranges it is theirs."""
+    own = snapshot.get(broker, ClusterMember, snapshot.local, namespace)
+    if own is None:
+        return ()
+    known = member_ranges(own, rules)
+    published = known.pods if as_pods else known.services or known.pods
+    return tuple(
+        sorted(
+            one.metadata.name
+            for one in snapshot.all(broker, ClusterMember)
+            if one.metadata.name != snapshot.local
+            and not one.has_left
+            and _first_overlap(published, _all_ranges(one, rules)) is not None
+        )
+    )
+
+
+def _all_ranges(record: ClusterMember, rules: ClusterSetSpec) -> tuple[str, ...]:
+    known = member_ranges(record, rules)
+    return (*known.pods, *known.services)
+
+
+def overlaps_of(members: Iterable[ClusterMember], rules: ClusterSetSpec) -> Iterator[Overlap]:
+    """The pairs of members of which one publishes addresses that lie in the ranges of the other.
+
+    Where pods are published the ranges of Services may be the same everywhere.
+    """
+    known = sorted(
+        (one.metadata.name, member_ranges(one, rules)) for one in members if not one.has_left
+    )
+    for (one, ranges), (other, others) in combinations(known, 2):
+        there = _first_overlap(_published(ranges, rules), (*others.pods, *others.services))
+        here = _first_overlap((*ranges.pods, *ranges.services), _published(others, rules))
+        if (found := there or here) is not None:
+            yield Overlap(one, other, found)
+
+
+def _published(ranges: MemberRanges, rules: ClusterSetSpec) -> tuple[str, ...]:
+    """The ranges of the addresses that a cluster publishes: pods of headless Services always."""
+    return (*ranges.pods, *(ranges.services if rules.endpoint_source == "serviceIPs" else ()))
+
+
+def _first_overlap(ones: Iterable[str], others: tuple[str, ...]) -> tuple[str, str] | None:
+    """The first range of each side that share an address."""
+    pairs = ((one, other) for one in ones for other in others if _overlap(one, other))
+    return next(pairs, None)
+
+
+@lru_cache(maxsize=65536)
+def _overlap(one: str, other: str) -> bool:
+    """Whether two ranges share an address."""
+    first, second = parse_range(one), parse_range(other)
+    if isinstance(first, IPv4Network):
+        return isinstance(second, IPv4Network) and first.overlaps(second)
+    return (
+        isinstance(first, IPv6Network)
+        and isinstance(second, IPv6Network)
+        and first.overlaps(second)
+    )
