@@ -13,7 +13,12 @@ import pytest
 
 from hanse.local.real.fleet import RealFleet
 from tests.real.conftest import Kubectl
-from tests.real.joined_fleet import BROKER_NAMESPACE, JoinedFleet, stateful_set
+from tests.real.joined_fleet import (
+    ACCOUNTS_NAMESPACE,
+    BROKER_NAMESPACE,
+    JoinedFleet,
+    stateful_set,
+)
 
 pytestmark = pytest.mark.anyio
 
@@ -41,6 +46,33 @@ def _record(cluster: str) -> str:
     return msgspec.json.encode(made).decode()
 
 
+async def _lose_namespace(fleet: JoinedFleet, *init: str) -> dict[str, list[str]]:
+    """Let the namespace be deleted and made again, after one of two members was made to leave.
+
+    Returns whether each may renew its Lease and read its record, and what the record says.
+    """
+    await fleet.join("lubeck")
+    force = ("leave", "--broker", "broker", "--cluster-id", "lubeck", "--force")
+    forced = await fleet.hanse(*force, "--broker-namespace", BROKER_NAMESPACE)
+    deleted = await fleet.on("broker", "delete", "namespace", BROKER_NAMESPACE)
+    again = await fleet.hanse(*init)
+    for done in (forced, deleted, again):
+        assert done.status == 0, done.errors
+    found = {}
+    for cluster in ("hamburg", "lubeck"):
+        user = f"--as=system:serviceaccount:{ACCOUNTS_NAMESPACE}:{cluster}"
+        asked = (("patch", f"leases/{cluster}"), ("get", f"clustermembers/{cluster}"))
+        answers = [
+            await fleet.on("broker", "-n", BROKER_NAMESPACE, "auth", "can-i", *what, user)
+            for what in asked
+        ]
+        found[cluster] = [answer.output.strip() for answer in answers]
+    get = ("-n", BROKER_NAMESPACE, "get", "clustermember", "lubeck", "-o")
+    record = await fleet.on("broker", *get, "jsonpath={.status.phase} {.status.abandoned}")
+    phase, abandoned = record.output.split()
+    return {**found, phase: [abandoned]}
+
+
 async def test_a_broker_that_is_set_up_again_judges_names_by_its_new_members(
     real_clusters: RealFleet, kubectl: Kubectl, tmp_path: Path
 ) -> None:
@@ -56,10 +88,12 @@ async def test_a_broker_that_is_set_up_again_judges_names_by_its_new_members(
     joined = await fleet.join("hamburg")
 
     after = await _until_refused(fleet, name)
+    lost = await _lose_namespace(fleet, *init)
 
     left = [await fleet.hanse("uninstall", "--context", "hamburg", "--yes", "--force")]
     left.append(await fleet.hanse(*uninstall))
     for done in (first, gone, second, joined, *left):
         assert done.status == 0, done.errors
+    assert lost == {"hamburg": ["yes", "yes"], "lubeck": ["no", "yes"], "Left": ["true"]}
     assert f"it becomes '{name}-lubeck-before'" in before
     assert f"it becomes '{name}-hamburg', 53 characters" in after

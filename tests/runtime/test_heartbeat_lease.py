@@ -38,6 +38,7 @@ class HeartbeatScenario:
         self.client = Client(InProcessTransport(server))
         self.network = Network(Random(0))
         self.states: list[bool] = []
+        self.rejections: list[bool] = []
         self.repairs: list[bool] = []
         self.repair_time = 0.0
         transport = self.network.transport("agent", "broker", InProcessTransport(server))
@@ -47,9 +48,14 @@ class HeartbeatScenario:
             "oslo",
             clock,
             lambda: self.duration,
-            self.states.append,
+            self.on_state,
             self.repair,
         )
+
+    def on_state(self, renewed: bool, rejected: bool) -> None:
+        """Note whether renewals succeed, and whether credentials are rejected."""
+        self.states.append(renewed)
+        self.rejections.append(rejected)
 
     async def repair(self, restored: bool) -> None:
         """Note that everything is written anew, and whether a restore is the reason."""
@@ -80,6 +86,20 @@ async def test_it_is_published_as_soon_as_the_replica_is_active() -> None:
 
         assert (before, scenario.presence.is_published) == (False, True)
         assert (await scenario.lease_spec()).holder_identity == "oslo"
+
+
+async def test_rejected_credentials_are_told_at_once_and_until_they_are_accepted() -> None:
+    scenario = HeartbeatScenario()
+    scenario.working = True
+    async with scenario.running():
+        scenario.network.link("agent", "broker").rejects = True
+        await asyncio.sleep(20)
+        rejected = scenario.rejections[-1]
+        scenario.network.link("agent", "broker").rejects = False
+        await asyncio.sleep(20)
+
+        assert (rejected, scenario.states) == (True, [True, False, True])
+        assert scenario.rejections == [False, True, False]
 
 
 async def test_a_new_duration_is_kept_to_at_once() -> None:

@@ -98,6 +98,29 @@ async def test_an_export_whose_agent_is_cut_off_does_not_claim_to_be_ready(
     await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
 
 
+@pytest.mark.virtual
+async def test_an_export_whose_broker_rejects_its_token_says_what_to_do(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await exported(services, "bergen", "lubeck")
+    await scenario.eventually(services.has_conditions("lubeck", Ready="Exported"))
+
+    scenario.network.link("lubeck", scenario.broker).rejects = True
+    scenario.network.break_watches("lubeck", scenario.broker)
+
+    await scenario.eventually(services.has_conditions("lubeck", Ready="CredentialsRejected"))
+    export = await services.found("lubeck", ServiceExport)
+    assert export is not None
+    (ready,) = [c for c in export.status.conditions if c.type == "Ready"]
+    assert "`hanse join --broker BROKER --cluster-id lubeck` gives it a new one" in ready.message
+    await scenario.always(
+        services.imports("lubeck", "web", "bergen", "lubeck"), timedelta(minutes=3)
+    )
+    scenario.network.link("lubeck", scenario.broker).rejects = False
+    await scenario.eventually(services.has_conditions("lubeck", Ready="Exported"))
+
+
 async def test_an_agent_that_starts_without_the_broker_keeps_what_it_finds(
     services: ServicesScenario,
 ) -> None:

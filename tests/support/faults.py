@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube import requests
-from hanse.kube.errors import Unreachable, error_from_response
+from hanse.kube.errors import BadCredentials, Unreachable, error_from_response
 from hanse.kube.transport import Request, Response, Transport
 from hanse.local import links
 from hanse.model import rbac
@@ -73,6 +73,8 @@ class Link(links.Link):
     def __init__(self, source: str, target: str) -> None:
         super().__init__(source, target)
         self.faults = NO_FAULTS
+        self.rejects = False
+        """Whether the cluster does not know the agent's token any more."""
         self.answers = asyncio.Event()
         self.answers.set()
         self._reading: dict[asyncio.Timeout, None] = {}  # in order, so that seeds replay
@@ -253,6 +255,9 @@ class FaultyTransport:
         if link.cut or outcome == "lost before":
             network.sent.append(Sent(link.source, link.target, request, None))
             raise link.error
+        if link.rejects:
+            network.sent.append(Sent(link.source, link.target, request, 401))
+            raise BadCredentials("Unauthorized")
         answer = await self._inner.send(request)
         if self._link.cut or outcome == "lost after":  # cut meanwhile, as seen from here
             network.sent.append(Sent(link.source, link.target, request, None))

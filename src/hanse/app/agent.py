@@ -1,6 +1,7 @@
 """A cluster's agent, composed of features, informers, providers and servers."""
 
 import asyncio
+import logging
 import socket
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -65,6 +66,9 @@ from hanse.web.webhooks.server import WebhookServer
 if TYPE_CHECKING:  # few agents serve names: the others do not import DNS
     from hanse.dns.compiler import Compiler
     from hanse.dns.server import DnsServer
+
+
+log = logging.getLogger(__name__)
 
 
 class AgentSettings(Struct, frozen=True):
@@ -326,9 +330,14 @@ class Agent:
         if is_cluster_set and self._heartbeat is not None:
             self._heartbeat.renew_soon()
 
-    def _publish_heartbeat(self, renewed: bool) -> None:
+    def _publish_heartbeat(self, renewed: bool, rejected: bool) -> None:
         """Publish whether other clusters see this one as alive."""
-        state = HeartbeatState(BROKER, renewed, self._clock.now())
+        if rejected:
+            log.error(
+                "the broker rejects our token: it ended, or this cluster was made to leave",
+                extra={"mend": "hanse join --broker CONTEXT", "end": "hanse uninstall"},
+            )
+        state = HeartbeatState(BROKER, renewed, self._clock.now(), rejected)
         self.reconciler.informers.put_fact(state)
 
     def _publish_slot(self, number: int | None) -> None:

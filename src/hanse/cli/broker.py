@@ -15,6 +15,7 @@ def command() -> None:
     Examples:
       hanse broker init --context broker
       hanse broker init --context broker --profile kep-1645 --dry-run
+      hanse broker retire --context old --successor new
     """
 
 
@@ -60,3 +61,46 @@ def init(
     start_logging(settings)
     cluster = select_cluster(settings)
     run_async(lambda: init_broker(cluster, namespace, profile, dry_run=dry_run))
+
+
+@command.command("retire")
+@click.option(
+    "--successor",
+    required=True,
+    metavar="CONTEXT",
+    help="The broker to which all members have moved.",
+)
+@click.option(
+    "--namespace",
+    default="hanse-broker",
+    show_default=True,
+    metavar="NAME",
+    help="Where clusters share, on both.",
+)
+@click.option("--dry-run", is_flag=True, help="Print what would be done, and do nothing.")
+@click.pass_context
+def retire(context: click.Context, successor: str, namespace: str, dry_run: bool) -> None:
+    """Leave a broker, that of --context, when its fleet has moved to another one.
+
+    `hanse join --broker NEW --from OLD` moves each cluster. This waits until every member is ready
+    on the successor; then it deletes on the old broker what members published, their accounts,
+    rights, Leases and records. Interrupted, it is resumed by running it again.
+
+    \b
+    Examples:
+      hanse broker retire --context old --successor new --dry-run
+      hanse broker retire --context old --successor new
+    """
+    from hanse.cli.clusters import select_cluster
+    from hanse.cli.join.move import connected, retire_broker
+    from hanse.cli.process import run_async, start_logging
+
+    settings = global_options(context)
+    start_logging(settings)
+    old, new = select_cluster(settings), select_cluster(settings, successor)
+
+    async def run() -> None:
+        async with connected(old, new, namespace) as brokers:
+            await retire_broker(brokers, dry_run=dry_run)
+
+    run_async(run)

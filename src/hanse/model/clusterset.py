@@ -88,12 +88,15 @@ def common_state(
     """The state of a cluster by its record and its Lease on the broker, the same for every agent.
 
     A cluster that is leaving is judged by its Lease until it has left: it withdraws its objects
-    itself. One without a record is an agent's of an earlier version, and judged by its Lease, too.
+    itself. One that moves to another broker is never silent. One without a record is an agent's of
+    an earlier version, and judged by its Lease, too.
     """
     record = snapshot.get(broker, ClusterMember, cluster, namespace)
     if record is not None and record.has_left:
         return MemberState.GONE
-    return MemberState(lease_state(cluster, snapshot, broker, namespace))
+    state = MemberState(lease_state(cluster, snapshot, broker, namespace))
+    is_moving = record is not None and record.status.moving
+    return MemberState.UNKNOWN if is_moving and state is MemberState.SILENT else state
 
 
 def lease_state(
@@ -162,18 +165,21 @@ def unanswered_clusters(snapshot: Snapshot, namespace: str = "") -> frozenset[Cl
     The local cluster is never one of them. With a namespace, only Leases and records in it count.
     """
     brokers = snapshot.clusters(Role.BROKER)
-    left = frozenset(
-        record.metadata.name
+    records = [
+        record
         for broker in brokers
         for record in snapshot.all(broker, ClusterMember)
-        if record.has_left and record.metadata.namespace == (namespace or record.metadata.namespace)
-    )
+        if record.metadata.namespace == (namespace or record.metadata.namespace)
+    ]
+    left = frozenset(record.metadata.name for record in records if record.has_left)
+    moving = frozenset(record.metadata.name for record in records if record.status.moving)
     return (left - {snapshot.local}) | frozenset(
         liveness.lease
         for liveness in snapshot.facts(LeaseLiveness)
         if liveness.where in brokers
         and liveness.namespace == (namespace or liveness.namespace)
         and liveness.lease != snapshot.local
+        and liveness.lease not in moving
         and (
             liveness.state is HolderState.SILENT
             or (liveness.state is HolderState.UNKNOWN and not liveness.observed)

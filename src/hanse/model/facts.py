@@ -173,6 +173,8 @@ class HeartbeatState(Fact, frozen=True):
     where: ClusterId
     renewed: bool
     since: datetime
+    rejected: bool = False
+    """Whether that is because the cluster does not know our credentials any more."""
 
     @property
     def key(self) -> ClusterId:

@@ -54,6 +54,11 @@ CODES: dict[str, CodeExplanation] = {
         "stand; they cannot be changed.",
         "A ClusterSet is there again: `hanse broker init` makes it with the same rules.",
     ),
+    "MembersMoving": _said(
+        "A fleet moves to another broker: members are on the old one, on the new one, or on both. "
+        "What they publish stands, and none of them is taken for dead meanwhile.",
+        "`hanse broker retire` has ended the old broker.",
+    ),
     "RangesOverlap": _said(
         "Address ranges of clusters or networks overlap: an address of one would reach pods or "
         "Services of the other. Members of a broker, whose ranges are in their records, do not "

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
-from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from hanse.kube.errors import AlreadyExists, BadCredentials, Conflict, KubeError, NotFound
 from hanse.kube.lease import format_micro_time, lease_patch, new_lease
 from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.kinds.coordination import Lease, LeaseSpec
@@ -30,11 +30,12 @@ class HeartbeatLease:
         cluster: ClusterId,
         clock: Clock,
         duration: Callable[[], timedelta],
-        on_state: Callable[[bool], None],
+        on_state: Callable[[bool, bool], None],
         repair: Callable[[bool], Awaitable[None]],
         may_renew: Callable[[], bool] = lambda: True,
     ) -> None:
-        """Renew with a client; `on_state` is called when renewals begin to fail, or succeed again.
+        """Renew with a client; `on_state` is called when renewals begin to fail, or succeed again;
+        its second argument says whether our credentials are rejected.
 
         `repair` writes all that this cluster has on that server, as it should be now. Its argument
         says whether the server may have been restored since it was listed. `may_renew` is asked
@@ -46,7 +47,8 @@ class HeartbeatLease:
         self._clock = clock
         self._duration = duration
         self._on_state = on_state
-        self._renewed: bool | None = None
+        self._told: tuple[bool, bool] | None = None
+        self._rejected = False
         self._repair = repair
         self._may_renew = may_renew
         self._known: Lease | None = None
@@ -76,7 +78,7 @@ class HeartbeatLease:
                 if await self._renew():
                     last = loop.time()
                     self._tell(True)
-                elif loop.time() - last >= self._duration().total_seconds():
+                elif self._rejected or loop.time() - last >= self._duration().total_seconds():
                     self._tell(False)
                 pause = self._duration().total_seconds() / RENEWALS_PER_DURATION
             with suppress(TimeoutError):
@@ -85,10 +87,11 @@ class HeartbeatLease:
             self._renew_requested.clear()
 
     def _tell(self, renewed: bool) -> None:
-        """Report whether renewals succeed, if that changed."""
-        if renewed != self._renewed:
-            self._renewed = renewed
-            self._on_state(renewed)
+        """Report whether renewals succeed, and why not, if that changed."""
+        state = (renewed, self._rejected and not renewed)
+        if state != self._told:
+            self._told = state
+            self._on_state(*state)
 
     async def _renew(self) -> bool:
         """Renew once, creating an absent Lease; a failure waits for the next renewal.
@@ -112,8 +115,12 @@ class HeartbeatLease:
                 self._renew_requested.set()  # somebody else changed it: read it again
             self._known = None
             return False
+        except BadCredentials:
+            self._rejected = True
+            return False
         except (KubeError, TimeoutError):
             return False
+        self._rejected = False
         return True
 
     async def _write(self, known: Lease | None, spec: LeaseSpec) -> Lease:

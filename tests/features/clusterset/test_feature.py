@@ -157,6 +157,20 @@ def test_who_has_left_is_gone_although_its_lease_is_renewed(
     assert unanswered_clusters(known) == ({"bergen"} if state is MemberState.GONE else set())
 
 
+def test_a_cluster_that_moves_to_another_broker_is_never_silent() -> None:
+    bergen = record("Ready", name="bergen")
+    moving = replace(bergen, status=replace(bergen.status, moving=True))
+    silent = replace(READY, state=HolderState.SILENT)
+
+    for known, state, unanswered in (
+        (bergen, MemberState.SILENT, {"bergen"}),
+        (moving, MemberState.UNKNOWN, set()),
+    ):
+        found = seen(known, facts=(silent,))
+        assert common_state("bergen", found, "broker", BROKER_NAMESPACE) is state
+        assert unanswered_clusters(found) == unanswered
+
+
 def test_a_cluster_is_ready_to_itself() -> None:
     known = seen(record("Left"))
 

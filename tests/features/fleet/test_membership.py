@@ -52,6 +52,16 @@ def test_a_broker_that_lost_its_rules_is_told_with_the_command_that_brings_them_
     assert found == {"ClusterSetMissing": "hanse broker init --context hub"}
 
 
+def test_a_move_between_brokers_is_told_until_it_ends() -> None:
+    known = record("lubeck", "Ready")
+    moving = replace(known, status=replace(known.status, moving=True))
+
+    found = codes(moving, sets=(RULES,))
+
+    assert list(found) == ["MembersMoving"]
+    assert "hanse broker retire --context hub --successor NEW" in found["MembersMoving"]
+
+
 def test_members_with_the_same_addresses_are_both_named() -> None:
     ranges = MemberRanges(pods=("10.1.0.0/16",))
     records = [

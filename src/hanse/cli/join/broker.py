@@ -18,6 +18,7 @@ from hanse.cli.inventory import credentials_expiry
 from hanse.cli.join.agent import apply_agent
 from hanse.cli.join.claims import check_cluster_id, read_claims
 from hanse.cli.join.guard import await_policies_in_force, members_attack
+from hanse.cli.join.move import begin_move, connected, set_moving
 from hanse.cli.join.replace import replace_member
 from hanse.cli.join.restore import restore_members
 from hanse.cli.member_records import MemberPlace, find_record, recorded_rules, set_phase
@@ -60,6 +61,8 @@ class BrokerJoin(Struct, frozen=True):
     features: tuple[str, ...] = FEATURES
     replace: bool = False
     """Whether it takes the id of another cluster, which is gone."""
+    former: str = ""
+    """The broker that its fleet moves from."""
 
 
 async def init_broker(
@@ -163,6 +166,22 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
         click.echo(_next_steps(request))
 
 
+async def enter_broker(request: BrokerJoin, former: ClusterAccess | None, *, dry_run: bool) -> None:
+    """Join a cluster to a broker, to which its fleet moves from a former one, if there is any."""
+    if former is None:
+        await join_broker(request, dry_run=dry_run)
+        return
+    async with connected(former, request.broker, request.namespace) as brokers:
+        await _check_broker(brokers.new.client, request)
+        await begin_move(brokers, dry_run=dry_run)
+    await join_broker(replace(request, former=former.name), dry_run=dry_run)
+    if not dry_run:
+        click.echo(
+            "once the agents of all clusters run with it: "
+            f"hanse broker retire --context {former.name} --successor {request.broker.name}"
+        )
+
+
 async def _cluster_sets(client: Client) -> tuple[ClusterSet, ...]:
     """All ClusterSets, none where the kind is not served."""
     try:
@@ -246,12 +265,15 @@ async def _find_lease(broker: Client, request: BrokerJoin) -> Lease | None:
 async def _begin_phase(broker: Client, request: BrokerJoin) -> None:
     """Say in a record that its cluster is joining, unless it is a member already.
 
-    The agent says everything after that.
+    The agent says everything after that. A fleet that moves does so until the former broker is
+    retired.
     """
     record = await broker.read(ClusterMember, request.cluster, request.namespace)
     if record.has_left or record.status.since is None:
         again = record.status.epoch + 1 if record.has_left else record.status.epoch
         await set_phase(broker, record, "Joining", epoch=again)
+    if request.former and not record.status.moving:
+        await set_moving(broker, record, moving=True)
 
 
 async def _secret(

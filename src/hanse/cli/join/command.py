@@ -75,6 +75,13 @@ _LONGEST = timedelta(days=30)
     is_flag=True,
     help="Take the id of a cluster that is gone, or was built anew: what it published is deleted.",
 )
+@click.option(
+    "--from",
+    "former",
+    default="",
+    metavar="CONTEXT",
+    help="Move to --broker from this one, which counts until `hanse broker retire`.",
+)
 @features_option("What the cluster's agent does, and so which rights and kinds it gets")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
 @click.pass_context
@@ -90,6 +97,7 @@ def command(
     server: str,
     token_lifetime: str,
     replaces: bool,
+    former: str,
     features: tuple[str, ...],
     dry_run: bool,
 ) -> None:
@@ -111,6 +119,10 @@ def command(
     An id belongs to one cluster, known by the uid of its namespace kube-system. --replace gives the
     id of a cluster that is gone to this one: others drop what it published, and its tokens end.
 
+    --from moves a fleet to another broker: run it for each cluster, and let its agent start with
+    the new Secret. Nobody takes anything away meanwhile: what a cluster published on either broker
+    stands. `hanse broker retire` waits for all of them and ends the old broker.
+
     Running it again changes only what is not so yet, and renews a token past half its life.
 
     \b
@@ -120,6 +132,7 @@ def command(
       hanse join --federation league --cluster-id bergen --context bergen --supervisor lubeck
       hanse join --broker broker --cluster-id lubeck --context lubeck --dry-run
       hanse join --broker broker --cluster-id lubeck --context lubeck --replace
+      hanse join --broker new --from broker --cluster-id lubeck --context lubeck
     """
     from hanse.cli.clusters import all_contexts, select_cluster
     from hanse.cli.process import run_async, start_logging
@@ -129,8 +142,10 @@ def command(
         raise InputError(f"--cluster-id: {why}")
     if not broker and not federation:
         raise InputError("name what to join: --broker CONTEXT, or --federation NAME, or both")
-    if replaces and not broker:
-        raise InputError("--replace goes with --broker CONTEXT")
+    if (replaces or former) and not broker:
+        raise InputError("--replace and --from go with --broker CONTEXT")
+    if replaces and former:
+        raise InputError("--replace and --from do not go together: replace it once it has moved")
     if (supervisors or supervises or server) and not federation:
         raise InputError("--supervisor, --supervises and --server go with --federation NAME")
     if federation and "membership" not in features:
@@ -139,7 +154,7 @@ def command(
     start_logging(settings)
     lifetime, member = _parse_lifetime(token_lifetime), select_cluster(settings)
     if broker:
-        from hanse.cli.join.broker import BrokerJoin, join_broker
+        from hanse.cli.join.broker import BrokerJoin, enter_broker
 
         access = select_cluster(settings, broker)
         request = BrokerJoin(
@@ -152,7 +167,8 @@ def command(
             features,
             replaces,
         )
-        run_async(lambda: join_broker(request, dry_run=dry_run))
+        before = select_cluster(settings, former) if former else None
+        run_async(lambda: enter_broker(request, before, dry_run=dry_run))
     if federation:
         from hanse.cli.join.federation import MembershipRequest, join_federation
 

@@ -2,8 +2,9 @@
 
 from hanse import app
 from hanse.cli.apply import AppliedManifest, Effect, apply
+from hanse.cli.member_records import set_phase
 from hanse.features.services import manifests
-from hanse.features.services.manifests import FEATURES, MEMBER, accounts_namespace
+from hanse.features.services.manifests import FEATURES, GIVEN_UP, MEMBER, accounts_namespace
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.requests import resource_path
@@ -28,6 +29,9 @@ async def restore_members(
         cluster, marks = meta["name"], meta.get("annotations") or {}
         if CLUSTER_UID not in marks or await _has_record(client, cluster, broker_namespace):
             continue
+        if marks.get(GIVEN_UP) == "true":
+            done += await _restore_former(client, broker_namespace, cluster, marks, dry_run=dry_run)
+            continue
         names = tuple(name for name in marks.get(FEATURES, "").split(",") if name)
         options = app.Options(broker_namespace=broker_namespace)
         access = app.broker_access(
@@ -37,6 +41,19 @@ async def restore_members(
         objects = manifests.member(access, broker_namespace, cluster, uid, new=True)
         done += await apply(client, objects, dry_run=dry_run)
     return [one for one in done if one.effect is not Effect.UNCHANGED]
+
+
+async def _restore_former(
+    client: Client, broker_namespace: str, cluster: str, marks: Wire, *, dry_run: bool
+) -> list[AppliedManifest]:
+    """Give a cluster that was made to leave its word again: if it returns, it finds it there."""
+    record = manifests.member_record(broker_namespace, cluster, marks[CLUSTER_UID])
+    former = manifests.former_member(broker_namespace, cluster)
+    done = await apply(client, (record, *former), dry_run=dry_run)
+    if not dry_run:
+        made = await client.read(ClusterMember, cluster, broker_namespace)
+        await set_phase(client, made, "Left", abandoned=True)
+    return done
 
 
 async def _has_record(client: Client, cluster: str, broker_namespace: str) -> bool:

@@ -29,6 +29,7 @@ def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iter
     yield from _pauses(cluster, snapshot)
     yield from _lost_rules(cluster, snapshot)
     yield from _abandoned_members(cluster, snapshot)
+    yield from _moving_members(cluster, snapshot)
     yield from _overlapping_ranges(cluster, snapshot)
     yield from _unready_nodes(cluster, snapshot)
     yield from _denied_lists(cluster, snapshot)
@@ -199,6 +200,24 @@ def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> It
                 ),
                 since=record.status.since,
             )
+
+
+def _moving_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """MembersMoving: a move between brokers was begun, and is not at its end."""
+    moving = [one for one in snapshot.all(cluster, ClusterMember) if one.status.moving]
+    if moving:
+        names = ", ".join(sorted(one.name for one in moving)[:3])
+        yield Finding(
+            code="MembersMoving",
+            severity=Severity.RISK,
+            subject=subject_of(moving[0], cluster),
+            summary=f"the fleet moves between {cluster} and another broker: until that ends, "
+            f"nobody takes {names}{' and others' * (len(moving) > 3)} for dead",
+            remedy=remedy(
+                f"hanse broker retire --context {snapshot.context(cluster)} --successor NEW",
+                advice="with the old broker as --context and the new one as --successor",
+            ),
+        )
 
 
 def _overlapping_ranges(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:

@@ -290,6 +290,8 @@ def _ready_condition(
         for d in desired
     ]
     heartbeat = snapshot.fact(HeartbeatState, state.broker)
+    if heartbeat is not None and heartbeat.rejected:
+        return condition("Ready", None, "CredentialsRejected", _rejected(snapshot.local))
     if heartbeat is not None and not heartbeat.renewed:
         message = "the broker is not reached: other clusters may have left it out; see the agent"
         return condition("Ready", None, "Disconnected", message)
@@ -309,6 +311,15 @@ def _ready_condition(
     if find_condition(state.export.status.conditions, "Ready") is not None or is_young:
         return None
     return condition("Ready", False, "Pending", f"the broker has not taken it yet ({state.broker})")
+
+
+def _rejected(cluster: ClusterId) -> str:
+    """What to do about a broker that does not know this cluster's token any more."""
+    return (
+        "the broker rejects the token of this cluster: it ended, or the cluster was made to leave; "
+        f"`hanse join --broker BROKER --cluster-id {cluster}` gives it a new one, and "
+        "`hanse uninstall` removes what stands here"
+    )
 
 
 def _importers(state: _ExportState, snapshot: Snapshot) -> str:

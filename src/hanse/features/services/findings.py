@@ -111,6 +111,10 @@ def _start_pods(
     )
 
 
+_CUT_OFF = ("Disconnected", "CredentialsRejected")
+"""Reasons of Ready that are the cluster's, and told of that."""
+
+
 def condition_findings(
     service: ExportedService, clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
@@ -124,7 +128,7 @@ def condition_findings(
         bad = bad_conditions(export)
         explained = any(one.type in ("Valid", CONFLICT) for one in bad)
         for one in bad:
-            if not (one.type == "Ready" and (explained or one.reason == "Disconnected")):
+            if not (one.type == "Ready" and (explained or one.reason in _CUT_OFF)):
                 same = (one.type, one.reason, one.message)
                 groups.setdefault(same, []).append((cluster, one))
     for reports in groups.values():

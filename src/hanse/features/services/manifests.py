@@ -49,6 +49,8 @@ MEMBER = "hanse.dev/member"
 CLUSTER_ID = "hanse.dev/cluster-id"
 """Annotation of the Secret: the id under which the cluster joined."""
 
+GIVEN_UP = "hanse.dev/given-up"
+"""Annotation of a member's account: whether the member was made to leave."""
 FEATURES = "hanse.dev/features"
 """Annotation of a member's account: the features that it has rights for, parted by commas."""
 
@@ -179,7 +181,11 @@ def member(
             cluster,
             accounts,
             labels=labels,
-            annotations={CLUSTER_UID: uid, FEATURES: ",".join(each.feature for each in access)},
+            annotations={
+                CLUSTER_UID: uid,
+                FEATURES: ",".join(each.feature for each in access),
+                GIVEN_UP: "false",
+            },
         ),
         *binding_manifests(own_role, own_role, own, account, labels),
         member_record(broker_namespace, cluster, uid),
@@ -210,7 +216,13 @@ def former_member(broker_namespace: str, cluster: ClusterId) -> tuple[Manifest, 
     labels = {MEMBER: cluster}
     return (
         *role_manifests(role, rules, labels),
-        manifest(SERVICE_ACCOUNT, account.name, account.namespace, labels=labels),
+        manifest(
+            SERVICE_ACCOUNT,
+            account.name,
+            account.namespace,
+            labels=labels,
+            annotations={GIVEN_UP: "true"},
+        ),
         *binding_manifests(role, role, rules, account, labels),
     )
 

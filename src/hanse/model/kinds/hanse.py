@@ -184,6 +184,14 @@ class ClusterMemberStatus(Value, frozen=True, kw_only=True):
         ClusterSetSpec | None,
         Schema("The rules of the ClusterSet as its agent last saw them; they stand if it is lost."),
     ] = None
+    moving: Annotated[
+        bool,
+        Schema(
+            "Whether its fleet moves between brokers: what it published stands, whether it renews "
+            "its Lease here or not.",
+            default=False,
+        ),
+    ] = False
     abandoned: Annotated[
         bool,
         Schema(

@@ -1,0 +1,205 @@
+"""Move a fleet to another broker: members join the new one before any of them leaves the old.
+
+While a fleet moves, its records say so on both brokers, and nobody takes a member for silent that
+renews its Lease only on the other one: what it published stands.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import click
+import msgspec
+from msgspec import Struct
+
+from hanse.cli.clusters import ClusterAccess, connect
+from hanse.cli.errors import CommandFailed, InputError
+from hanse.cli.member_records import (
+    BrokerObject,
+    MemberPlace,
+    delete_objects,
+    list_prepared,
+    list_published,
+)
+from hanse.features.services.manifests import accounts_namespace
+from hanse.kube.client import Client
+from hanse.kube.errors import NotFound
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet
+from hanse.model.kinds.stateful import StatefulSetPart
+from hanse.model.objects import ClusterId
+
+SWITCH_TIMEOUT = timedelta(minutes=10)
+"""How long the next member may take to be ready on the new broker."""
+
+_POLL_INTERVAL = timedelta(seconds=1)
+
+
+class Broker(Struct, frozen=True):
+    """A broker by its context, and the connection to it."""
+
+    name: str
+    client: Client
+
+
+class Brokers(Struct, frozen=True):
+    """The broker that a fleet leaves, and the one that it moves to."""
+
+    old: Broker
+    new: Broker
+    namespace: str
+
+
+@asynccontextmanager
+async def connected(
+    old: ClusterAccess, new: ClusterAccess, namespace: str
+) -> AsyncIterator[Brokers]:
+    """Both brokers of a move; raises `InputError` if they are one."""
+    if old.name == new.name:
+        raise InputError(f"{old.name} is both the old and the new broker; name two")
+    async with connect(old) as first, connect(new) as second:
+        yield Brokers(Broker(old.name, first), Broker(new.name, second), namespace)
+
+
+async def begin_move(brokers: Brokers, *, dry_run: bool) -> None:
+    """Let the old broker know that the fleet moves, and give the new one its rules.
+
+    Raises `InputError` for what cannot be moved.
+    """
+    await _check_sets(brokers)
+    await _copy_rules(brokers, dry_run=dry_run)
+    for one in await _members(brokers.old.client, brokers.namespace):
+        if one.status.moving:
+            continue
+        if dry_run:
+            click.echo(f"# {brokers.old.name}: would say that ClusterMember {one.name} moves")
+        else:
+            await set_moving(brokers.old.client, one, moving=True)
+
+
+async def set_moving(broker: Client, record: ClusterMember, *, moving: bool) -> None:
+    """Say in a record whether its cluster moves between brokers."""
+    change = {"status": {"moving": moving}}
+    place = (ClusterMember, record.name, record.namespace, change)
+    await broker.patch(*place, subresource="status")
+
+
+async def _check_sets(brokers: Brokers) -> None:
+    """Refuse a fleet whose StatefulSets would lose their replicas with their broker."""
+    old = brokers.old.client
+    try:
+        parts = (await old.list(StatefulSetPart, namespace=brokers.namespace)).objects
+    except NotFound:
+        return
+    if parts:
+        raise InputError(
+            f"{brokers.old.name} spreads StatefulSets over clusters, first "
+            f"{parts[0].spec.namespace}/{parts[0].spec.name}: they do not move with their "
+            "members; delete them there first, or keep this broker"
+        )
+
+
+async def _copy_rules(brokers: Brokers, *, dry_run: bool) -> None:
+    """Give the new broker the rules of the old, as long as it has no member of its own."""
+    old, new = brokers.old.client, brokers.new.client
+    former = min((await old.list(ClusterSet)).objects, key=lambda one: one.name, default=None)
+    current = min((await new.list(ClusterSet)).objects, key=lambda one: one.name, default=None)
+    if former is None or current is None or former.spec == current.spec:
+        return
+    if await _members(new, brokers.namespace):
+        raise InputError(
+            f"ClusterSet {current.name} of {brokers.new.name} has other rules than that of "
+            f"{brokers.old.name}; make them the same first: kubectl --context {brokers.new.name} "
+            f"edit clusterset {current.name}"
+        )
+    click.echo(
+        f"{'# ' * dry_run}{brokers.new.name}: {'would give' if dry_run else 'gave'} ClusterSet "
+        f"{current.name} the rules of {brokers.old.name}"
+    )
+    if not dry_run:
+        spec = msgspec.to_builtins(former.spec)
+        await new.patch(ClusterSet, current.name, "", {"spec": spec})
+
+
+async def retire_broker(brokers: Brokers, *, dry_run: bool) -> None:
+    """Leave a broker once all its members are ready on its successor; resumes what was begun.
+
+    Raises `CommandFailed` if a member does not get there in time.
+    """
+    old, new = brokers.old.client, brokers.new.client
+    members = await _members(old, brokers.namespace)
+    if dry_run:
+        await _show(brokers, members)
+        return
+    await _wait_until_ready(members, brokers)
+    for one in members:
+        await _withdraw(old, MemberPlace(brokers.old.name, brokers.namespace, one.name))
+    for record in await _members(new, brokers.namespace):
+        if record.status.moving:
+            await set_moving(new, record, moving=False)
+    click.echo(
+        f"{brokers.old.name} has no members any more: {len(members)} are on {brokers.new.name}"
+    )
+
+
+async def _show(brokers: Brokers, members: Sequence[ClusterMember]) -> None:
+    """Print whom a dry run would wait for, and what it would delete."""
+    for cluster in await _missing(members, brokers):
+        click.echo(f"# {brokers.new.name}: would wait until {cluster} is ready there")
+    for record in members:
+        place = MemberPlace(brokers.old.name, brokers.namespace, record.name)
+        for one in await _objects_of(brokers.old.client, place):
+            click.echo(f"# {brokers.old.name}: would delete {one}")
+
+
+async def _withdraw(old: Client, place: MemberPlace) -> None:
+    """Delete what a broker has of a member, its account first: from then on nobody reads there."""
+    await delete_objects(old, await _objects_of(old, place))
+    await delete_objects(old, [BrokerObject(ClusterMember.kind, place.cluster, place.namespace)])
+
+
+async def _objects_of(old: Client, place: MemberPlace) -> list[BrokerObject]:
+    """What a broker has of a member but its record, accounts first."""
+    prepared = await list_prepared(old, place)
+    accounts = accounts_namespace(place.namespace)
+    prepared.sort(key=lambda one: one.namespace != accounts)
+    return [*prepared, *await list_published(old, place)]
+
+
+async def _wait_until_ready(members: Sequence[ClusterMember], brokers: Brokers) -> None:
+    """Wait until all members are ready on the new broker; prints who is not."""
+    clock = asyncio.get_running_loop().time
+    last, known = clock(), -1
+    while missing := await _missing(members, brokers):
+        if len(missing) != known:
+            last, known = clock(), len(missing)
+            click.echo(f"not on {brokers.new.name} yet: {', '.join(missing)}", err=True)
+        if clock() - last > SWITCH_TIMEOUT.total_seconds():
+            raise CommandFailed(_missing_message(missing[0], brokers))
+        await asyncio.sleep(_POLL_INTERVAL.total_seconds())
+
+
+def _missing_message(cluster: ClusterId, brokers: Brokers) -> str:
+    """What to do about a member that does not move."""
+    old, new = brokers.old.name, brokers.new.name
+    return (
+        f"{cluster} is not ready on {new}: `hanse join --broker {new} --from {old} --cluster-id "
+        f"{cluster} --context {cluster}`, and restart its agent; or, if it is dead: `hanse leave "
+        f"--broker {old} --cluster-id {cluster} --force`; then run this again"
+    )
+
+
+async def _missing(members: Sequence[ClusterMember], brokers: Brokers) -> list[ClusterId]:
+    """The members that are not ready on the new broker."""
+    there = await _members(brokers.new.client, brokers.namespace)
+    ready = {one.name for one in there if one.status.phase == "Ready"}
+    return sorted(one.name for one in members if one.name not in ready)
+
+
+async def _members(broker: Client, namespace: str) -> list[ClusterMember]:
+    """The members of a broker that have not left."""
+    try:
+        found = (await broker.list(ClusterMember, namespace=namespace)).objects
+    except NotFound:
+        return []
+    return [one for one in found if not one.has_left]
