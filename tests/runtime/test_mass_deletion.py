@@ -2,7 +2,10 @@ from datetime import timedelta
 
 import pytest
 
-from hanse.runtime.mass_deletion import DeletionCounter, DeletionLimit
+from hanse.model.kinds.core import ConfigMap, Service
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
+from hanse.model.objects import Meta, Object
+from hanse.runtime.mass_deletion import DeletionCounter, DeletionLimit, is_in_use
 
 
 class Time:
@@ -13,55 +16,72 @@ class Time:
         return self.now
 
 
+def admitted(counter: DeletionCounter, keys: int, in_use: int, feature: str = "toy") -> int:
+    """How many of some keys may lose what they have, one after the other."""
+    found = 0
+    for _ in range(keys):
+        left = in_use - found
+        found += counter.admits("lubeck", feature, lambda left=left: left)  # type: ignore[misc]
+    return found
+
+
 @pytest.mark.parametrize(
-    ("deletions", "owned", "admitted"),
+    ("keys", "in_use", "expected"),
     [
-        pytest.param(50, 60, True, id="no more than fifty"),
-        pytest.param(51, 60, False, id="over fifty and over the share"),
-        pytest.param(51, 1000, True, id="over fifty, within the share"),
-        pytest.param(301, 1000, False, id="many of many"),
+        pytest.param(10, 10, 10, id="no more than ten"),
+        pytest.param(11, 12, 10, id="over ten and over the share"),
+        pytest.param(11, 1000, 11, id="over ten, within the share"),
+        pytest.param(150, 1000, 100, id="many of many"),
     ],
 )
-def test_it_takes_both_number_and_share(deletions: int, owned: int, admitted: bool) -> None:
-    counter = DeletionCounter(Time(), DeletionLimit(objects=50, share=0.3))
-
-    assert counter.admits("lubeck", "toy", deletions, owned) is admitted
-
-
-def test_deletions_one_by_one_count_together() -> None:
-    counter = DeletionCounter(Time(), DeletionLimit(objects=50, share=0.3))
-
-    admitted = sum(counter.admits("lubeck", "toy", 1, 60 - n) for n in range(60))
-
-    assert admitted == 50
-    assert [h.feature for h in counter.holds] == ["toy"]
+def test_it_takes_both_number_and_share(keys: int, in_use: int, expected: int) -> None:
+    assert admitted(DeletionCounter(Time()), keys, in_use) == expected
 
 
 def test_what_was_long_ago_does_not_count() -> None:
     time = Time()
-    counter = DeletionCounter(
-        time, DeletionLimit(objects=50, share=0.3, within=timedelta(minutes=1))
-    )
-    counter.admits("lubeck", "toy", 40, 100)
+    counter = DeletionCounter(time, DeletionLimit(within=timedelta(minutes=1)))
+    admitted(counter, 8, 20)
 
     time.now = 61.0
 
-    assert counter.admits("lubeck", "toy", 40, 60)
+    assert admitted(counter, 8, 12) == 8
 
 
 def test_clusters_and_features_are_counted_apart() -> None:
     counter = DeletionCounter(Time())
 
-    assert not counter.admits("lubeck", "toy", 60, 60)
-    assert counter.admits("hamburg", "toy", 10, 60)
-    assert counter.admits("lubeck", "other", 10, 60)
+    assert admitted(counter, 20, 20) == 10
+    assert counter.admits("hamburg", "toy", lambda: 20)
+    assert admitted(counter, 5, 20, "other") == 5
+    assert [(h.where, h.feature) for h in counter.holds] == [("lubeck", "toy")]
 
 
 def test_a_release_lets_the_rest_go() -> None:
     counter = DeletionCounter(Time())
-    counter.admits("lubeck", "toy", 60, 60)
+    admitted(counter, 20, 20)
 
     counter.release("lubeck", "toy")
 
-    assert counter.admits("lubeck", "toy", 60, 60)
+    assert admitted(counter, 20, 10) == 20
     assert counter.holds == ()
+
+
+def _slice(*ready: bool) -> EndpointSlice:
+    endpoints = tuple(
+        Endpoint(addresses=("10.0.0.1",), conditions=EndpointConditions(ready=one)) for one in ready
+    )
+    return EndpointSlice(metadata=Meta(name="web"), address_type="IPv4", endpoints=endpoints)
+
+
+@pytest.mark.parametrize(
+    ("obj", "used"),
+    [
+        pytest.param(_slice(False, True), True, id="endpoints that are ready"),
+        pytest.param(_slice(False), False, id="none that is ready"),
+        pytest.param(Service(metadata=Meta(name="web")), False, id="its address alone"),
+        pytest.param(ConfigMap(metadata=Meta(name="web")), True, id="anything else"),
+    ],
+)
+def test_users_lose_of_a_service_what_answers_behind_it(obj: Object, used: bool) -> None:
+    assert is_in_use(obj) is used

@@ -140,6 +140,9 @@ class BrokerMembership:
     async def _report_withdrawn(self) -> None:
         """Say in the record that nothing stands at home any more, once that is so."""
         await self._wait_until_withdrawn()
+        record = await self._record()
+        if record is not None and not record.status.abandoned:
+            return
         place = (ClusterMember, self._reconciler.informers.local, self._namespace)
         with suppress(KubeError):
             await self._client.patch(*place, {"status": {"abandoned": False}}, subresource="status")

@@ -2,13 +2,16 @@
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
 
-from hanse.model.objects import ClusterId
-from hanse.runtime.actions import Action, is_omission
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.objects import ClusterId, Object
+from hanse.runtime.actions import Action, Delete, is_omission
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.metrics import Metrics
 from hanse.runtime.ownership import OwnershipIndex
@@ -19,18 +22,18 @@ log = logging.getLogger(__name__)
 
 
 class DeletionLimit(Struct, frozen=True):
-    """How many objects of a feature may be deleted by omission in one cluster within a while.
+    """How many keys of a feature may lose what users use in one cluster within a while.
 
-    Deletions are held once they exceed both the number of objects and the share of all owned.
+    Deletions are held once they exceed both the number of keys and the share of those in use.
     """
 
-    objects: int = 50
-    share: float = 0.3
+    keys: int = 10
+    share: float = 0.1
     within: timedelta = timedelta(minutes=1)
 
 
 class Hold(Struct, frozen=True):
-    """Deletions that are held in one cluster for one feature: since when, and how many."""
+    """Deletions that are held in one cluster for one feature: since when, and of how many keys."""
 
     where: ClusterId
     feature: str
@@ -38,13 +41,29 @@ class Hold(Struct, frozen=True):
     deletions: int
 
 
+def is_in_use(obj: Object) -> bool:
+    """Whether users lose something with an object.
+
+    Of a service they lose its endpoints: its import and its address are worth what is behind them.
+    """
+    match obj:
+        case EndpointSlice():
+            return any(endpoint.serving for endpoint in obj.endpoints or ())
+        case Service() | ServiceImport():
+            return False
+        case _:
+            return True
+
+
 class DeletionCounter:
-    """Counts deletions per cluster and feature in a sliding window, and holds the excess."""
+    """Counts keys that lose something in a sliding window, and holds the excess."""
 
     def __init__(self, time: Callable[[], float], limit: DeletionLimit | None = None) -> None:
         self._time = time
         self._limit = limit or DeletionLimit()
-        self._recent: dict[tuple[ClusterId, str], deque[tuple[float, int]]] = {}
+        self._recent: dict[tuple[ClusterId, str], deque[float]] = {}
+        self._in_use: dict[tuple[ClusterId, str], int] = {}
+        """How many keys were in use when the number of deletions of a window exceeded the limit."""
         self._holds: dict[tuple[ClusterId, str], Hold] = {}
         self._released_until: dict[tuple[ClusterId, str], float] = {}
 
@@ -52,11 +71,11 @@ class DeletionCounter:
     def holds(self) -> tuple[Hold, ...]:
         return tuple(self._holds.values())
 
-    def admits(self, where: ClusterId, feature: str, deletions: int, owned: int) -> bool:
-        """Whether `deletions` of the `owned` objects of a feature may go now; if so, counts them.
+    def admits(self, where: ClusterId, feature: str, in_use: Callable[[], int]) -> bool:
+        """Whether one more key of a feature may lose what it has; if so, counts it.
 
-        Beyond the limit within the window it begins a hold; always true in the window after a
-        release.
+        `in_use` counts the keys that have something users use. Beyond the limit within the window
+        it begins a hold; always true in the window after a release.
         """
         place = (where, feature)
         now = self._time()
@@ -65,15 +84,23 @@ class DeletionCounter:
         if place in self._holds:
             return False
         recent = self._recent.setdefault(place, deque())
-        while recent and recent[0][0] < now - self._limit.within.total_seconds():
+        while recent and recent[0] < now - self._limit.within.total_seconds():
             recent.popleft()
-        deleted = sum(n for _, n in recent)
-        total = deleted + deletions
-        if total > max(self._limit.objects, self._limit.share * (owned + deleted)):
-            self._holds[place] = Hold(where, feature, now, total)
-            return False
-        recent.append((now, deletions))
+        deleted = len(recent)
+        if deleted < self._limit.keys:
+            self._in_use.pop(place, None)
+        else:
+            if place not in self._in_use:
+                self._in_use[place] = in_use() + deleted
+            if deleted + 1 > self._limit.share * self._in_use[place]:
+                self._holds[place] = Hold(where, feature, now, deleted + 1)
+                return False
+        recent.append(now)
         return True
+
+    def is_held(self, where: ClusterId, feature: str) -> bool:
+        """Whether deletions of a feature are held in a cluster."""
+        return (where, feature) in self._holds
 
     def release(self, where: ClusterId, feature: str) -> None:
         """End a hold, and admit everything for one more window."""
@@ -115,8 +142,9 @@ class MassDeletionGuard:
     ) -> list[Action]:
         """The actions without deletions that are held; `allowed` features are never held.
 
-        Only deletions by omission are counted. A hold logs and uses `start` to begin its
-        confirmation.
+        Only deletions by omission are counted, and once for a key that loses something users use.
+        While a hold lasts all deletions of the feature wait. A hold logs and uses `start` to begin
+        its confirmation.
         """
         feature = item[0]
         if _is_allowed(feature, allowed):
@@ -127,11 +155,24 @@ class MassDeletionGuard:
                 deletions.setdefault(action.where, []).append(action)
         held: set[int] = set()
         for where, several in deletions.items():
-            owned = self._owned.count(where, feature)
-            if not self._counter.admits(where, feature, len(several), owned):
+            if not self._admits(where, feature, several):
                 self._hold_deletions(where, item, len(several), start)
                 held.update(map(id, several))
         return [a for a in actions if id(a) not in held] if held else actions
+
+    def _admits(self, where: ClusterId, feature: str, deletions: Sequence[Action]) -> bool:
+        """Whether the deletions of one key may go now."""
+        if not any(is_in_use(action.base) for action in deletions if isinstance(action, Delete)):
+            return not self._counter.is_held(where, feature)
+        return self._counter.admits(where, feature, lambda: self._count_in_use(where, feature))
+
+    def _count_in_use(self, where: ClusterId, feature: str) -> int:
+        """How many keys of a feature have something in a cluster that users use."""
+        return sum(
+            any(place == where and is_in_use(obj) for place, _, obj in self._owned.of(*item))
+            for item in self._owned.items()
+            if item[0] == feature
+        )
 
     def release_allowed(self, allowed: Iterable[str]) -> None:
         """End the holds of features for which a person allows mass deletion."""

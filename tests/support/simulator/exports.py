@@ -36,8 +36,9 @@ class Exports:
         return str(found[0]["spec"].get("profile", "lighthouse")) if found else "lighthouse"
 
     async def of(self, name: str) -> dict[ClusterId, Exported]:
-        """The exports of a name, by cluster."""
-        found = {c: await self._exported(c, name) for c in self._fleet.names}
+        """The exports of a name, by cluster that is a member of the broker."""
+        members = [c for c in self._fleet.names if c not in self._fleet.left]
+        found = {c: await self._exported(c, name) for c in members}
         return {c: exported for c, exported in found.items() if exported is not None}
 
     async def _exported(self, cluster: ClusterId, name: str) -> Exported | None:

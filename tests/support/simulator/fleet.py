@@ -112,6 +112,9 @@ class Fleet(Scenario):
         self.name_servers: dict[ClusterId, NameServer] = {}
         self.backups: dict[ClusterId, list[Backup]] = {}
         self.restored_at: dict[ClusterId, float] = {}
+        self.left: set[ClusterId] = set()
+        """The clusters that an administrator has let leave the broker."""
+        self.membership_changed: dict[ClusterId, float] = {}
         self.log: list[str] = []
         self._user_clients: dict[ClusterId, UserClient] = {}
         self._disturbed: dict[str, float] = {}
@@ -193,6 +196,11 @@ class Fleet(Scenario):
         """Note that a server or an agent was disturbed just now."""
         for party in parties:
             self._disturbed[party] = self.now
+
+    def is_disputed(self, cluster: ClusterId) -> bool:
+        """Whether a restored broker may not know what was decided about a member."""
+        changed = self.membership_changed.get(cluster)
+        return changed is not None and self.restored_at.get(BROKER, -1.0) >= changed
 
     def observe_health(self) -> None:
         """Note what is disturbed at this moment; to be called often."""

@@ -17,6 +17,7 @@ from tests.support.simulator.fleet import Fleet
 from tests.support.simulator.gslb import Gslb
 from tests.support.simulator.laws import GENERAL, Law, LawBroken, Sentence, sentence_of
 from tests.support.simulator.loop import run
+from tests.support.simulator.members import Members
 from tests.support.simulator.networks import Networks
 from tests.support.simulator.part import Part
 from tests.support.simulator.policies import Policies
@@ -28,6 +29,7 @@ from tests.support.testbed_embedded import embedded_testbed
 PARTS: tuple[type[Part], ...] = (
     Faults,
     Services,
+    Members,
     Federated,
     Policies,
     StatefulSets,

@@ -97,6 +97,8 @@ def draw_schedule(seed: int, kinds: Mapping[str, Sequence[StepKind]]) -> Schedul
     random = Random(seed)
     features = [name for name in kinds if name != "faults"]
     chosen = random.sample(features, min(len(features), random.choice((1, 2, 2, 3))))
+    if "members" in chosen:  # sets and hosts of a cluster that leaves have laws of their own
+        chosen = ["services", *(n for n in chosen if n in ("members", "federated", "policies"))]
     choices = [kind for name in (*chosen, "faults") for kind in kinds[name]]
     weights = [kind.weight for kind in choices]
     openings = [kind for kind in choices if kind.opening]

@@ -60,8 +60,10 @@ class Services:
         return (cluster, ServiceImport, self._fleet.namespace, name) in self._fleet.users
 
     def touched(self, cluster: ClusterId) -> float:
-        """When somebody last changed imported objects in a cluster, or it was restored."""
-        return max(self.edited.get(cluster, 0), self._fleet.restored_at.get(cluster, 0))
+        """When somebody last changed imports in a cluster, or it was restored, left or joined."""
+        fleet = self._fleet
+        changes = (self.edited, fleet.restored_at, fleet.membership_changed)
+        return max(change.get(cluster, 0) for change in changes)
 
     @step(8, opening=True, cluster=CLUSTERS, name=NAMES, headless=(False, False, True))
     async def offer(self, cluster: ClusterId, name: str, headless: bool) -> None:
@@ -158,6 +160,9 @@ class ExportsAnswered(Law):
                 state = (wanted, len(types), profile, self._services.is_owned(exporter, name))
                 if self._changed.get((exporter, name), ("", 0))[0] != state:
                     self._changed[exporter, name] = (state, self.fleet.now)
+                    if exporter in self.fleet.membership_changed:
+                        for asker in self.fleet.names:
+                            self._seen.pop((asker, exporter, name), None)
             if profile != "lighthouse" or len(types) > 1:
                 continue  # which addresses are used is judged at rest
             for asker in self.fleet.names:
@@ -170,6 +175,8 @@ class ExportsAnswered(Law):
     ) -> AsyncIterator[str]:
         if self._services.is_owned(asker, name):
             return  # a person's import has the name there
+        if asker in self.fleet.left or self.fleet.is_disputed(exporter):
+            return
         fleet, key = self.fleet, (asker, exporter, name)
         answer = fleet.ask(asker, self._name_of(exporter, name))
         wanted = exports[exporter].addresses if exporter in exports else frozenset[str]()
@@ -206,7 +213,7 @@ class ExportsAnswered(Law):
             exports = await self._exports.of(name)
             ranked = sorted(exports, key=lambda c: (exports[c].since, c))
             for asker in self.fleet.names:
-                if self._services.is_owned(asker, name):
+                if self._services.is_owned(asker, name) or asker in self.fleet.left:
                     continue
                 answer = self.fleet.ask(asker, self._name_of("x", name).removeprefix("x."))
                 usable = [c for c in ranked if exports[c].addresses]
@@ -338,7 +345,7 @@ class PodsBehindAddresses(Law):
             if not exports or exports[min(exports, key=lambda c: (exports[c].since, c))].headless:
                 continue
             for cluster in self.fleet.names:
-                if self._services.is_owned(cluster, name):
+                if self._services.is_owned(cluster, name) or cluster in self.fleet.left:
                     continue
                 found: dict[ClusterId, set[str]] = {c: set() for c in exports}
                 async for source, of, endpoint in self._endpoints(cluster):
@@ -377,7 +384,7 @@ class ExportStatus(Law):
             for cluster in self.fleet.names:
                 found = await self.fleet.objects(cluster, ServiceExport, self.fleet.namespace)
                 export = find(found, name)
-                if export is None:
+                if export is None or cluster in self.fleet.left:
                     continue
                 conditions = export.get("status", {}).get("conditions", ())
                 reported = {c["type"]: c["status"] for c in conditions}
