@@ -42,6 +42,7 @@ class Members:
         for cluster in self._fleet.names:
             if cluster in self._fleet.left:
                 await self.give_up(cluster)
+                await self._fleet.restart_agent(cluster)
             elif (await self._record(cluster)).has_left:
                 await self._join(cluster)
 
