@@ -153,9 +153,10 @@ async def namespace_deleted(sites: GslbScenario, scenario: Scenario) -> None:
         await scenario.eventually(scenario.has_no_namespace(cluster, NAMESPACE))
 
 
-EVERYWHERE = (leader_site_dead, two_leaders)
-EMBEDDED = (
+FAULTS = (
     leader_api_dead,
+    leader_site_dead,
+    two_leaders,
     version_skew,
     leader_cut_off_from_half,
     restarted_without_api,
@@ -163,11 +164,7 @@ EMBEDDED = (
 )
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [*EVERYWHERE, *(pytest.param(fault, marks=pytest.mark.virtual) for fault in EMBEDDED)],
-    ids=lambda fault: str(fault.__name__),
-)
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: str(fault.__name__))
 async def test_no_answer_names_a_dead_member_and_none_is_empty(
     sites: GslbScenario, scenario: Scenario, fault: Fault
 ) -> None:

@@ -12,6 +12,7 @@ from hanse.features.gslb.names import site_of
 from hanse.kube.client import Client
 from hanse.kube.errors import Invalid, NotFound
 from hanse.kube.transport import Request
+from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     AMKOCluster,
@@ -327,6 +328,35 @@ async def test_cluster_failure_a_follower_takes_over_and_answers_never_stop(
     (copy,) = await scenario.eventually(sites.has("bergen", GlobalDeploymentPolicy, "gdp"))
     await scenario.eventually(_ttl_of(sites, "bergen", 3))
     assert copy.metadata.annotations["gslb.hanse.dev/leader"].endswith("/hamburg")
+
+
+async def test_a_cluster_outside_the_federation_set_is_balanced_and_gets_no_configuration(
+    sites: GslbScenario, scenario: Scenario
+) -> None:
+    """`spec.clusters` may be a subset of the member clusters: bergen serves and follows nobody."""
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
+    await sites.amko("lubeck", leads=True, clusters=("lubeck", "hamburg"))
+    await sites.amko("hamburg", clusters=("lubeck", "hamburg"))
+    await scenario.settled()
+    for kind, name in ((GSLBConfig, "gc-1"), (GlobalDeploymentPolicy, "gdp")):
+        await sites.admin("bergen").delete(kind, name, NAMESPACE)
+    await sites.admin("bergen").delete(AMKOCluster, "amkocluster", NAMESPACE)
+    for cluster, address in (("hamburg", "192.0.2.12"), ("bergen", "192.0.2.13")):
+        await sites.serve(cluster, address)
+
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
+    for cluster in ("lubeck", "hamburg"):
+        await scenario.eventually(sites.answers(cluster, "192.0.2.12", "192.0.2.13"))
+    await scenario.settled()
+    await sites.has("bergen", GSLBConfig)()
+    await sites.has("bergen", GlobalDeploymentPolicy)()
+    await sites.has("bergen", GlobalService)()
+
+    await sites.lead("lubeck", False)
+    await sites.lead("hamburg")
+    await scenario.eventually(sites.has_conditions("hamburg", **GOOD))
+    await sites.stop_serving("bergen")
+    await scenario.eventually(sites.answers("lubeck", "192.0.2.12"))
 
 
 def _ttl_of(sites: GslbScenario, cluster: str, ttl: int) -> Check[None]:

@@ -1,6 +1,7 @@
 """IP addresses as text, and the IPv4 addresses that IPv6 addresses stand for."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 Address = IPv4Address | IPv6Address
@@ -20,8 +21,9 @@ _NAT64_LENGTHS = (32, 40, 48, 56, 64, 96)
 _ISATAP = (0x00005EFE, 0x02005EFE)
 
 
+@lru_cache(maxsize=65_536)
 def is_address(text: str) -> bool:
-    """Whether a text is an IP address."""
+    """Whether a text is an IP address; remembered, since the same ones are asked about again."""
     try:
         ip_address(text)
     except ValueError:

@@ -1,6 +1,7 @@
 """Which cluster leads, which follow, and the conditions of the AMKOCluster."""
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.features.gslb.leadership import (
     Leading,
@@ -8,6 +9,7 @@ from hanse.features.gslb.leadership import (
     StartingTerm,
     Undecided,
     leader_state,
+    traffic_state,
 )
 from hanse.features.gslb.names import site_of
 from hanse.features.gslb.replication import plan_federation
@@ -245,6 +247,20 @@ def test_an_old_leader_that_returns_sees_that_it_was_superseded() -> None:
     assert isinstance(current, NotLeading)
     assert "cluster hamburg leads since epoch 2" in current.conditions[-1].reason
     assert not plan_federation(snapshot).removals
+
+
+def test_a_term_that_somebody_forges_in_another_namespace_stops_nobody() -> None:
+    forged = {"gslb.hanse.dev/leader": "99/evil"}
+    objects = [
+        replace(o, metadata=replace(o.metadata, namespace="evil", annotations=forged))
+        for o in (policy("lubeck"), config("lubeck"))
+    ]
+    leader = amko("lubeck", leads=True, epoch=1)
+    stray = amko("lubeck", follows="99/evil", namespace="evil", name="stray")
+    snapshot = leader_snapshot([leader, stray, config("lubeck"), policy("lubeck"), *objects])
+
+    assert isinstance(leader_state(snapshot), Leading)
+    assert isinstance(traffic_state(snapshot), Leading)
 
 
 def test_two_leaders_of_one_epoch_stop_each_other() -> None:

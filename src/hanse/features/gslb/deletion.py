@@ -119,7 +119,7 @@ def check_parents(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -
 def _list_copies(kind: type[Object], snapshot: Snapshot) -> Iterator[Object]:
     """The objects of a kind in all sites, whoever wrote them."""
     for where in snapshot.clusters(Role.SITE):
-        yield from snapshot.all(where, kind)
+        yield from snapshot.in_namespace(where, kind, NAMESPACE)
 
 
 def _join_uids(namespace: str, definition: str) -> str:

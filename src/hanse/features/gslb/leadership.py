@@ -223,7 +223,8 @@ def latest_term(local: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapsh
     ]
     for where in (snapshot.local, *sites):
         for kind in _KINDS_WITH_TERM:
-            found += [t for o in snapshot.all(where, kind) if (t := leader_term(o)) is not None]
+            copies = snapshot.in_namespace(where, kind, NAMESPACE)
+            found += [t for copy in copies if (t := leader_term(copy)) is not None]
         if where != snapshot.local:
             found += [
                 LeaderTerm(parse_epoch(other.metadata.annotations.get(TERM, "")), context_of(where))

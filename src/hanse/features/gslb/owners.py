@@ -36,7 +36,8 @@ def decide_owners(
     if kept := tuple(namespace for namespace in recorded if not is_gone(namespace)):
         return kept
     objects = [obj for several in claims.values() for _, obj in several or ()]
-    living = [obj for obj in objects if not is_gone(obj.metadata.namespace)]
+    gone = {name for name in {obj.metadata.namespace for obj in objects} if is_gone(name)}
+    living = [obj for obj in objects if obj.metadata.namespace not in gone]
     first = min(living or objects, key=_claim_order, default=None)
     return (first.metadata.namespace,) if first is not None else ()
 
