@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import dns.asyncquery
@@ -12,17 +13,34 @@ import dns.message
 import dns.rcode
 import pytest
 
+from hanse.app import BROKER
+from hanse.dns.corefile import server_block
 from hanse.features.services.feature import Services
+from hanse.features.statefulsets.names import part_name
+from hanse.features.statefulsets.options import StatefulSetOptions
+from hanse.features.statefulsets.zone import StatefulSetZone
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.fleet import RealFleet
 from hanse.local.real.programs import COREDNS_SERVER
 from hanse.model.dns.zones import View
+from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.kinds.stateful import (
+    Replica,
+    Share,
+    StatefulSetPart,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+    StatefulSetSharesSpec,
+)
+from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.objects import Meta
 from tests.dns.builders import NODATA, parse_answer
 from tests.dns.coredns import in_words
 from tests.scenarios.names import DnsClient, serve_names
 from tests.scenarios.services import ServicesScenario
+from tests.support.federation import install_crds
 from tests.support.ports import free_ports
 from tests.support.scenario import Check, Scenario
 from tests.support.testbed_kubernetes import kubernetes_testbed
@@ -33,8 +51,10 @@ Ask = Callable[[str, str], Awaitable[dns.message.Message]]
 
 
 @asynccontextmanager
-async def coredns(fleet: RealFleet, cluster: str, folder: Path) -> AsyncIterator[Ask]:
-    """Run CoreDNS for one cluster; yields a function that queries it."""
+async def coredns(
+    fleet: RealFleet, cluster: str, folder: Path, more: str = ""
+) -> AsyncIterator[Ask]:
+    """Run CoreDNS for one cluster, with more server blocks; yields a function that queries it."""
     program = (await find_or_build((COREDNS_SERVER,), cache_folder()))[COREDNS_SERVER.name]
     [port] = free_ports(1)
     corefile = folder / "Corefile"
@@ -45,7 +65,7 @@ async def coredns(fleet: RealFleet, cluster: str, folder: Path) -> AsyncIterator
         f"    kubeconfig {fleet.kubeconfig} {cluster}\n"
         f"    multicluster {ZONE}\n"
         "  }\n"
-        "}\n"
+        "}\n" + more.replace(":53 {", f":{port} {{\n    bind 127.0.0.1")
     )
     with (folder / "coredns.log").open("wb") as result:
         process = await asyncio.create_subprocess_exec(
@@ -149,3 +169,35 @@ async def test_a_stock_coredns_answers_for_imports(
         for cluster in ("bergen", "hamburg"):
             await services.unexport(cluster)
         await scenario.eventually(answers(ask, web, "A"))
+
+
+async def test_replicas_of_the_clusters_own_domain_are_found_beside_its_services(
+    real_clusters: RealFleet, services: ServicesScenario, tmp_path: Path
+) -> None:
+    scenario, broker = services.scenario, services.admin(BROKER)
+    await install_crds(scenario, BROKER, StatefulSetShares, StatefulSetPart)
+    await scenario.make_namespace(BROKER, scenario.namespace)
+    namespace, replica = scenario.namespace, "store-bergen-0"
+    shares = StatefulSetSharesSpec(
+        shares=(Share(name="bergen", replicas=1),), service="etcd", load_balanced=True
+    )
+    record = StatefulSetShares(metadata=Meta(name="store", namespace=namespace), spec=shares)
+    replicas = (Replica(name=replica, ready=True, addresses=("198.19.0.1",)),)
+    report = StatefulSetPartSpec(
+        namespace=namespace, name="store", cluster="bergen", share=1, replicas=replicas
+    )
+    meta = Meta(name=part_name(namespace, "store", "bergen"), namespace=BROKER_NAMESPACE)
+    await scenario.eventually(partial(broker.create, record))
+    await scenario.eventually(partial(broker.create, StatefulSetPart(metadata=meta, spec=report)))
+    view, options = View("lubeck", local="lubeck"), StatefulSetOptions(zone="cluster.local")
+    zone = StatefulSetZone(view, BROKER_NAMESPACE, options)
+    own = await services.admin("lubeck").read(Service, "kubernetes", "default")
+
+    async with serve_names(scenario, "lubeck", view, zone) as ours:
+        block = server_block(options.federation_zone, [f"127.0.0.1:{ours.port}"])
+        async with coredns(real_clusters, "lubeck", tmp_path, block) as ask:
+            name = f"{replica}.etcd.{namespace}.{options.federation_zone}."
+            await scenario.eventually(answers(ask, name, "A", "198.19.0.1"), within=PATIENCE)
+            names = "kubernetes.default.svc.cluster.local."
+            await scenario.eventually(answers(ask, names, "A", own.spec.cluster_ip))
+    await broker.delete(StatefulSetPart, meta.name, BROKER_NAMESPACE)

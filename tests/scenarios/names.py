@@ -12,7 +12,7 @@ from hanse.dns.listeners import bind_listeners
 from hanse.dns.server import ServedView, serving
 from hanse.dns.updater import ViewUpdater
 from hanse.features.services.zone import ServiceZone
-from hanse.model.dns.zones import View
+from hanse.model.dns.zones import View, ZoneSource
 from hanse.model.facts import Facts, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.naming import BROKER_NAMESPACE
@@ -70,10 +70,10 @@ class _ChangeForwarder:
 
 @asynccontextmanager
 async def serve_names(
-    scenario: Scenario, cluster: ClusterId, view: View
+    scenario: Scenario, cluster: ClusterId, view: View, source: ZoneSource | None = None
 ) -> AsyncIterator[DnsClient]:
-    """Serve a view of a cluster until the block ends."""
-    zone = ServiceZone(view)
+    """Serve a view of a cluster until the block ends: names of services, or of another source."""
+    zone: ZoneSource = source or ServiceZone(view)
     alive = Watch(Role.BROKER, Lease, namespace=BROKER_NAMESPACE)
     fleet = ClusterInformers([*zone.watches, alive], Facts(), scenario.testbed.clock, cluster)
     compiler, listeners = Compiler(view, [zone]), bind_listeners("127.0.0.1", 0, 1)
