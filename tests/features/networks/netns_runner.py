@@ -4,13 +4,32 @@ Run under `unshare -rn` with a plan on standard input; prints who reached whom, 
 pods heard, as JSON. Pods are wired to the router each by itself, or to one bridge.
 """
 
+import fcntl
+import inspect
 import json
+import socket
+import struct
 import subprocess
 import sys
+import time
 from typing import Any
 
+
+def wait_for_link(name: str) -> None:
+    """Wait until a link runs: before that, its packets are dropped without a word."""
+    request = struct.pack("16sH", name.encode(), 0)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        while not struct.unpack_from("16sH", fcntl.ioctl(one, SIOCGIFFLAGS, request))[1] & RUNNING:
+            time.sleep(0.01)
+
+
+SIOCGIFFLAGS, RUNNING = 0x8913, 0x40
+PREAMBLE = f"""
+import fcntl, json, socket, struct, sys, threading, time
+SIOCGIFFLAGS, RUNNING = {SIOCGIFFLAGS}, {RUNNING}
+{inspect.getsource(wait_for_link)}
+"""
 POD = """
-import json, socket, struct, sys, threading
 print("here", flush=True)
 plan = json.loads(sys.stdin.readline())
 def serve(door):
@@ -35,6 +54,7 @@ except OSError:
     pass  # a pod without IPv4
 for door in doors:
     threading.Thread(target=serve, args=(door,), daemon=True).start()
+wait_for_link("eth0")
 print("serving", flush=True)
 answers = {}
 def knock(host, port):
@@ -80,7 +100,7 @@ def run(*command: str, text: str | None = None) -> None:
 def begin(number: int, address: str, *, bridged: bool) -> "subprocess.Popen[str]":
     """A pod: a process in a network namespace of its own, with one wire to the machine."""
     pod = subprocess.Popen(
-        ["unshare", "-n", sys.executable, "-c", POD],
+        ["unshare", "-n", sys.executable, "-c", PREAMBLE + POD],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -150,6 +170,8 @@ def main() -> None:
         assert pod.stdin is not None
         print(json.dumps({**orders, "sends": sends.get(address, [])}), file=pod.stdin, flush=True)
     assert set(hear()) == {"serving\n"}
+    for number in range(len(pods)):
+        wait_for_link(f"pod{number}")
     tell("go")
     reached = [
         (source, a, p)
