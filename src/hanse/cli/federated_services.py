@@ -1,6 +1,6 @@
 """Federated Services and VM Services of all clusters, as `status` and `doctor` report them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
@@ -9,6 +9,9 @@ from hanse.cli.exported_services import list_or_empty, read_cluster_id
 from hanse.cli.inventory import discover_kinds
 from hanse.features.federated.names import CLUSTER, FEDERATED
 from hanse.features.federated.names import DOMAIN as FEDERATING
+from hanse.features.federated.records import Origin
+from hanse.features.federated.settings import AFFINITY, ruling_member
+from hanse.features.federated.slices import slice_origin
 from hanse.features.federated.status import FEDERATED_CONDITION
 from hanse.features.federated.status import NAME_FREE_CONDITION as TAKEN
 from hanse.features.machines.names import DOMAIN as SERVING_MACHINES
@@ -44,6 +47,8 @@ class FederatedServiceView(Struct, frozen=True):
     ports: tuple[str, ...]
     stands_in: tuple[ClusterId, ...]
     ready: dict[ClusterId, int]
+    affinity: str = "none"
+    """Which endpoints a cluster prefers, as in the annotation."""
 
 
 class MachineServiceView(Struct, frozen=True):
@@ -109,8 +114,16 @@ def _federated_services(cluster: FederatedObjects) -> dict[tuple[str, str], Serv
     }
 
 
+def _origins(service_key: tuple[str, str], cluster: FederatedObjects) -> Iterator[Origin]:
+    """The member Services that a cluster has slices of."""
+    for one in cluster.slices:
+        key = (one.metadata.namespace, one.metadata.labels.get(KUBE_SERVICE, ""))
+        if key == service_key and (origin := slice_origin(one)) is not None:
+            yield origin
+
+
 def _federated_view(
-    service_key: tuple[str, str], clusters: Iterable[FederatedObjects]
+    service_key: tuple[str, str], clusters: Sequence[FederatedObjects]
 ) -> FederatedServiceView:
     """One Service over all clusters; per source, the most ready endpoints any cluster has."""
     ports: dict[str, None] = {}
@@ -127,8 +140,15 @@ def _federated_view(
         for source, number in _ready_endpoints(service_key, cluster).items():
             ready[source] = max(ready.get(source, 0), number)
     namespace, name = service_key
+    origins = {o.identity: o for c in clusters for o in _origins(service_key, c)}
+    ruling = ruling_member(sorted(origins.values(), key=lambda o: o.age), AFFINITY)
     return FederatedServiceView(
-        namespace, name, tuple(ports), tuple(stands_in), dict(sorted(ready.items()))
+        namespace,
+        name,
+        tuple(ports),
+        tuple(stands_in),
+        dict(sorted(ready.items())),
+        ruling.affinity if ruling is not None else "none",
     )
 
 

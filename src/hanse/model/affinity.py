@@ -10,7 +10,13 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.model.kinds.discovery import EndpointConditions, EndpointSlice
+from hanse.model.kinds.discovery import (
+    Endpoint,
+    EndpointConditions,
+    EndpointHints,
+    EndpointSlice,
+    ForZone,
+)
 
 AffinityMode = Literal["local", "remote", "none"]
 MODES: tuple[AffinityMode, ...] = ("local", "remote", "none")
@@ -18,6 +24,10 @@ FORMAT = "local, remote or none, with a percentage as in local:50"
 
 DRAINING = EndpointConditions(ready=False, serving=True, terminating=True)
 """Not ready and still serving: kube-proxy uses such endpoints only while no others are ready."""
+
+
+ZONE_DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
+"""Traffic distributions that prefer endpoints of the client's zone, in any Kubernetes version."""
 
 
 class AffinityRule(Struct, frozen=True):
@@ -38,6 +48,15 @@ def parse_affinity(text: str) -> AffinityRule | None:
         return AffinityRule(mode)
     is_percentage = percentage.isascii() and percentage.isdecimal() and len(percentage) <= 3
     return AffinityRule(mode, int(percentage)) if is_percentage and int(percentage) <= 100 else None
+
+
+def format_affinity(rule: AffinityRule) -> str:
+    """The rule as a sentence for people."""
+    if rule.mode == "none":
+        return "none: all endpoints alike"
+    side = "its own endpoints" if rule.mode == "local" else "those of other clusters"
+    enough = f"{rule.min_ready}% of them are" if rule.min_ready else "one of them is"
+    return f"{rule.mode}: each cluster uses {side} while {enough} ready"
 
 
 def preferred_side(
@@ -65,6 +84,16 @@ def preferred_side_of(
         states[is_local(endpoint_slice)].extend(ready)
     remote, local = states
     return preferred_side(rule, local, remote)
+
+
+def with_zone_hint(endpoint: Endpoint) -> Endpoint:
+    """The endpoint with a hint for its zone, if it has one.
+
+    A proxy ignores hints unless all endpoints of a Service have them.
+    """
+    if not endpoint.zone:
+        return endpoint
+    return replace(endpoint, hints=EndpointHints(for_zones=(ForZone(name=endpoint.zone),)))
 
 
 def drained(endpoint_slice: EndpointSlice) -> EndpointSlice:

@@ -18,6 +18,7 @@ def json_document(view: FederatedView) -> dict[str, Any]:
                 "ports": list(one.ports),
                 "standsIn": list(one.stands_in),
                 "ready": one.ready,
+                "affinity": one.affinity,
             }
             for one in view.services
         ],
@@ -51,11 +52,13 @@ def print_tables(view: FederatedView) -> None:
                 ", ".join(one.ports) or "-",
                 ", ".join(f"{cluster} {number}" for cluster, number in one.ready.items()) or "-",
                 ", ".join(one.stands_in),
+                one.affinity,
             )
             for one in view.services
         ]
         click.echo()
-        click.echo(table(("FEDERATED SERVICE", "PORTS", "ENDPOINTS READY", "STANDS IN"), rows))
+        heads = ("FEDERATED SERVICE", "PORTS", "ENDPOINTS READY", "STANDS IN", "AFFINITY")
+        click.echo(table(heads, rows))
     if view.machines:
         machine_rows = [
             (f"{one.namespace}/{one.name}", one.cluster, str(one.machines)) for one in view.machines

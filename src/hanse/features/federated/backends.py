@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from hanse.features.federated.merge import Number, name_ports
 from hanse.features.federated.names import DOMAIN
 from hanse.features.federated.records import Backends, MemberPort
+from hanse.model.affinity import ZONE_DISTRIBUTIONS
 from hanse.model.kinds.core import LoadBalancerIngress, Node, Service
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -99,7 +100,7 @@ def pod_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> tupl
     meta = service.metadata
     slices = snapshot.by(where, BACKEND_SLICES, f"{meta.namespace}/{meta.name}")
     return tuple(
-        _slice_backends(endpoint_slice)
+        _slice_backends(endpoint_slice, with_zones=prefers_zones(service))
         for endpoint_slice in sorted(slices, key=lambda s: s.metadata.name)
         if endpoint_slice.address_type != "FQDN" and endpoint_slice.endpoints
     )
@@ -149,7 +150,12 @@ def unreachable_reason(native: NativeService, where: ClusterId, snapshot: Snapsh
     return ""
 
 
-def _slice_backends(endpoint_slice: EndpointSlice) -> Backends:
+def prefers_zones(service: Service) -> bool:
+    """Whether clients of a Service prefer endpoints of their own zone."""
+    return service.spec.traffic_distribution in ZONE_DISTRIBUTIONS
+
+
+def _slice_backends(endpoint_slice: EndpointSlice, *, with_zones: bool) -> Backends:
     """The addresses of a slice, each in its best state; of each endpoint only the first address."""
     by_state: dict[str, set[str]] = {}
     for endpoint in endpoint_slice.endpoints or ():
@@ -162,6 +168,12 @@ def _slice_backends(endpoint_slice: EndpointSlice) -> Backends:
         ready=tuple(sorted(ready)),
         unready=tuple(sorted(by_state.get("unready", set()) - ready - draining)),
         draining=tuple(sorted(draining - ready)),
+        zones={
+            address: endpoint.zone
+            for endpoint in (endpoint_slice.endpoints or () if with_zones else ())
+            for address in endpoint.addresses[:1]
+            if endpoint.zone
+        },
     )
 
 

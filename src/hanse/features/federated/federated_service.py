@@ -49,7 +49,7 @@ from hanse.features.federated.status import (
     status_plan,
 )
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
-from hanse.model.affinity import drained, preferred_side_of
+from hanse.model.affinity import ZONE_DISTRIBUTIONS, drained, preferred_side_of
 from hanse.model.conditions import find_condition
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
@@ -312,8 +312,15 @@ def _federated_service(state: _ServiceState, annotations: dict[str, str]) -> Ser
             ports=ports,
             cluster_ip="" if ports else "None",
             ip_family_policy="PreferDualStack",  # an extra family does no harm
+            traffic_distribution="PreferClose" if _prefers_zones(state) else "",
         ),
     )
+
+
+def _prefers_zones(state: _ServiceState) -> bool:
+    """Whether clients prefer endpoints of their zone, as the oldest member that says anything."""
+    said = (r.traffic_distribution for r in state.records if r.traffic_distribution)
+    return next(said, "") in ZONE_DISTRIBUTIONS
 
 
 def _name_conflict(state: _ServiceState, snapshot: Snapshot) -> str:

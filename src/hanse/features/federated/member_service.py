@@ -145,6 +145,7 @@ def _member_record(
         health=meta.annotations.get(HEALTH.annotation, ""),
         affinity=meta.annotations.get(AFFINITY.annotation, ""),
         publish_from=meta.annotations.get(PUBLISH_FROM.annotation, "").replace(" ", ""),
+        traffic_distribution=obj.spec.traffic_distribution if isinstance(obj, Service) else "",
         sources=resolved.sources,
         schema=SCHEMA,
     )

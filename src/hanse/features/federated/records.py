@@ -7,7 +7,7 @@ by design, and no CRD has to be installed first.
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Struct
@@ -49,6 +49,8 @@ class Backends(Struct, frozen=True, omit_defaults=True, rename="camel"):
     unready: tuple[str, ...] = ()
     draining: tuple[str, ...] = ()
     """Terminating, and still serving."""
+    zones: dict[str, str] = {}
+    """The zone of each address, where its Service prefers endpoints that are close."""
 
 
 class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -96,6 +98,8 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     affinity: str = ""
     publish_from: str = ""
     """The settings in its annotations; empty if it has none."""
+    traffic_distribution: Annotated[str, msgspec.Meta(max_length=63)] = ""
+    """Whose endpoints clients prefer, as its Service says."""
     sources: tuple[str, ...] = ()
     """The addresses that its backends send from, for policies; empty: those of its backends."""
     schema: int = 1

@@ -9,7 +9,7 @@ from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.merge import Number
 from hanse.features.federated.names import CLUSTER, DOMAIN, ORIGIN
 from hanse.features.federated.records import Backends, MemberPort, Origin
-from hanse.model.affinity import DRAINING
+from hanse.model.affinity import DRAINING, with_zone_hint
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
     MANAGED_BY,
@@ -54,7 +54,13 @@ def build_slices(
     for backends in part.backends:
         ports, renamed = rename_ports(backends.ports, part.origin.ports, names)
         endpoints = [
-            Endpoint(addresses=(address,), conditions=conditions)
+            with_zone_hint(
+                Endpoint(
+                    addresses=(address,),
+                    conditions=conditions,
+                    zone=backends.zones.get(address, ""),
+                )
+            )
             for addresses, conditions in (
                 (backends.ready, _READY),
                 (backends.draining, DRAINING),

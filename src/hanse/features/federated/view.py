@@ -4,13 +4,16 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from hanse.features.federated.merge import merge_members
 from hanse.features.federated.names import FEDERATED, JOIN, RECORD
-from hanse.features.federated.records import BY_SERVICE, MemberRecord, read_record
+from hanse.features.federated.records import BY_SERVICE, MemberRecord, StoredRecord, read_record
+from hanse.features.federated.settings import affinity_rule
 from hanse.features.federated.status import (
     FEDERATED_CONDITION,
     NAME_FREE_CONDITION,
     SETTINGS_CONDITION,
 )
+from hanse.model.affinity import format_affinity
 from hanse.model.facts import Role
 from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
@@ -55,9 +58,11 @@ class FederatedView:
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         """The item of a service; None if it has no member record, bad if nothing is ready."""
         namespace, _, name = key.partition("/")
-        records = list(_member_records(key, snapshot))
-        if not records:
+        stored = list(_stored_records(key, snapshot))
+        if not stored:
             return None
+        records = [one.record for one in stored]
+        members = merge_members(one.origin for one in stored).members
         standing = [c for c in snapshot.clusters if _has_service(c, namespace, name, snapshot)]
         lost = [r.cluster for r in records if snapshot.fault_of(r.cluster) is not None]
         ready = sum(_ready_count(record) for record in records if record.cluster not in lost)
@@ -71,6 +76,7 @@ class FederatedView:
             told=f"{ready} ready" if ready else "nothing ready",
             facts=(
                 ("Ports", ", ".join(ports)),
+                ("Affinity", format_affinity(affinity_rule(members))),
                 ("Stands in", ", ".join(standing) or "no cluster that is seen from here"),
             ),
             parts=tuple(_member_part(record, record.cluster in lost) for record in records),
@@ -117,13 +123,13 @@ def _findings(
     )
 
 
-def _member_records(key: str, snapshot: MultiClusterSnapshot) -> Iterable[MemberRecord]:
+def _stored_records(key: str, snapshot: MultiClusterSnapshot) -> Iterable[StoredRecord]:
     """The readable member records of a service in all clusters."""
     for where in snapshot.clusters:
         for config_map in snapshot.by(where, BY_SERVICE, key):
             joined = read_record(config_map, where)
             if joined is not None:
-                yield joined.record
+                yield joined
 
 
 def _has_service(

@@ -7,14 +7,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.services.records import ExportRecord
+from hanse.model.affinity import ZONE_DISTRIBUTIONS
 from hanse.model.kinds.core import Affinity, IPFamily, SessionAffinityConfig
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import ImportedPort, ImportType
 from hanse.model.objects import ClusterId
 from hanse.model.ports import default_port_name
-
-ZONE_DISTRIBUTIONS = ("PreferClose", "PreferSameZone", "PreferSameNode")
-"""Traffic distributions that prefer endpoints of the client's zone, in any Kubernetes version."""
 
 
 class ExportConflict(Struct, frozen=True, order=True):

@@ -16,16 +16,15 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
 )
 from hanse.features.services.records import ExportRecord, encode_record
+from hanse.model.affinity import with_zone_hint
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
     MANAGED_BY,
     AddressType,
     Endpoint,
     EndpointConditions,
-    EndpointHints,
     EndpointPort,
     EndpointSlice,
-    ForZone,
 )
 from hanse.model.naming import unique_name
 from hanse.model.objects import Meta
@@ -110,7 +109,7 @@ def build_imported_slice(
         labels[KUBE_SERVICE] = derived
     ports, endpoints = endpoint_slice.ports or (), endpoint_slice.endpoints or ()
     if derived and merged.prefers_zones:
-        endpoints = tuple(_with_zone_hint(e) for e in endpoints)
+        endpoints = tuple(with_zone_hint(e) for e in endpoints)
     return EndpointSlice(
         metadata=Meta(
             name=endpoint_slice.metadata.name,
@@ -122,13 +121,6 @@ def build_imported_slice(
         endpoints=endpoints,
         ports=_rename_ports(ports, record, merged) if derived else ports,
     )
-
-
-def _with_zone_hint(endpoint: Endpoint) -> Endpoint:
-    """The endpoint with a hint for its zone, if it has one."""
-    if not endpoint.zone:
-        return endpoint
-    return replace(endpoint, hints=EndpointHints(for_zones=(ForZone(name=endpoint.zone),)))
 
 
 def _service_ip_slices(
