@@ -1,5 +1,14 @@
 """One etcd cluster with a member in each of three clusters, found by global names alone."""
 
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from itertools import pairwise
+from operator import eq
+from pathlib import Path
+
 import pytest
 
 from tests.cli.programs import CommandResult
@@ -21,7 +30,7 @@ def _submitted() -> tuple[Manifest, ...]:
         "image": ETCD_IMAGE,
         "args": [
             "--name=$(POD)",
-            "--data-dir=/tmp/etcd",
+            "--data-dir=/data/etcd",
             "--listen-peer-urls=http://0.0.0.0:2380",
             "--listen-client-urls=http://0.0.0.0:2379",
             f"--initial-advertise-peer-urls=http://$(POD).{ZONE}:2380",
@@ -33,6 +42,19 @@ def _submitted() -> tuple[Manifest, ...]:
             {"name": "server", "containerPort": 2380},
             {"name": "client", "containerPort": 2379},
         ],
+        "readinessProbe": {
+            "httpGet": {"path": "/health", "port": 2379},
+            "periodSeconds": 1,
+            "timeoutSeconds": 5,
+        },
+        "volumeMounts": [{"name": "data", "mountPath": "/data"}],
+    }
+    claim = {
+        "metadata": {"name": "data"},
+        "spec": {
+            "accessModes": ["ReadWriteOnce"],
+            "resources": {"requests": {"storage": "64Mi"}},
+        },
     }
     template = {
         "metadata": {"labels": labels},
@@ -50,6 +72,7 @@ def _submitted() -> tuple[Manifest, ...]:
             "replicas": 3,
             "selector": {"matchLabels": labels},
             "template": template,
+            "volumeClaimTemplates": [claim],
         },
     }
     ports = [{"name": "server", "port": 2380}, {"name": "client", "port": 2379}]
@@ -76,6 +99,55 @@ def fleet(isolated: NodesFleet) -> NodesFleet:
 def _etcdctl(fleet: NodesFleet, cluster: str, *arguments: str) -> CommandResult:
     inside = ("exec", f"store-{cluster}-0", "--", "/etcdctl", "--command-timeout=3s")
     return fleet.kubectl(cluster, "-n", SPACE, *inside, *arguments)
+
+
+@contextmanager
+def writing(fleet: NodesFleet, folder: Path) -> Iterator[Path]:
+    """Write through all members while the block runs; the file with what was acknowledged."""
+    services = [
+        fleet.get(cluster, "-n", SPACE, "service", f"store-{cluster}-0") for cluster in CLUSTERS
+    ]
+    addresses = [one["status"]["loadBalancer"]["ingress"][0]["ip"] for one in services]
+    inside = ("nsenter", "--net", "--target", str(fleet.fabric_pid))
+    program = Path(__file__).with_name("etcd_writer.py")
+    log = folder / "acknowledged"
+    with log.open("w") as output:
+        process = subprocess.Popen([*inside, sys.executable, program, *addresses], stdout=output)
+    try:
+        until(lambda: log.stat().st_size, bool)
+        yield log
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def test_no_acknowledged_write_is_lost_by_a_roll_out_or_a_scale_down(
+    fleet: NodesFleet, tmp_path: Path
+) -> None:
+    until(lambda: _etcdctl(fleet, "lubeck", "put", "ship", "cog"), lambda put: put.status == 0)
+    fleet.await_rollout("broker", SPACE, "statefulset/store")
+    before = _pod_uids(fleet)
+
+    with writing(fleet, tmp_path) as log:
+        fleet.must("broker", "-n", SPACE, "rollout", "restart", "statefulset/store")
+        fleet.await_rollout("broker", SPACE, "statefulset/store")
+        assert not before & _pod_uids(fleet), "every member was replaced"
+        for replicas in (2, 3):
+            fleet.must("broker", "-n", SPACE, "scale", f"--replicas={replicas}", "sts/store")
+            until(lambda: len(_pod_uids(fleet)), partial(eq, replicas))
+            fleet.await_rollout("broker", SPACE, "statefulset/store")
+
+    written = [line.split() for line in log.read_text().splitlines()]
+    times = [float(at) for _, at in written]
+    kept = _etcdctl(fleet, "bergen", "get", "n", "--prefix", "--keys-only").out.split()
+    gap = max(later - earlier for earlier, later in pairwise(times))
+    assert {key for key, _ in written} <= set(kept), f"{len(written)} writes, {gap:.2f} s apart"
+
+
+def _pod_uids(fleet: NodesFleet) -> set[str]:
+    """The uids of all members' pods."""
+    pods = (fleet.get(cluster, "-n", SPACE, "pods")["items"] for cluster in CLUSTERS)
+    return {pod["metadata"]["uid"] for found in pods for pod in found}
 
 
 def test_a_quorum_survives_the_loss_of_one_cluster(fleet: NodesFleet) -> None:
