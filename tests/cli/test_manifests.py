@@ -55,10 +55,16 @@ def test_no_role_has_all_rights_to_anything() -> None:
         assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
 
 
-def test_the_name_server_may_only_read() -> None:
-    rules = installed()["ClusterRole", "hanse-dns"]["rules"]
+@pytest.mark.parametrize("account", ["hanse-dns", "hanse-guard"])
+def test_name_servers_and_guards_may_only_read(account: str) -> None:
+    found = installed(networks={"guard": True})
+    roles = [
+        one for (kind, name), one in found.items() if kind.endswith("Role") and name == account
+    ]
 
-    assert {verb for rule in rules for verb in rule["verbs"]} == {"get", "list", "watch"}
+    assert roles
+    rules = [rule for role in roles for rule in role["rules"]]
+    assert {verb for rule in rules for verb in rule["verbs"]} <= {"get", "list", "watch"}
 
 
 def test_what_is_switched_off_is_not_there() -> None:

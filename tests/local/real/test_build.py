@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from hanse.local.real.binaries import cached
-from hanse.local.real.build import find_or_build
+from hanse.local.real.build import find_or_build, main
 from hanse.local.real.errors import BuildFailed
-from hanse.local.real.programs import ETCD_SERVER, ETCDCTL, KWOK_CONTROLLER
+from hanse.local.real.programs import ALL, ETCD_SERVER, ETCDCTL, EXTRA, KWOK_CONTROLLER
 from hanse.local.real.progress import PlainReport
 from hanse.local.real.toolchain import find_go, new_enough
 from tests.local.real.programs_on_disk import script
@@ -66,6 +66,25 @@ async def test_a_failed_build_leaves_no_program_and_points_at_its_log(
     assert "undefined: y" in str(failed.value)
     assert str(cache / "logs" / "kwok-v0.7.0.log") in str(failed.value)
     assert list((cache / "kwok-v0.7.0").iterdir()) == []
+
+
+def test_a_program_of_a_single_test_that_cannot_be_built_is_only_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    version = 'test "$1" = version && { echo go version go1.99.0; exit; }'
+    script(tmp_path / "bin" / "go", version, "exit 1")
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
+    monkeypatch.delenv("KUBEBUILDER_ASSETS", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr("sys.argv", ["build"])
+    for program in ALL:
+        script(cached(program, tmp_path / "hanse"), "echo built before")
+
+    main()
+
+    out, error = capsys.readouterr()
+    assert len(out.splitlines()) == len(ALL)
+    assert f"{EXTRA[0].name} is missing, and its test is skipped" in error
 
 
 async def test_a_second_build_waits_for_the_first_and_uses_its_result(
