@@ -21,7 +21,7 @@ from hanse.local.real.nodes.image import Image, write_images
 SOURCE = Path(__file__).parent.parent
 LOCK = SOURCE / "requirements-runtime.lock"
 PYTHON = f"python{sys.version_info.major}.{sys.version_info.minor}"
-PACKAGES = (f"{PYTHON}-minimal", f"lib{PYTHON}-stdlib", "ca-certificates")
+PACKAGES = (f"{PYTHON}-minimal", f"lib{PYTHON}-stdlib", "ca-certificates", "libnftables1")
 IMAGE = "hanse"
 _SITE = Path("hanse/lib") / PYTHON / "site-packages"
 _OF_THE_BUILDER = ("etc/hostname", "etc/resolv.conf", "etc/apt")
