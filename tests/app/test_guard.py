@@ -1,14 +1,15 @@
 """The guard of a node: closed at the start, static, and back after somebody removed its rules."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
 
 from hanse.app import guard as guard_module
 from hanse.app.guard import Guard, GuardSettings
-from hanse.features.networks.guard.transaction import REMOVAL
+from hanse.features.networks.guard.ruleset import TABLE
+from hanse.features.networks.guard.transaction import REMOVAL, ElementChange, render_changes
 from hanse.model.facts import Facts
 from hanse.model.objects import Object
 from hanse.model.snapshot import ObjectChange, Snapshot
@@ -40,6 +41,10 @@ class Kernel:
         self.in_place = commands != REMOVAL
         self.written.set()
         return ""
+
+    def change(self, table: str, changes: Sequence[ElementChange]) -> None:
+        assert table == TABLE
+        self.run(render_changes(changes))
 
 
 EMPTY = Snapshot({}, Facts(), EPOCH, HERE)
@@ -106,7 +111,7 @@ async def test_a_pod_costs_a_few_elements_and_what_changes_nothing_costs_nothing
         await settle()
 
         assert len(kernel.applied) == start + 1
-        assert len(kernel.applied[start].splitlines()) == 4
+        assert len(kernel.applied[start].splitlines()) == 3
 
 
 async def test_rules_that_were_refused_or_removed_are_written_again(

@@ -168,6 +168,7 @@ class Attacker:
         yield kept, Deployment, "kube-dns-default", dns
         yield kept, Service, "kube-dns-default", dns
         yield kept, Service, "kubernetes-default", home
+        yield kept, Endpoints, "kubernetes-default", home
         yield kept, EndpointSlice, "kubernetes-default-kubernetes", home
 
     def reviewed_creations(self) -> Iterator[tuple[str, Object]]:

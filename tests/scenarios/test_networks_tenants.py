@@ -7,7 +7,7 @@ from hanse.features.networks.names import CNI_ARGS, NETWORK, READINESS, TENANT
 from hanse.features.networks.service_addresses import AssignedSlot
 from hanse.kube.errors import KubeError
 from hanse.model.kinds.apps import Deployment
-from hanse.model.kinds.core import Pod, Service
+from hanse.model.kinds.core import Endpoints, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network
@@ -41,6 +41,11 @@ async def test_what_tenants_make_is_stamped_and_what_they_forge_is_refused(
     assert pod.spec.dns_policy == "None"
     assert pod.spec.dns_config is not None
     assert pod.spec.dns_config.nameservers == (network.status.dns_service_ip,)
+    alias = await guarded.admin.read(Endpoints, "kubernetes-default", f"{acme}-default")
+    cluster = await guarded.admin.read(EndpointSlice, "kubernetes", "default")
+    assert [a.ip for s in alias.subsets for a in s.addresses] == [
+        a for endpoint in cluster.endpoints or () for a in endpoint.addresses
+    ]
     service = await anna.create(made(Service, "web", space, spec={"ports": [{"port": 80}]}))
     assert service.metadata.labels == {TENANT: acme, NETWORK: "default"}
 

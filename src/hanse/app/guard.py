@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from http import HTTPStatus
@@ -24,6 +24,7 @@ from hanse.features.networks.guard.facts import (
 from hanse.features.networks.guard.ruleset import TABLE, Ruleset, build_ruleset
 from hanse.features.networks.guard.transaction import (
     REMOVAL,
+    ElementChange,
     can_move,
     difference,
     move_addresses,
@@ -62,6 +63,8 @@ class Rules(Protocol):
     """Where rules are applied: all commands of a call, or none."""
 
     def run(self, commands: str) -> str: ...
+
+    def change(self, table: str, changes: Sequence[ElementChange]) -> None: ...
 
 
 class GuardSettings(Struct, frozen=True):
@@ -185,8 +188,11 @@ class Guard:
         ):
             return
         commands = self._replace(snapshot) if self._ruleset is None else self._advance(snapshot)
-        if commands:
+        if isinstance(commands, str) and commands:
             self._rules.run(commands)
+        elif not isinstance(commands, str) and commands:
+            self._rules.change(TABLE, commands)
+        if commands:
             self.metrics.updates.observe(time.perf_counter() - started)
         self.metrics.addresses.set(len(self._owners))
         self.metrics.networks.set(len(self._facts.networks))
@@ -202,8 +208,8 @@ class Guard:
         log.info("rules written", extra={"addresses": len(self._owners)})
         return replacement(self._ruleset)
 
-    def _advance(self, snapshot: Snapshot) -> str:
-        """What has changed since the last update."""
+    def _advance(self, snapshot: Snapshot) -> str | list[ElementChange]:
+        """What has changed since the last update: elements alone, or commands."""
         assert self._ruleset is not None
         moved = {address: address_owner(address, snapshot) for address in self._addresses}
         self._addresses.clear()

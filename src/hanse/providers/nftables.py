@@ -1,10 +1,20 @@
 """nftables of this machine, through libnftables: commands apply together or not at all."""
 
 import ctypes
+import subprocess
+import sys
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+from hanse.features.networks.guard.transaction import ElementChange, render_changes
+from hanse.providers.nft_netlink import NetlinkError, change_elements
 
 _LIBRARY = "libnftables.so.1"
+_MAX_COMMANDS = 256 * 1024
+_MAX_CHANGES = 1000
+"""More than these do not fit into one message to the kernel."""
+_LONG_SECONDS = 120.0
 
 
 _BRIDGE_SETTINGS = ("bridge-nf-call-iptables", "bridge-nf-call-ip6tables")
@@ -50,17 +60,64 @@ class Nftables:
             self._declare(buffer, ctypes.c_int, pointer)(self._context)
 
     def run(self, commands: str) -> str:
-        """Run commands as one transaction and return their output; raises `NftablesError`."""
-        status = self._run(self._context, commands.encode())
+        """Run commands as one transaction and return their output; raises `NftablesError`.
+
+        Long ones run in a process of their own, whose memory is free afterwards.
+        """
+        if len(commands) > _MAX_COMMANDS:
+            return _run_elsewhere(commands)
+        status, output, error = self.run_now(commands)
+        if status != 0:
+            raise NftablesError(error)
+        return output
+
+    def run_now(self, commands: str) -> tuple[int, str, str]:
+        """Run commands here; returns the status, the output, and the first line of the error."""
+        status: int = self._run(self._context, commands.encode())
         output: bytes = self._output(self._context) or b""
         error: bytes = self._error(self._context) or b""
-        if status != 0:
-            text = error.decode("utf-8", "replace").strip() or "nftables refused the commands"
-            raise NftablesError(text.splitlines()[0])
-        return output.decode("utf-8", "replace")
+        text = error.decode("utf-8", "replace").strip() or "nftables refused the commands"
+        return status, output.decode("utf-8", "replace"), text.splitlines()[0]
+
+    def change(self, table: str, changes: Sequence[ElementChange]) -> None:
+        """Change elements of sets, all or none; raises `NftablesError`."""
+        if len(changes) > _MAX_CHANGES:
+            self.run(render_changes(changes))
+            return
+        try:
+            change_elements(table, changes)
+        except NetlinkError as error:
+            raise NftablesError(str(error)) from None
 
     def _declare(self, name: str, result: Any, *arguments: Any) -> Any:
         function = getattr(self._library, name)
         function.restype = result
         function.argtypes = list(arguments)
         return function
+
+
+def _run_elsewhere(commands: str) -> str:
+    """Run commands in a process of their own; raises `NftablesError`."""
+    program = (
+        "import sys; from hanse.providers.nftables import run_input; sys.exit(run_input(sys.stdin))"
+    )
+    ended = subprocess.run(  # noqa: S603 - this very program
+        [sys.executable, "-c", program],
+        input=commands,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_LONG_SECONDS,
+    )
+    if ended.returncode != 0:
+        lines = ended.stderr.strip().splitlines() or ["nftables refused the commands"]
+        raise NftablesError(lines[-1])
+    return ended.stdout
+
+
+def run_input(commands: TextIO) -> str | None:
+    """Run the commands of a file; returns why that failed, or None."""
+    library = Nftables()
+    status, output, error = library.run_now(commands.read())
+    sys.stdout.write(output)
+    return error if status else None

@@ -8,14 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from hanse.features.networks.guard.facts import Access, AddressOwner, ClusterFacts, NetworkFacts
 from hanse.features.networks.guard.ruleset import Ruleset, build_ruleset
 from hanse.features.networks.guard.transaction import (
     REMOVAL,
+    ElementChange,
     difference,
     move_addresses,
+    render_changes,
     replacement,
 )
 from hanse.features.networks.names import NetworkName
@@ -217,10 +219,69 @@ def test_changes_in_steps_end_in_the_same_rules() -> None:
     steps.append(difference(ruleset, earlier))
     later = build_ruleset(FACTS, others)
     steps.append(difference(earlier, later))
-    steps.append(move_addresses(later, OWNERS))
+    steps.append(render_changes(move_addresses(later, OWNERS)))
 
     assert later == build_ruleset(FACTS, OWNERS)
     assert connections("".join(steps)) == expected(PASSES)
+
+
+CHANGE = """
+import json, sys
+from hanse.features.networks.guard.ruleset import TABLE
+from hanse.features.networks.guard.transaction import ElementChange
+from hanse.providers.nftables import Nftables, NftablesError
+plan = json.load(sys.stdin)
+rules = Nftables()
+rules.run(plan["rules"])
+rules.change(TABLE, [ElementChange(*change) for change in plan["changes"]])
+listed = rules.run(f"list table inet {TABLE}")
+unknown = [ElementChange(True, "tenants4", "10.9.0.1"), ElementChange(True, "nowhere4", "10.9.0.1")]
+try:
+    rules.change(TABLE, unknown)
+except NftablesError as error:
+    print(error)
+assert rules.run(f"list table inet {TABLE}") == listed, "half of it was applied"
+print(listed)
+"""
+
+
+def listed(rules: str, changes: Sequence[ElementChange] = ()) -> str:
+    """The table after rules and changes of elements over netlink; a wrong change is refused."""
+    plan = {"rules": rules, "changes": [astuple(change) for change in changes]}
+    output = subprocess.run(
+        ["unshare", "-rn", sys.executable, "-c", CHANGE],
+        input=json.dumps(plan),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert output.returncode == 0, output.stderr
+    error, _, table = output.stdout.partition("\n")
+    assert error == "nowhere4 No such file or directory"
+    return table
+
+
+def test_elements_changed_over_netlink_are_those_of_new_rules() -> None:
+    six_too = {**OWNERS, "fd04::1": AddressOwner("acme-web", ACME)}
+    others = {
+        A1: AddressOwner("bolt-web", BOLT),
+        B1: AddressOwner("ingress"),
+        "fd04::2": six_too[A1],
+    }
+    ruleset = build_ruleset(FACTS, others)
+    before = replacement(ruleset)
+
+    changes = move_addresses(ruleset, {**six_too, "fd04::2": None})
+
+    after = listed(replacement(build_ruleset(FACTS, six_too)))
+    assert sorted_elements(listed(before, changes)) == sorted_elements(after)
+
+
+def sorted_elements(table: str) -> list[list[str]]:
+    """The lines of a table with their words in order: sets have none."""
+    lines = " ".join(table.split()).replace("} set", "}\nset").splitlines()
+    return [sorted(line.replace(",", " ").split()) for line in lines]
 
 
 def test_nothing_is_left_of_rules_that_are_removed() -> None:

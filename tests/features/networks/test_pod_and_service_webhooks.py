@@ -37,7 +37,9 @@ def test_a_pod_is_stamped_and_pointed_at_the_dns_of_its_tenants_default_network(
     change = applied_change(hooks()["networks-pods"].review(admission_request(spec=SPEC), observed))
 
     assert change["metadata"]["labels"] == {TENANT: "acme", NETWORK: "default"}
+    host = {"name": "KUBERNETES_SERVICE_HOST", "value": "kubernetes.default.svc"}
     assert change["spec"] == {
+        "containers": [{**SPEC["containers"][0], "env": [host]}],
         "dnsPolicy": "None",
         "dnsConfig": {
             "nameservers": ["10.96.0.53"],
@@ -45,6 +47,18 @@ def test_a_pod_is_stamped_and_pointed_at_the_dns_of_its_tenants_default_network(
             "options": [{"name": "ndots", "value": "5"}],
         },
     }
+
+
+def test_a_container_that_says_where_the_api_server_is_keeps_it() -> None:
+    env = [{"name": "KUBERNETES_SERVICE_HOST", "value": "192.0.2.9"}]
+    spec = {"containers": [{**SPEC["containers"][0], "env": env}], "initContainers": []}
+
+    change = applied_change(
+        hooks()["networks-pods"].review(admission_request(spec=spec), cluster_snapshot(network()))
+    )
+
+    assert change["spec"]["containers"] == spec["containers"]
+    assert "initContainers" not in change["spec"]
 
 
 def test_a_pod_that_names_a_network_of_its_tenants_is_in_it() -> None:

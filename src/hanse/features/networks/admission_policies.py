@@ -26,7 +26,7 @@ from hanse.model.objects import Meta, Object, Wire
 from hanse.model.ownership import OWNER
 
 MANAGED_RESOURCES = (
-    ("", ("services", "configmaps", "serviceaccounts")),
+    ("", ("services", "endpoints", "configmaps", "serviceaccounts")),
     ("discovery.k8s.io", ("endpointslices",)),
     ("apps", ("deployments",)),
     ("networking.k8s.io", ("networkpolicies",)),
@@ -239,8 +239,8 @@ _GROUPS = "request.userInfo.groups"
 
 
 def _reserved_rules() -> Iterator[Wire]:
-    """Creation of all that Hanse writes, and of endpoints, in namespaces of tenants."""
-    for group, resources in (*MANAGED_RESOURCES, ("", ("endpoints",))):
+    """Creation of all that Hanse writes in namespaces of tenants."""
+    for group, resources in MANAGED_RESOURCES:
         yield _resource_rule(group, resources, ("CREATE", "UPDATE"))
 
 

@@ -7,12 +7,21 @@ from msgspec.structs import replace
 from hanse.features.networks.dns_server import network_labels
 from hanse.features.networks.lookups import SLICES_BY_SERVICE
 from hanse.features.networks.names import FEATURE_DOMAIN, NetworkName, shorten_name
-from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
+from hanse.model.kinds.core import (
+    Endpoints,
+    EndpointsAddress,
+    EndpointsPort,
+    EndpointsSubset,
+    Service,
+    ServicePort,
+    ServiceSpec,
+)
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Snapshot
 
 KUBERNETES_SERVICE = "default/kubernetes"
+SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
 
 
 def apiserver_slices(snapshot: Snapshot) -> list[EndpointSlice]:
@@ -50,3 +59,26 @@ def kubernetes_slices(name: NetworkName, snapshot: Snapshot) -> Iterator[Endpoin
         slice_name = shorten_name(f"{name.kubernetes}-{endpoint_slice.metadata.name}", 253)
         meta = Meta(name=slice_name, namespace=name.alias_namespace, labels=labels)
         yield replace(endpoint_slice, metadata=meta)
+
+
+def kubernetes_endpoints(name: NetworkName, snapshot: Snapshot) -> Endpoints:
+    """The same endpoints for those who still read Endpoints; the cluster makes no slices of it."""
+    labels = {**network_labels(name), SKIP_MIRROR: "true"}
+    subsets = tuple(
+        EndpointsSubset(
+            addresses=tuple(
+                EndpointsAddress(ip=address)
+                for endpoint in endpoint_slice.endpoints or ()
+                for address in endpoint.addresses
+            ),
+            ports=tuple(
+                EndpointsPort(name=port.name, port=port.port, protocol=port.protocol)
+                for port in endpoint_slice.ports or ()
+                if port.port is not None
+            ),
+        )
+        for endpoint_slice in apiserver_slices(snapshot)
+        if endpoint_slice.endpoints
+    )
+    meta = Meta(name=name.kubernetes, namespace=name.alias_namespace, labels=labels)
+    return Endpoints(metadata=meta, subsets=subsets)

@@ -26,7 +26,11 @@ from hanse.features.networks.external_ipam import (
     has_provider,
 )
 from hanse.features.networks.isolation import cluster_network_policies
-from hanse.features.networks.kubernetes_service import kubernetes_service, kubernetes_slices
+from hanse.features.networks.kubernetes_service import (
+    kubernetes_endpoints,
+    kubernetes_service,
+    kubernetes_slices,
+)
 from hanse.features.networks.lookups import (
     ipam_mode,
     is_served,
@@ -176,6 +180,7 @@ def desired_objects(
                 return
             address = given
         yield Desired(kubernetes_service(name, address, snapshot), snapshot.local, step=1)
+        yield Desired(kubernetes_endpoints(name, snapshot), snapshot.local, step=2)
         slices = kubernetes_slices(name, snapshot)
         yield from (Desired(endpoint_slice, snapshot.local, step=2) for endpoint_slice in slices)
 

@@ -20,6 +20,7 @@ from hanse.model.snapshot import Snapshot
 
 MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
 NODES_GROUP = "system:nodes"
+API_SERVER_HOST = {"name": "KUBERNETES_SERVICE_HOST", "value": "kubernetes.default.svc"}
 NDOTS = {"name": "ndots", "value": "5"}
 
 
@@ -86,6 +87,7 @@ class PodsHook:
         if not any(option.get("name") == "ndots" for option in options):
             options.append(NDOTS)
         return {
+            **_api_server_by_name(spec),
             "dnsPolicy": "None",
             "dnsConfig": {
                 "nameservers": [address],
@@ -118,6 +120,26 @@ class PodsHook:
             )
         gates = [g for g in spec.get("schedulingGates") or () if g.get("name") != READINESS]
         return {**annotated, "spec": {"schedulingGates": [*gates, {"name": READINESS}]}}
+
+
+def _api_server_by_name(spec: Wire) -> Wire:
+    """Containers that find the API server by its name, which is the network's alias in its DNS.
+
+    The alias has an address of its own, for which API servers have no certificate.
+    """
+    return {
+        field: [_with_variable(container) for container in spec[field]]
+        for field in ("containers", "initContainers")
+        if spec.get(field)
+    }
+
+
+def _with_variable(container: Wire) -> Wire:
+    """A container with the variable; one that sets it itself stays as it is."""
+    variables = container.get("env") or []
+    if any(one.get("name") == API_SERVER_HOST["name"] for one in variables):
+        return container
+    return {**container, "env": [*variables, API_SERVER_HOST]}
 
 
 def deny_host_network(spec: Wire, field: str) -> None:

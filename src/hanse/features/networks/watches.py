@@ -18,7 +18,15 @@ from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicyBinding,
 )
 from hanse.model.kinds.apps import Deployment
-from hanse.model.kinds.core import ConfigMap, Namespace, Node, Pod, Service, ServiceAccount
+from hanse.model.kinds.core import (
+    ConfigMap,
+    Endpoints,
+    Namespace,
+    Node,
+    Pod,
+    Service,
+    ServiceAccount,
+)
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networking import IPAddress, NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkAccess, NetworkPeering, Tenant
@@ -89,6 +97,13 @@ WATCHES: tuple[Watch, ...] = (
         namespace="default",
         indexes=(SLICES_BY_SERVICE,),
         reason=_API_SERVER,
+    ),
+    Watch(
+        Role.LOCAL,
+        Endpoints,
+        labels=NETWORK,
+        writes=_ALL,
+        reason="the API alias of a network, for those who read Endpoints",
     ),
     Watch(
         Role.LOCAL,

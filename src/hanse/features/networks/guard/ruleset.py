@@ -25,8 +25,6 @@ _NOWHERE = (
 )
 """What no range of an access means: a single host or link, and groups, broadcast included."""
 _DISCOVERY = "icmpv6 type {{ {} }} accept"
-CLOSED = "closed"
-"""The chain of packets to networks that nobody else reaches."""
 
 
 class Elements(Struct):
@@ -77,7 +75,8 @@ def address_elements(
     yield f"tenants{family}", ""
     yield f"pods-{network}-{family}", ""
     yield f"clients{family}", f"goto from-{network}"
-    yield f"servers{family}", f"goto {_inbound_chain(network, ruleset)}"
+    if (inbound := f"to-{network}") in ruleset.chains:
+        yield f"servers{family}", f"goto {inbound}"
     if owner.is_dns:
         yield f"resolvers{family}", ""
 
@@ -106,18 +105,12 @@ def _sets(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, Elements]
     return sets
 
 
-def _inbound_chain(network: str, ruleset: Ruleset) -> str:
-    """The chain for clients of a network; networks without inbound accesses share one."""
-    return name if (name := f"to-{network}") in ruleset.chains else CLOSED
-
-
 def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[str, ...]]:
     chains: dict[str, tuple[str, ...]] = {
         "untracked": tuple(_untracked()),
         "decide": tuple(_decide()),
         "platform-servers": tuple(_platform_servers()),
         "inside-clients": tuple(_inside("original")),
-        CLOSED: ("counter drop",),
     }
     for network in facts.networks:
         short = _short(network.name)
@@ -186,10 +179,15 @@ def _inside(direction: str) -> Iterator[str]:
 
 
 def _decide() -> Iterator[str]:
-    """By the client's network, else by the server's; a pod of this node that is nobody's: drop."""
+    """By the client's network, else by the server's, if the platform lets others reach it.
+
+    A pod of this node that is nobody's reaches nothing.
+    """
     for direction, name in (("original", "clients"), ("reply", "servers")):
         for family in FAMILIES:
             yield f"ct {direction} {_KEYWORD[family]} saddr vmap @{name}{family}"
+    for family in FAMILIES:  # the kernel looks at all of a map of verdicts with each change
+        yield f"{_server(family)} @tenants{family} counter drop"
     yield from _unknown_pods("original")
 
 

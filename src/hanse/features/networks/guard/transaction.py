@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from msgspec import Struct
+
 from hanse.features.networks.guard.facts import AddressOwner
 from hanse.features.networks.guard.ruleset import TABLE, Elements, Ruleset, address_elements
 
@@ -28,22 +30,42 @@ def can_move(ruleset: Ruleset, owners: Mapping[str, AddressOwner | None]) -> boo
     return 6 in ruleset.families or not any(":" in address for address in owners)
 
 
-def move_addresses(ruleset: Ruleset, owners: Mapping[str, AddressOwner | None]) -> str:
-    """Give addresses to other owners: changes the ruleset, and returns the commands for it."""
-    lines: list[str] = []
+class ElementChange(Struct, frozen=True):
+    """An address that a set gets, with its value in a map, or loses."""
+
+    add: bool
+    set: str
+    address: str
+    value: str = ""
+
+
+def render_changes(changes: Iterable[ElementChange]) -> str:
+    """Changes as commands."""
+    return "".join(
+        f"{'add' if c.add else 'delete'} element {_NAME} {c.set} "
+        f"{{ {_element(c.address, c.value)} }}\n"
+        for c in changes
+    )
+
+
+def move_addresses(
+    ruleset: Ruleset, owners: Mapping[str, AddressOwner | None]
+) -> list[ElementChange]:
+    """Give addresses to other owners: changes the ruleset, and returns what changed."""
+    changes: list[ElementChange] = []
     for address, owner in owners.items():
         wanted = dict(address_elements(address, owner, ruleset))
         for name in _sets_of(address, ruleset):
             held = ruleset.sets[name]
             if wanted.get(name) != held.values[address]:
                 del held.values[address]
-                lines.append(f"delete element {_NAME} {name} {{ {address} }}")
+                changes.append(ElementChange(False, name, address))
         for name, value in wanted.items():
             held = ruleset.sets[name]
             if address not in held.values:
                 held.values[address] = value
-                lines.append(f"add element {_NAME} {name} {{ {_element(address, value)} }}")
-    return "".join(f"{line}\n" for line in lines)
+                changes.append(ElementChange(True, name, address, value))
+    return changes
 
 
 def _sets_of(address: str, ruleset: Ruleset) -> list[str]:
