@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, can_reach
+from hanse.features.networks.reachability import can_reach
+from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from hanse.model.kinds.networking import NetworkPolicy
 
 TABLE = "hanse"

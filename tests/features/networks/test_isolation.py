@@ -11,11 +11,10 @@ from hanse.features.networks.isolation import IsolationInputs, isolation_policie
 from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
 from hanse.features.networks.reachability import (
     OUTSIDE,
-    TrafficEndpoint,
-    TrafficPort,
     can_reach,
     reachability_matrix,
 )
+from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from hanse.model.kinds.core import Namespace, Pod
 from hanse.model.kinds.networking import (
     LabelRequirement,

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from hanse.features.networks.names import DNS, TENANT, NetworkName
-from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, can_reach
+from hanse.features.networks.reachability import can_reach
+from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from tests.features.networks.nftables import ruleset
 from tests.features.networks.test_isolation import spot, written
 

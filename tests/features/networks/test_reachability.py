@@ -1,11 +1,19 @@
 """The evaluation of NetworkPolicies, one rule of the specification each."""
 
+from typing import Any
+
 import msgspec
 import pytest
 import yaml
 
-from hanse.features.networks.reachability import TrafficEndpoint, TrafficPort, can_reach
-from hanse.model.kinds.networking import NetworkPolicy
+from hanse.features.networks.isolation import cluster_network_policies
+from hanse.features.networks.names import TENANT, NetworkName
+from hanse.features.networks.reachability import can_reach, reachability_matrix
+from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
+from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.networking import IngressPolicyRule, NetworkPolicy, NetworkPolicySpec
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
+from hanse.model.objects import Meta
 
 
 def policy(text: str, namespace: str = "shop", name: str = "p") -> NetworkPolicy:
@@ -196,3 +204,48 @@ def test_the_samples_of_the_seed_would_allow_everything() -> None:
     )
 
     assert reaches(FAR, DB, seed)
+
+
+def cluster_policy(name: str, tier: str = "Admin", **spec: Any) -> ClusterNetworkPolicy:
+    subject = {"namespaces": {"matchLabels": {TENANT: "acme"}}}
+    wire = {"metadata": {"name": name}, "spec": {"tier": tier, "subject": subject, **spec}}
+    return msgspec.convert(wire, ClusterNetworkPolicy)
+
+
+def test_policies_of_administrators_decide_before_and_after_network_policies() -> None:
+    everybody: Any = {"namespaces": {}}
+    web = [{"tcp": {"destinationPort": {"number": 80}}}]
+    deny = cluster_policy("deny", priority=2, ingress=[{"action": "Deny", "from": [everybody]}])
+    first = {"action": "Accept", "from": [everybody], "protocols": web}
+    accept = cluster_policy("accept", priority=1, ingress=[first])
+    passing = cluster_policy("pass", priority=0, ingress=[{"action": "Pass", "from": [everybody]}])
+    baseline = cluster_policy("base", "Baseline", ingress=[{"action": "Deny", "from": [everybody]}])
+    one = TrafficEndpoint("a", "bolt-web", {}, {TENANT: "bolt"}, ("10.4.0.1",))
+    other = TrafficEndpoint("b", "acme-web", {}, {TENANT: "acme"}, ("10.4.0.2",))
+    http, https = TrafficPort(80), TrafficPort(443)
+    opens = NetworkPolicy(
+        metadata=Meta(name="all", namespace="acme-web"),
+        spec=NetworkPolicySpec(ingress=(IngressPolicyRule(),)),
+    )
+
+    assert can_reach(one, other, http, [], [deny, accept])
+    assert not can_reach(one, other, https, [opens], [deny, accept])
+    assert can_reach(one, other, https, [], [passing, deny])
+    assert not can_reach(one, other, https, [], [baseline])
+    assert can_reach(one, other, https, [opens], [baseline])
+    assert can_reach(other, one, https, [], [deny, baseline])
+
+
+def test_the_matrix_knows_the_policies_that_we_write_for_administrators() -> None:
+    names = [NetworkName("acme"), NetworkName("acme", "lab"), NetworkName("bolt")]
+    spaces = [
+        Namespace(metadata=Meta(name=f"{n}-web", labels={TENANT: n})) for n in ("acme", "bolt")
+    ]
+    admin = [policy for name in names for policy in cluster_network_policies(name, ())]
+
+    open_to_all = reachability_matrix(spaces, (), (), names)
+    found = reachability_matrix(spaces, (), (), names, admin)
+
+    assert open_to_all.leaks()
+    assert found.leaks() == []
+    assert all(found.reach[str(name), str(name)] == "all" for name in names)

@@ -15,6 +15,7 @@ from hanse.kube.errors import NotFound
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkPeering
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Object
 
@@ -105,8 +106,9 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
         policies = (await client.list(NetworkPolicy)).objects
         peerings = (await client.list(NetworkPeering)).objects
         guards = await _read_guards(client)
+        admin = await _read_admin_policies(client)
     whole = reachability_matrix(
-        spaces, pods, policies, [parse_network_name(n.metadata.name) for n in networks]
+        spaces, pods, policies, [parse_network_name(n.metadata.name) for n in networks], admin
     )
     tenants = {s.metadata.name: s.metadata.labels.get(TENANT, "") for s in spaces}
     agreed = {
@@ -117,6 +119,14 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
     both = agreed | {(other, one) for one, other in agreed}
     leaks = tuple(pair for pair in whole.leaks() if pair not in both)
     return ReachabilityView(whole, leaks, guards, frozenset(both))
+
+
+async def _read_admin_policies(client: Client) -> list[ClusterNetworkPolicy]:
+    """The policies of administrators; none where they are not served."""
+    try:
+        return list((await client.list(ClusterNetworkPolicy)).objects)
+    except NotFound:
+        return []
 
 
 async def _read_guards(client: Client) -> GuardedNodes:

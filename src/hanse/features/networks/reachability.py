@@ -12,33 +12,15 @@ from typing import Literal
 
 from msgspec import Struct
 
+from hanse.features.networks.admin_reachability import admin_ports, admin_verdict
 from hanse.features.networks.names import DEFAULT, DNS, NETWORK, TENANT, NetworkName
+from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from hanse.model.kinds.core import Namespace, Pod, Protocol
 from hanse.model.kinds.networking import IPBlock, NetworkPolicy, PolicyPeer, PolicyPort
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.selectors import selects
 
-
-class TrafficEndpoint(Struct, frozen=True):
-    """One end of a connection: a pod, or without a namespace an external address."""
-
-    name: str
-    namespace: str = ""
-    labels: dict[str, str] = {}
-    namespace_labels: dict[str, str] = {}
-    addresses: tuple[str, ...] = ()
-    ports: dict[tuple[str, str], int] = {}
-    """Named ports by name and protocol."""
-
-    @property
-    def is_pod(self) -> bool:
-        return bool(self.namespace)
-
-
-class TrafficPort(Struct, frozen=True):
-    """The destination port and protocol of a connection."""
-
-    port: int
-    protocol: Protocol = "TCP"
+Direction = Literal["ingress", "egress"]
 
 
 def can_reach(
@@ -46,49 +28,52 @@ def can_reach(
     target: TrafficEndpoint,
     traffic_port: TrafficPort,
     policies: Sequence[NetworkPolicy],
+    admin: Sequence[ClusterNetworkPolicy] = (),
 ) -> bool:
-    """Whether policies allow a connection; replies are always allowed."""
-    return _egress_allowed(source, target, traffic_port, policies) and _ingress_allowed(
-        source, target, traffic_port, policies
-    )
+    """Whether policies allow a connection, those of administrators first; replies always are."""
+    ends: tuple[tuple[Direction, TrafficEndpoint], ...]
+    ends = (("egress", source), ("ingress", target))
+    for direction, end in ends:
+        verdict = admin_verdict(source, target, traffic_port, admin, direction, "Admin")
+        if verdict == "Pass" and end.is_pod:
+            said = _said_by_policies(source, target, traffic_port, policies, direction)
+            if said is None:
+                verdict = admin_verdict(source, target, traffic_port, admin, direction, "Baseline")
+            else:
+                verdict = "Accept" if said else "Deny"
+        if verdict == "Deny":
+            return False
+    return True
 
 
-def _egress_allowed(
+def _said_by_policies(
     source: TrafficEndpoint,
     target: TrafficEndpoint,
     traffic_port: TrafficPort,
     policies: Iterable[NetworkPolicy],
-) -> bool:
-    """Whether the policies of the source allow the connection."""
-    if not source.is_pod:
-        return True
-    selecting = [
-        p for p in policies if _selects_endpoint(p, source) and "Egress" in policy_types(p)
-    ]
-    return not selecting or any(
-        _peers_match(rule.to, p, target) and _ports_match(rule.ports, target, traffic_port)
+    direction: Direction,
+) -> bool | None:
+    """Whether NetworkPolicies of one end allow the connection; None if none selects it."""
+    end, peer = (source, target) if direction == "egress" else (target, source)
+    wanted = "Egress" if direction == "egress" else "Ingress"
+    selecting = [p for p in policies if _selects_endpoint(p, end) and wanted in policy_types(p)]
+    if not selecting:
+        return None
+    return any(
+        _peers_match(peers, p, peer) and _ports_match(ports, target, traffic_port)
         for p in selecting
-        for rule in p.spec.egress or ()
+        for peers, ports in _rules(p, direction)
     )
 
 
-def _ingress_allowed(
-    source: TrafficEndpoint,
-    target: TrafficEndpoint,
-    traffic_port: TrafficPort,
-    policies: Iterable[NetworkPolicy],
-) -> bool:
-    """Whether the policies of the target allow the connection."""
-    if not target.is_pod:
-        return True
-    selecting = [
-        p for p in policies if _selects_endpoint(p, target) and "Ingress" in policy_types(p)
-    ]
-    return not selecting or any(
-        _peers_match(rule.from_, p, source) and _ports_match(rule.ports, target, traffic_port)
-        for p in selecting
-        for rule in p.spec.ingress or ()
-    )
+def _rules(
+    policy: NetworkPolicy, direction: Direction
+) -> Iterator[tuple[Sequence[PolicyPeer], Sequence[PolicyPort]]]:
+    """Peers and ports of each rule of a direction."""
+    if direction == "egress":
+        yield from ((rule.to, rule.ports) for rule in policy.spec.egress or ())
+    else:
+        yield from ((rule.from_, rule.ports) for rule in policy.spec.ingress or ())
 
 
 def policy_types(policy: NetworkPolicy) -> frozenset[str]:
@@ -193,6 +178,7 @@ def reachability_matrix(
     pods: Iterable[Pod],
     policies: Sequence[NetworkPolicy],
     networks: Iterable[NetworkName],
+    admin: Sequence[ClusterNetworkPolicy] = (),
 ) -> ReachabilityMatrix:
     """The matrix over existing pods, and one hypothetical pod in each namespace of a tenant.
 
@@ -200,7 +186,7 @@ def reachability_matrix(
     """
     pods = list(pods)
     groups = endpoint_groups(namespaces, pods, networks)
-    ports = sample_ports(policies, pods)
+    ports = list(dict.fromkeys((*sample_ports(policies, pods), *admin_ports(admin))))
     by_space: dict[str, list[NetworkPolicy]] = {}
     for policy in policies:
         by_space.setdefault(policy.metadata.namespace, []).append(policy)
@@ -210,7 +196,7 @@ def reachability_matrix(
         concerned = [*by_space.get(one.namespace, ())]
         if other.namespace != one.namespace:
             concerned += by_space.get(other.namespace, ())
-        return (can_reach(one, other, port, concerned) for port in ports)
+        return (can_reach(one, other, port, concerned, admin) for port in ports)
 
     names = tuple(sorted(groups, key=lambda name: (name == OUTSIDE, name)))
     return ReachabilityMatrix(

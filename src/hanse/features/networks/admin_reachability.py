@@ -1,0 +1,98 @@
+"""Evaluates ClusterNetworkPolicies by their specification: what administrators decide first.
+
+In each tier the first rule that matches decides, by priority and order: the Admin tier before
+NetworkPolicies (Pass leaves it to them), the Baseline tier for pods that none of those selects.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import ip_address, ip_network
+from typing import Any, Literal
+
+import msgspec
+
+from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
+from hanse.model.kinds.networking import LabelSelector
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
+from hanse.model.objects import Wire
+from hanse.model.selectors import selects
+
+Tier = Literal["Admin", "Baseline"]
+Verdict = Literal["Accept", "Deny", "Pass"]
+_ACTIONS: dict[str, Verdict] = {"Accept": "Accept", "Allow": "Accept", "Deny": "Deny"}
+
+
+def admin_verdict(
+    source: TrafficEndpoint,
+    target: TrafficEndpoint,
+    port: TrafficPort,
+    policies: Iterable[ClusterNetworkPolicy],
+    direction: Literal["ingress", "egress"],
+    tier: Tier,
+) -> Verdict:
+    """What a tier says of a connection, for one of its ends; Pass if no rule matches."""
+    subject, peer = (source, target) if direction == "egress" else (target, source)
+    if not subject.is_pod:
+        return "Pass"
+    chosen = [p for p in policies if p.spec.tier == tier and _matches(p.spec.subject, subject)]
+    for policy in sorted(chosen, key=lambda p: (p.spec.priority, p.metadata.name)):
+        rules = policy.spec.egress if direction == "egress" else policy.spec.ingress
+        for rule in rules:
+            peers = rule.get("to" if direction == "egress" else "from") or ()
+            if any(_matches(one, peer) for one in peers) and _has_port(rule, port):
+                return _ACTIONS.get(str(rule.get("action")), "Pass")
+    return "Pass"
+
+
+def admin_ports(policies: Iterable[ClusterNetworkPolicy]) -> Iterator[TrafficPort]:
+    """The ports that rules name, and the ends of their ranges."""
+    for policy in policies:
+        for rule in (*policy.spec.ingress, *policy.spec.egress):
+            for protocol, first, last in _ports(rule):
+                if first is not None:
+                    yield TrafficPort(first, protocol)
+                    yield TrafficPort(last or first, protocol)
+
+
+def _matches(peer: Wire, endpoint: TrafficEndpoint) -> bool:
+    """Whether a subject or peer includes an endpoint."""
+    if (spaces := peer.get("namespaces")) is not None:
+        return endpoint.is_pod and selects(_selector(spaces), endpoint.namespace_labels)
+    if (pods := peer.get("pods")) is not None:
+        return (
+            endpoint.is_pod
+            and selects(_selector(pods.get("namespaceSelector")), endpoint.namespace_labels)
+            and selects(_selector(pods.get("podSelector")), endpoint.labels)
+        )
+    ranges: Sequence[str] = peer.get("networks") or ()
+    return any(
+        ip_address(address) in ip_network(text, strict=False)
+        for address in endpoint.addresses
+        for text in ranges
+    )
+
+
+def _selector(wire: Any) -> LabelSelector:
+    return msgspec.convert(wire or {}, LabelSelector, strict=False)
+
+
+def _has_port(rule: Wire, port: TrafficPort) -> bool:
+    """Whether a rule is about a port; one without ports is about all."""
+    named = list(_ports(rule))
+    return not named or any(
+        protocol == port.protocol and (first is None or first <= port.port <= (last or first))
+        for protocol, first, last in named
+    )
+
+
+def _ports(rule: Wire) -> Iterator[tuple[Any, int | None, int | None]]:
+    """Protocol, first and last port of each entry; no port means all of the protocol."""
+    for entry in rule.get("protocols") or ():
+        for protocol, said in entry.items():
+            wanted = (said or {}).get("destinationPort") or {}
+            span = wanted.get("range") or {}
+            first = wanted.get("number") or span.get("start")
+            yield protocol.upper(), first, span.get("end")
+    for entry in rule.get("ports") or ():
+        for kind, said in entry.items():
+            first = said.get("port") if kind == "portNumber" else said.get("start")
+            yield said.get("protocol", "TCP"), first, said.get("end")
