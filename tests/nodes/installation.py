@@ -81,9 +81,7 @@ class Installation(Struct, frozen=True):
             "dns.workers=1",
         )
         yield from (("--set", one) for one in given)
-        for one in more:
-            is_switch = one.endswith(("=true", "=false"))
-            yield "--set" if is_switch else "--set-literal", one
+        yield from (("--set-literal", one) for one in more)
 
 
 @contextmanager
