@@ -354,12 +354,13 @@ async def test_an_invalid_host_name_is_reported_on_its_object_and_on_the_policy(
 async def test_hosts_of_other_names_serve_the_global_name_that_rules_give_them(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
-    everywhere = "everywhere.global.test"
+    everywhere, alias = "everywhere.global.test", "also.global.test"
     for cluster, address in (("lubeck", "192.0.2.21"), ("bergen", "192.0.2.23")):
         local = f"local.{cluster}.test"
         await install_crds(scenario, cluster, AkoHostRule)
         await sites.serve(cluster, address, host=local, name="local")
-        host = VirtualHost(fqdn=local, gslb=GlobalName(fqdn=everywhere))
+        names = GlobalName(fqdn=everywhere, include_aliases=cluster == "lubeck")
+        host = VirtualHost(fqdn=local, gslb=names, aliases=(alias,))
         rule = AkoHostRule(
             metadata=Meta(name="local", namespace=scenario.namespace),
             spec=AkoHostRuleSpec(virtualhost=host),
@@ -368,11 +369,21 @@ async def test_hosts_of_other_names_serve_the_global_name_that_rules_give_them(
     mapped = {"spec": {"useCustomGlobalFqdn": True}}
     await sites.admin("lubeck").patch(GSLBConfig, "gc-1", NAMESPACE, mapped)
 
-    await scenario.eventually(sites.answers("hamburg", "192.0.2.21", "192.0.2.23", host=everywhere))
+    for name in (everywhere, alias):
+        both = sites.answers("hamburg", "192.0.2.21", "192.0.2.23", host=name)
+        await scenario.eventually(both)
     await scenario.eventually(sites.answers("hamburg"))
 
     await sites.admin("bergen").delete(AkoHostRule, "local", scenario.namespace)
     await scenario.eventually(sites.answers("hamburg", "192.0.2.21", host=everywhere))
+    await sites.admin("lubeck").patch(
+        AkoHostRule,
+        "local",
+        scenario.namespace,
+        {"spec": {"virtualhost": {"aliases": ["else.global.test"]}}},
+    )
+    await scenario.eventually(sites.answers("hamburg", host=alias))
+    await sites.answers("hamburg", "192.0.2.21", host="else.global.test")()
 
 
 def _warned(sites: GslbScenario, *words: str) -> Check[None]:

@@ -190,15 +190,18 @@ class Snapshot:
         """Read every store of a kind; an object that several stores hold is yielded once."""
         stores = self._stores.get((where, kind.kind), ())
         if len(stores) == 1:
-            yield from read(stores[0])
-            return
-        yielded: set[tuple[str, str]] = set()
-        for store in stores:
-            for obj in read(store):
-                name = (obj.metadata.namespace, obj.metadata.name)
-                if name not in yielded:
-                    yielded.add(name)
-                    yield obj
+            return iter(read(stores[0]))
+        return _distinct(obj for store in stores for obj in read(store))
+
+
+def _distinct(objects: Iterable[K]) -> Iterator[K]:
+    """Each object once, by namespace and name."""
+    yielded: set[tuple[str, str]] = set()
+    for obj in objects:
+        name = (obj.metadata.namespace, obj.metadata.name)
+        if name not in yielded:
+            yielded.add(name)
+            yield obj
 
 
 class ObjectChange(Struct, frozen=True):

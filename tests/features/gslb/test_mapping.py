@@ -92,6 +92,81 @@ def test_rules_mean_nothing_unless_the_configuration_says_so() -> None:
     assert (members(snapshot), members(snapshot, HERE)) == ([], [("lubeck", "10.1.0.1")])
 
 
+# -- aliases
+
+PLAIN = config_with()
+
+
+def aliased(snapshot: Snapshot, host: str = GLOBAL) -> tuple[str, ...]:
+    desired = Gslb().plan(Key("host", host), snapshot).desired
+    (found,) = [
+        d.object for d in desired if d.where == LOCAL and isinstance(d.object, GlobalService)
+    ]
+    return found.spec.aliases
+
+
+def names(*aliases: str, local: str = GLOBAL, include: bool = False, to: str = "") -> AkoHostRule:
+    rule = maps(local, to, name=f"rule-{aliases[0].lower()}", aliases=aliases)
+    host = replace(rule.spec.virtualhost, gslb=GlobalName(fqdn=to, include_aliases=include))
+    return replace(rule, spec=AkoHostRuleSpec(virtualhost=host))
+
+
+def test_a_host_has_the_aliases_of_its_rules_in_all_clusters() -> None:
+    here = [ingress("10.1.0.1", host=GLOBAL), names("Buy.example.org", "no host")]
+    there = [ingress("10.2.0.1", host=GLOBAL), names("order.example.org")]
+    snapshot = snapshot_of(here, there, PLAIN)
+
+    assert aliased(snapshot) == ("buy.example.org", "order.example.org")
+    keys = Gslb().keys_for(ObjectChange(LOCAL, None, here[1]), snapshot)
+    assert Key("host", GLOBAL) in set(keys)
+
+
+@pytest.mark.parametrize("include", [True, False])
+def test_with_custom_names_rules_have_to_include_their_aliases(include: bool) -> None:
+    rule = names("buy.example.org", local=HERE, include=include, to=GLOBAL)
+    snapshot = snapshot_of([ingress("10.1.0.1", host=HERE), rule], [])
+
+    assert aliased(snapshot) == (("buy.example.org",) if include else ())
+
+
+OTHER = "other.example.org"
+TAKEN: list[Any] = [
+    pytest.param([ingress("10.1.0.9", host="buy.example.org", name="buy")], id="a host"),
+    pytest.param(
+        [ingress("10.1.0.9", host=OTHER, name="other"), names("buy.example.org", local=OTHER)],
+        id="another's alias",
+    ),
+]
+
+
+@pytest.mark.parametrize("more", TAKEN)
+def test_a_name_that_is_somebody_elses_is_no_alias_and_the_policy_says_so(
+    more: list[Object],
+) -> None:
+    rule = replace(names("buy.example.org"), metadata=Meta(name="rule", namespace="shop"))
+    here = [ingress("10.1.0.1", host=GLOBAL), rule, *more]
+    before = snapshot_of(here, [], PLAIN)
+    desired = Gslb().plan(Key("host", GLOBAL), before).desired
+    service = next(d.object for d in desired if isinstance(d.object, GlobalService))
+
+    snapshot = snapshot_of([*here, service], [], PLAIN)
+
+    assert aliased(snapshot) == ()
+    assert Key("host", GLOBAL) in set(
+        Gslb().keys_for(ObjectChange(LOCAL, None, more[-1]), snapshot)
+    )
+    patches = Gslb().plan(Key("policy"), snapshot).patches
+    told = [w for p in patches for w in p.change["status"].get("warnings") or ()]
+    assert any(f"buy.example.org is no alias of {GLOBAL}" in text for text in told)
+
+
+def test_a_rule_of_another_namespace_gives_no_alias() -> None:
+    rule = replace(names("buy.example.org"), metadata=Meta(name="rule", namespace="evil"))
+    snapshot = snapshot_of([ingress("10.1.0.1", host=GLOBAL), rule], [], PLAIN)
+
+    assert aliased(snapshot) == ()
+
+
 @pytest.mark.parametrize(
     "rule",
     [

@@ -3,12 +3,10 @@
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.facts import InvalidConnection
-from hanse.model.kinds.ako import AkoHostRule, AkoHostRuleSpec, GlobalName, VirtualHost
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     GSLBHostRule,
@@ -59,21 +57,7 @@ def test_a_rule_that_is_used_whole_has_no_warnings() -> None:
 
 def policy_warnings(*facts: InvalidConnection, **more: Any) -> list[str]:
     clusters = ("lubeck", "hamburg")
-    rules = [
-        AkoHostRule(
-            metadata=Meta(name="rule", namespace="shop"),
-            spec=AkoHostRuleSpec(
-                virtualhost=VirtualHost(
-                    fqdn="a.test",
-                    gslb=GlobalName(fqdn="b.test", include_aliases=True),
-                    aliases=("c.test",),
-                )
-            ),
-        )
-    ]
-    plain = config(*clusters)
-    gslb_config = replace(plain, spec=replace(plain.spec, use_custom_global_fqdn=True))
-    local = [LEADER, gslb_config, policy(*clusters, **more), *rules]
+    local = [LEADER, config(*clusters), policy(*clusters, **more)]
     snapshot = leader_snapshot(local, facts=facts)
     patches = Gslb().plan(Key("policy"), snapshot).patches
     (found,) = [
@@ -82,7 +66,7 @@ def policy_warnings(*facts: InvalidConnection, **more: Any) -> list[str]:
     return list(found or ())
 
 
-def test_the_policy_names_clusters_without_credentials_and_dropped_aliases() -> None:
+def test_the_policy_names_clusters_without_credentials() -> None:
     bad = InvalidConnection(
         "gslb", "gslb/hamburg", "spec.clusters", "NoContext", "there is no context hamburg"
     )
@@ -90,5 +74,4 @@ def test_the_policy_names_clusters_without_credentials_and_dropped_aliases() -> 
     warnings = policy_warnings(bad, pool_algorithm_settings=GEO)
 
     assert "cluster hamburg brings no members: there is no context hamburg" in warnings
-    assert any("c.test are not balanced" in text for text in warnings)
     assert any("geoFallback is not set" in text for text in warnings)

@@ -133,7 +133,7 @@ def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[in
     persistence = rule.spec.site_persistence if rule is not None else None
     profile = persistence.profile_ref if persistence is not None and persistence.enabled else ""
     desired = AviServiceSpec(
-        domain_names=(host,),
+        domain_names=(host, *service.spec.aliases),
         groups=tuple(_avi_pools(service)),
         ttl=service.spec.ttl,
         down_response=(service.spec.when_down or "").replace(NO_RESPONSE, ""),

@@ -9,6 +9,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from hanse.features.gslb.aliases import alias_conflict, aliased_hosts, rule_aliases
 from hanse.features.gslb.backends import (
     SOURCE_KINDS,
     InvalidHostName,
@@ -24,11 +25,11 @@ from hanse.features.gslb.hosts import cluster_of_context, is_unobserved
 from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import mapping_error, uses_host_rules
 from hanse.features.gslb.names import context_of
-from hanse.features.gslb.notes import alias_notes, is_in_zones, outside_message
+from hanse.features.gslb.notes import is_in_zones, outside_message
 from hanse.features.gslb.routes import covers, inherited_hosts, inherits_hosts
 from hanse.features.gslb.selectors import is_selected
 from hanse.model.addresses import is_address
-from hanse.model.facts import WriteOutcome
+from hanse.model.facts import Role, WriteOutcome
 from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
 from hanse.model.kinds.core import Service
@@ -98,7 +99,7 @@ def diagnose_objects(
         selected = [
             o for o in _suspect_objects(where, snapshot) if is_selected(o, policy, where, snapshot)
         ]
-        selected += snapshot.all(where, AkoHostRule) if uses_host_rules(snapshot) else ()
+        selected += snapshot.all(where, AkoHostRule)
         for obj in sorted(selected, key=lambda o: str(object_ref(o))):
             ref = ClusterObjectRef(where, object_ref(obj))
             name = f"{obj.metadata.namespace}/{obj.metadata.name}"
@@ -168,8 +169,9 @@ def _suspect_objects(where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
 def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
     """What keeps an object from being balanced: its mapping, names, or load balancer."""
     if isinstance(obj, AkoHostRule):
-        yield from filter(None, [mapping_error(obj, where, snapshot)])
-        yield from alias_notes(obj)
+        if uses_host_rules(snapshot):
+            yield from filter(None, [mapping_error(obj, where, snapshot)])
+        yield from _alias_problems(obj, where, snapshot)
     yield from _unnamed_problems(obj, where, snapshot)
     for bad in _unusable_names(obj, where, snapshot):
         yield (
@@ -182,6 +184,16 @@ def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str
         name = text.lower().removesuffix(".")
         if name and not is_address(name) and (problem := _hostname_problem(name, names, snapshot)):
             yield f"its load balancer has no address but the name {name}, and {problem}"
+
+
+def _alias_problems(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
+    """The aliases of a balanced host that are not answered."""
+    for host in aliased_hosts(rule, where, snapshot):
+        service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
+        places = (snapshot.local, *snapshot.clusters(Role.SITE))
+        for alias in rule_aliases(rule) if service is not None else ():
+            if problem := alias_conflict(alias, host, places, snapshot):
+                yield f"spec.virtualhost.aliases: {alias} is no alias of {host}: {problem}"
 
 
 def _unusable_names(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[InvalidHostName]:

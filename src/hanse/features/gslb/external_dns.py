@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.gslb.health import list_serving_members
+from hanse.features.gslb.health import list_last_up, list_serving_members
 from hanse.features.gslb.leader_lease import Believes
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.kinds.externaldns import (
@@ -11,7 +11,7 @@ from hanse.model.kinds.externaldns import (
     DNSRecord,
     ProviderProperty,
 )
-from hanse.model.kinds.globalservice import GlobalMember, GlobalService
+from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Snapshot
@@ -23,24 +23,36 @@ TTL = 30
 def build_dns_endpoint(
     service: GlobalService, believes: Believes, snapshot: Snapshot, options: GslbOptions
 ) -> DNSEndpoint:
-    """The DNSEndpoint of serving members; without any, by `when_down`, by default of all."""
+    """The DNSEndpoint of serving members for a host and its aliases.
+
+    Without any it is by `when_down`: not set, of those that were up last, or else of all.
+    """
     spec = service.spec
     members = list_serving_members(service, believes, snapshot)
-    ttl = TTL if spec.ttl is None else spec.ttl
-    if members:
-        records = tuple(_records(spec.host, members, ttl, weighted=options.weighted_records))
-    elif spec.when_down == "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP":
-        records = tuple(_merged_records(spec.host, [spec.fallback_ip], ttl))
-    elif spec.when_down == "GSLB_SERVICE_DOWN_RESPONSE_EMPTY":
-        records = ()
-    else:
-        records = tuple(
-            _merged_records(spec.host, [m.advertised_address for m in spec.members], ttl)
-        )
+    if not members and spec.when_down is None:
+        members = list_last_up(service, snapshot)
+    records = [
+        record
+        for name in (spec.host, *spec.aliases)
+        for record in _records_of(name, members, spec, options)
+    ]
     return DNSEndpoint(
         metadata=Meta(name=spec.host, namespace=NAMESPACE),
-        spec=DNSEndpointSpec(endpoints=records),
+        spec=DNSEndpointSpec(endpoints=tuple(records)),
     )
+
+
+def _records_of(
+    name: str, members: list[GlobalMember], spec: GlobalServiceSpec, options: GslbOptions
+) -> Iterator[DNSRecord]:
+    """The records of one name: of its members, or if there are none, by `when_down`."""
+    ttl = TTL if spec.ttl is None else spec.ttl
+    if members:
+        yield from _records(name, members, ttl, weighted=options.weighted_records)
+    elif spec.when_down == "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP":
+        yield from _merged_records(name, [spec.fallback_ip], ttl)
+    elif spec.when_down != "GSLB_SERVICE_DOWN_RESPONSE_EMPTY":
+        yield from _merged_records(name, [m.advertised_address for m in spec.members], ttl)
 
 
 def _records(

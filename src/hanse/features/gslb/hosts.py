@@ -6,6 +6,7 @@ from typing import TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.features.gslb.aliases import list_aliases
 from hanse.features.gslb.backends import (
     find_backends,
     find_source,
@@ -115,7 +116,10 @@ def decide_host(
     if not members:
         return NoMembers(tuple(names), refused)
     spec = _service_spec(host, members, policy, rule.spec if rule is not None else None)
-    return ServedHost(replace(spec, owners=owners), tuple(names), refused)
+    aliases = list_aliases(host, owners, [where for where in seen if where is not None], snapshot)
+    if current is not None and None in seen:  # an unobserved cluster keeps what it gave
+        aliases = tuple(sorted({*aliases, *current.spec.aliases}))
+    return ServedHost(replace(spec, owners=owners, aliases=aliases), tuple(names), refused)
 
 
 def _remaining_copy_message(leading: Leading, snapshot: Snapshot) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from hanse.features.gslb.aliases import RULES_BY_ALIAS, aliased_hosts, rule_aliases
 from hanse.features.gslb.avi import CONTROLLER
 from hanse.features.gslb.backends import (
     SOURCE_KINDS,
@@ -223,8 +224,17 @@ def _keys_for_mapping(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]
     for version in (change.before, change.after):
         if isinstance(version, AkoHostRule):
             yield from map(host_key, mapped_names(version, snapshot))
+            yield from map(host_key, aliased_hosts(version, change.where, snapshot))
+            for alias in rule_aliases(version):
+                yield from _keys_of_alias(alias, change.where, snapshot)
             for other in snapshot.by(change.where, RULES_BY_LOCAL_NAME, local_name(version)):
                 yield from map(host_key, mapped_names(other, snapshot))
+
+
+def _keys_of_alias(alias: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
+    """The hosts that a name is an alias of in a cluster."""
+    for rule in snapshot.by(where, RULES_BY_ALIAS, alias):
+        yield from map(host_key, aliased_hosts(rule, where, snapshot))
 
 
 def _keys_for_rule(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
@@ -243,6 +253,7 @@ def _host_keys(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[Ke
     domain = _default_domain(snapshot)
     for name in hosts_of(obj, where, snapshot):
         local = full_host(name, domain)
+        yield from _keys_of_alias(name, where, snapshot)
         if local is not None:
             yield from map(host_key, global_names(local, where, snapshot))
 

@@ -9,7 +9,7 @@ from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Index, Snapshot
 
 
-def _normalize_host(name: str) -> str:
+def normalize_host(name: str) -> str:
     """A host name stripped, in lower case and without a final dot."""
     return name.strip().lower().removesuffix(".")
 
@@ -25,7 +25,7 @@ def _mapped_global_names(rule: AkoHostRule) -> Iterator[str]:
     """The valid global name of a HostRule that maps a name; else nothing."""
     for _ in _mapped_local_names(rule):
         if is_host_name(rule.spec.virtualhost.gslb.fqdn):
-            yield _normalize_host(rule.spec.virtualhost.gslb.fqdn)
+            yield normalize_host(rule.spec.virtualhost.gslb.fqdn)
 
 
 RULES_BY_LOCAL_NAME = Index(AkoHostRule, "gslb-local-name", _mapped_local_names)
@@ -61,7 +61,7 @@ def global_names(local: str, where: ClusterId, snapshot: Snapshot) -> Iterator[s
 
 def local_name(rule: AkoHostRule) -> str:
     """The local name that a HostRule is about."""
-    return _normalize_host(rule.spec.virtualhost.fqdn)
+    return normalize_host(rule.spec.virtualhost.fqdn)
 
 
 def mapped_names(rule: AkoHostRule, snapshot: Snapshot) -> Iterator[str]:

@@ -6,7 +6,6 @@ from hanse.features.gslb.leadership import CONNECTION_SOURCE, Leading
 from hanse.features.gslb.names import site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.facts import ClusterState, InvalidConnection
-from hanse.model.kinds.ako import AkoHostRule
 from hanse.model.kinds.gslb import (
     GlobalDeploymentPolicySpec,
     GSLBHostRuleSpec,
@@ -39,17 +38,6 @@ def rule_notes(rule: GSLBHostRuleSpec, options: GslbOptions) -> Iterator[str]:
         yield f"spec.sitePersistence: {_NO_PERSISTENCE}"
     if options.zones and not is_in_zones(rule.fqdn.lower().removesuffix("."), options.zones):
         yield f"spec.fqdn: {outside_message(rule.fqdn, options.zones)}"
-
-
-def alias_notes(rule: AkoHostRule) -> Iterator[str]:
-    """The note on a HostRule whose aliases should be global names, too."""
-    host = rule.spec.virtualhost
-    if host.gslb.include_aliases and host.aliases:
-        names = ", ".join(host.aliases)
-        yield (
-            f"spec.virtualhost.gslb.includeAliases: {names} are not balanced; "
-            "give each an Ingress or a HostRule of its own"
-        )
 
 
 def is_in_zones(host: str, zones: tuple[str, ...]) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
+from hanse.features.gslb.aliases import RULES_BY_ALIAS, RULES_WITH_ALIASES
 from hanse.features.gslb.backends import (
     ROUTES_BY_GATEWAY,
     SLICES_BY_SERVICE,
@@ -46,6 +47,14 @@ SERVICES_BY_SOURCE = Index(
 )
 
 
+_RULE_INDEXES = (
+    RULES_BY_LOCAL_NAME,
+    RULES_BY_GLOBAL_NAME,
+    RULES_WITH_ALIASES,
+    RULES_BY_ALIAS,
+)
+
+
 def _source_indexes(kind: type[Object]) -> Iterator[Index[Any]]:
     """The indexes of a kind of sources."""
     for indexes in (SOURCES_BY_HOST, SOURCES_BY_BACKEND, ROUTES_BY_GATEWAY, SUSPECT_SOURCES):
@@ -62,7 +71,7 @@ def _source_watches(role: Role) -> tuple[Watch, ...]:
             for kind in SOURCE_KINDS
         ),
         Watch(role, Gateway, indexes=(SUSPECT_GATEWAYS, GATEWAYS_BY_HOST), reason=why),
-        Watch(role, AkoHostRule, indexes=(RULES_BY_LOCAL_NAME, RULES_BY_GLOBAL_NAME), reason=why),
+        Watch(role, AkoHostRule, indexes=_RULE_INDEXES, reason=why),
         Watch(role, EndpointSlice, indexes=(SLICES_BY_SERVICE,), reason=why),
         Watch(role, Namespace, reason=why),
     )

@@ -136,17 +136,18 @@ class GlobalZone:
         return self.forbidden_addresses
 
     def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[ZoneNode]:
-        """The node of a host: serving members, else the down response; none if invalid."""
-        name = parse_name(service.spec.host)
-        if name is None:
-            return
+        """The node of each name of a host: serving members, else the down response."""
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
         serving = list_answered_members(service, snapshot)
         if serving:
             rrsets = tuple(_weighted_rrsets(service.spec, serving, ttl))
         else:
             rrsets = tuple(_down_rrsets(service.spec, ttl))
-        yield ZoneNode(name, rrsets)
+        for text in (service.spec.host, *service.spec.aliases):
+            name = parse_name(text)
+            is_alias = text != service.spec.host
+            if name is not None and not (is_alias and self.known.get(text) is not None):
+                yield ZoneNode(name, rrsets)
 
 
 def list_answered_members(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
@@ -214,9 +215,11 @@ def _full_rrsets(addresses: Iterable[str], ttl: int) -> tuple[RRset, ...]:
 
 
 def global_service(name: str, snapshot: Snapshot) -> GlobalService | None:
-    """The GlobalService of a host name, if there is one."""
+    """The GlobalService of a host name or alias, if there is one."""
     host = name.lower().removesuffix(".")
-    return snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
+    found = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
+    services = snapshot.all(snapshot.local, GlobalService) if found is None else ()
+    return found or next((s for s in services if host in s.spec.aliases), None)
 
 
 def global_rrset(

@@ -99,11 +99,18 @@ class GlobalMember(Value, frozen=True, kw_only=True):
         return self.public_ip or self.address
 
 
+MAX_ALIASES = 50
+"""Aliases of a host."""
+
+
 class GlobalServiceSpec(Value, frozen=True, kw_only=True):
     """Who serves a host, and how one of them is chosen."""
 
     host: Annotated[str, Schema("The host name.", pattern=SUBDOMAIN, max_length=253)]
     members: Annotated[tuple[GlobalMember, ...], Schema("Who serves it.", max_items=1000)] = ()
+    aliases: Annotated[
+        tuple[Name, ...], Schema("More names with the same answers.", max_items=MAX_ALIASES)
+    ] = ()
     owners: Annotated[
         tuple[Name, ...],
         Schema("The namespaces that may serve it: the first that claimed it.", max_items=100),
