@@ -31,6 +31,10 @@ class Fault(Struct, frozen=True):
     """Its code and subject."""
     script: str
     """What makes it go wrong, in a shell."""
+    causes: bool = False
+    """Whether users lose something by it, which is told under it, and it is told first."""
+    seen_as: dict[str, str] = {}
+    """The finding where a presentation knows less of the cause."""
     unseen_by: frozenset[str] = frozenset()
     """Presentations that cannot know it: only who has a person's credentials can."""
 
@@ -162,3 +166,66 @@ OBJECTS = (
     ),
 )
 """What can be wrong at once, with objects of users and of administrators."""
+
+KILLED = (
+    Fault("ClusterUnreachable Cluster bergen", "hanse local kill bergen", causes=True),
+    Fault(
+        "AgentPaused Cluster lubeck",
+        "k lubeck annotate namespace hanse-system hanse.dev/paused=true",
+    ),
+    Fault(
+        "FleetPaused ClusterSet local in broker",
+        """k broker patch clusterset local --type merge -p '{"spec":{"paused":true}}'""",
+    ),
+    Fault(
+        "CrdOld Check definitions are not of this version: "
+        "serviceexports.multicluster.x-k8s.io in hamburg",
+        """
+        k hamburg patch crd serviceexports.multicluster.x-k8s.io --type json -p '[{"op": "add",
+        "path": "/spec/versions/0/additionalPrinterColumns", "value": []}]'
+        """,
+        unseen_by=OBSERVERS,
+    ),
+)
+STOPPED = (
+    Fault(
+        "AgentSilent Cluster bergen",
+        "hanse local stop agent bergen",
+        causes=True,
+        seen_as={"metrics": "ClusterSilent Cluster bergen", "events": "ClusterSilent"},
+    ),
+    Fault(
+        "TwoLeaders AMKOCluster leader",
+        """
+        k hamburg -n avi-system patch amkocluster amkocluster-federation --type merge \
+            -p '{"spec":{"isLeader":true}}'
+        """,
+    ),
+)
+CUT = (
+    Fault("ClusterSilent Cluster bergen", "hanse local cut bergen broker", causes=True),
+    Fault("LinkCut Link lubeck-hamburg in lubeck", "hanse local cut lubeck hamburg"),
+)
+LOST = (
+    Fault("BrokerLost Cluster broker", "hanse local kill broker"),
+    Fault(
+        "LeaderMissing AMKOCluster leader",
+        """
+        k lubeck -n avi-system patch amkocluster amkocluster-federation --type merge \
+            -p '{"spec":{"isLeader":false}}'
+        """,
+    ),
+    Fault(
+        "HostDegraded GlobalService avi-system/web.global.test",
+        "k bergen -n shop scale deployment web --replicas 0",
+    ),
+)
+CLUSTERS = {"killed": KILLED, "stopped": STOPPED, "cut": CUT, "lost": LOST}
+"""Faults of clusters, which hide others: one group after another."""
+
+SHORT_LEASES = """
+k broker patch clusterset local --type merge -p '{"spec":{"leaseDurationSeconds":10}}'
+"""
+LONG_LEASES = """
+k broker patch clusterset local --type merge -p '{"spec":{"leaseDurationSeconds":30}}'
+"""

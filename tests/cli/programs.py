@@ -76,9 +76,11 @@ class RunningFederation:
         )
         return CommandResult(completed.returncode, completed.stdout, completed.stderr)
 
-    def run_hanse(self, *arguments: str, patience: int = COMMAND_TIMEOUT) -> CommandResult:
+    def run_hanse(
+        self, *arguments: str, patience: int = COMMAND_TIMEOUT, env: dict[str, str] | None = None
+    ) -> CommandResult:
         """Run a command in the folder in which the federation was started."""
-        return hanse(*arguments, cwd=self.folder.parent, patience=patience)
+        return hanse(*arguments, cwd=self.folder.parent, env=env, patience=patience)
 
     def stop(self, by: signal.Signals = signal.SIGTERM) -> int:
         """Send a signal, and wait for the end."""

@@ -7,7 +7,16 @@ from typing import Any
 import pytest
 
 from tests.cli.faces import Faces, eventually, told
-from tests.cli.fault_table import AFTER, BEFORE, FUNCTIONS, OBJECTS, Fault
+from tests.cli.fault_table import (
+    AFTER,
+    BEFORE,
+    CLUSTERS,
+    FUNCTIONS,
+    LONG_LEASES,
+    OBJECTS,
+    SHORT_LEASES,
+    Fault,
+)
 from tests.cli.programs import RunningFederation
 
 
@@ -25,6 +34,17 @@ def test_faults_of_objects_are_told_by_all_and_mended_by_what_is_printed(faces: 
     nothing_is_wrong(faces)
 
 
+@pytest.mark.parametrize("faults", CLUSTERS.values(), ids=CLUSTERS)
+def test_a_fault_of_a_cluster_is_told_first_by_all_and_mended_by_what_is_printed(
+    faces: Faces, faults: Sequence[Fault]
+) -> None:
+    faces.shell(FUNCTIONS + SHORT_LEASES)
+
+    play(faces, faults)
+
+    faces.shell(FUNCTIONS + LONG_LEASES)
+
+
 def play(faces: Faces, faults: Sequence[Fault]) -> None:
     """Break it, read what is wrong, do as it says."""
     nothing_is_wrong(faces)
@@ -33,6 +53,9 @@ def play(faces: Faces, faults: Sequence[Fault]) -> None:
         faces.shell(FUNCTIONS + fault.script)
     eventually(lambda: missing(faults, faces.doctor()))
     found = faces.doctor()
+    if faults[0].causes:
+        assert next(iter(told(found[:1]))).fault == faults[0].finding
+        assert found[0]["consequences"]
     for name, read in presentations(faces).items():
         eventually(partial(_compare, name, read, faults, found))
 
@@ -67,9 +90,17 @@ def _compare(
 ) -> str:
     """What a presentation does not say as the doctor does."""
     said = read()
-    expected = {fault.finding for fault in faults if name not in fault.unseen_by}
-    doctor = {one for one in told(found) if one.fault in expected}
-    absent = {one.code for one in doctor} - said if name == "events" else doctor - said
+    severities = {one.fault: one.severity for one in told(found)}
+    expected = {
+        (fault.seen_as.get(name, fault.finding), severities[fault.finding])
+        for fault in faults
+        if name not in fault.unseen_by
+    }
+    absent = (
+        {finding.split()[0] for finding, _ in expected} - said
+        if name == "events"
+        else expected - {(one.fault, one.severity) for one in said}
+    )
     return f"{name} does not say {sorted(absent)} but {sorted(said)}" if absent else ""
 
 

@@ -49,11 +49,16 @@ def test_alerts_and_panels_name_metrics_that_exist() -> None:
     assert named_in(asked) - known_metrics() == set()
 
 
-def test_every_alert_says_what_it_is_about() -> None:
+def test_every_alert_says_what_it_is_about_and_links_to_its_page() -> None:
     alerts = yaml.safe_load((ROOT / "deploy/alerts.yaml").read_text())
 
     rules: list[dict[str, Any]] = [r for group in alerts["groups"] for r in group["rules"]]
     assert all(rule["annotations"]["summary"] and rule["labels"]["severity"] for rule in rules)
+    for rule in rules:
+        page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+        titles = re.findall(r"^#+ (.*)$", (ROOT / page).read_text(), re.MULTILINE)
+        anchors = {re.sub(r"[^a-z0-9 -]", "", t.lower()).replace(" ", "-") for t in titles}
+        assert "$labels.code" in anchor or anchor in anchors, rule["alert"]
 
 
 def test_the_wheel_holds_the_page_and_both_commands(tmp_path: Path) -> None:

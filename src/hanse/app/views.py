@@ -27,6 +27,8 @@ class Examination(Struct, frozen=True):
 
     items: dict[str, dict[str, Any]]
     findings: tuple[Finding, ...]
+    unjudged: tuple[Finding, ...]
+    """The same before consequences are put under their causes, to be judged with others."""
 
 
 def views() -> tuple[View, ...]:
@@ -57,5 +59,7 @@ def examine(snapshot: MultiClusterSnapshot, chosen: Sequence[View] = ()) -> Exam
     for view in chosen or views():
         rendered = ((key, view.render(key, snapshot)) for key in sorted(view.keys(snapshot)))
         items[view.name] = {key: item for key, item in rendered if item is not None}
-    found = (f for several in items.values() for item in several.values() for f in item.findings)
-    return Examination(items, judge(found))
+    found = tuple(
+        f for several in items.values() for item in several.values() for f in item.findings
+    )
+    return Examination(items, judge(found), found)

@@ -1,13 +1,13 @@
 """The fleet as a person sees it: every cluster read once, as snapshots that views judge."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
 
-from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
+from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster, read_clusters
 from hanse.cli.inventory import discover_kinds
 from hanse.features.services.manifests import MEMBER
 from hanse.kube.client import Client
@@ -82,14 +82,27 @@ async def read_fleet(
     clusters: Sequence[ClusterAccess], watches: Iterable[Watch], *, local: bool = False
 ) -> MultiClusterSnapshot:
     """Read what the watches name in every cluster; one that fails is unreachable, not absent."""
-    needed = (*dict.fromkeys(watches), *_BROKER_READS)
-
-    async def read(cluster: ClusterAccess, client: Client) -> ClusterRead:
-        return await _read_cluster(cluster, client, tuple(dict.fromkeys(needed)))
-
-    results = await read_clusters(clusters, read, limit=None)
+    results = await read_clusters(clusters, _reading(watches), limit=None)
     reads = [_unread(one) if isinstance(one, ReadFailure) else one for one in results]
     return build_fleet(reads, datetime.now(UTC), local=local)
+
+
+async def read_one(cluster: ClusterAccess, watches: Iterable[Watch]) -> ClusterRead:
+    """Read what the watches name in one cluster."""
+    found = await read_cluster(cluster, _reading(watches))
+    return _unread(found) if isinstance(found, ReadFailure) else found
+
+
+def _reading(
+    watches: Iterable[Watch],
+) -> Callable[[ClusterAccess, Client], Awaitable[ClusterRead]]:
+    """A function that reads the watches, and what tells a broker, of a cluster."""
+    needed = tuple(dict.fromkeys((*watches, *_BROKER_READS)))
+
+    async def read(cluster: ClusterAccess, client: Client) -> ClusterRead:
+        return await _read_cluster(cluster, client, needed)
+
+    return read
 
 
 def _unread(failure: ReadFailure) -> ClusterRead:

@@ -10,16 +10,19 @@ from pathlib import Path
 import click
 
 from hanse.cli.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, format_error
+from hanse.cli.name_completion import complete_names
 from hanse.cli.settings import accept_global_options, with_global_options
 
 COMMANDS = {
     "up": "Run a whole federation on this machine.",
     "local": "Make things go wrong in a running local federation, and right again.",
     "dashboard": "Print a link that lets a browser into the dashboard.",
+    "console": "Serve the page over a whole fleet, read-only.",
     "status": "Show every cluster at a glance, and first what is wrong.",
     "check": "Check whether clusters are fit for an installation.",
     "doctor": "Find what is wrong and say how to mend it.",
     "explain": "Explain a finding by its code; without one, list all codes.",
+    "gather": "Write a support bundle: findings, objects, logs and versions, without secrets.",
     "verify": "Try whether services, names and packets arrive between clusters.",
     "plan": "Show what would change in which cluster if a file were applied.",
     "broker": "Set up the API server by which clusters share what they export.",
@@ -68,7 +71,7 @@ class Commands(click.Group):
         """Import a command and give it the global options; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
-        return accept_global_options(_load(cmd_name))
+        return complete_names(accept_global_options(_load(cmd_name)))
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -40,6 +40,8 @@ class Finding(Struct, frozen=True):
     problem: str
     remedy: str
     code: str = "Check"
+    pasteable: bool = False
+    """Whether the remedy is a command as it stands."""
 
 
 class CheckContext(Struct, frozen=True):
@@ -113,7 +115,11 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
             old.append(name)
     if missing:
         yield Finding(
-            cluster.name, f"definitions are missing: {_first_three(missing)}", remedy, "CrdMissing"
+            cluster.name,
+            f"definitions are missing: {_first_three(missing)}",
+            remedy,
+            "CrdMissing",
+            pasteable=True,
         )
     if old:
         yield Finding(
@@ -121,6 +127,7 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
             f"definitions are not of this version: {_first_three(old)}",
             remedy,
             "CrdOld",
+            pasteable=True,
         )
 
 
@@ -166,6 +173,7 @@ def _agent_rights(cluster: ClusterInventory, context: CheckContext) -> Iterator[
             f"hanse manifests --cluster-id {cluster.name} --features {features} | "
             f"kubectl --context {cluster.name} apply -f -",
             "AgentForbidden",
+            pasteable=True,
         )
 
 

@@ -81,4 +81,4 @@ def _examine(settings: GlobalOptions) -> "Report":
     from hanse.cli.doctor.examination import examine_clusters
 
     local = is_local(settings)
-    return run_async(lambda: examine_clusters(clusters, local=local))
+    return run_async(lambda: examine_clusters(clusters, local=local)).report

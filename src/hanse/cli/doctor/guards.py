@@ -24,6 +24,7 @@ def check_guards(lists: ClusterLists) -> Iterator[Finding]:
                 f"({names}), so that a member can write what is another's",
                 f"hanse broker init --context {lists.name} --namespace {namespace}",
                 "BrokerUnguarded",
+                pasteable=True,
             )
 
 

@@ -24,6 +24,7 @@ def check_heartbeats(lists: ClusterLists) -> Iterator[Finding]:
                 f"hanse join --broker {lists.name} --broker-namespace {namespace} "
                 f"--cluster-id {member} --context {member}",
                 "LeaseMissing",
+                pasteable=True,
             )
 
 

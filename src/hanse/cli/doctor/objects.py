@@ -140,9 +140,10 @@ def _unexpiring_tokens(lists: ClusterLists) -> Iterator[Finding]:
             yield Finding(
                 lists.name,
                 f"the token for {member} in Secret {SYSTEM}/{name} never ends",
-                f"hanse join --federation {federation} --cluster-id {member} --supervisor "
-                f"{lists.name}, which uses tokens that do",
+                f"hanse join --federation {federation} --cluster-id {member} --context {member} "
+                f"--supervisor {lists.name}",
                 "TokenUnending",
+                pasteable=True,
             )
 
 
@@ -225,6 +226,7 @@ def _too_many_supervisors(clusters: Sequence[ClusterLists]) -> Iterator[Finding]
             f"{len(supervising)} clusters supervise the federation; {MAX_SUPERVISORS} are plenty",
             f"kubectl --context {supervising[-1]} delete clusterclaim {SUPERVISOR}",
             "TooManySupervisors",
+            pasteable=True,
         )
 
 
@@ -241,8 +243,9 @@ def _version_skew(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
             yield Finding(
                 name,
                 f"its agent is version {version}, and this is {__version__}",
-                f"hanse manifests --cluster-id ID | kubectl --context {name} apply -f -",
+                f"hanse manifests --cluster-id {name} | kubectl --context {name} apply -f -",
                 "VersionSkew",
+                pasteable=True,
             )
 
 

@@ -10,6 +10,7 @@ from hanse.cli.errors import EXIT_PROBLEM
 from hanse.cli.settings import GlobalOptions, global_options
 
 if TYPE_CHECKING:
+    from hanse.cli.doctor.examination import FleetExamination
     from hanse.cli.federated_services import FederatedView
     from hanse.cli.gslb.view import GslbView
     from hanse.cli.inventory import (
@@ -22,11 +23,9 @@ if TYPE_CHECKING:
     from hanse.cli.status.local import ConnectionPhases, LocalFederationState
     from hanse.features.services.view import ServiceItem
     from hanse.model.findings import Finding
-    from hanse.model.fleet import MultiClusterSnapshot
 
     Results = tuple[
-        list[InventoryResult],
-        MultiClusterSnapshot,
+        FleetExamination,
         FederatedView,
         list[SetView],
         GslbView,
@@ -105,13 +104,12 @@ def _status_text(
     settings: GlobalOptions, form: str, namespace: str, fail_on: str | None
 ) -> tuple[str, bool]:
     """What is shown, and whether anything as bad as `fail_on` was found."""
-    from hanse.app.views import examine
     from hanse.cli.findings import reaches
     from hanse.model.findings import Severity
 
     results = _read_results(settings)
-    examination = examine(results[1])
-    findings = tuple(f for f in examination.findings if _concerns(f, namespace))
+    examination = results[0]
+    findings = tuple(f for f in examination.report.findings if _concerns(f, namespace))
     services = [
         one for one in examination.items["services"].values() if namespace in ("", one.namespace)
     ]
@@ -140,7 +138,8 @@ def _document(
     from hanse.cli.gslb import view as gslb_view
     from hanse.cli.status import federated, statefulsets
 
-    clusters, _, federated_view, sets, gslb, local = results
+    examination, federated_view, sets, gslb, local = results
+    clusters = examination.inventories
     return {
         "clusters": [_cluster_document(one, local) for one in clusters],
         "dns": local.clusterless_dns,
@@ -168,7 +167,8 @@ def _tables(
     from hanse.cli.gslb import view as gslb_view
     from hanse.cli.status import federated, statefulsets
 
-    clusters, _, federated_view, sets, gslb, local = results
+    examination, federated_view, sets, gslb, local = results
+    clusters = examination.inventories
     context = click.get_current_context()
     colored = context.color if context.color is not None else sys.stdout.isatty()
     context.color = True  # what is printed into a text keeps its colours until it is shown
@@ -194,12 +194,10 @@ def _read_results(settings: GlobalOptions) -> "Results":
     """Start logging and read everything that status shows, concurrently."""
     import asyncio
 
-    from hanse.app.views import reads
     from hanse.cli.clusters import is_local, select_clusters
+    from hanse.cli.doctor.examination import examine_clusters
     from hanse.cli.federated_services import read_federated_services
-    from hanse.cli.fleet import read_fleet
     from hanse.cli.gslb.view import read_gslb
-    from hanse.cli.inventory import read_inventories
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.status.local import read_local_state
     from hanse.cli.status.statefulsets import read_sets_of_broker
@@ -209,8 +207,7 @@ def _read_results(settings: GlobalOptions) -> "Results":
 
     async def read() -> "Results":
         return await asyncio.gather(
-            read_inventories(clusters),
-            read_fleet(clusters, reads(), local=is_local(settings)),
+            examine_clusters(clusters, local=is_local(settings)),
             read_federated_services(clusters),
             read_sets_of_broker(clusters),
             read_gslb(clusters),

@@ -36,12 +36,18 @@ class FederatedView:
     )
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        """`namespace/name` of every service that has a member record in any cluster."""
-        return {
+        """`namespace/name` of every service with a member record in any cluster, or that stands."""
+        recorded = {
             key
             for _, config_map in snapshot.everywhere(ConfigMap)
             for key in BY_SERVICE.values(config_map)
         }
+        standing = (
+            f"{made.namespace}/{made.name}"
+            for _, made in snapshot.everywhere(Service)
+            if FEDERATED in made.metadata.annotations
+        )
+        return {*recorded, *standing}
 
     def keys_for(self, change: Change) -> Iterable[str]:
         """The services of a changed ConfigMap, or a changed federated Service; none for facts."""
@@ -56,14 +62,18 @@ class FederatedView:
                 return ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
-        """The item of a service; None if it has no member record, bad if nothing is ready."""
+        """The item of a service; None if it has no member record, bad if nothing is ready.
+
+        One that stands while no cluster that is reached has a member is that of a lost one.
+        """
         namespace, _, name = key.partition("/")
         stored = list(_stored_records(key, snapshot))
-        if not stored:
-            return None
         records = [one.record for one in stored]
-        members = merge_members(one.origin for one in stored).members
         standing = [c for c in snapshot.clusters if _has_service(c, namespace, name, snapshot)]
+        if not records:
+            unread = [c for c in snapshot.members if snapshot.fault_of(c) is not None]
+            return _lost_item(namespace, name, unread) if standing and unread else None
+        members = merge_members(one.origin for one in stored).members
         lost = [r.cluster for r in records if snapshot.fault_of(r.cluster) is not None]
         ready = sum(_ready_count(record) for record in records if record.cluster not in lost)
         findings = tuple(_findings(records, (namespace, name), ready, lost, snapshot))
@@ -81,6 +91,21 @@ class FederatedView:
             ),
             parts=tuple(_member_part(record, record.cluster in lost) for record in records),
         )
+
+
+def _lost_item(namespace: str, name: str, lost: Sequence[ClusterId]) -> FeatureItem:
+    """A service all of whose members are in clusters that are lost."""
+    found = Finding(
+        code="FederatedDown",
+        severity=Severity.OUTAGE,
+        subject=Ref("FederatedService", name, namespace),
+        summary=f"federated Service {namespace}/{name} has no member in a cluster that is reached",
+        remedy=remedy(advice="bring back the cluster of its members"),
+        caused_by=tuple(cluster_ref(cluster) for cluster in lost),
+    )
+    return FeatureItem(
+        namespace=namespace, name=name, state="bad", told="nothing ready", findings=(found,)
+    )
 
 
 def _findings(

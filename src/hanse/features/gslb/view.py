@@ -32,7 +32,7 @@ from hanse.model.object_view import (
     object_finding,
 )
 from hanse.model.objects import ClusterId
-from hanse.model.remedies import erase_field
+from hanse.model.remedies import erase_field, start_pods
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ClusterPart, FeatureItem, Item, state_of
 
@@ -72,7 +72,7 @@ class HostsView:
         lost = [m for m in members if snapshot.fault_of(m.cluster) is not None]
         up = [m for m in members if _is_up(m, health) and m not in lost]
         serving = _serving(up)
-        findings = tuple(_findings(service, up, lost, health))
+        findings = tuple(_findings(service, up, lost, health, snapshot))
         return FeatureItem(
             namespace=service.namespace,
             name=service.spec.host,
@@ -100,6 +100,7 @@ def _findings(
     up: Sequence[GlobalMember],
     lost: Sequence[GlobalMember],
     health: "Known",
+    snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
     """HostDown if no member is up, HostDegraded if some are not."""
     members = service.spec.members
@@ -114,12 +115,21 @@ def _findings(
         summary=f"host {service.spec.host} is answered by {len(up)} of {len(members)} members: "
         f"{'; '.join(reasons)}",
         remedy=remedy(
-            f"hanse resolve {service.spec.host}",
+            *(c for m in down if m not in lost for c in _start_member(m, snapshot)),
             advice="start what serves its address in each cluster that is named",
         ),
         since=min((h.since for h in health.values() if not h.up and h.since), default=None),
         caused_by=tuple(cluster_ref(m.cluster) for m in lost),
     )
+
+
+def _start_member(member: GlobalMember, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
+    """Start the pods of a member that is a Service with a selector."""
+    kind, _, name = member.source.partition(" ")
+    namespace, _, service = name.partition("/")
+    if kind != "Service":
+        return ()
+    return start_pods(member.cluster, namespace, service, snapshot, unready=member.ready)
 
 
 def _down_reason(member: GlobalMember, lost: Sequence[GlobalMember], health: "Known") -> str:
@@ -278,7 +288,8 @@ def _check_policy(
         yield object_finding(one, where, "GlobalPolicyInvalid", error, snapshot, mend=mend)
     if one.status.warnings:
         text = "; ".join(one.status.warnings[:3])
-        yield object_finding(one, where, "NotBalanced", text, snapshot, severity=Severity.RISK)
+        found = object_finding(one, where, "NotBalanced", text, snapshot, severity=Severity.RISK)
+        yield _because(found, [c for c in snapshot.clusters if c in text])
 
 
 def _erase(

@@ -5,6 +5,8 @@ import secrets
 import time
 from collections.abc import Callable
 
+from hanse.web.dashboard.viewers import Viewer
+
 COOKIE = "hanse_dashboard"
 CODE_LIFETIME = 600.0
 """Seconds in which a code can be redeemed."""
@@ -31,10 +33,18 @@ class Authenticator:
         self._codes[code] = self._now() + CODE_LIFETIME
         return code
 
-    def redeem(self, code: str) -> bool:
-        """Whether a code is valid; it is used up by this."""
+    def redeem(self, code: str) -> str | None:
+        """The cookie's value for a valid code, which is used up by this."""
         expires = self._codes.pop(code, None)
-        return expires is not None and self._now() < expires
+        return self._token if expires is not None and self._now() < expires else None
+
+    async def admit(self, token: str) -> str | None:
+        """The cookie's value for who has the token."""
+        return self._token if self.is_valid(token) else None
+
+    async def viewer(self, credential: str) -> Viewer | None:
+        """Whoever has the token sees everything."""
+        return Viewer() if self.is_valid(credential) else None
 
     def is_valid(self, token: str) -> bool:
         """Whether a token is this dashboard's."""

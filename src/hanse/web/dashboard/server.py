@@ -12,12 +12,14 @@ from aiohttp import web
 
 from hanse.model.json_input import decode_json
 from hanse.web.dashboard.actions import Action, ActionRefused, PageActions
-from hanse.web.dashboard.auth import COOKIE, Authenticator
+from hanse.web.dashboard.auth import COOKIE
 from hanse.web.dashboard.updates import LiveUpdates
+from hanse.web.dashboard.viewers import Access, Viewer, filter_update
 
 log = logging.getLogger(__name__)
 
 LARGEST_BODY = 256 * 1024
+_VIEWER = web.RequestKey("viewer", Viewer)
 
 _TYPES = {
     "html": "text/html",
@@ -37,7 +39,7 @@ _HEADERS = {
 @asynccontextmanager
 async def serving(
     updates: LiveUpdates,
-    auth: Authenticator,
+    auth: Access,
     actions: PageActions,
     listener: socket.socket,
     hosts: tuple[str, ...] = (),
@@ -71,7 +73,7 @@ async def serving(
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def _guard_middleware(auth: Authenticator, hosts: set[str]) -> Any:
+def _guard_middleware(auth: Access, hosts: set[str]) -> Any:
     """Refuse unknown hosts (DNS rebinding), other origins, and data without the token."""
 
     @web.middleware
@@ -87,9 +89,11 @@ def _guard_middleware(auth: Authenticator, hosts: set[str]) -> Any:
         origin = request.headers.get("Origin")
         if origin is not None and origin.partition("://")[2] != request.host:
             return web.Response(status=403, text="only the dashboard's own page may ask\n")
-        needs_token = request.path.startswith("/api/") and request.path != "/api/enter"
-        if needs_token and not _is_authorized(request, auth):
-            return web.Response(status=401, text="the dashboard's token is missing or wrong\n")
+        if request.path.startswith("/api/") and request.path != "/api/enter":
+            viewer = await _viewer(request, auth)
+            if viewer is None:
+                return web.Response(status=401, text="the dashboard's token is missing or wrong\n")
+            request[_VIEWER] = viewer
         response = await handler(request)
         if not response.prepared:
             response.headers.extend(_HEADERS)
@@ -98,16 +102,15 @@ def _guard_middleware(auth: Authenticator, hosts: set[str]) -> Any:
     return guard
 
 
-def _is_authorized(request: web.Request, auth: Authenticator) -> bool:
-    """Whether a request has the token, as a bearer token or in the cookie."""
+async def _viewer(request: web.Request, auth: Access) -> Viewer | None:
+    """Who asks, by a bearer token or by the cookie; None for others."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
-    if kind.lower() == "bearer" and auth.is_valid(token.strip()):
-        return True
-    cookie = request.cookies.get(COOKIE, "")
-    if not auth.is_valid(cookie):
-        return False
+    if kind.lower() == "bearer" and (found := await auth.viewer(token.strip())) is not None:
+        return found
     # Browsers send cookies by themselves: a change also needs our own page's header.
-    return request.method == "GET" or "X-Hanse" in request.headers
+    if request.method != "GET" and "X-Hanse" not in request.headers:
+        return None
+    return await auth.viewer(request.cookies.get(COOKIE, ""))
 
 
 def _action_handler(action: Action) -> Handler:
@@ -133,7 +136,7 @@ def _action_handler(action: Action) -> Handler:
 
 
 class _Routes:
-    def __init__(self, updates: LiveUpdates, auth: Authenticator, actions: PageActions) -> None:
+    def __init__(self, updates: LiveUpdates, auth: Access, actions: PageActions) -> None:
         self._updates = updates
         self._auth = auth
         self._available = sorted(actions.available)
@@ -159,10 +162,11 @@ class _Routes:
 
     async def enter(self, request: web.Request) -> web.Response:
         """Exchange a code for the cookie; the token itself is never in a URL."""
-        if not self._auth.redeem(request.match_info["code"]):
+        cookie = self._auth.redeem(request.match_info["code"])
+        if cookie is None:
             return web.Response(status=303, headers={"Location": "/#/spent"})
         answer = web.Response(status=303, headers={"Location": "/"})
-        self._set_cookie(answer)
+        _set_cookie(answer, cookie)
         return answer
 
     async def log_in(self, request: web.Request) -> web.Response:
@@ -171,23 +175,29 @@ class _Routes:
             token = decode_json(await request.read(), type=dict[str, str]).get("token", "")
         except msgspec.DecodeError:
             token = ""
-        if not self._auth.is_valid(token.strip()):
+        cookie = await self._auth.admit(token.strip())
+        if cookie is None:
             return web.json_response({"refused": "that is not the dashboard's token"}, status=401)
         answer = web.json_response({})
-        self._set_cookie(answer)
+        _set_cookie(answer, cookie)
         return answer
-
-    def _set_cookie(self, answer: web.Response) -> None:
-        answer.set_cookie(COOKIE, self._auth.token, httponly=True, samesite="Strict", path="/")
 
     async def may(self, _: web.Request) -> web.Response:
         """The available actions."""
         return web.json_response({"may": self._available})
 
-    async def board(self, _: web.Request) -> web.Response:
+    async def board(self, request: web.Request) -> web.Response:
         """Everything at once, for clients that do not subscribe."""
-        body = msgspec.json.encode({"may": self._available, **await self._updates.full_state()})
-        return web.Response(body=body, content_type="application/json")
+        state = await self._updates.full_state()
+        seen = msgspec.json.encode({"put": state["sections"], "timeline": state["timeline"]})
+        shown = msgspec.json.decode(filter_update(seen, request[_VIEWER]), type=_Board)
+        body = {
+            "may": self._available,
+            "sections": shown.put,
+            "timeline": shown.timeline,
+            "around": state["around"],
+        }
+        return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
     async def events(self, request: web.Request) -> web.StreamResponse:
         """Everything, and then updates, as server-sent events."""
@@ -203,10 +213,24 @@ class _Routes:
             )
             try:
                 async for update in subscriber:
-                    await answer.write(_encode_event("news", update))
+                    viewer = await _viewer(request, self._auth)  # they may have lost rights
+                    if viewer is None:
+                        break
+                    await answer.write(_encode_event("news", filter_update(update, viewer)))
             except ConnectionError:
                 log.debug("a page was closed")
         return answer
+
+
+class _Board(msgspec.Struct):
+    """What of an update everything at once is made of."""
+
+    put: dict[str, dict[str, msgspec.Raw]] = {}
+    timeline: list[msgspec.Raw] = []
+
+
+def _set_cookie(answer: web.Response, value: str) -> None:
+    answer.set_cookie(COOKIE, value, httponly=True, samesite="Strict", path="/")
 
 
 def _encode_event(name: str, body: bytes) -> bytes:

@@ -1,0 +1,1 @@
+"""`hanse gather`: a support bundle, without secrets."""

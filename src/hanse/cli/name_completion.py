@@ -1,0 +1,139 @@
+"""Completion of names in a shell: clusters, namespaces, services, hosts, sets and codes.
+
+Clusters are those of the kubeconfig; the rest is asked of them, briefly: a shell that waits is
+worse than one that does not know.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import click
+from click.shell_completion import CompletionItem
+
+from hanse.cli.settings import GlobalOptions, global_options
+
+LIMIT = timedelta(seconds=1.5)
+"""How long clusters are asked."""
+
+Names = Callable[[GlobalOptions, str], Iterable[str]]
+"""The names that can stand in a place, given the namespace that was typed before."""
+
+
+def complete_names(command: click.Command, path: str = "") -> click.Command:
+    """Complete the parameters of a command, and of its commands, by what they are called."""
+    path = f"{path} {command.name}".strip()
+    for param in command.params:
+        found = _BY_PLACE.get(f"{path} {param.name}") or next(
+            (_BY_OPTION[option] for option in param.opts if option in _BY_OPTION), None
+        )
+        if found is not None and not isinstance(param.type, click.Choice):
+            _complete(param, found)
+    if isinstance(command, click.Group):
+        for inner in command.commands.values():
+            complete_names(inner, path)
+    return command
+
+
+def _complete(param: click.Parameter, names: Names) -> None:
+    """Let a parameter complete names; whatever goes wrong, there is nothing to complete."""
+
+    def complete(context: click.Context, incomplete: str) -> list[CompletionItem]:
+        with suppress(Exception):
+            known = names(global_options(context), str(context.params.get("namespace") or ""))
+            return [CompletionItem(one) for one in sorted(set(known)) if one.startswith(incomplete)]
+        return []
+
+    param.shell_complete = complete  # type: ignore[method-assign,assignment]  # click has no other hook later
+
+
+def _clusters(settings: GlobalOptions, _: str) -> Iterable[str]:
+    from hanse.cli.clusters import configured_clusters
+
+    return [one.name for one in configured_clusters(settings)]
+
+
+def _listed(kind: type[Any]) -> Callable[[GlobalOptions, str], list[tuple[str, Any]]]:
+    """Reads all objects of a kind, with their clusters, of those that answer in time."""
+
+    def read(settings: GlobalOptions, namespace: str) -> list[tuple[str, Any]]:
+        from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters, select_clusters
+        from hanse.kube.client import Client
+
+        async def list_objects(cluster: ClusterAccess, client: Client) -> list[tuple[str, Any]]:
+            found = await client.list(kind, namespace=namespace)
+            return [(cluster.name, obj) for obj in found.objects]
+
+        async def list_all() -> list[tuple[str, Any]]:
+            results = await read_clusters(select_clusters(settings), list_objects, limit=LIMIT)
+            return [one for r in results if not isinstance(r, ReadFailure) for one in r]
+
+        return asyncio.run(list_all())
+
+    return read
+
+
+def _namespaces(settings: GlobalOptions, _: str) -> Iterable[str]:
+    from hanse.model.kinds.core import Namespace
+
+    return [obj.name for _, obj in _listed(Namespace)(settings, "")]
+
+
+def _services(settings: GlobalOptions, namespace: str) -> Iterable[str]:
+    from hanse.model.kinds.core import Service
+
+    return [obj.name for _, obj in _listed(Service)(settings, namespace or "default")]
+
+
+def _hosts(settings: GlobalOptions, _: str) -> Iterable[str]:
+    """Names that our DNS answers: imported services, and global hosts."""
+    from hanse.model.kinds.globalservice import GlobalService
+    from hanse.model.kinds.multicluster import ServiceImport
+    from hanse.model.naming import ZONE
+
+    imported = _listed(ServiceImport)(settings, "")
+    yield from (f"{one.name}.{one.namespace}.svc.{ZONE}" for _, one in imported)
+    yield from (one.spec.host for _, one in _listed(GlobalService)(settings, ""))
+
+
+def _sets(settings: GlobalOptions, _: str) -> Iterable[str]:
+    from hanse.model.kinds.stateful import StatefulSetShares
+
+    return [f"{o.namespace}/{o.name}" for _, o in _listed(StatefulSetShares)(settings, "")]
+
+
+def _codes(_: GlobalOptions, __: str) -> Iterable[str]:
+    from hanse.model.finding_codes import CODES
+
+    return CODES
+
+
+_BY_OPTION: dict[str, Names] = {
+    **dict.fromkeys(("--context", "--broker", "--supervisor", "--in", "--take"), _clusters),
+    "--namespace": _namespaces,
+}
+_BY_PLACE: dict[str, Names] = {
+    **dict.fromkeys(
+        (
+            "local cut one",
+            "local cut other",
+            "local heal clusters",
+            "local kill cluster",
+            "local start what",
+            "local stop what",
+            "local slow cluster",
+            "local save cluster",
+            "local restore cluster",
+            "gslb promote cluster",
+            "gslb demote cluster",
+            "gslb drain site",
+        ),
+        _clusters,
+    ),
+    "export service": _services,
+    "resolve name": _hosts,
+    "statefulsets accept name": _sets,
+    "explain code": _codes,
+}

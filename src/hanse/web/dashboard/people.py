@@ -1,0 +1,132 @@
+"""People who look at a console, each by their own Kubernetes token and with their own rights."""
+
+import asyncio
+import hashlib
+import secrets
+from collections.abc import Awaitable, Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.kube.errors import KubeError
+from hanse.kube.transport import Request, Response
+from hanse.model.json_input import decode_json
+from hanse.web.dashboard.viewers import Viewer
+
+TRUSTED_FOR = timedelta(minutes=1)
+"""How long a review of a token and of rights counts; then the API server is asked again."""
+SESSION = timedelta(hours=8)
+MAX_SESSIONS = 1000
+MAX_REVIEWS = 16
+"""Reviews that are asked at a time."""
+
+Send = Callable[[Request], Awaitable[Response]]
+
+
+class _Session(Struct):
+    token: str
+    ends: datetime
+
+
+class _Reviewed(Struct, frozen=True):
+    viewer: Viewer | None
+    at: datetime
+
+
+class People:
+    """Admits whoever the API server knows; no secret is shared, and tokens stay in memory."""
+
+    def __init__(
+        self,
+        send: Send,
+        list_namespaces: Callable[[], Iterable[str]],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        self._send = send
+        self._list_namespaces = list_namespaces
+        self._now = now
+        self._sessions: dict[str, _Session] = {}
+        self._reviewed: dict[bytes, _Reviewed] = {}
+        self._turns = asyncio.Semaphore(MAX_REVIEWS)
+
+    async def admit(self, token: str) -> str | None:
+        """A new session for a token that the API server accepts."""
+        if await self._review(token) is None:
+            return None
+        while len(self._sessions) >= MAX_SESSIONS:
+            del self._sessions[next(iter(self._sessions))]
+        cookie = secrets.token_urlsafe(32)
+        self._sessions[cookie] = _Session(token, self._now() + SESSION)
+        return cookie
+
+    async def viewer(self, credential: str) -> Viewer | None:
+        """Who has a session or a token, and what they may see now."""
+        session = self._sessions.get(credential)
+        if session is not None and session.ends < self._now():
+            del self._sessions[credential]
+            return None
+        return await self._review(session.token if session is not None else credential)
+
+    def redeem(self, code: str) -> str | None:  # noqa: ARG002 - the contract of access
+        """There are no codes here."""
+        return None
+
+    async def _review(self, token: str) -> Viewer | None:
+        """Ask who has a token and what they may list, at most once a minute."""
+        if not token:
+            return None
+        key = hashlib.sha256(token.encode()).digest()
+        known = self._reviewed.get(key)
+        if known is None or self._now() - known.at > TRUSTED_FOR:
+            while len(self._reviewed) >= MAX_SESSIONS:
+                del self._reviewed[next(iter(self._reviewed))]
+            known = self._reviewed[key] = _Reviewed(await self._ask(token), self._now())
+        return known.viewer
+
+    async def _ask(self, token: str) -> Viewer | None:
+        try:
+            review = await self._post(
+                "/apis/authentication.k8s.io/v1/tokenreviews", "TokenReview", {"token": token}
+            )
+            status = review.get("status") or {}
+            if not status.get("authenticated"):
+                return None
+            user = status.get("user") or {}
+            name = str(user.get("username", ""))
+            if await self._may_list(user, ""):
+                return Viewer(name)
+            spaces = sorted(set(self._list_namespaces()))
+            may = await asyncio.gather(*(self._may_list(user, space) for space in spaces))
+        except KubeError:
+            return None
+        allowed = frozenset(space for space, yes in zip(spaces, may, strict=True) if yes)
+        return Viewer(name, allowed)
+
+    async def _may_list(self, user: dict[str, Any], namespace: str) -> bool:
+        """Whether a user may list Services in a namespace, or in all."""
+        spec = {
+            "user": user.get("username", ""),
+            "groups": user.get("groups") or [],
+            "uid": user.get("uid", ""),
+            "extra": user.get("extra") or {},
+            "resourceAttributes": {
+                "verb": "list",
+                "resource": "services",
+                **({"namespace": namespace} if namespace else {}),
+            },
+        }
+        path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        review = await self._post(path, "SubjectAccessReview", spec)
+        return bool((review.get("status") or {}).get("allowed"))
+
+    async def _post(self, path: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+        group = path.split("/")[2]
+        body = msgspec.json.encode({"apiVersion": f"{group}/v1", "kind": kind, "spec": spec})
+        async with self._turns:
+            response = await self._send(
+                Request("POST", path, body=body, timeout=timedelta(seconds=5))
+            )
+        found: dict[str, Any] = decode_json(response.body)
+        return found
