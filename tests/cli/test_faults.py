@@ -10,11 +10,8 @@ from tests.cli.faces import Faces, eventually, told
 from tests.cli.fault_table import (
     AFTER,
     BEFORE,
-    CLUSTERS,
     FUNCTIONS,
-    LONG_LEASES,
     OBJECTS,
-    SHORT_LEASES,
     Fault,
 )
 from tests.cli.programs import RunningFederation
@@ -32,17 +29,6 @@ def test_faults_of_objects_are_told_by_all_and_mended_by_what_is_printed(faces: 
 
     faces.shell(FUNCTIONS + AFTER)
     nothing_is_wrong(faces)
-
-
-@pytest.mark.parametrize("faults", CLUSTERS.values(), ids=CLUSTERS)
-def test_a_fault_of_a_cluster_is_told_first_by_all_and_mended_by_what_is_printed(
-    faces: Faces, faults: Sequence[Fault]
-) -> None:
-    faces.shell(FUNCTIONS + SHORT_LEASES)
-
-    play(faces, faults)
-
-    faces.shell(FUNCTIONS + LONG_LEASES)
 
 
 def play(faces: Faces, faults: Sequence[Fault]) -> None:

@@ -40,8 +40,7 @@ def command(
 
     Over the clusters of the kubeconfig, each read by itself: a cluster that is gone is shown as it
     was last seen, with its age. One context of a broker is enough to see all members by what they
-    share; with --federation all members of a Federation are read. In a cluster it reads that
-    cluster (the chart's `console.enabled`).
+    share; with --federation all members of a Federation are read.
 
     People log in with a Kubernetes token of their own: `kubectl create token NAME` makes one for a
     ServiceAccount. The API server says who they are (TokenReview), and their right to list

@@ -1,7 +1,7 @@
 """Reads every cluster by itself, again and again, and keeps what it last saw of each."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
@@ -11,10 +11,11 @@ from hanse.cli.clusters import ClusterAccess
 from hanse.cli.fleet import ClusterRead, build_fleet, read_one
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace
-from hanse.web.dashboard.items import ItemCache
 
 INTERVAL = 5.0
 """Seconds between two readings of a cluster."""
+PUBLISH_INTERVAL = 1.0
+"""Seconds between two snapshots."""
 
 
 class FleetPoller:
@@ -26,7 +27,9 @@ class FleetPoller:
         self._reads: dict[str, ClusterRead] = {}
         self._read_at: dict[str, datetime] = {}
         self._fleet = MultiClusterSnapshot({})
-        self.items: ItemCache | None = None
+        self._dirty = False
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when the snapshot has changed."""
 
     def snapshot(self) -> MultiClusterSnapshot:
         """The fleet as of the last readings."""
@@ -49,6 +52,17 @@ class FleetPoller:
         async with asyncio.TaskGroup() as group:
             for cluster in self._clusters:
                 group.create_task(self._follow(cluster), name=f"read {cluster.name}")
+            group.create_task(self._publish(), name="publish")
+
+    async def _publish(self) -> None:
+        """Build the fleet of what was read, at most once in a while however many clusters."""
+        while True:
+            if self._dirty:
+                self._dirty = False
+                now = datetime.now(UTC)
+                self._fleet = build_fleet(self._reads.values(), now, local=self._local)
+                self.on_change()
+            await asyncio.sleep(PUBLISH_INTERVAL)
 
     async def _follow(self, cluster: ClusterAccess) -> None:
         while True:
@@ -66,6 +80,4 @@ class FleetPoller:
         else:
             self._read_at[name] = now
         self._reads[name] = read
-        self._fleet = build_fleet(self._reads.values(), now, local=self._local)
-        if self.items is not None:
-            self.items.invalidate()
+        self._dirty = True

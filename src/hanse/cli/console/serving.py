@@ -1,18 +1,12 @@
 """Serves the console until it is ended."""
 
-import asyncio
 import socket
 from collections.abc import Sequence
 
-from hanse.app.views import views
+from hanse.app.console import serving_console
 from hanse.cli.clusters import ClusterAccess, open_client
 from hanse.cli.console.poller import FleetPoller
 from hanse.cli.errors import InputError
-from hanse.web.dashboard.actions import PageActions
-from hanse.web.dashboard.items import ItemCache
-from hanse.web.dashboard.people import People
-from hanse.web.dashboard.server import serving
-from hanse.web.dashboard.updates import LiveUpdates
 
 
 def listening_socket(address: str) -> socket.socket:
@@ -40,12 +34,10 @@ async def serve_console(
 ) -> None:
     """Read the clusters and serve the page; the home cluster knows the people. Never returns."""
     poller = FleetPoller(clusters, local=local)
-    items = poller.items = ItemCache(views(), poller.snapshot)
-    updates = LiveUpdates(items)
-    async with open_client(home.credentials) as client:
-        people = People(client.send, poller.namespaces)
-        async with (
-            serving(updates, people, PageActions(), listener, hosts),
-            asyncio.TaskGroup() as group,
-        ):
-            group.create_task(poller.run(), name="console")
+    async with (
+        open_client(home.credentials) as client,
+        serving_console(
+            poller.snapshot, poller.namespaces, client.send, listener, hosts
+        ) as poller.on_change,
+    ):
+        await poller.run()

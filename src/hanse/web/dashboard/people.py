@@ -13,7 +13,7 @@ from msgspec import Struct
 from hanse.kube.errors import KubeError
 from hanse.kube.transport import Request, Response
 from hanse.model.json_input import decode_json
-from hanse.web.dashboard.viewers import Viewer
+from hanse.web.dashboard.viewers import AccessUnknown, Viewer
 
 TRUSTED_FOR = timedelta(minutes=1)
 """How long a review of a token and of rights counts; then the API server is asked again."""
@@ -86,21 +86,19 @@ class People:
         return known.viewer
 
     async def _ask(self, token: str) -> Viewer | None:
-        try:
-            review = await self._post(
-                "/apis/authentication.k8s.io/v1/tokenreviews", "TokenReview", {"token": token}
-            )
-            status = review.get("status") or {}
-            if not status.get("authenticated"):
-                return None
-            user = status.get("user") or {}
-            name = str(user.get("username", ""))
-            if await self._may_list(user, ""):
-                return Viewer(name)
-            spaces = sorted(set(self._list_namespaces()))
-            may = await asyncio.gather(*(self._may_list(user, space) for space in spaces))
-        except KubeError:
+        """Who has a token, and what they may see; raises `AccessUnknown` without an answer."""
+        review = await self._post(
+            "/apis/authentication.k8s.io/v1/tokenreviews", "TokenReview", {"token": token}
+        )
+        status = review.get("status") or {}
+        if not status.get("authenticated"):
             return None
+        user = status.get("user") or {}
+        name = str(user.get("username", ""))
+        if await self._may_list(user, ""):
+            return Viewer(name)
+        spaces = sorted(set(self._list_namespaces()))
+        may = await asyncio.gather(*(self._may_list(user, space) for space in spaces))
         allowed = frozenset(space for space, yes in zip(spaces, may, strict=True) if yes)
         return Viewer(name, allowed)
 
@@ -124,9 +122,11 @@ class People:
     async def _post(self, path: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
         group = path.split("/")[2]
         body = msgspec.json.encode({"apiVersion": f"{group}/v1", "kind": kind, "spec": spec})
+        request = Request("POST", path, body=body, timeout=timedelta(seconds=10))
         async with self._turns:
-            response = await self._send(
-                Request("POST", path, body=body, timeout=timedelta(seconds=5))
-            )
+            try:
+                response = await self._send(request)
+            except KubeError as error:
+                raise AccessUnknown(str(error)) from error
         found: dict[str, Any] = decode_json(response.body)
         return found

@@ -14,7 +14,7 @@ from hanse.model.json_input import decode_json
 from hanse.web.dashboard.actions import Action, ActionRefused, PageActions
 from hanse.web.dashboard.auth import COOKIE
 from hanse.web.dashboard.updates import LiveUpdates
-from hanse.web.dashboard.viewers import Access, Viewer, filter_update
+from hanse.web.dashboard.viewers import Access, AccessUnknown, Viewer, filter_update
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +90,10 @@ def _guard_middleware(auth: Access, hosts: set[str]) -> Any:
         if origin is not None and origin.partition("://")[2] != request.host:
             return web.Response(status=403, text="only the dashboard's own page may ask\n")
         if request.path.startswith("/api/") and request.path != "/api/enter":
-            viewer = await _viewer(request, auth)
+            try:
+                viewer = await _viewer(request, auth)
+            except AccessUnknown as error:
+                return web.Response(status=503, text=f"your token cannot be checked now: {error}\n")
             if viewer is None:
                 return web.Response(status=401, text="the dashboard's token is missing or wrong\n")
             request[_VIEWER] = viewer
@@ -175,7 +178,11 @@ class _Routes:
             token = decode_json(await request.read(), type=dict[str, str]).get("token", "")
         except msgspec.DecodeError:
             token = ""
-        cookie = await self._auth.admit(token.strip())
+        try:
+            cookie = await self._auth.admit(token.strip())
+        except AccessUnknown as error:
+            text = f"your token cannot be checked now: {error}"
+            return web.json_response({"refused": text}, status=503)
         if cookie is None:
             return web.json_response({"refused": "that is not the dashboard's token"}, status=401)
         answer = web.json_response({})
@@ -217,8 +224,8 @@ class _Routes:
                     if viewer is None:
                         break
                     await answer.write(_encode_event("news", filter_update(update, viewer)))
-            except ConnectionError:
-                log.debug("a page was closed")
+            except (ConnectionError, AccessUnknown):
+                log.debug("a page was closed, or its viewer cannot be checked: it comes again")
         return answer
 
 

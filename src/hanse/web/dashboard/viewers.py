@@ -27,8 +27,12 @@ class Viewer(Struct, frozen=True):
         return self.may_see_namespace(item_namespace(section, key))
 
 
+class AccessUnknown(Exception):
+    """Who somebody is, or what they may see, cannot be asked now."""
+
+
 class Access(Protocol):
-    """Admits viewers by what they bring."""
+    """Admits viewers by what they bring; raises `AccessUnknown`."""
 
     async def admit(self, token: str) -> str | None:
         """The value of a cookie for who brings a valid token; None for others."""
