@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT
+from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.webhooks import network_hooks
 from hanse.model.admission import Allow, NeedsAnswer
 from hanse.model.kinds.core import Node, NodeAddress, NodeSpec, NodeStatus
 from hanse.model.objects import Meta
@@ -341,8 +344,26 @@ def test_a_policy_within_the_tenant_passes(peer: dict[str, Any]) -> None:
     )
 
     verdict = hooks()["networks-policies"].review(request, cluster_snapshot())
+    guarded = {h.name: h for h in network_hooks(Networks(NetworksOptions(guard=True)))}
 
-    assert verdict == Allow()
+    assert isinstance(verdict, Allow)
+    assert len(verdict.warnings) == 1
+    assert guarded["networks-policies"].review(request, cluster_snapshot()) == Allow()
+
+
+@pytest.mark.parametrize(
+    ("action", "allowed"),
+    [("Allow", False), ("Pass", False), (None, False), ("Drop", True), ("Reject", True)],
+)
+def test_policies_of_plugins_narrow_and_do_not_allow(action: str | None, allowed: bool) -> None:
+    rule = {"from": [{"namespaceSelector": {}}], **({"action": action} if action else {})}
+    request = admission_request("NetworkPolicy", spec={"priority": 1, "ingress": [rule]})
+
+    verdict = hooks()["networks-plugin-policies"].review(request, cluster_snapshot())
+
+    assert (verdict == Allow()) is allowed
+    trusted = admission_request("NetworkPolicy", spec={"ingress": [rule]}, groups=ADMIN)
+    assert hooks()["networks-plugin-policies"].review(trusted, cluster_snapshot()) == Allow()
 
 
 def test_an_address_block_is_allowed_with_a_warning() -> None:
@@ -352,4 +373,5 @@ def test_an_address_block_is_allowed_with_a_warning() -> None:
     verdict = hooks()["networks-policies"].review(request, cluster_snapshot(space()))
 
     assert isinstance(verdict, Allow)
-    assert "may hold pods of other tenants" in verdict.warnings[0]
+    assert "cannot narrow" in verdict.warnings[0]
+    assert "may hold pods of other tenants" in verdict.warnings[1]

@@ -129,7 +129,7 @@ class Networks:
         namespace = snapshot.get(snapshot.local, Namespace, key.name)
         if not tenant or namespace is None or namespace.terminating:
             return Plan()
-        if self._is_isolated_otherwise(snapshot):
+        if self.is_isolated_otherwise(snapshot):
             return Plan()
         networks = [n for n in tenant_networks(tenant, snapshot) if not is_drained(n)]
         inputs = IsolationInputs(
@@ -140,7 +140,7 @@ class Networks:
         )
         return Plan(tuple(Desired(p, snapshot.local) for p in isolation_policies(key.name, inputs)))
 
-    def _is_isolated_otherwise(self, snapshot: Snapshot) -> bool:
+    def is_isolated_otherwise(self, snapshot: Snapshot) -> bool:
         """Whether guards on nodes or ClusterNetworkPolicies isolate networks."""
         served = is_served(ClusterNetworkPolicy, snapshot)
         return self.options.guard or (self.options.admin_policies and served)

@@ -38,19 +38,59 @@ class PoliciesHook:
         """Allow trusted users; check the NetworkPolicies of all others."""
         if is_trusted(review, self._feature.options):
             return Allow()
-        return evaluate(_admit, review, snapshot)
+        return evaluate(self._admit, review, snapshot)
+
+    def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Deny a malformed policy or cross-tenant rules; warn about what it does not do."""
+        try:
+            policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
+        except msgspec.ValidationError as error:
+            return Deny(f"it is not a NetworkPolicy: {error}", 422)
+        tenant = read_tenant(review.namespace, snapshot)
+        if errors := list(_cross_tenant_rules(policy, tenant, snapshot)):
+            return Deny("; ".join(errors))
+        isolated = self._feature.is_isolated_otherwise(snapshot)
+        warnings = () if isolated else (NOT_NARROWING,)
+        return Allow(warnings=(*warnings, *_ip_block_warnings(policy)))
 
 
-def _admit(review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-    """Deny a malformed NetworkPolicy or one with cross-tenant rules; warn about IP blocks."""
-    try:
-        policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
-    except msgspec.ValidationError as error:
-        return Deny(f"it is not a NetworkPolicy: {error}", 422)
-    errors = list(_cross_tenant_rules(policy, read_tenant(review.namespace, snapshot), snapshot))
-    if errors:
-        return Deny("; ".join(errors))
-    return Allow(warnings=tuple(_ip_block_warnings(policy)))
+NOT_NARROWING = (
+    "NetworkPolicies isolate networks here and allow all within a network, which this one cannot "
+    "narrow; an administrator can run guards on the nodes instead (--network-guard)"
+)
+"""Policies only add up."""
+
+
+class PluginPoliciesHook:
+    """Denies policies of network plugins by which tenants allow what NetworkPolicies deny."""
+
+    name = "networks-plugin-policies"
+    rules = tuple(
+        WebhookRule((group,), ("networkpolicies",), namespaces=TENANT_NAMESPACES)
+        for group in ("crd.antrea.io", "projectcalico.org", "crd.projectcalico.org")
+    )
+
+    def __init__(self, feature: Networks) -> None:
+        self._feature = feature
+
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
+        """Allow trusted users, and rules that only drop and reject."""
+        if is_trusted(review, self._feature.options):
+            return Allow()
+        spec = review.object.get("spec") or {}
+        for direction in ("ingress", "egress"):
+            for at, rule in enumerate(spec.get(direction) or ()):
+                action = str(rule.get("action") or "Allow") if isinstance(rule, dict) else ""
+                if action not in _NARROWING_ACTIONS:
+                    return Deny(
+                        f"spec.{direction}[{at}].action: {action[:20]} would decide before "
+                        "the policies that isolate networks; use a NetworkPolicy, or one of "
+                        f"{', '.join(_NARROWING_ACTIONS)}"
+                    )
+        return Allow()
+
+
+_NARROWING_ACTIONS = ("Drop", "Reject", "Deny", "Log")
 
 
 def _cross_tenant_rules(policy: NetworkPolicy, tenant: str, snapshot: Snapshot) -> Iterator[str]:

@@ -25,7 +25,7 @@ from hanse.features.networks.names import (
 )
 from hanse.features.networks.network_webhooks import NetworksHook
 from hanse.features.networks.pod_webhooks import PodsHook, deny_host_network
-from hanse.features.networks.policy_webhooks import PoliciesHook
+from hanse.features.networks.policy_webhooks import PluginPoliciesHook, PoliciesHook
 from hanse.features.networks.service_addresses import ServiceAddresses
 from hanse.features.networks.service_webhooks import ClusterServicesHook, ServicesHook, SlicesHook
 from hanse.model.admission import (
@@ -268,4 +268,5 @@ def network_hooks(feature: Networks) -> tuple[AdmissionHook, ...]:
         NetworksHook(feature),
         PeeringsHook(),
         PoliciesHook(feature),
+        PluginPoliciesHook(feature),
     )
