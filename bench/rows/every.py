@@ -11,6 +11,7 @@ from bench.rows.embedded import EMBEDDED
 from bench.rows.embedded_http import EMBEDDED_HTTP
 from bench.rows.federated import FEDERATED
 from bench.rows.gslb import GSLB
+from bench.rows.guard import GUARD
 from bench.rows.in_process import IN_PROCESS
 from bench.rows.latency import LATENCY
 from bench.rows.networks import NETWORKS_ROW
@@ -30,6 +31,7 @@ ROWS: tuple[Row, ...] = (
     IN_PROCESS,
     FEDERATED,
     NETWORKS_ROW,
+    GUARD,
     GSLB,
     CLUSTERS,
     THROUGHPUT,
