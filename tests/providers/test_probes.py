@@ -51,7 +51,9 @@ class Wish:
 class World:
     """An agent's prober over addresses that answer or do not."""
 
-    def __init__(self, wish: Wish, *, loopback: bool = False) -> None:
+    def __init__(
+        self, wish: Wish, *, loopback: bool = False, jitter: Callable[[], float] = lambda: 0.0
+    ) -> None:
         self.down: set[str] = set()
         self.tried: list[float] = []
         self.wish = wish
@@ -64,6 +66,7 @@ class World:
             clock=clock,
             loopback=loopback,
             active=lambda: self.reconciler.active,
+            jitter=jitter,
         )
         self.reconciler.event_handlers.append(self.prober.on_change)
 
@@ -84,11 +87,17 @@ class World:
         return self.reconciler.informers.facts.get(TargetHealth, target)
 
 
-def played(wish: Wish, play: Callable[[World], Awaitable[None]], *, loopback: bool = False) -> None:
+def played(
+    wish: Wish,
+    play: Callable[[World], Awaitable[None]],
+    *,
+    loopback: bool = False,
+    jitter: Callable[[], float] = lambda: 0.0,
+) -> None:
     """Run something on virtual time while probes are made."""
 
     async def main() -> None:
-        world = World(wish, loopback=loopback)
+        world = World(wish, loopback=loopback, jitter=jitter)
         async with world.running():
             await play(world)
         assert len(world.prober) == 0
@@ -122,6 +131,16 @@ def test_three_bad_tries_take_it_down_within_the_rule() -> None:
         assert (found.up, found.reason) == (False, "TCP 10.0.0.7:80: no answer in time")
 
     played(Wish(Probe(SEVEN)), play)
+
+
+def test_probers_do_not_keep_step_and_none_is_late() -> None:
+    async def play(world: World) -> None:
+        await asyncio.sleep(60)
+        steps = [later - at for at, later in zip(world.tried, world.tried[1:], strict=False)]
+        assert all(9.5 <= step <= 10 for step in steps)
+        assert len(set(steps)) > 1
+
+    played(Wish(Probe(SEVEN)), play, jitter=Random(1).random)
 
 
 def test_one_bad_try_among_good_ones_changes_nothing() -> None:

@@ -91,7 +91,8 @@ async def serving_zones(
     clock, probe = WallClock(), SocketProbe()
     known = [each for each in (access.local, access.broker) if each is not None]
     urls = [(await each.config()).endpoint.url for each in known]
-    judgement = Judgement(probe, cache, forbidden=server_addresses(urls))
+    jitter = Random().random  # noqa: S311 - spreads probes, guards nothing
+    judgement = Judgement(probe, cache, forbidden=server_addresses(urls), jitter=jitter)
     informers = _new_informers(access, view, sources, clock)
     # Secondaries expect serials that grow, also over restarts.
     compiler = Compiler(view, sources, serial=int(clock.now().timestamp()))

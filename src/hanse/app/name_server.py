@@ -1,7 +1,7 @@
 """The part of a name server that judges: informers, zone data, probes, and what it last knew."""
 
 import socket
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -33,6 +33,8 @@ class Judgement(Struct, frozen=True):
     loopback: bool = False
     forbidden: frozenset[str] = frozenset()
     """Addresses that are not probed: those of its own API servers."""
+    jitter: Callable[[], float] = lambda: 0.0
+    """A random number from 0 to 1, by which intervals of probes differ."""
 
 
 class NameServer:
@@ -60,6 +62,7 @@ class NameServer:
             clock=clock,
             loopback=judgement.loopback,
             known=known.health,
+            jitter=judgement.jitter,
         )
         self._leases = LeaseTracker(informers, clock)
         self._freshness = LeaseFreshnessTracker(informers, frozenset({LEADER_LEASE}))

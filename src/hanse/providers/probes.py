@@ -16,6 +16,8 @@ from hanse.runtime.informers import ClusterInformers
 
 START_INTERVAL = 0.001
 """Seconds between the first probes of two targets, so that ten thousand do not start at once."""
+JITTER = 0.05
+"""The part of an interval by which a probe may be early, so that probers do not keep step."""
 FORBIDDEN_TTL = 10.0
 """Seconds for which the forbidden addresses are cached."""
 
@@ -70,8 +72,12 @@ class Prober:
         loopback: bool = False,
         active: Callable[[], bool] = lambda: True,
         known: Iterable[TargetHealth] = (),
+        jitter: Callable[[], float] = lambda: 0.0,
     ) -> None:
-        """`known` is the health from before a restart, which stands until probes change it."""
+        """`known` is the health from before a restart, which stands until probes change it.
+
+        `jitter` is a random number from 0 to 1; without it intervals are exact.
+        """
         self.probes_sent = 0
         self._informers = informers
         self._sources = dict(enumerate(sources))
@@ -80,6 +86,7 @@ class Prober:
         self._clock = clock
         self._loopback = loopback
         self._is_active = active
+        self._jitter = jitter
         self._known = {health.target: health for health in known}
         self._trusted: set[ProbeTarget] = set()
         """The targets that are not down."""
@@ -218,7 +225,8 @@ class Prober:
         """
         loop = asyncio.get_running_loop()
         rule, target = state.probe.rule, state.probe.target
-        state.timer = loop.call_later(rule.interval.total_seconds(), self._send_probe, state)
+        delay = rule.interval.total_seconds() * (1 - JITTER * self._jitter())
+        state.timer = loop.call_later(delay, self._send_probe, state)
         refusal = forbidden_reason(
             target, self._forbidden_addresses(loop.time()), loopback=self._loopback
         )
