@@ -15,6 +15,7 @@ from hanse.features.services.legacy import (
 )
 from hanse.features.services.lighthouse import LEGACY
 from hanse.features.services.names import AGENT, LIGHTHOUSE, SERVICE_NAME, SOURCE_CLUSTER, WEIGHT
+from hanse.model.facts import HolderState, LeaseLiveness
 from hanse.model.kinds.discovery import (
     MANAGED_BY,
     Endpoint,
@@ -53,6 +54,7 @@ from tests.features.services.builders import (
     service,
 )
 from tests.support.builders import stored
+from tinykube.virtual_time import EPOCH
 
 
 def legacy_import(of: str, where: str = HOME, **spec: Any) -> ServiceImport:
@@ -356,3 +358,17 @@ def test_the_first_and_last_object_of_lighthouse_concern_all_exports() -> None:
 
     assert alone == {IMPORT, LEGACY, EXPORT, AGGREGATE}
     assert second == {IMPORT, LEGACY, EXPORT}
+
+
+def test_import_and_slice_of_a_cluster_may_be_taken_over_one_after_the_other() -> None:
+    """They arrive by different watches: whichever was written first, the pods stay."""
+    legacy = legacy_import("riga", type="Headless", ips=(), ports=())
+    pods = legacy_slice("riga", True)
+    before = FEATURE.plan(IMPORT, observed(broker=[legacy, pods]))
+    here = [stored(o) for o in desired(before, EndpointSlice)]
+    silent = [LeaseLiveness(BROKER, HOME, "riga", "riga", HolderState.SILENT, EPOCH)]
+
+    for broker in ([owned(legacy), pods], [legacy, owned(pods)], [owned(legacy), owned(pods)]):
+        plan = FEATURE.plan(IMPORT, observed(here, broker, facts=silent))
+        [endpoint_slice] = desired(plan, EndpointSlice)
+        assert [e.addresses[0] for e in endpoint_slice.endpoints or ()] == ["10.7.0.1"]

@@ -9,6 +9,7 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import timedelta
 from random import Random
 from typing import Literal, get_args
 
@@ -24,6 +25,7 @@ from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
 from tests.scenarios.services import ServicesScenario
+from tests.support.faults import LinkFaults
 from tests.support.simulator.exports import NAMES, Exports
 from tests.support.simulator.fleet import Fleet
 from tests.support.simulator.lighthouse import LighthouseAgent
@@ -40,7 +42,12 @@ SYNC = 0.25
 TAKEN_UP = 8.0
 """Seconds after which a change is in all answers, and an agent that starts has taken over."""
 PATIENCE = 60.0
-"""The same on real clusters, where waiting ends as soon as it is so."""
+"""The most that it may take, on real clusters or while events arrive late."""
+
+LEASE = 12
+"""Seconds: shorter than a roll-back takes, so that Leases expire meanwhile."""
+LAG = timedelta(seconds=1.5)
+LAGGING = ("", "endpointslices", "serviceimports", "leases")
 
 Answers = frozenset[str]
 Truth = dict[tuple[ClusterId, str], Answers]
@@ -69,6 +76,8 @@ class Order(Struct, frozen=True):
 
     version: LighthouseVersion
     steps: tuple[Step, ...]
+    lags: str = ""
+    """The resource whose events from the broker arrive late; empty: none."""
 
 
 def draw_order(number: int) -> Order:
@@ -90,7 +99,8 @@ def draw_order(number: int) -> Order:
     rest = [c for c in CLUSTERS if c not in upgraded]
     random.shuffle(rest)
     steps += [Step("upgrade", cluster) for cluster in rest]
-    return Order(random.choice(("0.14", "0.15")), tuple(steps))
+    version: LighthouseVersion = random.choice(("0.14", "0.15"))
+    return Order(version, tuple(steps), random.choice(LAGGING))
 
 
 def _action(text: str) -> Action:
@@ -122,7 +132,7 @@ class Migration:
 
     async def open(self) -> None:
         """Services in two clusters, one of them headless, published by Lighthouse agents."""
-        await self._users.open(lease=30)
+        await self._users.open(lease=LEASE)
         await self._users.patch_clusterset({"lighthouse": self.version})
         for number, cluster in enumerate(CLUSTERS):
             for name in NAMES:
@@ -185,11 +195,8 @@ class Migration:
 
     async def _be_taken_up(self, *servers: tuple[ClusterId, NameServerOf]) -> None:
         """Let agents work until these name servers answer what is ready now."""
-        if isinstance(self.fleet.testbed, EmbeddedTestbed):
-            await self._pass_time(TAKEN_UP)
-            return
         until = self.fleet.now + PATIENCE
-        await self._pass_time(0.5)
+        await self._pass_time(TAKEN_UP if isinstance(self.fleet.testbed, EmbeddedTestbed) else 0.5)
         while self.fleet.now < until and await self._find_fault(servers, self._after, self._after):
             await self._pass_time(0.5)
 
@@ -318,11 +325,16 @@ async def play_order(testbed: ClusterTestbed, order: Order, space: str = "shop")
     """Play an order on the clusters of a testbed; raises `MigrationFailed`."""
     async with Fleet(testbed, space) as fleet:
         migration = Migration(fleet, order.version)
-        await migration.open()
-        await migration.play(order.steps)
-        for agent in list(fleet.agents):
-            await fleet.kill_agent(agent)
-        await ServicesScenario(fleet).close()
+        for cluster in fleet.names if order.lags else ():
+            faults = LinkFaults(lag=LAG, lags=order.lags)
+            fleet.network.link(cluster, BROKER).faults = faults
+        try:
+            await migration.open()
+            await migration.play(order.steps)
+        finally:
+            for agent in list(fleet.agents):
+                await fleet.kill_agent(agent)
+            await ServicesScenario(fleet).close()
 
 
 async def _play_embedded(order: Order) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.services.clusters import IMPORTED, source_cluster
+from hanse.features.services.clusters import IMPORTED, list_published_slices, source_cluster
 from hanse.features.services.names import (
     AGENT,
     DOMAIN,
@@ -141,8 +141,9 @@ def lighthouse_exports(
     slices: dict[ClusterId, list[EndpointSlice]] = {cluster: [] for cluster in imports}
     for endpoint_slice in snapshot.by(where, LEGACY_SLICES, service):
         cluster = source_cluster(endpoint_slice)
-        is_current = cluster in imports or IS_HEADLESS in endpoint_slice.metadata.labels
-        if is_of_lighthouse(endpoint_slice) and is_current:
+        is_current = IS_HEADLESS in endpoint_slice.metadata.labels
+        # beside an import of Lighthouse the slice counts, whichever agent wrote it a moment ago
+        if cluster in imports or (is_current and is_of_lighthouse(endpoint_slice)):
             slices.setdefault(cluster, []).append(endpoint_slice)
     return {
         cluster: LighthouseExport(
@@ -184,19 +185,22 @@ def imported_from_lighthouse(key: Key, snapshot: Snapshot) -> frozenset[ClusterI
 def being_upgraded(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> frozenset[ClusterId]:
-    """The clusters whose agent took over from Lighthouse, and that are not seen alive yet.
+    """The clusters whose agent took over from Lighthouse, and is not seen alive or publishing yet.
 
-    What their Lighthouse agent published for the service stands until then.
+    What their Lighthouse agent published for the service stands until then: Lease, slices and
+    imports arrive by different watches.
     """
-    upgraded = {
-        source_cluster(s)
-        for s in snapshot.by(broker, LEGACY_SLICES, f"{key.namespace}/{key.name}")
-        if not is_of_lighthouse(s)
-    }
+    service = f"{key.namespace}/{key.name}"
+    slices = snapshot.by(broker, LEGACY_SLICES, service)
+    upgraded = {source_cluster(s) for s in slices if not is_of_lighthouse(s)}
+    imports = snapshot.by(broker, LEGACY_IMPORTS, service)
+    upgraded |= {_legacy_cluster(i) for i in imports if not is_of_lighthouse(i)}
+    publishing = {source_cluster(s) for s in list_published_slices(key, snapshot, broker)}
     return frozenset(
         cluster
         for cluster in upgraded & imported_from_lighthouse(key, snapshot)
-        if member_state(cluster, snapshot, broker, broker_namespace) is not MemberState.READY
+        if cluster not in publishing
+        or member_state(cluster, snapshot, broker, broker_namespace) is not MemberState.READY
     )
 
 
