@@ -36,5 +36,6 @@ def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     assert re.search(r"kube-dns-far +ClusterIP +10\.60\.0\.10 ", result.out), result.out
     assert re.search(r"remote +ClusterIP +10\.60\.0\.\d+ ", result.out), result.out
     assert 'network.arktos.futurewei.com "globex.far" deleted' in result.out
+    assert "kube-dns.kube-system.svc.cluster.local." in result.out
     assert "waiting for Service globex-web/trial to be deleted" in result.out
     assert "tenant globex has no network initech" in result.err + result.out

@@ -1,6 +1,7 @@
 """The names of one tenant network, and none of other networks."""
 
 from collections.abc import Sequence
+from ipaddress import ip_address
 from random import Random
 from typing import Any
 
@@ -206,7 +207,29 @@ def test_a_change_recompiles_what_it_concerns() -> None:
 
     assert {named.name for named in delta.nodes} == {
         b"\x03web\x08acme-web\x03svc\x07cluster\x05local\x00",
+        b"\x016\x010\x011\x0210\x07in-addr\x04arpa\x00",
     }
+
+
+def test_private_addresses_of_the_network_have_names_and_no_others() -> None:
+    objects = [
+        service("web", "10.1.0.5"),
+        service("kubernetes-lab", "10.1.0.1", "acme-default"),
+        service("secret", "10.1.0.6", labels=labels("default")),
+        service("public", "198.51.100.7"),
+        pod("a", "10.4.0.1"),
+        pod("b", "fd00::1"),
+    ]
+
+    def name_of(address: str) -> DnsAnswer:
+        return ask(objects, ip_address(address).reverse_pointer, "PTR")
+
+    assert name_of("10.1.0.5").records == ("web.acme-web.svc.cluster.local.",)
+    assert name_of("10.1.0.1").records == ("kubernetes.default.svc.cluster.local.",)
+    assert name_of("10.4.0.1").records == ("10-4-0-1.acme-web.pod.cluster.local.",)
+    assert name_of("fd00::1").records == ("fd00--1.acme-web.pod.cluster.local.",)
+    assert name_of("10.1.0.6").code == "NXDOMAIN"
+    assert name_of("198.51.100.7").code == "REFUSED"  # or forwarded
 
 
 def test_each_namespace_is_watched_by_itself_so_that_no_right_beyond_is_needed() -> None:

@@ -1,10 +1,17 @@
 """The zone of one tenant network: only its own Services and pods, and its `kubernetes`."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from ipaddress import ip_address
 
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.model.dns.names import child_name, wire_name
-from hanse.model.dns.records import ZoneNode, address_rdata, version_node
+from hanse.model.dns.records import (
+    RecordType,
+    ZoneNode,
+    address_rdata,
+    full_rrset,
+    version_node,
+)
 from hanse.model.dns.service_records import (
     SCHEMA_VERSION,
     address_rrsets,
@@ -28,6 +35,16 @@ SLICES_BY_SERVICE = Index(
 )
 
 
+REVERSE_ZONES = tuple(
+    wire_name(zone)
+    for zone in (
+        *("10.in-addr.arpa", "168.192.in-addr.arpa", "d.f.ip6.arpa"),
+        *(f"{second}.172.in-addr.arpa" for second in range(16, 32)),
+    )
+)
+"""The reverse names of private addresses, which nobody else answers; others are forwarded."""
+
+
 def watches(namespace: str = "", labels: str = NETWORK) -> tuple[Watch, ...]:
     """The watches for the names of the selected networks; by default of all."""
     return (
@@ -49,7 +66,7 @@ class NetworkZone:
         self._apex = wire_name(view.zone)
         self._services = b"\x03svc" + self._apex
         self._pods = b"\x03pod" + self._apex
-        self.zones: tuple[bytes, ...] = (self._apex,)
+        self.zones: tuple[bytes, ...] = (self._apex, *REVERSE_ZONES)
         selector = ",".join(f"{name}={value}" for name, value in self._labels.items())
         self.watches = tuple(
             w
@@ -140,6 +157,9 @@ class NetworkZone:
                 if self._is_ours(endpoint_slice)
             ]
             yield from service_nodes(name, service, slices, self.view.ttl)
+        if name is not None and not service.headless:
+            for address in service.spec.cluster_ips or (service.spec.cluster_ip,):
+                yield from self._reverse_nodes(address, name)
 
     def _pod_nodes(self, pod: Pod) -> Iterator[ZoneNode]:
         """The names of a pod by its dashed addresses."""
@@ -153,3 +173,13 @@ class NetworkZone:
             )
             if name is not None and rdata is not None:
                 yield ZoneNode(name, address_rrsets([rdata], self.view.ttl))
+                yield from self._reverse_nodes(pod_ip.ip, name)
+
+    def _reverse_nodes(self, address: str, name: bytes) -> Iterator[ZoneNode]:
+        """The name of a private address; none for others."""
+        try:
+            reverse = wire_name(ip_address(address).reverse_pointer)
+        except ValueError:
+            return
+        if reverse.endswith(REVERSE_ZONES):
+            yield ZoneNode(reverse, (full_rrset(RecordType.PTR, [name], self.view.ttl),))

@@ -22,6 +22,7 @@ class RecordType(IntEnum):
     NS = 2
     CNAME = 5
     SOA = 6
+    PTR = 12
     TXT = 16
     AAAA = 28
     SRV = 33
@@ -31,7 +32,7 @@ class RecordType(IntEnum):
     ANY = 255
 
 
-_TYPE_NAMES = {int(known): known.name for known in RecordType} | {12: "PTR", 15: "MX", 65: "HTTPS"}
+_TYPE_NAMES = {int(known): known.name for known in RecordType} | {15: "MX", 65: "HTTPS"}
 
 
 def type_mnemonic(rtype: int) -> str:
