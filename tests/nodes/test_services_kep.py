@@ -1,6 +1,7 @@
 """Services of the kep-1645 profile carry connections where only pods are routed."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -98,15 +99,30 @@ def test_the_other_cluster_answers_while_the_own_one_cannot(fleet: NodesFleet) -
 
 @pytest.mark.parametrize("dead", [HERE, THERE, "broker"])
 def test_connections_arrive_while_an_api_server_is_away(fleet: NodesFleet, dead: str) -> None:
-    fleet.await_answers(HERE, SPACE, f"http://there.{ZONE}", {THERE}, 1)
-    inside = ("-every", "100ms", "-n", "50", f"http://there.{ZONE}")
-
-    with fleet.running_netcheck(HERE, SPACE, "http", *inside) as client:
+    with _dialling(fleet, 50):
         killed = fleet.running.run_hanse("local", "kill", dead)
-        output = client.communicate()[0]
     started = fleet.running.run_hanse("local", "start", dead)
 
     assert (killed.status, started.status) == (0, 0)
+
+
+def test_connections_by_name_arrive_while_agents_restart(fleet: NodesFleet) -> None:
+    with _dialling(fleet, 100):
+        for command in ("stop", "start"):
+            for cluster in (HERE, THERE):
+                result = fleet.running.run_hanse("local", command, "agent", cluster)
+                assert result.status == 0, result.err
+
+
+@contextmanager
+def _dialling(fleet: NodesFleet, count: int) -> Iterator[None]:
+    """Dial by name ten times a second, also during the block; every connection has to arrive."""
+    fleet.await_answers(HERE, SPACE, f"http://there.{ZONE}", {THERE}, 1)
+    inside = ("-every", "100ms", "-n", str(count), f"http://there.{ZONE}")
+    with fleet.running_netcheck(HERE, SPACE, "http", *inside) as client:
+        yield
+        output = client.communicate()[0]
+
     outcomes = [line.split(" ", 2)[2] for line in output.splitlines()]
-    assert len(outcomes) == 50
+    assert len(outcomes) == count
     assert [one for one in outcomes if not one.startswith(THERE)] == []
