@@ -102,7 +102,7 @@ def metadata_errors(
 
 
 def path_segment_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
-    """Validation errors of a name as a path segment."""
+    """Why a new object's name cannot be a path segment (`.`, `..`, `/`, `%`), for every kind."""
     name = metadata.get("name", "")
     for problem in path_segment_problems(name):
         yield invalid("metadata.name", name, problem)

@@ -176,7 +176,10 @@ def weighted_order(weights: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reduce_weights(weights: Sequence[int]) -> Sequence[int]:
-    """Weights divided by their common divisor, and scaled to fit `MAX_CYCLE`."""
+    """Weights divided by their common divisor, and scaled to about `MAX_CYCLE` in sum.
+
+    Not all are 0; none above 0 becomes 0.
+    """
     common = gcd(*weights)
     least = [weight // common for weight in weights]
     whole = sum(least)

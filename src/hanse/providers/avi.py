@@ -98,7 +98,11 @@ class AviController:
         )
 
     async def update(self, obj: K) -> K:
-        """Replace an object; the controller refuses it unless it is as it was read."""
+        """Read the object anew, and replace our fields in it; fields of others stay as they are.
+
+        Raises Conflict if the name is another object now, or if it changes between this read and
+        the write; `ExternalApi` compared `obj` with an earlier read.
+        """
         observed = await self._read_wire(type(obj), obj.metadata.name)
         if observed["uuid"] != obj.metadata.uid:
             raise Conflict(Status(409, "Conflict", f"{obj.metadata.name} is another object now"))

@@ -1,4 +1,7 @@
-"""The feature `federated`: its watches, the keys that a change affects, and the plan of each."""
+"""The feature `federated`: Services made of Services of several members.
+
+Its watches, the keys that a change affects, and the plan of each.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -132,7 +135,10 @@ class FederatedServices:
 def _keys_for_led_object(
     where: ClusterId, change: ObjectChange, snapshot: Snapshot
 ) -> Iterator[Key]:
-    """The keys that a changed object of a led member affects; node heartbeats affect none."""
+    """The federated Services, and records of member Services, that a change in a member affects.
+
+    A node's heartbeat affects none.
+    """
     obj = change.object
     meta = obj.metadata
     match obj:

@@ -273,9 +273,9 @@ def _third_parties_error(spec: GSLBHostRuleSpec) -> str:
     """The first error of third parties: an unusable address, or a VIP that is named twice."""
     for index, member in enumerate(spec.third_party_members):
         field = f"spec.thirdPartyMembers[{index}]"
-        config_map = [("vip", member.vip)]
-        config_map += [("publicIP", member.public_ip)] if member.public_ip else []
-        for name, address in config_map:
+        addresses = [("vip", member.vip)]
+        addresses += [("publicIP", member.public_ip)] if member.public_ip else []
+        for name, address in addresses:
             if error := _address_error(f"{field}.{name}", address):
                 return error
     if duplicate := _first_duplicate([m.vip for m in spec.third_party_members]):

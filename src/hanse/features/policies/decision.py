@@ -92,7 +92,10 @@ _QUARANTINE_MESSAGES: dict[str, str] = {
 
 
 def _delete_copy(view: MemberView, draft: RecordDraft, winner: Version | None) -> MemberDecision:
-    """Remove a federated copy that was deleted elsewhere; any other policy is only released."""
+    """Delete a federated copy that was deleted elsewhere; its record is Pending until it is gone.
+
+    What is absent already, or no federated copy, is not touched: only its record becomes Released.
+    """
     policy = view.policy
     if policy is None or not draft.here.exists or not is_federated(policy):
         return _member_decision(replace(draft, here=_released(draft.here)))

@@ -237,7 +237,11 @@ def merged_history(key: Key, ledgers: LedgerPages, snapshot: Snapshot) -> Histor
 
 
 def known_events(key: Key, ledgers: LedgerPages, snapshot: Snapshot) -> History:
-    """The contexts of a policy in all ledgers, of members that are unreachable too."""
+    """All events of a policy that any member's ledger knows, without their versions.
+
+    Counts collected tombstones, and the last seen records of unreachable members, which
+    `merged_history` leaves out.
+    """
     records = (read_record(key, member, ledgers, snapshot) for member in ledgers.members)
     contexts = [History(r.history.context) for r in records if isinstance(r, PolicyRecord)]
     return merge_all([*(ledgers.collected(m, key) for m in ledgers.members), *contexts])

@@ -139,7 +139,11 @@ def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[s
 
 
 def _from_network(network: NetworkFacts, families: tuple[int, ...]) -> Iterator[str]:
-    """A pod of the network is the client."""
+    """The rules where a pod of the network is the client.
+
+    The order matters: only accesses by name reach what is inside the cluster, which
+    `platform-servers` drops before any range is looked at.
+    """
     for name in (network.name, *network.peers):
         for family in families:
             yield f"{_server(family)} @pods-{_short(name)}-{family} accept"
