@@ -81,7 +81,9 @@ class Installation(Struct, frozen=True):
             "dns.workers=1",
         )
         yield from (("--set", one) for one in given)
-        yield from (("--set-literal", one) for one in more)
+        for one in more:
+            is_switch = one.endswith(("=true", "=false"))
+            yield "--set" if is_switch else "--set-literal", one
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Our image and chart on real nodes: pods of the chart do what agents of `hanse up` do."""
 
+import subprocess
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 from tests.nodes.fleet import NodesFleet, until
 from tests.nodes.installation import BROKER, SYSTEM, Installation, installed
 from tests.nodes.manifests import TCP, export, service, workload
-from tests.nodes.processes import container_process
+from tests.nodes.processes import container_process, descendants
 
 HERE, THERE = "lubeck", "hamburg"
 SPACE = "shop"
@@ -126,6 +127,30 @@ def test_a_cut_from_the_broker_takes_nothing_away(fleet: NodesFleet) -> None:
 
     assert healed.status == 0
     assert len(during.pods) == 2
+
+
+def test_a_guard_runs_on_the_node_and_goes_without_a_trace(
+    installation: Installation, fleet: NodesFleet
+) -> None:
+    upgraded = installation.run_helm("upgrade", HERE, "networks.guard=true")
+
+    assert upgraded.status == 0, upgraded.err
+    fleet.await_rollout(HERE, SYSTEM, "daemonset/hanse-guard")
+    assert _guarded_nodes(fleet) == 1
+    fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE, THERE}, 16)
+    upgraded = installation.run_helm("upgrade", HERE)
+    assert upgraded.status == 0, upgraded.err
+    until(lambda: _guarded_nodes(fleet), lambda count: count == 0)
+
+
+def _guarded_nodes(fleet: NodesFleet) -> int:
+    """How many nodes have the rules of a guard."""
+    processes = descendants(fleet.running.process.pid)
+    nodes = [process.pid for process in processes if process.name == "containerd"]
+    commands = [
+        ["nsenter", "--net", "--target", str(pid), "nft", "list", "tables"] for pid in nodes
+    ]
+    return sum(b"hanse-guard" in subprocess.check_output(command) for command in commands)
 
 
 def test_hanse_uninstall_removes_what_the_chart_installed(

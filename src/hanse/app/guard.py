@@ -53,6 +53,10 @@ CHECK_SECONDS = 5.0
 """How often it is checked that nobody has removed the rules."""
 RETRY_SECONDS = 1.0
 GONE_TIMEOUT = timedelta(seconds=5)
+GONE_TRIES = 15
+"""How often a guard that ends asks for its DaemonSet, a second apart: less than a pod may take."""
+GONE_UNKNOWN = 3
+"""How often in a row its account has to be unknown."""
 
 
 class GuardUnavailable(Exception):
@@ -292,18 +296,33 @@ def remove_rules() -> None:
 
 
 async def is_gone(credentials: Credentials, namespace: str, daemonset: str) -> bool:
-    """Whether a DaemonSet was deleted; an API server that does not say so has not deleted it."""
+    """Whether a DaemonSet was deleted; an API server that does not say so has not deleted it.
+
+    With an installation the guard's account goes, too: when the server does not know the account
+    several times in a row, that is what has happened.
+    """
     path = f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{daemonset}"
-    transport = HttpTransport(credentials)
+    transport, unknown = HttpTransport(credentials), 0
     try:
-        answer = await transport.send(Request("GET", path, timeout=GONE_TIMEOUT))
+        for _ in range(GONE_TRIES):
+            answer = await transport.send(Request("GET", path, timeout=GONE_TIMEOUT))
+            match answer.status:
+                case HTTPStatus.UNAUTHORIZED:
+                    unknown += 1
+                    if unknown == GONE_UNKNOWN:
+                        return True
+                case HTTPStatus.FORBIDDEN:  # rights may go before the account
+                    unknown = 0
+                case HTTPStatus.OK:
+                    return b'"deletionTimestamp"' in answer.body
+                case _:
+                    return answer.status == HTTPStatus.NOT_FOUND
+            await asyncio.sleep(RETRY_SECONDS)
     except KubeError:
         return False
     finally:
         await transport.close()
-    if answer.status == HTTPStatus.NOT_FOUND:
-        return True
-    return answer.status == HTTPStatus.OK and b'"deletionTimestamp"' in answer.body
+    return False
 
 
 def _open_rules() -> Nftables:
