@@ -1,7 +1,7 @@
 """The broker loses a Lease, is restored to an earlier state, or is one of the members."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
@@ -12,8 +12,9 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
+from tests.scenarios.disturbances import Disturbance, disturb
 from tests.scenarios.services import ServicesScenario, running_services
-from tests.support.scenario import Check, Scenario, all_of
+from tests.support.scenario import Check, all_of
 from tests.support.testbed import ClusterTestbed
 
 A_WHILE = timedelta(seconds=12)
@@ -34,13 +35,15 @@ async def silent(services: ServicesScenario, cluster: str, *others: str) -> None
             await services.scenario.eventually(services.imports(importer, "web", *others))
 
 
+@pytest.mark.parametrize("how", ["", pytest.param("cut", marks=pytest.mark.virtual)])
 async def test_a_silent_cluster_does_not_return_when_its_lease_is_deleted(
-    services: ServicesScenario,
+    services: ServicesScenario, how: Disturbance
 ) -> None:
     scenario = services.scenario
     await silent(services, "lubeck", "bergen")
 
     await services.admin(BROKER).delete(Lease, "lubeck", BROKER_NAMESPACE)
+    await disturb(scenario, how, "hamburg")
 
     gone = [services.imports(cluster, "web", "bergen") for cluster in ("bergen", "hamburg")]
     await scenario.always(all_of(*gone), for_=A_WHILE)
@@ -86,35 +89,17 @@ def not_imported(services: ServicesScenario, name: str) -> Check[None]:
     return check
 
 
-async def restart(scenario: Scenario, cluster: ClusterId) -> None:
-    """Let an agent start anew."""
-    await scenario.kill_agent(cluster)
-    await scenario.start_agent(cluster)
-
-
-async def cut_for_a_while(scenario: Scenario, cluster: ClusterId) -> None:
-    """Cut an agent from the broker for longer than its Lease lasts."""
-    scenario.network.cut(cluster, BROKER)
-    await asyncio.sleep(A_WHILE.total_seconds() * 2)
-    scenario.network.heal(cluster, BROKER)
-
-
-Disturbance = Callable[[Scenario, ClusterId], Coroutine[None, None, None]]
-
-
 @pytest.mark.parametrize(
-    ("disturb", "cluster", "bump"),
+    ("how", "cluster", "bump"),
     [
-        (None, "", 0),
-        pytest.param(restart, "hamburg", 1_000_000, id="importer-restarts-and-versions-go-forward"),
-        pytest.param(restart, "lubeck", 0, id="exporter-restarts", marks=pytest.mark.virtual),
-        pytest.param(
-            cut_for_a_while, "hamburg", 0, id="importer-is-cut-off", marks=pytest.mark.virtual
-        ),
+        pytest.param("", "", 0, id="undisturbed"),
+        pytest.param("restarted", "hamburg", 1_000_000, id="importer-restarts-versions-forward"),
+        pytest.param("restarted", "lubeck", 0, id="exporter-restarts", marks=pytest.mark.virtual),
+        pytest.param("cut", "hamburg", 0, id="importer-is-cut-off", marks=pytest.mark.virtual),
     ],
 )
 async def test_a_restored_broker_neither_withdraws_what_lives_nor_returns_what_was_deleted(
-    services: ServicesScenario, disturb: Disturbance | None, cluster: ClusterId, bump: int
+    services: ServicesScenario, how: Disturbance, cluster: ClusterId, bump: int
 ) -> None:
     scenario = services.scenario
     await services.serve_and_export("bergen", "web")
@@ -136,8 +121,7 @@ async def test_a_restored_broker_neither_withdraws_what_lives_nor_returns_what_w
         held.append(services.imports(one, "web", "bergen", "lubeck"))
         held.append(services.imports(one, "new", "lubeck"))
     async with asyncio.TaskGroup() as group:
-        if disturb is not None:
-            group.create_task(disturb(scenario, cluster), name="disturbance")
+        group.create_task(disturb(scenario, how, cluster), name="disturbance")
         await scenario.always(all_of(*held), for_=RECOVERED)
     await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
     await scenario.eventually(services.everywhere("old"))
@@ -152,14 +136,15 @@ async def hosted(
         yield services
 
 
+@pytest.mark.parametrize("how", ["restarted", pytest.param("cut", marks=pytest.mark.virtual)])
 async def test_a_member_that_hosts_the_broker_exports_like_any_other(
-    hosted: ServicesScenario,
+    hosted: ServicesScenario, how: Disturbance
 ) -> None:
     for cluster in ("bergen", "lubeck"):
         await hosted.serve_and_export(cluster)
 
     await hosted.scenario.eventually(hosted.everywhere("web", "bergen", "lubeck"))
     await hosted.scenario.always(hosted.everywhere("web", "bergen", "lubeck"), for_=A_WHILE)
-    await hosted.scenario.kill_agent("lubeck")
-    await hosted.scenario.start_agent("lubeck")
+    await disturb(hosted.scenario, how, "bergen" if how == "cut" else "lubeck")
+    await hosted.scenario.eventually(hosted.everywhere("web", "bergen", "lubeck"))
     await hosted.scenario.always(hosted.everywhere("web", "bergen", "lubeck"), for_=A_WHILE)

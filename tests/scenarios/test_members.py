@@ -19,6 +19,7 @@ from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER
+from tests.scenarios.disturbances import EACH, Disturbance, disturb
 from tests.scenarios.services import ServicesScenario, running_services
 from tests.support.faults import READ_METHODS
 from tests.support.scenario import Check, all_of
@@ -259,8 +260,9 @@ async def test_a_cluster_that_leaves_withdraws_everything_and_others_keep_theirs
     assert await members.found("lubeck", ServiceExport, "web") is not None
 
 
+@pytest.mark.parametrize("how", EACH)
 async def test_a_dead_cluster_that_was_given_up_withdraws_at_home_when_it_returns(
-    members: ServicesScenario,
+    members: ServicesScenario, how: Disturbance
 ) -> None:
     scenario = members.scenario
     for cluster in ("bergen", "lubeck"):
@@ -269,6 +271,7 @@ async def test_a_dead_cluster_that_was_given_up_withdraws_at_home_when_it_return
     await scenario.kill_agent("lubeck")
 
     await set_record(members, "lubeck", "Left")
+    await disturb(scenario, how, "hamburg")
     await scenario.eventually(members.imports("hamburg", "web", "bergen"))
     broker = members.admin(scenario.broker)
     place = MemberPlace(scenario.broker, BROKER_NAMESPACE, "lubeck")
@@ -280,9 +283,9 @@ async def test_a_dead_cluster_that_was_given_up_withdraws_at_home_when_it_return
     await scenario.always(out, for_=timedelta(seconds=12))
 
 
-@pytest.mark.parametrize("restarted", [False, True], ids=["agents-run", "agents-restart"])
+@pytest.mark.parametrize("how", ["", "restarted", pytest.param("cut", marks=pytest.mark.virtual)])
 async def test_the_last_rules_stand_when_the_cluster_set_is_deleted(
-    members: ServicesScenario, restarted: bool
+    members: ServicesScenario, how: Disturbance
 ) -> None:
     scenario = members.scenario
     broker = members.admin(scenario.broker)
@@ -295,10 +298,8 @@ async def test_the_last_rules_stand_when_the_cluster_set_is_deleted(
     assert before.spec.ips, "kep-1645 gives an import an address"
 
     await broker.delete(ClusterSet, scenario.namespace, "")
-    if restarted:
-        for cluster in scenario.names:
-            await scenario.kill_agent(cluster)
-            await scenario.start_agent(cluster)
+    for cluster in scenario.names if how == "restarted" else ("bergen",):
+        await disturb(scenario, how, cluster)
 
     async def unchanged() -> None:
         after = await members.found("bergen", ServiceImport)
@@ -315,8 +316,9 @@ async def test_the_last_rules_stand_when_the_cluster_set_is_deleted(
     await scenario.always(unchanged, for_=timedelta(seconds=5))
 
 
+@pytest.mark.parametrize("how", ["", pytest.param("cut", marks=pytest.mark.virtual)])
 async def test_imports_stand_while_the_brokers_namespace_is_gone_and_heal_with_it(
-    members: ServicesScenario,
+    members: ServicesScenario, how: Disturbance
 ) -> None:
     scenario = members.scenario
     broker = members.admin(scenario.broker)
@@ -330,7 +332,9 @@ async def test_imports_stand_while_the_brokers_namespace_is_gone_and_heal_with_i
     await broker.delete(Namespace, BROKER_NAMESPACE, "")
 
     held = [members.imports(cluster, "web", "bergen", "lubeck") for cluster in scenario.names]
-    await scenario.always(all_of(*held), for_=timedelta(seconds=12))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(disturb(scenario, how, "hamburg"), name="disturbance")
+        await scenario.always(all_of(*held), for_=timedelta(seconds=12))
     await members.unexport("lubeck", "old")
     await scenario.eventually(scenario.has_no_namespace(scenario.broker, BROKER_NAMESPACE))
     await scenario.always(all_of(*held), for_=timedelta(seconds=12))

@@ -1,0 +1,35 @@
+"""What happens to a reader in the middle of a disaster: it restarts, or its broker is cut."""
+
+import asyncio
+from typing import Literal
+
+import pytest
+
+from hanse.model.objects import ClusterId
+from tests.support.scenario import Scenario
+
+Disturbance = Literal["", "restarted", "cut"]
+
+CUT = 20.0
+"""Seconds for which a reader is cut off: longer than its Lease lasts."""
+
+EACH = (
+    "",
+    pytest.param("restarted", marks=pytest.mark.virtual),
+    pytest.param("cut", marks=pytest.mark.virtual),
+)
+"""Undisturbed on every engine, and disturbed on virtual time."""
+
+
+async def disturb(scenario: Scenario, how: Disturbance, cluster: ClusterId) -> None:
+    """Disturb the agent of a cluster, and undo it."""
+    match how:
+        case "restarted":
+            await scenario.kill_agent(cluster)
+            await scenario.start_agent(cluster)
+        case "cut":
+            scenario.network.cut(cluster, scenario.broker)
+            await asyncio.sleep(CUT)
+            scenario.network.heal(cluster, scenario.broker)
+        case _:
+            return
