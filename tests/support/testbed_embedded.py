@@ -19,7 +19,8 @@ from tests.support.service_accounts import Account, grant
 from tests.support.testbed import WebhookEndpoint
 from tinykube.apiserver import ApiServer
 from tinykube.controllers import controller_manager
-from tinykube.controllers.controller_manager import ControllerManager
+from tinykube.controllers.controller_manager import ControllerManager, Simulation
+from tinykube.controllers.simulated_nodes import NodeRanges
 from tinykube.request import RequestLike, Response
 from tinykube.storage import Snapshot
 from tinykube.users import User
@@ -125,6 +126,9 @@ async def embedded_testbed(
                     enabled=controller_manager.CORE_CONTROLLERS
                     if name == BROKER
                     else controller_manager.ALL_CONTROLLERS,
+                    simulation=Simulation(
+                        ranges=NodeRanges(pods=(str(testbed.ranges[name].pods),))
+                    ),
                 ).run(),
                 name=f"controllers {name}",
             )

@@ -191,7 +191,9 @@ class Services:
     def _keys_for_ranges(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """All keys if a member has other address ranges than before: exports say who takes them."""
         before, after = (
-            obj.spec.ranges if isinstance(obj, ClusterMember) else MemberRanges()
+            obj.spec.ranges
+            if isinstance(obj, ClusterMember) and not obj.has_left
+            else MemberRanges()
             for obj in (change.before, change.after)
         )
         if before != after:
