@@ -67,11 +67,8 @@ class JoinedFleet(Struct):
         )
 
     @asynccontextmanager
-    async def agent(self, cluster: str, source: Path | None = None) -> AsyncIterator[None]:
-        """Run an agent with only the credentials that `hanse join` created.
-
-        `source` has the packages of another version.
-        """
+    async def agent(self, cluster: str) -> AsyncIterator[None]:
+        """Run an agent with only the credentials that `hanse join` created."""
         get_secret = ("-n", "hanse-system", "get", "secret", "hanse-broker")
         secret = await self.on(cluster, *get_secret, "-o", "jsonpath={.data.kubeconfig}")
         self.broker_kubeconfig(cluster).write_bytes(b64decode(secret.output))
@@ -89,7 +86,6 @@ class JoinedFleet(Struct):
                 BROKER_NAMESPACE,
             ),
             log=self.folder / f"{cluster}.log",
-            source=source,
         )
         self.running[cluster] = running
         try:
@@ -105,20 +101,14 @@ class JoinedFleet(Struct):
             await running.wait()
 
     async def _start_process(
-        self, *arguments: str, log: Path | None = None, source: Path | None = None
+        self, *arguments: str, log: Path | None = None
     ) -> asyncio.subprocess.Process:
         program = (sys.executable, "-c", "from hanse.cli import main; main()")
         pipe = asyncio.subprocess.PIPE
         stderr = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600) if log is not None else pipe
-        env = {**os.environ, "PYTHONPATH": str(source)} if source is not None else None
         try:
             return await asyncio.create_subprocess_exec(
-                *program,
-                *arguments,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=pipe,
-                stderr=stderr,
-                env=env,
+                *program, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=stderr
             )
         finally:
             if log is not None:
