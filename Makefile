@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search soak mutants bench reference rights sbom image
+.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search soak mutants bench reference rights sbom image faults
 
 help: ## what can be done here
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -53,6 +53,9 @@ layers: install
 
 test: lint types layers ## everything that needs no Go
 	@echo "==> tests"; $(BIN)/pytest -n auto --dist worksteal
+
+faults: install ## every fault: told alike by all presentations, mended as printed; the page for all eyes
+	@echo "==> faults"; HANSE_FAULTS=1 $(BIN)/pytest -n0 tests/cli/test_faults.py tests/web/dashboard/test_page.py
 
 kube-binaries: install ## find or build real Kubernetes, etcd, kwok and CoreDNS
 	@echo "==> programs of real clusters"; $(BIN)/python -m hanse.local.real.build

@@ -17,9 +17,10 @@ for c in lubeck hamburg bergen; do k $c create namespace faults & done; wait
 """
 
 AFTER = """
-for c in lubeck hamburg bergen broker; do k $c delete namespace faults --wait=false & done
-k lubeck -n avi-system delete gslbhostrule first
-k bergen -n antrea-plus-system delete service mine
+gone="--wait=false --ignore-not-found"
+for c in lubeck hamburg bergen broker; do k $c delete namespace faults $gone & done
+k lubeck -n avi-system delete gslbhostrule first nowhere --ignore-not-found
+k bergen -n antrea-plus-system delete service mine --ignore-not-found
 wait
 """
 
@@ -154,6 +155,25 @@ OBJECTS = (
         """,
     ),
     Fault(
+        "HostRuleRejected GSLBHostRule avi-system/nowhere in lubeck",
+        """
+        make lubeck '{apiVersion: amko.vmware.com/v1alpha1, kind: GSLBHostRule,
+        metadata: {name: nowhere, namespace: avi-system},
+        spec: {fqdn: other.global.test, trafficSplit: [{cluster: nowhere, weight: 1}]}}'
+        """,
+    ),
+    Fault(
+        "ExportInvalid ServiceExport faults/elsewhere in bergen",
+        """
+        k bergen -n faults create service externalname elsewhere --external-name example.org
+        share bergen elsewhere
+        """,
+    ),
+    Fault(
+        "SettingIgnored ServiceExport shop/web in lubeck",
+        "k lubeck -n shop annotate serviceexport web services.hanse.dev/priority=high",
+    ),
+    Fault(
         "SetRefused StatefulSet faults/refused in bergen",
         """
         k broker create namespace faults
@@ -166,3 +186,48 @@ OBJECTS = (
     ),
 )
 """What can be wrong at once, with objects of users and of administrators."""
+
+KILLED = (
+    Fault("ClusterUnreachable Cluster bergen", "hanse local kill bergen", causes=True),
+    Fault(
+        "AgentPaused Cluster lubeck",
+        "k lubeck annotate namespace hanse-system hanse.dev/paused=true",
+    ),
+    Fault(
+        "FleetPaused ClusterSet local in broker",
+        """k broker patch clusterset local --type merge -p '{"spec":{"paused":true}}'""",
+    ),
+    Fault(
+        "CrdOld Check definitions are not of this version: "
+        "serviceexports.multicluster.x-k8s.io in hamburg",
+        """
+        k hamburg patch crd serviceexports.multicluster.x-k8s.io --type json -p '[{"op": "add",
+        "path": "/spec/versions/0/additionalPrinterColumns", "value": []}]'
+        """,
+        unseen_by=OBSERVERS,
+    ),
+)
+STOPPED = (
+    Fault(
+        "AgentSilent Cluster bergen",
+        "hanse local stop agent bergen",
+        causes=True,
+        seen_as={"metrics": "ClusterSilent Cluster bergen", "events": "ClusterSilent"},
+    ),
+    Fault(
+        "TwoLeaders AMKOCluster leader",
+        """
+        k hamburg -n avi-system patch amkocluster amkocluster-federation --type merge \
+            -p '{"spec":{"isLeader":true}}'
+        """,
+    ),
+)
+CLUSTERS = {"killed": KILLED, "stopped": STOPPED}
+"""Faults of clusters, which hide others: one group after another."""
+
+SHORT_LEASES = """
+k broker patch clusterset local --type merge -p '{"spec":{"leaseDurationSeconds":10}}'
+"""
+LONG_LEASES = """
+k broker patch clusterset local --type merge -p '{"spec":{"leaseDurationSeconds":30}}'
+"""

@@ -1,6 +1,7 @@
 """The console: a fleet for people with their own tokens, each with what they may see."""
 
 import json
+import shutil
 import subprocess
 import time
 import urllib.error
@@ -31,6 +32,8 @@ metadata: {name: looks}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
 subjects: [{kind: ServiceAccount, name: bert, namespace: shop}]
 """
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
 
 class Console:
@@ -143,6 +146,7 @@ def test_a_cluster_that_is_gone_is_shown_as_it_was_with_its_age(
         shown = items(console, people["bert"])
     finally:
         fleet.run_hanse("local", "start", "bergen")
+        fleet.run_hanse("doctor", "--wait", "60", patience=90)
 
     assert bergen["state"] == "bad"
     assert bergen["exports"] == 1, "what it had is known"

@@ -1,6 +1,7 @@
 """The support bundle: what helps is in it, and no secret."""
 
 import json
+import shutil
 import tarfile
 from pathlib import Path
 from typing import Any
@@ -51,6 +52,7 @@ def test_an_object_keeps_its_shape_and_no_secret() -> None:
     }
 
 
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 def test_a_bundle_has_findings_objects_and_versions_of_all_and_no_token(
     fleet: RunningFederation, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ import aiohttp
 PROGRAM = next(
     (p for p in ("chromium", "chromium-browser", "google-chrome") if shutil.which(p)), ""
 )
-COMMAND_TIMEOUT = 30.0
+COMMAND_TIMEOUT = 60.0
 
 
 class Page:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.programs import RunningFederation, running
+from tests.web.dashboard.axe import axe_source, violations
 from tests.web.dashboard.browser import PROGRAM, Page, browsing
 
 pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get install chromium")
@@ -91,6 +92,41 @@ async def test_a_cluster_is_stopped_by_a_click_and_seen_to_go_and_to_come_back(
     await page.until("!document.querySelector('.map .node.bad')")
 
     assert page.complaints == []
+
+
+VIEWS = (
+    *("fleet", "fleet/bergen", "services", "services/shop/web", "names", "federated", "policies"),
+    *("gslb", "statefulsets", "networks", "timeline", "whatif"),
+)
+
+
+@pytest.mark.skipif(not os.environ.get("HANSE_FAULTS"), reason="a minute: make faults")
+async def test_every_part_is_usable_by_all_while_a_cluster_is_gone(
+    page: Page, fleet: RunningFederation
+) -> None:
+    source = axe_source()
+    await entered(page, fleet, "fleet/bergen")
+    await page.click("#kill")
+    await page.until("document.querySelector('.finding[data-code=ClusterUnreachable]')")
+
+    found = []
+    for scheme, views in (("light", VIEWS), ("dark", VIEWS[:4])):
+        await page.dress(scheme)
+        await entered(page, fleet)
+        for view in views:
+            await page.ask(f"location.hash = '#/{view}'")
+            await page.until("document.querySelector('main').childElementCount")
+            found += [f"{scheme} {view}: {one}" for one in await violations(page, source)]
+            await page.resize(390)
+            assert await page.ask("document.documentElement.scrollWidth") <= 390, view
+            await page.picture(PICTURES / f"{view.replace('/', '-')}-{scheme}-390.png")
+            await page.resize(1360)
+            await page.picture(PICTURES / f"{view.replace('/', '-')}-{scheme}.png")
+    await page.ask("location.hash = '#/fleet/bergen'")
+    await page.click("#start")
+    await page.until("!document.querySelector('.map .node.bad')")
+
+    assert found == []
 
 
 async def test_a_link_is_cut_and_healed_by_a_click(page: Page, fleet: RunningFederation) -> None:

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from hanse.features.federation.members import ABANDONED
 from hanse.features.federation.refusals import MEMBERS_WRITTEN
 from hanse.features.federation.status import DIFFER, LED, REACHABLE, VALID
-from hanse.model.findings import Finding, Severity, cluster_ref, remedy
+from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.federation import Federation
 from hanse.model.object_view import (
@@ -32,12 +32,19 @@ def _check(
     federation: Federation, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
     """A finding for each bad condition, and for each member that was given up."""
-    away = tuple(cluster_ref(m.cluster_id) for m in federation.status.members if not m.reachable)
+    lost = [m.cluster_id for m in federation.status.members if not m.reachable]
+    away = tuple(cluster_ref(one) for one in lost)
+    links = tuple(Ref("Link", f"{where}-{one}", cluster=where) for one in lost)
+    heal = remedy(*(f"hanse local heal {where} {one}" for one in lost)) if snapshot.local else None
     for one in federation.status.conditions:
         rule = _RULES.get(one.type)
         if rule is not None and one.status == rule.bad:
-            found = condition_finding(federation, where, one, rule, snapshot)
-            causes = {REACHABLE: away, LED: (*away, cluster_ref(where))}.get(one.type, ())
+            mend = heal if one.type == REACHABLE else None
+            found = condition_finding(federation, where, one, rule, snapshot, mend)
+            causes = {
+                REACHABLE: (*away, *links),
+                LED: (*away, *links, cluster_ref(where)),
+            }.get(one.type, ())
             yield replace(found, caused_by=causes)
     for gone in federation.status.abandoned:
         forget = f"annotate federation {federation.name} {ABANDONED}-"

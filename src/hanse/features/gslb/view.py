@@ -13,7 +13,7 @@ from hanse.features.gslb.names import (
     VALID,
 )
 from hanse.features.gslb.terms import first_to_demote, leader_term, parse_epoch
-from hanse.model.facts import Role
+from hanse.model.facts import ClusterState, Role
 from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
@@ -206,14 +206,14 @@ class LeadersView:
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:  # noqa: ARG002 - the contract of views
         """TwoLeaders and LeaderMissing; None where one cluster leads, or that is not known."""
-        own = [(w, a) for w, a in snapshot.everywhere(AMKOCluster) if "/" not in w]
+        own = _by_cluster(snapshot)
         leading = {w: a for w, a in own if a.spec.is_leader and snapshot.fault_of(w) is None}
         if len(leading) > 1:
             terms = {w: _epoch(a) for w, a in leading.items()}
             found = Finding(
                 code="TwoLeaders",
                 severity=Severity.DEGRADED,
-                subject=Ref("AMKOCluster", "leader"),
+                subject=LEADER,
                 summary=f"{' and '.join(terms)} both lead the GSLB configuration",
                 remedy=remedy(f"hanse gslb demote {first_to_demote(terms)}"),
             )
@@ -224,12 +224,27 @@ class LeadersView:
         found = Finding(
             code="LeaderMissing",
             severity=Severity.DEGRADED,
-            subject=Ref("AMKOCluster", "leader"),
+            subject=LEADER,
             summary="no cluster leads the GSLB configuration, so that nothing is balanced anew",
             remedy=remedy(f"hanse gslb promote {first}"),
             caused_by=tuple(cluster_ref(w) for w, a in own if a.spec.is_leader),
         )
         return Item(findings=(found,))
+
+
+LEADER = Ref("AMKOCluster", "leader")
+"""The subject of findings about who leads."""
+
+
+def _by_cluster(snapshot: MultiClusterSnapshot) -> list[tuple[ClusterId, AMKOCluster]]:
+    """The AMKOCluster of each cluster, also of those that only a leader's connection reads."""
+    connected = {s.cluster for one in snapshot.by_agent.values() for s in one.facts(ClusterState)}
+    found = {
+        where.rpartition("/")[2]: own
+        for where in sorted(connected, key=lambda where: ("/" not in where, where))
+        for own in snapshot.all(where, AMKOCluster)
+    }
+    return list(found.items())
 
 
 def _epoch(own: AMKOCluster) -> int:
@@ -263,7 +278,7 @@ def _check_stages(
 
 
 def _because(finding: Finding, clusters: Iterable[str]) -> Finding:
-    return replace(finding, caused_by=tuple(cluster_ref(cluster) for cluster in clusters))
+    return replace(finding, caused_by=(*map(cluster_ref, clusters), LEADER))
 
 
 def _check_configuration(
