@@ -169,7 +169,7 @@ def _conflict_finding(
         if refused
         else Severity.RISK,
         subject=Ref("ServiceExport", service.name, service.namespace, differing[-1]),
-        summary=f"the exports of {name} contradict each other: {bad.message}",
+        summary=f"the export of {name} in {', '.join(differing)}: {bad.message}",
         remedy=remedy(
             *(
                 snapshot.kubectl(c, f"delete serviceexport {service.name}", service.namespace)
