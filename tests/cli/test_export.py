@@ -75,7 +75,7 @@ def test_status_shows_every_service_with_its_conflicts(fleet: RunningFederation)
     services = json.loads(fleet.run_hanse("status", "--json").out)["services"]
 
     assert "shop/db" in shown.out
-    assert "outage PortConflict: the exports of shop/db" in shown.out
+    assert "outage PortConflict: the export of shop/db" in shown.out
     (db,) = [one for one in services if one["name"] == "db"]
     assert db["exporters"] == ["paris", "rome"]
     assert db["importers"] == ["paris", "rome"]
