@@ -23,4 +23,4 @@ def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
 
     assert result.status == 0, result.out + result.err
     assert "market/fish is exported by hamburg, lubeck\n" in result.out
-    assert "PortConflict: the exports of market/fish" in result.out
+    assert "PortConflict: the export of market/fish" in result.out
