@@ -113,7 +113,7 @@ class Faces:
                 may_fail=True,
             )
             if listed.startswith("{"):
-                found |= {(e["reason"], e["message"]) for e in json.loads(listed)["items"]}
+                found |= {(e["reason"], e.get("message", "")) for e in json.loads(listed)["items"]}
         return found
 
 

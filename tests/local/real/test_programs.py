@@ -8,6 +8,7 @@ from hanse.local.real.build import main
 from hanse.local.real.programs import (
     ALL,
     API_SERVER,
+    EXTRA,
     KUBERNETES,
     KUBERNETES_VERSIONS,
     MODULES,
@@ -55,7 +56,7 @@ def test_the_version_is_linked_into_servers_and_clients() -> None:
 
 
 def test_there_is_exactly_one_module_per_group_of_programs() -> None:
-    used = {program.module for program in ALL}
+    used = {program.module for program in (*ALL, *EXTRA)}
     used |= {f"kubernetes-{minor}" for minor in KUBERNETES_VERSIONS}
 
     assert used == {path.name for path in MODULES.iterdir()}
