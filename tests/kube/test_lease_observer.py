@@ -163,6 +163,20 @@ def test_a_lease_that_went_back_is_unknown_until_it_is_renewed_again() -> None:
     assert (restored, state_of(observer)) == (HolderState.UNKNOWN, HolderState.READY)
 
 
+def test_a_silent_holder_whose_lease_went_back_is_silent_until_its_second_renewal() -> None:
+    observer = LeaseObserver()
+    observer.observe(renewal(1), 0)
+    observer.observe(renewal(20), 10)
+    observer.expire(100)
+    states = []
+
+    for at, seconds in ((101, 5), (102, 110), (103, 120)):
+        observer.observe(renewal(seconds), at)
+        states.append(state_of(observer))
+
+    assert states == [HolderState.SILENT, HolderState.SILENT, HolderState.READY]
+
+
 def test_an_old_lease_in_place_of_a_silent_holders_deleted_one_changes_nothing() -> None:
     observer = LeaseObserver()
     observer.observe(written(0), 0, NOON)

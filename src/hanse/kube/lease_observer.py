@@ -65,7 +65,9 @@ class LeaseObserver:
         elif lease.spec == before.spec:
             record = replace(known, observed=ObservedLease(lease, known.observed.since))
         elif _is_earlier(lease, before):
-            record = LeaseRecord(ObservedLease(lease, now), HolderState.UNKNOWN, changed=True)
+            silent = known.state is HolderState.SILENT
+            state = HolderState.SILENT if silent else HolderState.UNKNOWN
+            record = LeaseRecord(ObservedLease(lease, now), state, changed=True)
         else:
             state, renewals = _state_after(lease, known), known.renewals + 1
             record = LeaseRecord(ObservedLease(lease, now), state, renewals, changed=True)
@@ -164,17 +166,19 @@ def _first_record(lease: Lease, now: float, server_time: datetime | None) -> Lea
 
 
 def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:
-    """The state after a renewal: ready, but for an unknown holder only after its second one.
+    """The state after a renewal: ready, but of some holders only after their second one.
 
-    By then its objects, which it repairs before the first one, have arrived by their own watches. A
-    lease that nobody held before is a new cluster's, which has no earlier objects.
+    Those are unknown ones, and all after a restored backup: by then their objects, which they
+    repair before the first one, have arrived by their own watches. A lease that nobody held before
+    is a new cluster's, which has no earlier objects.
     """
     before = known.observed.lease
     if not lease.spec.holder_identity:
         return known.state
     was_held = before is not None and bool(before.spec.holder_identity)
-    if was_held and known.state is HolderState.UNKNOWN and known.renewals == 0:
-        return HolderState.UNKNOWN
+    was_restored = known.changed and known.renewals == 0
+    if was_held and (was_restored or (known.state is HolderState.UNKNOWN and not known.renewals)):
+        return known.state
     return HolderState.READY
 
 

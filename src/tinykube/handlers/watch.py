@@ -161,9 +161,10 @@ class _Watch:
             self._ended = True
 
     def _on_storage_event(self, event: StorageEvent) -> None:
-        """Queue a change newer than the start and wake the reader; end on a restore.
+        """Queue a change newer than the start and wake the reader; end at once on a restore.
 
-        Changes after the end are dropped.
+        Changes after the end are dropped, and so are those before a restore that were not read:
+        their versions are given again.
         """
         match event:
             case Change():
@@ -171,6 +172,7 @@ class _Watch:
                     self._queue.append(event)
                     self._wake()
             case Restored():
+                self._queue.clear()
                 self.end()
             case _:
                 assert_never(event)

@@ -6,6 +6,7 @@ from typing import Any
 
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.errors import AlreadyExists, NotFound
+from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import Profile
@@ -258,15 +259,22 @@ class DeadLeftOut(Law):
     """Dead clusters leave the answers of others."""
 
     name = "dead-left-out"
-    sentence = f"No answer names a cluster that has been silent for more than {EXPIRY:.0f} s."
+    sentence = (
+        f"No answer names a cluster that has been silent for more than {EXPIRY:.0f} s, nor "
+        f"{EXPIRY + RECONNECT_TIME:.0f} s after the broker was restored."
+    )
 
     async def observe(self) -> AsyncIterator[str]:
         fleet = self.fleet
+        restored = fleet.restored_at.get(BROKER)
+        after_restore = EXPIRY + RECONNECT_TIME
+        recently = restored is not None and fleet.now - restored < after_restore
+        bound = after_restore if recently else EXPIRY
         for dead in fleet.names:
             silent = fleet.mute_for(dead)
             for asker in fleet.names:
                 listened = fleet.now - fleet.works_since(asker, BROKER)
-                if asker == dead or min(silent, listened) <= EXPIRY:
+                if asker == dead or min(silent, listened) <= bound:
                     continue
                 for name in NAMES:
                     full = f"{dead}.{name}.{fleet.namespace}.svc.clusterset.local"
