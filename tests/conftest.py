@@ -21,6 +21,7 @@ LONG = frozenset(
         "test_gslb_hosts.py",
         "test_kills.py",
         "test_policies.py",
+        "test_simulator.py",
         "test_statefulsets.py",
         "test_supervision.py",
     }

@@ -4,14 +4,12 @@
 schedule, drawn at random from that seed; its timing is that of the machine.
 """
 
+import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
 from hanse.local.real.fleet import RealFleet
-from tests.scenarios.toy_offers import shop_of
 from tests.support.simulator.faults import Faults
 from tests.support.simulator.fleet import Fleet
 from tests.support.simulator.part import Part
@@ -57,15 +55,19 @@ def chosen_steps() -> Sequence[Step]:
     return draw_schedule(int(seed), {**kinds, Faults.name: faults}).steps
 
 
-async def test_every_law_holds_on_real_clusters(
-    real_clusters: RealFleet, tmp_path: Path, request: pytest.FixtureRequest
-) -> None:
+async def test_every_law_holds_on_real_clusters(binaries: dict[str, Path], tmp_path: Path) -> None:
+    """On a fleet of its own: a broker that goes back to a backup leaves things behind."""
     async with (
-        kubernetes_testbed(real_clusters, tmp_path) as testbed,
-        Fleet(testbed, shop_of(request.node.nodeid)) as fleet,
+        RealFleet(tmp_path / "fleet", binaries) as clusters,
+        kubernetes_testbed(clusters, tmp_path) as testbed,
+        Fleet(testbed, "shop") as fleet,
+        asyncio.TaskGroup() as group,
     ):
+        provisioners = group.create_task(clusters.run_provisioners(), name="provide")
         try:
             await Run(fleet, PARTS, REAL).play(chosen_steps())
         except* AssertionError:
             print("\n".join(fleet.log))  # noqa: T201 - shown when the test fails
             raise
+        finally:
+            provisioners.cancel()
