@@ -48,11 +48,26 @@ async def test_a_roll_out_takes_one_replica_at_a_time_and_a_bad_template_only_on
         door = await sets.door()
         assert (door.status.updated_replicas, door.status.ready_replicas) == (1, 3)
 
-        await sets.scale(2)  # the roll-out stands still, and what is surplus can go
+
+@pytest.mark.virtual
+async def test_what_is_surplus_goes_while_a_roll_out_stands_still(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await sets.launch(4)
+    await scenario.eventually(sets.is_ready(4))
+    async with replica_watch(sets) as watch:
+        await scenario.eventually(counts(watch, 4))
+        watch.start_counting()
+        await sets.edit({"spec": {"template": template("etcd:3.8", **BAD)}})
+        await scenario.eventually(counts(watch, 3))
+        await scenario.always(counts(watch, 3), A_WHILE)
+
+        await sets.scale(2)
         await scenario.eventually(sets.is_ready(1, 2))
         assert watch.taken == ["store-lubeck-0", "store-bergen-1", "store-hamburg-0"]
 
-        await sets.edit({"spec": {"template": template("etcd:3.7")}})
+        await sets.edit({"spec": {"template": template("etcd:3.6")}})
         await scenario.eventually(has_rolled_out(sets, 2))
         assert watch.least == 1
         assert len(watch.taken) == 3
