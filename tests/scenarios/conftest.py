@@ -7,6 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from hanse.features.clusterset.feature import ClusterSetMember
+from hanse.features.services.feature import Services
 from hanse.local.real.fleet import RealFleet
 from hanse.model.admission import AdmissionHook
 from tests.scenarios.engines import missing
@@ -148,4 +150,21 @@ async def services(
 ) -> AsyncIterator[ServicesScenario]:
     """Multi-cluster services on a fleet whose agents have that feature alone."""
     async with running_services(testbed, request.node.nodeid) as services:
+        yield services
+
+
+def member_features() -> tuple[Services, ClusterSetMember]:
+    """Services, and the record of a cluster on the broker."""
+    return Services(), ClusterSetMember(features=("services",), version="0.2.0")
+
+
+@pytest.fixture
+async def members(
+    testbed: ClusterTestbed, request: pytest.FixtureRequest
+) -> AsyncIterator[ServicesScenario]:
+    """Services on a fleet whose clusters have records on the broker."""
+    name = request.node.nodeid
+    async with running_services(testbed, name, features=member_features) as services:
+        for cluster in services.scenario.names:
+            await services.add_record(cluster)
         yield services

@@ -1,20 +1,16 @@
 """A fleet moves to another broker: nothing vanishes, whatever happens in the middle."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
 from hanse.cli.join.move import Broker, Brokers, begin_move, retire_broker, set_moving
-from hanse.features.clusterset.feature import ClusterSetMember
-from hanse.features.services.feature import Services
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.naming import BROKER_NAMESPACE
-from tests.scenarios.services import ServicesScenario, running_services
+from tests.scenarios.services import ServicesScenario
 from tests.support.scenario import all_of
-from tests.support.testbed import ClusterTestbed
 
 A_WHILE = timedelta(seconds=12)
 """Longer than the fleet's lease duration of 3 s and several renewals."""
@@ -24,21 +20,6 @@ LONG = timedelta(seconds=75)
 
 NEW = "lubeck"
 """The broker to which the fleet moves: a member's API server."""
-
-
-def features() -> tuple[Services, ClusterSetMember]:
-    return Services(), ClusterSetMember(features=("services",), version="0.2.0")
-
-
-@pytest.fixture
-async def members(
-    testbed: ClusterTestbed, request: pytest.FixtureRequest
-) -> AsyncIterator[ServicesScenario]:
-    """Services on a fleet whose clusters have records, and everything to move."""
-    async with running_services(testbed, request.node.nodeid, features=features) as services:
-        for cluster in services.scenario.names:
-            await services.add_record(cluster)
-        yield services
 
 
 @pytest.mark.parametrize("pause", [A_WHILE, pytest.param(LONG, marks=pytest.mark.virtual)])

@@ -1,15 +1,12 @@
 """Membership of a broker: records of members, and who counts."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from datetime import timedelta
 
 import pytest
 
 from hanse.cli.join.replace import replace_member
 from hanse.cli.member_records import MemberPlace, delete_objects, list_published, set_phase
-from hanse.features.clusterset.feature import ClusterSetMember
-from hanse.features.services.feature import Services
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
 from hanse.model.conditions import find_condition
 from hanse.model.kinds.core import Namespace, Service
@@ -20,25 +17,9 @@ from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER
 from tests.scenarios.disturbances import EACH, Disturbance, disturb
-from tests.scenarios.services import ServicesScenario, running_services
+from tests.scenarios.services import ServicesScenario
 from tests.support.faults import READ_METHODS
 from tests.support.scenario import Check, all_of
-from tests.support.testbed import ClusterTestbed
-
-
-def features() -> tuple[Services, ClusterSetMember]:
-    return Services(), ClusterSetMember(features=("services",), version="0.2.0")
-
-
-@pytest.fixture
-async def members(
-    testbed: ClusterTestbed, request: pytest.FixtureRequest
-) -> AsyncIterator[ServicesScenario]:
-    """Services on a fleet whose clusters have records on the broker."""
-    async with running_services(testbed, request.node.nodeid, features=features) as services:
-        for cluster in services.scenario.names:
-            await services.add_record(cluster)
-        yield services
 
 
 def has_phase(services: ServicesScenario, cluster: str, phase: str) -> Check[None]:

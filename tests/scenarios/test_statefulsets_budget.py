@@ -1,5 +1,7 @@
 """No operation takes more replicas than it may, counted from the events of pods in all clusters."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -18,16 +20,22 @@ BAD = {"nodeSelector": {"disk": "of-no-node"}}
 A_WHILE = timedelta(seconds=5)
 
 
+@asynccontextmanager
+async def launched(sets: StatefulSetsScenario, replicas: int) -> AsyncIterator[ReplicaWatch]:
+    """A set of so many ready replicas; from here on is counted what becomes of them."""
+    await sets.launch(replicas)
+    await sets.scenario.eventually(sets.is_ready(replicas))
+    async with replica_watch(sets) as watch:
+        await sets.scenario.eventually(counts(watch, replicas))
+        watch.start_counting()
+        yield watch
+
+
 async def test_a_roll_out_takes_one_replica_at_a_time_and_a_bad_template_only_one(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
-    await sets.launch(4)
-    await scenario.eventually(sets.is_ready(4))
-    async with replica_watch(sets) as watch:
-        await scenario.eventually(counts(watch, 4))
-        watch.start_counting()
-
+    async with launched(sets, 4) as watch:
         await sets.edit({"spec": {"template": template("etcd:3.7")}})
         await scenario.eventually(has_rolled_out(sets, 4))
         await scenario.eventually(counts(watch, 4))
@@ -54,11 +62,7 @@ async def test_what_is_surplus_goes_while_a_roll_out_stands_still(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
-    await sets.launch(4)
-    await scenario.eventually(sets.is_ready(4))
-    async with replica_watch(sets) as watch:
-        await scenario.eventually(counts(watch, 4))
-        watch.start_counting()
+    async with launched(sets, 4) as watch:
         await sets.edit({"spec": {"template": template("etcd:3.8", **BAD)}})
         await scenario.eventually(counts(watch, 3))
         await scenario.always(counts(watch, 3), A_WHILE)
@@ -190,11 +194,7 @@ async def test_an_agent_that_dies_at_any_request_of_a_roll_out_takes_no_more(
     sets: StatefulSetsScenario, moment: int
 ) -> None:
     scenario = sets.scenario
-    await sets.launch(5)
-    await scenario.eventually(sets.is_ready(5))
-    async with replica_watch(sets) as watch:
-        await scenario.eventually(counts(watch, 5))
-        watch.start_counting()
+    async with launched(sets, 5) as watch:
         crash = scenario.network.crash_at(moment)
         await sets.edit({"spec": {"template": template("etcd:3.7")}})
         await scenario.eventually(lambda: happened(crash.done()))
@@ -234,12 +234,7 @@ async def test_another_first_ordinal_comes_to_one_cluster_after_the_other(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
-    await sets.launch(3)
-    await scenario.eventually(sets.is_ready(3))
-    async with replica_watch(sets) as watch:
-        await scenario.eventually(counts(watch, 3))
-        watch.start_counting()
-
+    async with launched(sets, 3) as watch:
         await sets.edit({"spec": {"ordinals": {"start": 5}}})
 
         await scenario.eventually(has_rolled_out(sets, 3))

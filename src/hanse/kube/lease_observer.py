@@ -176,8 +176,8 @@ def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:
     if not lease.spec.holder_identity:
         return known.state
     was_held = before is not None and bool(before.spec.holder_identity)
-    was_restored = known.changed and known.renewals == 0
-    if was_held and (was_restored or (known.state is HolderState.UNKNOWN and not known.renewals)):
+    is_doubted = known.changed or known.state is HolderState.UNKNOWN
+    if was_held and is_doubted and not known.renewals:
         return known.state
     return HolderState.READY
 
