@@ -330,7 +330,6 @@ async def test_cluster_failure_a_follower_takes_over_and_answers_never_stop(
     assert copy.metadata.annotations["gslb.hanse.dev/leader"].endswith("/hamburg")
 
 
-@pytest.mark.virtual
 async def test_a_cluster_outside_the_federation_set_is_balanced_and_gets_no_configuration(
     sites: GslbScenario, scenario: Scenario
 ) -> None:

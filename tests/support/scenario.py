@@ -25,7 +25,7 @@ from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, KubeError, NotFound
 from hanse.kube.transport import Transport
 from hanse.model.admission import AdmissionHook
-from hanse.model.facts import ClusterState, Phase, Role
+from hanse.model.facts import ClusterState, LeaseLiveness, Phase, Role, WriteOutcome
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
@@ -44,6 +44,9 @@ T = TypeVar("T")
 
 TIMEOUT = timedelta(seconds=60)
 """Long enough for real clusters on a small busy machine; a check that holds ends the wait."""
+
+LAST_WRITES = 40
+"""How many writes are shown where a check fails."""
 
 QUIET_INTERVALS = 20
 """How many quiet intervals in a row make a fleet settled."""
@@ -267,8 +270,9 @@ class Scenario:
             self._fail_if_an_agent_died()
             try:
                 return await check()
-            except (AssertionError, KubeError):
+            except (AssertionError, KubeError) as error:
                 if loop.time() >= until:
+                    error.add_note(self.describe_agents())
                     raise
             await asyncio.sleep(self.testbed.poll_interval.total_seconds())
 
@@ -312,6 +316,23 @@ class Scenario:
     def _is_of_another_scenario(self, sent: Sent) -> bool:
         named = _SCENARIO_NAMESPACES.findall(f"{sent.request.path} {sent.request.body.decode()}")
         return bool(named) and self.namespace not in named
+
+    def describe_agents(self) -> str:
+        """What agents know that is not as it should be, and what was written last."""
+        lines = []
+        for name, running in self.agents.items():
+            reconciler = running.agent.reconciler
+            facts = reconciler.informers.facts
+            known: list[object] = [
+                *(f for f in facts.all(ClusterState) if f.phase is not Phase.SYNCED),
+                *facts.all(LeaseLiveness),
+                *facts.all(WriteOutcome),
+                *reconciler.mass_deletion.holds,
+            ]
+            state = f"paused: {reconciler.paused!r}, {len(reconciler.queue)} keys due"
+            lines += [f"{name}: {state}", *(f"  {one}" for one in known)]
+        writes = describe_writes(s for s in self.network.sent if _is_counted_write(s))
+        return "\n".join([*lines, "last writes:", *writes[-LAST_WRITES:]])
 
     async def _all_synced(self) -> None:
         for name, running in self.agents.items():
@@ -384,4 +405,4 @@ def all_of(*checks: Check[object]) -> Check[None]:
 
 def describe_writes(writes: Iterable[Sent]) -> list[str]:
     """One line for each write, for assertion messages."""
-    return [f"{w.source}: {w.request.method} {w.target}{w.request.path}" for w in writes]
+    return [f"{w.source}: {w.request.method} {w.target}{w.request.path} {w.status}" for w in writes]
