@@ -21,7 +21,7 @@ from hanse.model.kinds.gslb import (
     GSLBHostRule,
 )
 from tests.support.federation import CRDS, create_or_patch, install_crds
-from tests.support.gslb_sites import GslbScenario, form_gslb
+from tests.support.gslb_sites import HOST, GslbScenario, form_gslb
 from tests.support.scenario import Check, Features, Scenario, describe_writes
 
 pytestmark = pytest.mark.anyio
@@ -334,27 +334,31 @@ async def test_a_cluster_outside_the_federation_set_is_balanced_and_gets_no_conf
     sites: GslbScenario, scenario: Scenario
 ) -> None:
     """`spec.clusters` may be a subset of the member clusters: bergen serves and follows nobody."""
+    await sites.serve("hamburg", "192.0.2.12")
     await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
-    await sites.amko("lubeck", leads=True, clusters=("lubeck", "hamburg"))
-    await sites.amko("hamburg", clusters=("lubeck", "hamburg"))
-    await scenario.settled()
-    for kind, name in ((GSLBConfig, "gc-1"), (GlobalDeploymentPolicy, "gdp")):
-        await sites.admin("bergen").delete(kind, name, NAMESPACE)
-    await sites.admin("bergen").delete(AMKOCluster, "amkocluster", NAMESPACE)
-    for cluster, address in (("hamburg", "192.0.2.12"), ("bergen", "192.0.2.13")):
-        await sites.serve(cluster, address)
-
-    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
+    await scenario.eventually(sites.has("bergen", GlobalService, HOST))
     for cluster in ("lubeck", "hamburg"):
-        await scenario.eventually(sites.answers(cluster, "192.0.2.12", "192.0.2.13"))
+        await sites.amko(cluster, leads=cluster == "lubeck", clusters=("lubeck", "hamburg"))
     await scenario.settled()
-    await sites.has("bergen", GSLBConfig)()
-    await sites.has("bergen", GlobalDeploymentPolicy)()
-    await sites.has("bergen", GlobalService)()
+    for kind, name in (
+        (GSLBConfig, "gc-1"),
+        (GlobalDeploymentPolicy, "gdp"),
+        (AMKOCluster, "amkocluster"),
+    ):
+        await sites.admin("bergen").delete(kind, name, NAMESPACE)
 
+    await sites.serve("bergen", "192.0.2.13")
+
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
+    for cluster in sites.members:  # what bergen had is kept current
+        await scenario.eventually(sites.answers(cluster, "192.0.2.12", "192.0.2.13"))
+    await sites.admin("bergen").delete(GlobalService, HOST, NAMESPACE)
     await sites.lead("lubeck", False)
     await sites.lead("hamburg")
     await scenario.eventually(sites.has_conditions("hamburg", **GOOD))
+    await scenario.settled()
+    for empty in (GSLBConfig, GlobalDeploymentPolicy, GlobalService):
+        await sites.has("bergen", empty)()
     await sites.stop_serving("bergen")
     await scenario.eventually(sites.answers("lubeck", "192.0.2.12"))
 

@@ -114,6 +114,8 @@ class GslbScenario:
         scenario.lookup = self.names
         self.regions: tuple[tuple[str, str], ...] = ()
         self.name_servers: dict[ClusterId, ScenarioNameServer] = {}
+        self._served: set[tuple[ClusterId, str]] = set()
+        """The namespaces in which hosts are served, by cluster."""
         self._folder: TemporaryDirectory[str] | None = None
 
     def admin(self, cluster: ClusterId) -> Client:
@@ -149,11 +151,19 @@ class GslbScenario:
             await running.stop()
 
     async def clear(self) -> None:
-        """Leave nothing behind for the next scenario."""
+        """Leave nothing behind for the next scenario.
+
+        Ingresses are deleted by themselves: a namespace of a real cluster may terminate for so
+        long that the next scenario would find its hosts served.
+        """
         for cluster in list(self.name_servers):
             await self.stop_names(cluster)
         if self._folder is not None:
             self._folder.cleanup()
+        for cluster, space in self._served:
+            path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses"
+            with suppress(NotFound):
+                await self.admin(cluster).send(Request("DELETE", path))
         for cluster in self.members:
             for kind in KINDS:
                 path = f"/apis/{kind.kind.api_version}/namespaces/{NAMESPACE}/{kind.kind.plural}"
@@ -243,6 +253,7 @@ class GslbScenario:
     ) -> None:
         """Make an Ingress of a host that is reached at an address, or at a name."""
         space = namespace or self.scenario.namespace
+        self._served.add((cluster, space))
         path = f"/apis/networking.k8s.io/v1/namespaces/{space}/ingresses"
         backing = {
             "apiVersion": "v1",

@@ -15,6 +15,7 @@ from msgspec import Struct
 from hanse import health
 from hanse.app import BROKER, zone_sources
 from hanse.app.name_server import Judgement, NameServer, server_addresses
+from hanse.app.outside_view import OutsideView
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners
 from hanse.dns.server import DnsServer, ServedView, serving
@@ -178,7 +179,6 @@ class LocalDns:
             for cluster in clusters
             for network in networks
         }
-        self._first = clusters[0]
         self._bind = bind
         self._sources: dict[str, tuple[ZoneSource, ...]] = {
             v.name: _local_sources(v, zones.external) for v in views
@@ -186,6 +186,7 @@ class LocalDns:
         self._sources |= {v.name: (NetworkZone(v, network_views[v]),) for v in network_views}
         views += network_views
         self._compilers = {v.name: Compiler(v, self._sources[v.name]) for v in views}
+        self._outside = OutsideView(self._compilers[CLUSTERLESS_VIEW], clusters)
         self._listeners = {v.name: bind(v.name) for v in views}
         self.addresses = {name: _address_text(one) for name, one in self._listeners.items()}
         """The address of each view, as ADDRESS:PORT; views of new networks are added."""
@@ -199,14 +200,16 @@ class LocalDns:
 
     def watches_for(self, cluster: str) -> tuple[Watch, ...]:
         """The watches that an agent needs for the views that it feeds, also later ones."""
-        sources = [source for view in self._views_of(cluster) for source in self._sources[view]]
+        views = (*self._views_of(cluster), CLUSTERLESS_VIEW)
+        sources = [source for view in views for source in self._sources[view]]
         return (*(watch for source in sources for watch in source.watches), *watches())
 
     @asynccontextmanager
     async def feeding_from(self, agent: "Agent") -> AsyncIterator[None]:
-        """Let an agent feed its cluster's views; the first agent also feeds the clusterless one."""
+        """Let an agent feed its cluster's views, and the clusterless one when that is its turn."""
         assert self._server is not None, "views are fed while the server runs"
         async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._outside.feeding_from(agent, self._server))
             for view in self._views_of(agent.settings.cluster):
                 serving_names = agent.serving_names(self._compilers[view], self._server)
                 await stack.enter_async_context(serving_names)
@@ -270,10 +273,8 @@ class LocalDns:
                 listeners.close()
 
     def _views_of(self, cluster: str) -> tuple[str, ...]:
-        """The views of a cluster: its own, its networks', and the clusterless one for the first."""
-        networks = tuple(name for name in self._sources if name.startswith(f"{cluster}/"))
-        own = (cluster, *networks)
-        return (*own, CLUSTERLESS_VIEW) if cluster == self._first else own
+        """The views of a cluster: its own, and its networks'."""
+        return (cluster, *(name for name in self._sources if name.startswith(f"{cluster}/")))
 
 
 def _local_sources(view: View, external_zone: str) -> tuple[ZoneSource, ...]:

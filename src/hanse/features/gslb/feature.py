@@ -169,11 +169,8 @@ class Gslb:
             for step, obj in avi_objects(service, snapshot):
                 yield Desired(obj, CONTROLLER, step=step, ownership=Shared())
         for where in snapshot.clusters(Role.SITE):
-            if (
-                where in state.followers
-                and published
-                and not _is_later(host, where, state, snapshot)
-            ):
+            receives = where in state.followers or _has_copy_of_the_set(host, where, snapshot)
+            if receives and published and not _is_later(host, where, state, snapshot):
                 yield Desired(service, where, ownership=Shared())
             else:
                 yield from _unchanged(GlobalService, host, where, snapshot)
@@ -301,6 +298,24 @@ def _is_later(host: str, where: str, state: Leading, snapshot: Snapshot) -> bool
     service = snapshot.get(where, GlobalService, host, NAMESPACE)
     term = leader_term(service) if service is not None else None
     return term is not None and term > LeaderTerm(state.epoch, state.context)
+
+
+def _has_copy_of_the_set(host: str, where: str, snapshot: Snapshot) -> bool:
+    """Whether a cluster that was taken out of the federation set still answers a host by its copy.
+
+    The copy is kept current: its name server would give members of the past for ever.
+    """
+    local, service = (
+        local_amko_cluster(snapshot),
+        snapshot.get(where, GlobalService, host, NAMESPACE),
+    )
+    term = leader_term(service) if service is not None else None
+    return (
+        term is not None
+        and local is not None
+        and term.context in local.spec.clusters
+        and snapshot.synced(where)
+    )
 
 
 def _belongs_to_another_leader(host: str, state: Leading, snapshot: Snapshot) -> bool:
