@@ -6,20 +6,26 @@ than its probes allow, and no answer is empty.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 
 import pytest
 from msgspec import Struct
 
+from hanse.app.outside_view import OutsideView
+from hanse.dns.compiler import Compiler
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.names import site_of
+from hanse.features.gslb.zone import GlobalZone
+from hanse.model.dns.zones import View
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Meta
 from tests.scenarios.test_gslb_hosts import BERGEN, HAMBURG, LUBECK, QUICK
 from tests.support.federation import create_or_patch
-from tests.support.gslb_sites import HOST, GslbScenario, form_gslb
+from tests.support.gslb_sites import HOST, ROUNDS, ZONE, GslbScenario, form_gslb
+from tests.support.name_server import AnswerTable
 from tests.support.scenario import Features, Scenario
 
 pytestmark = pytest.mark.anyio
@@ -247,3 +253,32 @@ async def test_the_last_member_stays_and_a_withdrawn_host_goes(
     for cluster in sites.members:
         await scenario.eventually(sites.answers(cluster))
     assert sites.name_servers["hamburg"].ask(HOST, CLIENT).code == "NXDOMAIN"
+
+
+@pytest.mark.virtual
+async def test_the_view_of_clients_outside_follows_whichever_cluster_is_left(
+    sites: GslbScenario, scenario: Scenario
+) -> None:
+    compiler = Compiler(view := View("all", global_zones=(ZONE,)), [GlobalZone(view)])
+    outside, server = OutsideView(compiler, sites.members), AnswerTable(compiler)
+
+    async def answers(*addresses: str) -> None:
+        found = {a for _ in range(ROUNDS) for a in server.ask(HOST, CLIENT).addresses}
+        assert found == set(addresses)
+
+    async with AsyncExitStack() as feeding:
+        for cluster in reversed(sites.members):
+            agent = scenario.agent(cluster)
+            await feeding.enter_async_context(outside.feeding_from(agent, server))
+        await scenario.eventually(partial(answers, LUBECK, HAMBURG, BERGEN))
+
+        await leader_api_dead(sites, scenario)
+        await sites.lead("hamburg")
+        await scenario.eventually(
+            sites.has_conditions("hamburg", current="valid AMKOCluster object")
+        )
+        await sites.stop_serving("bergen")
+        await sites.serve("bergen", moved := "192.0.2.23")
+        await scenario.eventually(partial(answers, LUBECK, HAMBURG, moved))
+
+    await answers(LUBECK, HAMBURG, moved)

@@ -28,19 +28,12 @@ class NameAnswer(Struct, frozen=True):
     addresses: list[str]
 
 
-class ScenarioNameServer:
-    """A name server for global hosts that runs from its creation until `stop`."""
+class AnswerTable:
+    """A DNS server without sockets: it takes changes of one view, and answers packets."""
 
-    def __init__(
-        self, view: View, transport: Transport, clock: Clock, judgement: Judgement
-    ) -> None:
-        self._table = Table(view.name, Random(1))
-        self._informers = ClusterInformers(GlobalZone.watches, Facts(), clock, view.local)
-        self._informers.join(view.local, {Role.LOCAL}, ClusterClient(transport, Random(1)))
-        compiler = Compiler(view, [GlobalZone(view)])
-        self._names = NameServer(compiler, self, self._informers, clock, judgement)
+    def __init__(self, compiler: Compiler) -> None:
+        self._table = Table(compiler.view.name, Random(1))
         self._table.apply(compiler.full_delta())
-        self._task = asyncio.create_task(self._run(), name=f"names of {view.name}")
 
     def update(self, delta: Delta) -> None:
         """Take up a change, as a worker does."""
@@ -57,6 +50,20 @@ class ScenarioNameServer:
         message = dns.message.from_wire(packet)
         addresses = [rd.address for rrset in message.answer for rd in rrset]
         return NameAnswer(dns.rcode.to_text(message.rcode()), addresses)
+
+
+class ScenarioNameServer(AnswerTable):
+    """A name server for global hosts that runs from its creation until `stop`."""
+
+    def __init__(
+        self, view: View, transport: Transport, clock: Clock, judgement: Judgement
+    ) -> None:
+        compiler = Compiler(view, [GlobalZone(view)])
+        super().__init__(compiler)
+        self._informers = ClusterInformers(GlobalZone.watches, Facts(), clock, view.local)
+        self._informers.join(view.local, {Role.LOCAL}, ClusterClient(transport, Random(1)))
+        self._names = NameServer(compiler, self, self._informers, clock, judgement)
+        self._task = asyncio.create_task(self._run(), name=f"names of {view.name}")
 
     async def stop(self) -> None:
         """End it as a killed process ends."""

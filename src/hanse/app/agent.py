@@ -65,7 +65,7 @@ from hanse.web.webhooks.server import WebhookServer
 
 if TYPE_CHECKING:  # few agents serve names: the others do not import DNS
     from hanse.dns.compiler import Compiler
-    from hanse.dns.server import DnsServer
+    from hanse.dns.updater import DeltaReceiver
 
 
 log = logging.getLogger(__name__)
@@ -266,7 +266,9 @@ class Agent:
         return self._heartbeat is None or self._heartbeat.is_published
 
     @asynccontextmanager
-    async def serving_names(self, compiler: "Compiler", server: "DnsServer") -> AsyncIterator[None]:
+    async def serving_names(
+        self, compiler: "Compiler", server: "DeltaReceiver"
+    ) -> AsyncIterator[None]:
         """Keep a view of the DNS server up to date with the agent's informers."""
         from hanse.dns.updater import ViewUpdater
 

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 from hanse.dns.compiler import Compiler
-from hanse.dns.server import DnsServer
+from hanse.dns.updater import DeltaReceiver
 from hanse.model.facts import ClusterState, Phase
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange
@@ -32,7 +32,7 @@ class OutsideView:
         """Held by the one that feeds."""
 
     @asynccontextmanager
-    async def feeding_from(self, agent: "Agent", server: DnsServer) -> AsyncIterator[None]:
+    async def feeding_from(self, agent: "Agent", server: DeltaReceiver) -> AsyncIterator[None]:
         """Let an agent feed the view whenever it is the one to do so, until the block ends."""
         cluster = agent.settings.cluster
 
@@ -57,7 +57,7 @@ class OutsideView:
             del self._agents[cluster]
             self._choose()
 
-    async def _feed_by_turns(self, agent: "Agent", server: DnsServer) -> None:
+    async def _feed_by_turns(self, agent: "Agent", server: DeltaReceiver) -> None:
         """Feed while this agent is chosen, again and again, until it is cancelled."""
         cluster = agent.settings.cluster
         while True:
