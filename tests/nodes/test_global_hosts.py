@@ -1,10 +1,13 @@
 """GSLB hosts: a client that follows the answers reaches the cluster that they name."""
 
+import json
+import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
-from tests.nodes.fleet import NodesFleet
+from tests.nodes.fleet import NodesFleet, until
 
 FIRST, SECOND, RESERVE = "lubeck", "hamburg", "bergen"
 SPACE = "travellers"
@@ -38,3 +41,69 @@ def test_clients_reach_the_reserve_while_no_other_cluster_can_answer(fleet: Node
 
     _scale(fleet, SECOND, 2)
     fleet.await_answers(SECOND, SPACE, HOST, {FIRST, SECOND}, 24)
+
+
+MONITOR = {"type": "TCP", "port": "80", "interval": "1", "timeout": "1", "up": "1", "down": "2"}
+TTL_SECONDS = 1
+RULE_SECONDS = 3 + TTL_SECONDS
+"""Two intervals and the time-out of the monitor; then resolvers may keep an answer for its TTL."""
+SLACK_SECONDS = 4
+"""For the processes of three clusters on one machine; who does not fail over loses to the end."""
+DIALLING = ("-every", "100ms", "-timeout", "500ms", "-n", "200")
+
+
+def test_a_client_follows_the_living_when_the_site_of_the_leader_dies(fleet: NodesFleet) -> None:
+    with (
+        _probed_by_name_servers(fleet),
+        _healed(fleet),
+        fleet.running_netcheck(SECOND, SPACE, "http", *DIALLING, HOST) as client,
+    ):
+        time.sleep(1)
+        died = time.time()
+        for other in (SECOND, RESERVE, "broker"):
+            assert fleet.running.run_hanse("local", "cut", FIRST, other).status == 0
+        assert fleet.running.run_hanse("local", "stop", "agent", FIRST).status == 0
+        assert fleet.running.run_hanse("local", "kill", FIRST).status == 0
+        lines = [line.split(" ", 2) for line in client.communicate()[0].splitlines()]
+
+    outcomes = [(int(began) / 1000 - died, outcome) for began, _, outcome in lines]
+    lost = [since for since, outcome in outcomes if outcome.startswith("error")]
+    after = [one for one in outcomes if one[0] > RULE_SECONDS + SLACK_SECONDS]
+    assert any(outcome.startswith(FIRST) for _, outcome in outcomes), "the leader served before"
+    assert after, "it was dialled for longer than the rule allows"
+    assert {outcome.split()[0] for _, outcome in after} == {SECOND}, f"lost at {lost}"
+    fleet.await_answers(SECOND, SPACE, HOST, {FIRST, SECOND}, 24)
+
+
+@contextmanager
+def _healed(fleet: NodesFleet) -> Iterator[None]:
+    """Undo all faults after the block."""
+    try:
+        yield
+    finally:
+        assert fleet.running.run_hanse("local", "heal", "--all").status == 0
+
+
+@contextmanager
+def _probed_by_name_servers(fleet: NodesFleet) -> Iterator[None]:
+    """Let monitors decide, not readiness alone, until the block ends."""
+    space, policy = ("-n", "avi-system"), "globaldeploymentpolicy/global-gdp"
+    stood = fleet.get(FIRST, *space, policy)["spec"]
+    data = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "quick"}, "data": MONITOR}
+    fleet.apply(FIRST, "avi-system", data)
+    changed = {
+        "controlPlaneHmOnly": False,
+        "healthMonitorTemplate": "quick",
+        "ttl": TTL_SECONDS,
+    }
+    patch = ("patch", policy, "--type=merge", "-p")
+    fleet.must(FIRST, *space, *patch, json.dumps({"spec": changed}))
+    until(
+        lambda: fleet.get(SECOND, *space, "globalservice/web.global.test"),
+        lambda seen: seen["spec"].get("ttl") == TTL_SECONDS and seen["status"].get("up") == "3/3",
+    )
+    try:
+        yield
+    finally:
+        restored = {field: stood.get(field) for field in changed}
+        fleet.must(FIRST, *space, *patch, json.dumps({"spec": restored}))

@@ -43,7 +43,7 @@ from hanse.model.questions import PROVIDER as LOOKUP
 from hanse.model.snapshot import Change, ObjectChange, Watch
 from hanse.providers.avi import AviController, NoController
 from hanse.providers.network_ipam import network_providers
-from hanse.providers.probe_sockets import SocketProbe
+from hanse.providers.probe_sockets import OpenSocket, SocketProbe
 from hanse.providers.probes import ProbeFunction, Prober
 from hanse.providers.resolver import HostResolver
 from hanse.providers.tokens import TokenIssuer
@@ -99,6 +99,7 @@ class Agent:
         extra_watches: Sequence[Watch] = (),
         new_transport: TransportFactory = http_transport,
         probe: ProbeFunction | None = None,
+        open_socket: OpenSocket = socket.socket,
         resolver: Provider | None = None,
         clock: Clock | None = None,
         random: Random | None = None,
@@ -161,7 +162,7 @@ class Agent:
             new_transport=new_transport,
             random=random,
         )
-        self._socket_probe = SocketProbe()
+        self._socket_probe = SocketProbe(open_socket)
         self._prober = Prober(
             informers,
             [feature for feature in features if isinstance(feature, ProbeSource)],

@@ -42,10 +42,15 @@ Done = Callable[[str], None]
 """Called with the failure of a probe, or with an empty string."""
 
 
+OpenSocket = Callable[[int, int], socket.socket]
+"""Opens a socket of a family and a type, maybe in another network than this process is in."""
+
+
 class SocketProbe:
     """Probes targets; `close` closes the connections that are kept alive."""
 
-    def __init__(self) -> None:
+    def __init__(self, open_socket: OpenSocket = socket.socket) -> None:
+        self._open_socket = open_socket
         self._kept_alive: dict[ProbeTarget, _KeptConnection] = {}
         self._opening: set[asyncio.Task[None]] = set()
         self._tls = _unverified_context()
@@ -57,7 +62,7 @@ class SocketProbe:
             self._probe_over_tls(target, timeout, done)
             return
         try:
-            _OneShotProbe(target, timeout, done).start()
+            _OneShotProbe(target, self._socket_to(target), timeout, done).start()
         except OSError as error:
             if error.errno not in LOCAL_SHORTAGE:
                 raise
@@ -71,6 +76,14 @@ class SocketProbe:
             task.cancel()
         await asyncio.gather(*self._opening, return_exceptions=True)
         await asyncio.sleep(0)  # lets the transports close
+
+    def _socket_to(self, target: ProbeTarget) -> socket.socket:
+        """A socket that is fit for a target, not connected yet."""
+        family = socket.AF_INET6 if ":" in target.address else socket.AF_INET
+        by_udp = target.type == "UDP"
+        opened = self._open_socket(family, socket.SOCK_DGRAM if by_udp else socket.SOCK_STREAM)
+        opened.setblocking(False)
+        return opened
 
     def _probe_over_tls(self, target: ProbeTarget, timeout: float, done: Done) -> None:
         """Probe over the kept connection if it is usable.
@@ -96,10 +109,10 @@ class SocketProbe:
         loop, details = asyncio.get_running_loop(), target.details or NO_DETAILS
         try:
             async with asyncio.timeout(within):
+                connected = await self._connect(target)
                 _, connection = await loop.create_connection(
                     lambda: _KeptConnection(target),
-                    target.address,
-                    target.port,
+                    sock=connected,
                     ssl=self._tls_http2 if target.type == "GRPCS" else self._tls,
                     server_hostname=details.server_name or target.host or target.address,
                 )
@@ -119,18 +132,28 @@ class SocketProbe:
             self._kept_alive[target] = connection
         connection.probe(within, done, close=target not in self._kept_alive)
 
+    async def _connect(self, target: ProbeTarget) -> socket.socket:
+        """A socket that is connected to a target; closed again if that fails."""
+        opened = self._socket_to(target)
+        try:
+            address = (target.address, target.port)
+            await asyncio.get_running_loop().sock_connect(opened, address)
+        except BaseException:
+            opened.close()
+            raise
+        return opened
+
 
 class _OneShotProbe:
     """One connection or datagram and, if any, one request, in callbacks of the loop."""
 
-    def __init__(self, target: ProbeTarget, timeout: float, done: Done) -> None:
+    def __init__(
+        self, target: ProbeTarget, opened: socket.socket, timeout: float, done: Done
+    ) -> None:
         self._target = target
+        self._sock = opened
         self._done = done
         self._loop = asyncio.get_running_loop()
-        family = socket.AF_INET6 if ":" in target.address else socket.AF_INET
-        by_udp = target.type == "UDP"
-        self._sock = socket.socket(family, socket.SOCK_DGRAM if by_udp else socket.SOCK_STREAM)
-        self._sock.setblocking(False)
         self._response = b""
         self._ended = False
         self._timer = self._loop.call_later(timeout, self._finish, NO_ANSWER)

@@ -3,11 +3,10 @@
 import asyncio
 import os
 import signal
-import socket
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, closing, contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, closing, contextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -16,33 +15,26 @@ from typing import TYPE_CHECKING, NoReturn
 import click
 from msgspec.structs import replace
 
-from hanse import app
-from hanse.app.agent import Agent, AgentSettings
 from hanse.app.dns import CLUSTERLESS_VIEW, LocalDns, LocalZones
 from hanse.cli.errors import EXIT_INTERRUPTED, CommandFailed, InputError
 from hanse.cli.program_name import program_name
 from hanse.cli.tables import table
 from hanse.cli.up.dashboard import LOOPBACK, LocalDashboard
+from hanse.cli.up.local_agent import run_agent
 from hanse.dns.listeners import Listeners, bind_listeners
-from hanse.features.admission.options import AdmissionOptions
-from hanse.features.federated.options import FederatedOptions
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.networks.names import NetworkName
 from hanse.features.networks.options import NetworksOptions
 from hanse.kube.errors import KubeError
-from hanse.kube.transport import Transport
 from hanse.local.real.errors import RealClusterError
-from hanse.local.up.agents import RunningAgent
 from hanse.local.up.control import LocalFederationStatus
 from hanse.local.up.errors import UpError
-from hanse.local.up.federation import DialCluster, federation
+from hanse.local.up.federation import federation
 from hanse.local.up.folder import Folder
 from hanse.local.up.options import FederationOptions
-from hanse.local.up.sample import EXTERNAL_HOSTNAME, EXTERNAL_ZONE, GLOBAL_ZONE, SAMPLE_TENANT
+from hanse.local.up.sample import EXTERNAL_ZONE, GLOBAL_ZONE, SAMPLE_TENANT
 from hanse.local.up.sample import HOST as GLOBAL_HOST
-from hanse.local.up.topology import BROKER, LocalMember
-from hanse.model.facts import ClusterState
-from hanse.runtime.readiness import not_ready_reason
+from hanse.local.up.topology import BROKER
 
 if TYPE_CHECKING:  # only nodes with containers need them
     from hanse.local.real.nodes.cluster_nodes import NodeSettings
@@ -50,8 +42,6 @@ if TYPE_CHECKING:  # only nodes with containers need them
 
 SCRIPT_STOP_TIMEOUT = timedelta(seconds=3)
 """How long a script may take to stop after SIGTERM."""
-
-AGENT_START_TIMEOUT = timedelta(seconds=10)
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SIGNAL_STATUS = 128
@@ -133,10 +123,11 @@ class UpSession:
     async def _run_federation(self, page: LocalDashboard, nodes: "NodeSettings | None") -> int:
         """Run DNS, clusters and dashboard; run the script, or print a summary and wait forever."""
         networks = (NetworkName(SAMPLE_TENANT),) if self._options.sample else ()
+        fabric = nodes.fabric if nodes is not None else None
         dns = LocalDns(
             clusters := [m.name for m in self._options.members if m.runs_workloads],
             LocalZones((GLOBAL_ZONE, *self._gslb.zones), EXTERNAL_ZONE),
-            partial(_bind_view, self._dns_port, nodes.fabric if nodes is not None else None),
+            partial(_bind_view, self._dns_port, fabric),
             networks,
         )
         if nodes is not None:
@@ -158,10 +149,10 @@ class UpSession:
         # Hosts of global.test are answered whatever zones are added.
         zones = (GLOBAL_ZONE, *self._gslb.zones) if self._gslb.zones else ()
         gslb = replace(self._gslb, zones=zones)
-        run_agent = partial(_run_agent, dns, page, gslb, self._networks)
+        start_agent = partial(run_agent, dns, page, gslb, self._networks, fabric)
         async with (
             dns.running(),
-            federation(options, self._folder, run_agent, self._echo) as running,
+            federation(options, self._folder, start_agent, self._echo) as running,
             page.running(running),
         ):
             self._ready = True
@@ -294,68 +285,6 @@ def _bind_view(port: int, fabric: "Fabric | None", view: str) -> tuple[Listeners
     if fabric is None:
         return (local,)
     return (local, *fabric.bind_dns(BROKER if view == CLUSTERLESS_VIEW else view))
-
-
-@asynccontextmanager
-async def _run_agent(
-    dns: LocalDns,
-    page: LocalDashboard,
-    gslb: GslbOptions,
-    networks: NetworksOptions,
-    member: LocalMember,
-    transports: Mapping[str, Transport],
-    dial: DialCluster,
-) -> AsyncIterator[RunningAgent]:
-    """Run one cluster's agent until the block ends."""
-    # One federation runs in a folder at a time, so the same identity takes over an old Lease.
-    listener, health = socket.create_server((LOOPBACK, 0)), socket.create_server((LOOPBACK, 0))
-    url = f"https://{LOOPBACK}:{listener.getsockname()[1]}"
-    metrics = f"http://{LOOPBACK}:{health.getsockname()[1]}/metrics"
-    options = app.Options(
-        admission=AdmissionOptions(enabled=True, url=url),
-        federated=FederatedOptions(hostname=EXTERNAL_HOSTNAME),
-        gslb=gslb,
-        networks=networks,
-    )
-    settings = AgentSettings(cluster=member.name, identity="local", options=options)
-    agent = Agent(
-        settings,
-        transports[member.name],
-        broker=transports[BROKER],
-        features=app.features(options),
-        hooks=app.hooks(options),
-        extra_watches=dns.watches_for(member.name),
-        new_transport=dial,
-    )
-    try:
-        async with (
-            page.showing(agent),
-            agent.running(health, listener),
-            dns.feeding_from(agent),
-        ):
-            await _wait_until_ready(agent)
-            yield RunningAgent(lambda: _cluster_phases(agent), metrics)
-    finally:
-        await agent.close()
-        for transport in transports.values():
-            await transport.close()
-
-
-def _cluster_phases(agent: Agent) -> dict[str, str]:
-    """The phase of each cluster as an agent sees it, with the reason if there is one."""
-    states = agent.reconciler.informers.facts.all(ClusterState)
-    return {s.cluster: f"{s.phase}: {s.reason}" if s.reason else str(s.phase) for s in states}
-
-
-async def _wait_until_ready(agent: Agent) -> None:
-    """Wait until an agent is ready and has published itself, or until the time-out.
-
-    Placement over the fleet would skip a cluster that is not published yet.
-    """
-    with suppress(TimeoutError):
-        async with asyncio.timeout(AGENT_START_TIMEOUT.total_seconds()):
-            while not agent.is_published or not_ready_reason(agent.reconciler):  # noqa: ASYNC110 - for us alone
-                await asyncio.sleep(0.01)
 
 
 async def _stop_script(shell: asyncio.subprocess.Process, *, everything: bool) -> None:

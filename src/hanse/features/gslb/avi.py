@@ -1,7 +1,10 @@
 """The objects of global services at an Avi controller, and the access to the controller."""
 
+import re
 from collections.abc import Iterator
 from datetime import timedelta
+from hashlib import sha256
+from itertools import islice
 
 import msgspec
 from msgspec import Struct
@@ -33,6 +36,9 @@ from hanse.model.snapshot import Snapshot
 
 NO_RESPONSE = "GSLB_SERVICE_DOWN_RESPONSE_NONE"
 """The controller's own default, which is not set."""
+MAX_MONITORS = 6
+"""The monitors of one GSLB service that a controller takes."""
+MAX_PATH_NAME = 40
 CONTROLLER = "avi"
 """The cluster id of the connection to the controller."""
 
@@ -176,13 +182,28 @@ def _avi_pools(service: GlobalService) -> Iterator[AviPool]:
 
 
 def _monitors_by_name(service: GlobalService) -> dict[str, Monitor]:
-    """The monitors that the members of a service need, each once, by name."""
+    """The monitors of a service by name, each once: those of members, then of their other paths.
+
+    All of them count for each member at a controller, as AMKO's do.
+    """
+    probed = [member for member in service.spec.members if not member.control_plane_only]
+    primary = [monitor for member in probed for monitor in member.monitors]
+    others = [path.monitor for member in probed for path in member.paths]
     found: dict[str, Monitor] = {}
-    for member in service.spec.members:
-        for monitor in () if member.control_plane_only else member.monitors:
-            name = f"amko--{service.spec.host}--{monitor.type.lower()}-{monitor.port}"
-            found.setdefault(name, monitor)
-    return found
+    for monitor in (*primary, *others):
+        if monitor is not None:
+            found.setdefault(_monitor_name(service.spec.host, monitor), monitor)
+    return dict(islice(found.items(), MAX_MONITORS))
+
+
+def _monitor_name(host: str, monitor: Monitor) -> str:
+    """The name of a generated monitor; other paths than the root have a part of their own."""
+    name = f"amko--{host}--{monitor.type.lower()}-{monitor.port}"
+    if monitor.path in ("", "/"):
+        return name
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", monitor.path).strip("-")[:MAX_PATH_NAME]
+    digest = sha256(monitor.path.encode()).hexdigest()[:8]
+    return f"{name}-{readable}-{digest}"
 
 
 def _avi_monitor_spec(monitor: Monitor, host: str) -> AviMonitorSpec:

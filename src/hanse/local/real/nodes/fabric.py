@@ -5,6 +5,7 @@ and its DNS. What passes between clusters is decided by one nftables table.
 """
 
 import os
+import socket
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
@@ -66,6 +67,14 @@ class Fabric:
             return ()
         address = str(dns_address(self._clusters[view]))
         return (self.namespace.call(bind_listeners, address, 53, workers=1),)
+
+    def open_socket(self, cluster: str, family: int, kind: int) -> socket.socket:
+        """A socket that sends from a cluster's network, and gets nothing from where it is cut."""
+        ranges = self._clusters[cluster]
+        source = ranges.ipv6.router if family == socket.AF_INET6 else dns_address(ranges)
+        opened = self.namespace.call(socket.socket, family, kind)
+        opened.bind((str(source), 0))
+        return opened
 
     async def start(self) -> None:
         """Create the bridges with their addresses, and the rules between them."""

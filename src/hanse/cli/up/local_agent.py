@@ -1,0 +1,96 @@
+"""The agent of one cluster of `hanse up`, in this process."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING
+
+from hanse import app
+from hanse.app.agent import Agent, AgentSettings
+from hanse.app.dns import LocalDns
+from hanse.cli.up.dashboard import LOOPBACK, LocalDashboard
+from hanse.features.admission.options import AdmissionOptions
+from hanse.features.federated.options import FederatedOptions
+from hanse.features.gslb.options import GslbOptions
+from hanse.features.networks.options import NetworksOptions
+from hanse.kube.transport import Transport
+from hanse.local.up.agents import RunningAgent
+from hanse.local.up.federation import DialCluster
+from hanse.local.up.sample import EXTERNAL_HOSTNAME
+from hanse.local.up.topology import BROKER, LocalMember
+from hanse.model.facts import ClusterState
+from hanse.runtime.readiness import not_ready_reason
+
+if TYPE_CHECKING:  # only nodes with containers need them
+    from hanse.local.real.nodes.fabric import Fabric
+
+AGENT_START_TIMEOUT = timedelta(seconds=10)
+
+
+@asynccontextmanager
+async def run_agent(
+    dns: LocalDns,
+    page: LocalDashboard,
+    gslb: GslbOptions,
+    networks: NetworksOptions,
+    fabric: "Fabric | None",
+    member: LocalMember,
+    transports: Mapping[str, Transport],
+    dial: DialCluster,
+) -> AsyncIterator[RunningAgent]:
+    """Run one cluster's agent until the block ends; it probes from its cluster's network."""
+    # One federation runs in a folder at a time, so the same identity takes over an old Lease.
+    listener, health = socket.create_server((LOOPBACK, 0)), socket.create_server((LOOPBACK, 0))
+    url = f"https://{LOOPBACK}:{listener.getsockname()[1]}"
+    metrics = f"http://{LOOPBACK}:{health.getsockname()[1]}/metrics"
+    options = app.Options(
+        admission=AdmissionOptions(enabled=True, url=url),
+        federated=FederatedOptions(hostname=EXTERNAL_HOSTNAME),
+        gslb=gslb,
+        networks=networks,
+    )
+    settings = AgentSettings(cluster=member.name, identity="local", options=options)
+    agent = Agent(
+        settings,
+        transports[member.name],
+        broker=transports[BROKER],
+        open_socket=partial(fabric.open_socket, member.name)
+        if fabric is not None
+        else socket.socket,
+        features=app.features(options),
+        hooks=app.hooks(options),
+        extra_watches=dns.watches_for(member.name),
+        new_transport=dial,
+    )
+    try:
+        async with (
+            page.showing(agent),
+            agent.running(health, listener),
+            dns.feeding_from(agent),
+        ):
+            await _wait_until_ready(agent)
+            yield RunningAgent(lambda: _cluster_phases(agent), metrics)
+    finally:
+        await agent.close()
+        for transport in transports.values():
+            await transport.close()
+
+
+def _cluster_phases(agent: Agent) -> dict[str, str]:
+    """The phase of each cluster as an agent sees it, with the reason if there is one."""
+    states = agent.reconciler.informers.facts.all(ClusterState)
+    return {s.cluster: f"{s.phase}: {s.reason}" if s.reason else str(s.phase) for s in states}
+
+
+async def _wait_until_ready(agent: Agent) -> None:
+    """Wait until an agent is ready and has published itself, or until the time-out.
+
+    Placement over the fleet would skip a cluster that is not published yet.
+    """
+    with suppress(TimeoutError):
+        async with asyncio.timeout(AGENT_START_TIMEOUT.total_seconds()):
+            while not agent.is_published or not_ready_reason(agent.reconciler):  # noqa: ASYNC110 - for us alone
+                await asyncio.sleep(0.01)
