@@ -117,9 +117,6 @@ async def services(real_clusters: RealFleet, tmp_path: Path) -> AsyncIterator[Se
         await services.open("kep-1645", lease=30)
         await scenario.start_agents()
         yield services
-        for running in list(scenario.agents):
-            await scenario.kill_agent(running)
-        await services.close()
 
 
 async def test_a_stock_coredns_answers_for_imports(

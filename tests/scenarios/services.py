@@ -11,7 +11,6 @@ from hanse.features.services.feature import Services
 from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
-from hanse.kube.transport import Request
 from hanse.model.kinds.core import Namespace, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -31,6 +30,7 @@ from hanse.model.kinds.multicluster import ServiceExport, ServiceExportSpec, Ser
 from hanse.model.naming import BROKER_NAMESPACE, unique_name
 from hanse.model.objects import ClusterId, K, Meta
 from tests.scenarios.toy_offers import shop_of
+from tests.support.broker import clear_broker
 from tests.support.federation import install_crds
 from tests.support.scenario import Check, Features, Scenario
 from tests.support.testbed import ClusterTestbed
@@ -49,29 +49,18 @@ class ServicesScenario:
         return self.scenario.admin(cluster)
 
     async def open(self, profile: Profile = "lighthouse", lease: int = 3) -> None:
-        """Install the CRDs in every cluster, and create the ClusterSet."""
+        """Install the CRDs in every cluster, and create the ClusterSet on an empty broker."""
         for cluster in (*self.scenario.names, BROKER):
             kinds = (ServiceExport, ServiceImport, ClusterSet, ClusterMember)
             await install_crds(self.scenario, cluster, *kinds)
+        admin = self.admin(self.scenario.broker)
         await self.scenario.make_namespace(self.scenario.broker, BROKER_NAMESPACE, keep=True)
+        await clear_broker(admin)
+        self.scenario.closing.push_async_callback(clear_broker, admin)
         spec = ClusterSetSpec(profile=profile, lease_duration_seconds=lease)
         await self.scenario.eventually(
-            lambda: self.admin(self.scenario.broker).create(
-                ClusterSet(metadata=Meta(name=self.scenario.namespace), spec=spec)
-            )
+            lambda: admin.create(ClusterSet(metadata=Meta(name=self.scenario.namespace), spec=spec))
         )
-
-    async def close(self) -> None:
-        """Leave nothing behind for the next scenario."""
-        inside = f"namespaces/{BROKER_NAMESPACE}"
-        for path in (
-            f"/apis/hanse.dev/v1alpha1/clustersets/{self.scenario.namespace}",
-            f"/apis/discovery.k8s.io/v1/{inside}/endpointslices",
-            f"/apis/multicluster.x-k8s.io/v1beta1/{inside}/serviceimports",
-            f"/apis/coordination.k8s.io/v1/{inside}/leases",
-            f"/apis/hanse.dev/v1alpha1/{inside}/clustermembers",
-        ):
-            await self.admin(self.scenario.broker).send(Request("DELETE", path))
 
     async def add_record(self, cluster: ClusterId) -> None:
         """Create the record of a cluster on the broker, as `hanse join` does."""
@@ -296,6 +285,3 @@ async def running_services(
         await services.open()
         await scenario.start_agents()
         yield services
-        for running in list(scenario.agents):
-            await scenario.kill_agent(running)
-        await services.close()

@@ -26,6 +26,3 @@ async def sets(
         await scenario.start_agents()
         await scenario.eventually(sets.all_have_joined())
         yield sets
-        for running in list(scenario.agents):
-            await scenario.kill_agent(running)
-        await sets.close()

@@ -30,6 +30,7 @@ from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, K, Meta, Wire
 from hanse.model.ownership import OWNER
+from tests.support.broker import clear_broker
 from tests.support.federation import install_crds
 from tests.support.scenario import Check, Scenario
 
@@ -97,6 +98,8 @@ class StatefulSetsScenario:
             await install_crds(self.scenario, cluster, *KINDS)
         await self.scenario.make_namespace(BROKER, BROKER_NAMESPACE, keep=True)
         await self.scenario.make_namespace(BROKER, self.scenario.namespace)
+        await clear_broker(self.admin(BROKER))
+        self.scenario.closing.push_async_callback(self.close)
         spec = ClusterSetSpec(lease_duration_seconds=lease)
         await self.scenario.eventually(
             lambda: self.admin(BROKER).create(
@@ -141,13 +144,7 @@ class StatefulSetsScenario:
         for cluster in self.scenario.names:
             with suppress(NotFound):
                 await self.admin(cluster).delete(AcceptancePolicy, DEFAULT_POLICY, "")
-        inside = f"namespaces/{BROKER_NAMESPACE}"
-        for path in (
-            f"/apis/hanse.dev/v1alpha1/clustersets/{self.scenario.namespace}",
-            f"/apis/hanse.dev/v1alpha1/{inside}/statefulsetparts",
-            f"/apis/coordination.k8s.io/v1/{inside}/leases",
-        ):
-            await self.admin(BROKER).send(Request("DELETE", path))
+        await clear_broker(self.admin(BROKER))
 
     # -- doing
 

@@ -58,9 +58,6 @@ async def services(
         services = ServicesScenario(scenario)
         await services.open()
         yield services
-        for running in list(scenario.agents):
-            await scenario.kill_agent(running)
-        await services.close()
 
 
 async def install_crds(services: ServicesScenario) -> None:

@@ -1,6 +1,5 @@
 """A host's API server asks its agent about FederatedStatefulSets before it takes them."""
 
-from collections.abc import AsyncIterator
 from itertools import count
 from typing import Any
 
@@ -45,7 +44,7 @@ def hooks() -> tuple[AdmissionHook, ...]:
 
 
 @pytest.fixture
-async def guarded(scenario: Scenario) -> AsyncIterator[StatefulSetsScenario]:
+async def guarded(scenario: Scenario) -> StatefulSetsScenario:
     """A fleet whose hosts ask: what must be refused is refused already."""
     sets = StatefulSetsScenario(scenario)
     await sets.open()
@@ -57,10 +56,7 @@ async def guarded(scenario: Scenario) -> AsyncIterator[StatefulSetsScenario]:
         assert "cannot be part of its pods' host names" in await refusal(bad)
 
     await scenario.eventually(asked)
-    yield sets
-    for running in list(scenario.agents):
-        await scenario.kill_agent(running)
-    await sets.close()
+    return sets
 
 
 def submitted(scenario: Scenario, name: str = "store", **annotations: str) -> FederatedStatefulSet:
@@ -115,7 +111,6 @@ async def test_the_broker_denies_what_no_statefulset_could_follow(scenario: Scen
     change = {"spec": {"template": {"spec": {"replicas": 4}}}}
     await broker.patch(FederatedStatefulSet, "store", namespace, change)
     await remove(broker, policies)
-    await sets.close()
 
 
 @pytest.mark.needs("autoscaling")

@@ -328,13 +328,8 @@ async def play_order(testbed: ClusterTestbed, order: Order, space: str = "shop")
         for cluster in fleet.names if order.lags else ():
             faults = LinkFaults(lag=LAG, lags=order.lags)
             fleet.network.link(cluster, BROKER).faults = faults
-        try:
-            await migration.open()
-            await migration.play(order.steps)
-        finally:
-            for agent in list(fleet.agents):
-                await fleet.kill_agent(agent)
-            await ServicesScenario(fleet).close()
+        await migration.open()
+        await migration.play(order.steps)
 
 
 async def _play_embedded(order: Order) -> None:
