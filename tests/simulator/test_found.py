@@ -19,3 +19,21 @@ def test_exports_say_who_imports_them_when_a_cluster_leaves() -> None:
         do("members.leave", "bergen"),
         seed=26,
     )
+
+
+def test_a_dead_cluster_that_was_left_out_stays_out() -> None:
+    play(
+        do("services.offer", "lubeck", "web", False, pause=20),
+        do("faults.back_up", "broker"),
+        do("faults.kill", "lubeck", pause=40),
+        do("faults.restart", "hamburg", pause=40),
+        do("faults.restart_server", "broker", pause=5),
+        do("faults.restart", "bergen", pause=40),
+        do("faults.restore", "broker", 0, pause=40),
+        do("faults.restart", "hamburg", pause=40),
+        do("faults.restore_forward", "broker", 0, pause=40),
+    )
+
+
+def test_a_new_template_takes_one_replica_at_a_time() -> None:
+    play(do("statefulsets.launch", 5, pause=40), do("statefulsets.update", "2", pause=40))

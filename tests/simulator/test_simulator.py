@@ -1,7 +1,11 @@
 """The simulator itself: schedules replay, shrink and print; a stopped process does nothing."""
 
 import asyncio
+import os
+import subprocess
+import sys
 
+from tests.mutants.catalogue import ROOT
 from tests.support.simulator.loop import PROCESS, SimulationLoop, run
 from tests.support.simulator.runner import failure_of, step_kinds
 from tests.support.simulator.schedule import Schedule, do, draw_schedule
@@ -14,6 +18,27 @@ def test_a_schedule_is_a_function_of_its_seed() -> None:
 
     assert draw_schedule(7, kinds) == draw_schedule(7, kinds)
     assert draw_schedule(7, kinds) != draw_schedule(8, kinds)
+
+
+def test_a_schedule_replays_in_another_process() -> None:
+    """Storms, restores and cuts draw numbers in the order of requests, whatever sets hash to."""
+    command = [sys.executable, "-m", "tests.support.simulator", "--seeds", "1915", "--trace"]
+    processes = [
+        subprocess.Popen(
+            command,
+            cwd=ROOT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for seed in ("1", "2")
+    ]
+
+    one, two = (process.communicate()[0].splitlines() for process in processes)
+
+    assert len(one) > 1000, "the run was short"
+    assert [(a, b) for a, b in zip(one, two, strict=False) if a != b][:1] == []
+    assert len(one) == len(two)
 
 
 def test_a_schedule_prints_as_it_is_written() -> None:

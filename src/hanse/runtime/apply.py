@@ -275,7 +275,7 @@ class WriteOutcomes:
         before = self._by_item.pop(item, set())
         planned = {target_ref(action) for action in found.actions}
         pending = {place for place in planned if place in before and place not in tried}
-        for place in before - failures.keys() - pending:
+        for place in sorted(before - failures.keys() - pending):
             self._informers.drop_fact(WriteOutcome, place)
         for place, (result, message) in failures.items():
             self._put_outcome(place, result, message)

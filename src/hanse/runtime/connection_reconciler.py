@@ -333,17 +333,17 @@ class ConnectionReconciler:
             self._handover = None
         if not clusters:
             return
-        for cluster in clusters:
+        for cluster in sorted(clusters):
             await self._cancel_leave(cluster)
         task = group.create_task(self._run_handover(clusters), name="hand over clusters")
         self._handover = (clusters, task)
 
     async def _run_handover(self, clusters: frozenset[ClusterId]) -> None:
         """Hand clusters over; once others lead all of them, nothing keeps us from disconnecting."""
-        members = {c: self.managed[c].client for c in clusters}
+        members = {c: self.managed[c].client for c in sorted(clusters)}
         await wait_for_successors(self._informers, self._elections, members)
         self._handover = None
-        for cluster in clusters:
+        for cluster in sorted(clusters):
             self.managed.pop(cluster, None)
         await disconnect_released(self._informers, sorted(clusters))
 
@@ -356,7 +356,7 @@ class ConnectionReconciler:
         """Publish as departed the sources of objects that we lead and that nobody names."""
         desired = self._desired.values()
         released = {c for d in desired for c in d.released}
-        for cluster in released:
+        for cluster in sorted(released):
             self._informers.drop_fact(ClusterDeparted, cluster)
         if not all(d.complete for d in desired):
             return
@@ -364,7 +364,7 @@ class ConnectionReconciler:
         known = self._informers.connections.keys() | desired_connections.keys() | named
         led = {c.cluster for c in self._informers.connections.values() if Role.LED in c.roles}
         owned = ((where, obj) for where, obj in self._reconciler.owned.objects() if where in led)
-        for cluster in _sources_of_led(owned) - known:
+        for cluster in sorted(_sources_of_led(owned) - known):
             if self._informers.facts.get(ClusterDeparted, cluster) is None:
                 now = self._reconciler.snapshot().now
                 self._informers.put_fact(ClusterDeparted(cluster, now))

@@ -84,7 +84,7 @@ class Enqueuer:
         snapshot = self._informers.snapshot()
         for feature in self.features_watching(change):
             try:
-                keys = tuple(feature.keys_for(change, snapshot))
+                keys = sorted(feature.keys_for(change, snapshot))
             except Exception:  # one feature's mistake about one object must not end the others
                 log.exception("keys_for failed", extra={"feature": feature.name})
                 self._metrics.mapping_failed(feature.name)

@@ -49,21 +49,24 @@ class WatchHandler:
         """Subscribe to all changes of the storage, for good."""
         self._storage = storage
         self._clock = clock
-        self._open: set[_Watch] = set()
+        self._open: dict[_Watch, None] = {}  # in the order in which they were opened
         self._encoded = _EncodedEvents()
         storage.subscribe(self._on_storage_event)  # never unsubscribed: both have the same lifetime
 
     def open(self, call: Call) -> "_Watch":
         """Open a watch, which the caller closes."""
         check_list_options(call)
-        watch = _Watch(self._storage, self._clock, call, self._encoded, self._open.discard)
-        self._open.add(watch)
+        watch = _Watch(self._storage, self._clock, call, self._encoded, self._on_closed)
+        self._open[watch] = None
         return watch
 
     def end_all(self) -> None:
         """End every watch."""
         for watch in tuple(self._open):
             watch.end()
+
+    def _on_closed(self, watch: "_Watch") -> None:
+        self._open.pop(watch, None)
 
     def _on_storage_event(self, event: StorageEvent) -> None:
         """Drop the encoded events after a restore: versions are given again."""

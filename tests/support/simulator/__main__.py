@@ -5,26 +5,23 @@ import secrets
 import sys
 from collections.abc import Iterator
 
-from tests.support.simulator.runner import Failure, failure_of, quiet_logs, step_kinds
+from tests.support.simulator.runner import Failure, failure_of, quiet_logs, step_kinds, trace_of
 from tests.support.simulator.schedule import Schedule, draw_schedule
 from tests.support.simulator.search import Kinds, Played, Search, end_after
 from tests.support.simulator.shrink import shrink
 
+PROGRESS = 50
+"""Schedules after which a search says how many it has played."""
+
 
 def main() -> int:
     """The exit status: 1 if a law was broken."""
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.support.simulator",
-        description="Plays random schedules of users and faults, and checks the laws.",
-    )
-    parser.add_argument("--seeds", default="0:20", help="FIRST:END, or one seed")
-    parser.add_argument("--hours", type=float, help="search for so long")
-    parser.add_argument("--seed", type=int, help="the seed of a search; else a fresh one")
-    parser.add_argument("--features", default="all", help="all, or names separated by commas")
-    parser.add_argument("--no-shrink", action="store_true", help="print failing schedules whole")
-    parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
-    options = parser.parse_args()
+    options = _parser().parse_args()
     kinds = _chosen_kinds(options.features)
+    if options.trace:
+        quiet_logs()
+        _say("\n".join(trace_of(draw_schedule(int(options.seeds), kinds))))
+        return 0
     if options.hours:
         seed = options.seed if options.seed is not None else secrets.randbelow(10**9)
         _say(f"searching: HANSE_SEED={seed}")
@@ -36,14 +33,30 @@ def main() -> int:
     played = failed = 0
     for result in results:
         played += 1
-        if result.failure is None:
-            continue
-        failed += 1
-        _say(_report(result.schedule, result.failure, whole=options.no_shrink))
-        if not options.keep_going:
-            break
+        if result.failure is not None:
+            failed += 1
+            _say(_report(result.schedule, result.failure, whole=options.no_shrink))
+            if not options.keep_going:
+                break
+        if played % PROGRESS == 0:
+            _say(f"{played} schedules so far")
     _say(f"{played} schedules played, {failed} broke a law")
     return int(failed > 0)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.support.simulator",
+        description="Plays random schedules of users and faults, and checks the laws.",
+    )
+    parser.add_argument("--seeds", default="0:20", help="FIRST:END, or one seed")
+    parser.add_argument("--hours", type=float, help="search for so long")
+    parser.add_argument("--seed", type=int, help="the seed of a search; else a fresh one")
+    parser.add_argument("--features", default="all", help="all, or names separated by commas")
+    parser.add_argument("--no-shrink", action="store_true", help="print failing schedules whole")
+    parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
+    parser.add_argument("--trace", action="store_true", help="print every request of one seed")
+    return parser
 
 
 def _say(text: str) -> None:

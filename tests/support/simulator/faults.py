@@ -181,6 +181,8 @@ class Faults:
         testbed = self._fleet.testbed
         if isinstance(testbed, EmbeddedTestbed):
             testbed.clocks[cluster].skew += timedelta(seconds=seconds)
+            if seconds < 0:
+                self._fleet.clock_set_back[cluster] = self._fleet.now
 
 
 async def back_up(fleet: Fleet, cluster: ClusterId) -> None:

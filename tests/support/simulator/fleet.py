@@ -112,6 +112,7 @@ class Fleet(Scenario):
         self.name_servers: dict[ClusterId, NameServer] = {}
         self.backups: dict[ClusterId, list[Backup]] = {}
         self.restored_at: dict[ClusterId, float] = {}
+        self.clock_set_back: dict[ClusterId, float] = {}
         self.left: set[ClusterId] = set()
         """The clusters that an administrator has let leave the broker."""
         self.membership_changed: dict[ClusterId, float] = {}
@@ -226,7 +227,11 @@ class Fleet(Scenario):
 
     def mute_for(self, cluster: ClusterId) -> float:
         """For how long a cluster surely did not renew its Lease: 0 if it may have."""
-        return self.now - self._mute.get(cluster, self.now)
+        return self.now - self.mute_since(cluster)
+
+    def mute_since(self, cluster: ClusterId) -> float:
+        """Since when a cluster surely did not renew its Lease: now if it may have."""
+        return self._mute.get(cluster, self.now)
 
     def calm_since(self, *parties: str) -> float:
         """Since when all of these have been undisturbed; at the moment of a disturbance: now."""

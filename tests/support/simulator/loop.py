@@ -4,6 +4,7 @@ import asyncio
 import heapq
 from collections.abc import Coroutine
 from contextvars import ContextVar
+from itertools import count
 from typing import Any, TypeVar
 
 from tinykube.virtual_time import VirtualLoop
@@ -12,6 +13,17 @@ T = TypeVar("T")
 
 PROCESS: ContextVar[str] = ContextVar("process", default="")
 """The simulated process that a task belongs to; child tasks and timers inherit it."""
+
+
+class _NumberedTask(asyncio.Task[Any]):
+    """A task that has the same place in a set in every process: groups are cancelled in order."""
+
+    def __init__(self, coro: Coroutine[Any, Any, Any], number: int, **options: Any) -> None:
+        self._number = number
+        super().__init__(coro, **options)
+
+    def __hash__(self) -> int:
+        return self._number
 
 
 class SimulationLoop(VirtualLoop):
@@ -23,6 +35,10 @@ class SimulationLoop(VirtualLoop):
 
     def __init__(self) -> None:
         super().__init__()
+        numbers = count()
+        self.set_task_factory(
+            lambda loop, coro, **options: _NumberedTask(coro, next(numbers), loop=loop, **options)
+        )
         self.stopped: set[str] = set()
         self._parked: list[asyncio.Handle] = []
         self._parked_timers: list[asyncio.TimerHandle] = []

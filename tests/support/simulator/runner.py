@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from hanse.kube.errors import KubeError
 from hanse.model.facts import ClusterState, Phase
+from tests.support.faults import Sent
 from tests.support.scenario import describe_writes
 from tests.support.simulator.faults import Faults, back_up
 from tests.support.simulator.federated import Federated
@@ -126,6 +127,7 @@ class Run:
                     await perform(*step.args)
         except KubeError as error:
             self.fleet.note(f"  refused: {error}")
+        self.fleet.observe_health()  # what worked for a moment has worked
         await asyncio.sleep(step.pause)
 
     async def _observe(self) -> None:
@@ -195,10 +197,23 @@ def play(*steps: Step, seed: int = 0) -> None:
 
 def failure_of(schedule: Schedule) -> Failure | None:
     """Play a schedule on embedded clusters; the law that it breaks, if any."""
-    return run(_failure_of(schedule))
+    return run(_failure_of(schedule, []))
 
 
-async def _failure_of(schedule: Schedule) -> Failure | None:
+def trace_of(schedule: Schedule) -> tuple[str, ...]:
+    """Every request and watch of a run: the same for the same schedule, in any process."""
+    sent: list[Sent] = []
+    failure = run(_failure_of(schedule, sent))
+    lines = (
+        f"{s.source} {s.target} {s.request.method} {s.request.path} {s.request.query} {s.status} "
+        f"{s.request.body.decode()}"
+        for s in sent
+    )
+    return (*lines, str(failure))
+
+
+async def _failure_of(schedule: Schedule, sent: list[Sent]) -> Failure | None:
+    """Play a schedule; requests and watches are added to `sent`."""
     log: list[str] = []
     failure = None
     try:
@@ -207,6 +222,7 @@ async def _failure_of(schedule: Schedule) -> Failure | None:
             Fleet(testbed, "shop", seed=schedule.seed) as fleet,
         ):
             log = fleet.log
+            fleet.network.sent = fleet.network.watched = sent
             await Run(fleet).play(schedule.steps)
     except* LawBroken as broken:
         error = _first(broken)

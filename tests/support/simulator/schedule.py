@@ -13,12 +13,11 @@ PAUSES = (0, 0, 0.01, 0.1, 1, 5, 5, 20, 40)
 """Seconds after a step; the lease time of clusters is between the last two."""
 LENGTHS = (3, 6, 9, 12, 16)
 
-KNOWN = frozenset({("faults.restore", BROKER)})
-"""Steps, by name and maybe first argument, that a search leaves out, since it would find nothing
-else: after a restore of the broker a global host may be answered without one of its clusters, which
-is not explained yet."""
-
 Argument = str | int | float | bool
+
+KNOWN: frozenset[tuple[Argument, ...]] = frozenset()
+"""Steps, by name and maybe first argument, that a search leaves out, since it would find nothing
+else."""
 
 
 class Step(Struct, frozen=True):

@@ -6,7 +6,6 @@ from typing import Any
 
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.errors import AlreadyExists, NotFound
-from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import Profile
@@ -22,12 +21,11 @@ from tests.support.simulator.exports import NAMES, Exported, Exports
 from tests.support.simulator.fleet import LEASE, RENEWAL, Fleet, find, is_live
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER, CLUSTERS, step
+from tests.support.simulator.silence import DeadLeftOut
 
 PORTS = {"http": {"http": 80}, "two": {"http": 80, "tls": 443}, "other": {"http": 8080}}
 CONVERGED = 90.0
 """Seconds after which every cluster answers what users changed, once nothing is disturbed."""
-EXPIRY = LEASE.total_seconds() + 5
-"""Seconds after which a silent cluster is in no answer of others."""
 
 
 class Services:
@@ -253,33 +251,6 @@ class ExportsAnswered(Law):
         type_ = "Headless" if oldest.headless else "ClusterSetIP"
         if not right or affinity != "None" or found["spec"]["type"] != type_:
             yield f"the import {name} in {cluster} is {found['spec']}, of {exports}"
-
-
-class DeadLeftOut(Law):
-    """Dead clusters leave the answers of others."""
-
-    name = "dead-left-out"
-    sentence = (
-        f"No answer names a cluster that has been silent for more than {EXPIRY:.0f} s, nor "
-        f"{EXPIRY + RECONNECT_TIME:.0f} s after the broker was restored."
-    )
-
-    async def observe(self) -> AsyncIterator[str]:
-        fleet = self.fleet
-        restored = fleet.restored_at.get(BROKER)
-        after_restore = EXPIRY + RECONNECT_TIME
-        recently = restored is not None and fleet.now - restored < after_restore
-        bound = after_restore if recently else EXPIRY
-        for dead in fleet.names:
-            silent = fleet.mute_for(dead)
-            for asker in fleet.names:
-                listened = fleet.now - fleet.works_since(asker, BROKER)
-                if asker == dead or min(silent, listened) <= bound:
-                    continue
-                for name in NAMES:
-                    full = f"{dead}.{name}.{fleet.namespace}.svc.clusterset.local"
-                    if (answer := fleet.ask(asker, full)).records:
-                        yield f"{asker} answers {answer} for {full}, silent since {silent:.0f} s"
 
 
 class AddressesKept(Law):

@@ -40,7 +40,7 @@ def read_other_supervisors(snapshot: Snapshot, federation: Federation | None) ->
     listed = [m.cluster_id for m in federation.spec.members] if federation else []
     members: dict[ClusterId, frozenset[ClusterId]] = {}
     unknown: set[ClusterId] = set()
-    for cluster in {*snapshot.clusters(Role.MEMBER), *listed, *recorded} - {snapshot.local}:
+    for cluster in sorted({*snapshot.clusters(Role.MEMBER), *listed, *recorded} - {snapshot.local}):
         if _counts(cluster, snapshot):
             claims = read_claims(snapshot, cluster)
             supervises = claims.supervisor if claims is not None else recorded.get(cluster)

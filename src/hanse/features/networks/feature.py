@@ -273,7 +273,7 @@ class Networks:
         for other in snapshot.by(snapshot.local, PEERINGS_BY_PEER, str(own)):
             yield Key("peering", other.metadata.name, other.metadata.namespace)
         yield from (Key("network", str(side)) for side in (own, peer_network))
-        for tenant in {own.tenant, peer_network.tenant}:
+        for tenant in sorted({own.tenant, peer_network.tenant}):
             yield from self._isolation_keys(tenant, snapshot)
 
     def _failed_network_keys(self, snapshot: Snapshot) -> Iterator[Key]:

@@ -1,0 +1,63 @@
+"""The law of clusters that are silent: their services are in no answer of others."""
+
+from collections.abc import AsyncIterator
+
+from hanse.kube.lease_observer import RECONNECT_TIME
+from hanse.model.objects import ClusterId
+from tests.support.simulator.exports import NAMES
+from tests.support.simulator.fleet import LEASE, Answer, Fleet
+from tests.support.simulator.laws import Law
+from tests.support.simulator.schedule import BROKER
+
+EXPIRY = LEASE.total_seconds() + 5
+"""Seconds after which a silent cluster is in no answer of others."""
+
+
+class DeadLeftOut(Law):
+    """Dead clusters leave the answers of others."""
+
+    name = "dead-left-out"
+    sentence = (
+        f"No answer names a cluster that has been silent for more than {EXPIRY:.0f} s, nor "
+        f"{EXPIRY + RECONNECT_TIME:.0f} s after the broker was restored; one that was left out "
+        "does not return while it is silent, whoever is restarted or cut and whether the broker is "
+        "restored, unless the answering cluster is restored itself or the broker's clock set back."
+    )
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet)
+        self._left_out: dict[tuple[ClusterId, ClusterId, str], tuple[float, ...]] = {}
+        """By asker, silent cluster and name: when the silence began that it was left out for, and
+        when the asker was last restored, or the broker's clock set back."""
+
+    async def observe(self) -> AsyncIterator[str]:
+        fleet = self.fleet
+        restored = fleet.restored_at.get(BROKER)
+        after_restore = EXPIRY + RECONNECT_TIME
+        recently = restored is not None and fleet.now - restored < after_restore
+        bound = after_restore if recently else EXPIRY
+        for dead in fleet.names:
+            silent = fleet.mute_for(dead)
+            for asker in fleet.names:
+                if asker == dead or silent <= LEASE.total_seconds():
+                    continue
+                listened = fleet.now - fleet.works_since(asker, BROKER)
+                for name in NAMES:
+                    full = f"{dead}.{name}.{fleet.namespace}.svc.clusterset.local"
+                    answer = fleet.ask(asker, full)
+                    returned = self._has_returned(asker, dead, name, answer)
+                    if answer.records and (returned or min(silent, listened) > bound):
+                        how = "answers again" if returned else "answers"
+                        yield f"{asker} {how} {answer} for {full}, silent for {silent:.0f} s"
+
+    def _has_returned(self, asker: ClusterId, dead: ClusterId, name: str, answer: Answer) -> bool:
+        """Whether an answer names a cluster that was left out in this silence; notes if it is."""
+        fleet, key = self.fleet, (asker, dead, name)
+        silence = (
+            fleet.mute_since(dead),
+            fleet.restored_at.get(asker, 0),
+            fleet.clock_set_back.get(BROKER, 0),
+        )
+        if answer.code != "SERVFAIL" and not answer.records:
+            self._left_out[key] = silence
+        return self._left_out.get(key) == silence
