@@ -49,7 +49,7 @@ RULE_SECONDS = 3 + TTL_SECONDS
 """Two intervals and the time-out of the monitor; then resolvers may keep an answer for its TTL."""
 SLACK_SECONDS = 4
 """For the processes of three clusters on one machine; who does not fail over loses to the end."""
-DIALLING = ("-every", "100ms", "-timeout", "500ms", "-n", "200")
+DIALLING = ("-every", "100ms", "-timeout", "500ms", "-n", "130")
 
 
 def test_a_client_follows_the_living_when_the_site_of_the_leader_dies(fleet: NodesFleet) -> None:

@@ -1,7 +1,7 @@
 """Records of global hosts for ExternalDNS: one writer, which changes with the leader."""
 
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 import pytest
@@ -29,6 +29,12 @@ def features() -> Features:
 
 @pytest.fixture
 async def sites(scenario: Scenario) -> AsyncIterator[GslbScenario]:
+    async with forming(scenario) as made:
+        yield made
+
+
+@asynccontextmanager
+async def forming(scenario: Scenario, host: str = HOST) -> AsyncIterator[GslbScenario]:
     """Lubeck leads; the host is served by the other two."""
     definition = next(d for d in placeholder_crds() if d["spec"]["names"]["kind"] == "DNSEndpoint")
     for cluster in scenario.names:
@@ -37,15 +43,17 @@ async def sites(scenario: Scenario) -> AsyncIterator[GslbScenario]:
             await scenario.admin(cluster).send(Request("POST", CRDS, body=body))
     made = await form_gslb(scenario)
     await made.policy("lubeck", controlPlaneHmOnly=True, ttl=20)
-    await made.serve("hamburg", HAMBURG)
-    await made.serve("bergen", BERGEN)
+    await made.serve("hamburg", HAMBURG, host)
+    await made.serve("bergen", BERGEN, host)
     await scenario.start_agents()
-    yield made
-    for running in list(scenario.agents):
-        await scenario.kill_agent(running)
-    for cluster in scenario.names:
-        path = f"/apis/externaldns.k8s.io/v1alpha1/namespaces/{NAMESPACE}/dnsendpoints"
-        await scenario.admin(cluster).send(Request("DELETE", path))
+    try:
+        yield made
+    finally:
+        for running in list(scenario.agents):
+            await scenario.kill_agent(running)
+        for cluster in scenario.names:
+            path = f"/apis/externaldns.k8s.io/v1alpha1/namespaces/{NAMESPACE}/dnsendpoints"
+            await scenario.admin(cluster).send(Request("DELETE", path))
 
 
 def publishes(sites: GslbScenario, cluster: str, *targets: str) -> Check[None]:
