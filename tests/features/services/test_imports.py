@@ -39,6 +39,7 @@ from hanse.model.kinds.hanse import MemberSettings
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import unique_name
 from hanse.model.objects import Meta, Object
+from hanse.model.ownership import OWNER_KEY
 from hanse.model.plan import Key, Plan, Shared
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.features.services.builders import (
@@ -60,7 +61,7 @@ from tests.features.services.builders import (
     rules,
     service,
 )
-from tests.support.builders import namespace, stored
+from tests.support.builders import annotated, namespace, stored
 from tinykube.virtual_time import EPOCH
 
 KEP = rules("kep-1645")
@@ -139,7 +140,8 @@ def test_an_unknown_cluster_keeps_its_place_and_gets_no_new_one(lease: HolderSta
     [current] = desired(plan(ready), ServiceImport)
 
     new = plan(observed([export()], slices, facts=unready))
-    kept = plan(observed([export(), stored(current)], slices, facts=unready))
+    ours = stored(annotated(current, {OWNER_KEY: "import"}))
+    kept = plan(observed([export(), ours], slices, facts=unready))
 
     assert exporting_clusters(new) == [HERE]
     assert exporting_clusters(kept) == ([HERE] if lease is HolderState.SILENT else ["bergen", HERE])

@@ -176,8 +176,8 @@ class Migration:
         self._synced[agent.cluster] = self._versions(agent.cluster, BROKER)
         return True
 
-    async def play(self, steps: Sequence[Step]) -> None:
-        """Play all steps; raises `MigrationFailed`."""
+    async def play(self, steps: Sequence[Step], *, to_the_end: bool = True) -> None:
+        """Play all steps; raises `MigrationFailed`. At the end all clusters are upgraded."""
         await self._note_truth()
         self._before = dict(self._after)
         await self._judge(at_rest=True)
@@ -189,6 +189,8 @@ class Migration:
             await self._be_taken_up(*self._serves.items())
             self._before = dict(self._after)
             await self._judge(at_rest=True)
+        if not to_the_end:
+            return
         await self._users.patch_clusterset({"lighthouse": None})
         await self._be_taken_up(*self._serves.items())
         await self.fleet.eventually(self._check_leftovers)

@@ -7,7 +7,7 @@ from hanse.features.federation.members import connection_intents
 from hanse.features.federation.other_supervisors import FEATURE_NAME
 from hanse.features.federation.refusals import is_refusal
 from hanse.features.federation.status import plan_status
-from hanse.features.federation.tokens import clusters_with_tokens, plan_token
+from hanse.features.federation.tokens import plan_token
 from hanse.model.connections import ConnectionIntent
 from hanse.model.facts import (
     ClusterAbandoned,
@@ -120,7 +120,11 @@ def _all_keys(snapshot: Snapshot) -> set[Key]:
         PROPERTIES,
         *_federation_keys(snapshot),
         *(Key(PROFILE, cluster) for cluster in known_clusters(snapshot)),
-        *(Key(TOKEN, cluster) for cluster in clusters_with_tokens(snapshot)),
+        *(
+            Key(TOKEN, member.cluster_id)
+            for federation in snapshot.all(snapshot.local, Federation)
+            for member in federation.spec.members
+        ),
     }
 
 
@@ -129,11 +133,12 @@ def _federation_keys(snapshot: Snapshot) -> set[Key]:
 
 
 def _named_keys(obj: Object | None) -> Iterator[Key]:
-    """The keys of a Federation and of the profiles of its members; none for other objects."""
+    """The keys of a Federation, and of its members; none for other objects."""
     if isinstance(obj, Federation):
         yield Key(FEDERATION, obj.metadata.name)
         for member in obj.spec.members:
             yield Key(PROFILE, member.cluster_id)
+            yield Key(TOKEN, member.cluster_id)
 
 
 def _lease_holder(obj: Object | None) -> str | None:

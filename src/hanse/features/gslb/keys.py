@@ -62,7 +62,9 @@ def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
     if isinstance(change, FactChange):
         return _keys_for_fact(change, snapshot)
     if isinstance(change.object, AMKOCluster):
-        return all_keys(snapshot) if _is_more_than_status(change) else (FEDERATION_KEY,)
+        if not _is_more_than_status(change):
+            return (FEDERATION_KEY,)
+        return (*_named_lease_keys(change), *all_keys(snapshot))
     if not any(True for _ in snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE)):
         return ()
     return _keys_for_object(change, snapshot)
@@ -83,6 +85,13 @@ def _all_lease_keys(snapshot: Snapshot) -> Iterator[Key]:
     local = local_amko_cluster(snapshot)
     if local is not None and local.spec.is_leader:
         yield from lease_keys(local.spec.cluster_context, follower_sites(local))
+
+
+def _named_lease_keys(change: ObjectChange) -> Iterator[Key]:
+    """The keys of the Leases in all clusters that an AMKOCluster names, before and after."""
+    for amko in (change.before, change.after):
+        if isinstance(amko, AMKOCluster):
+            yield from lease_keys(amko.spec.cluster_context, follower_sites(amko))
 
 
 def all_host_keys(snapshot: Snapshot) -> Iterator[Key]:

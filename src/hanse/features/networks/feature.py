@@ -188,25 +188,35 @@ class Networks:
             case Network():
                 yield GUARDS_KEY
                 yield from self._keys_for_network(obj, snapshot)
+                if change.before is None or change.after is None:
+                    yield from _port_keys(meta.name, snapshot)
             case Namespace():
                 yield from self._keys_for_namespace(change, snapshot)
-            case Pod() | Service() if NETWORK in meta.labels:
-                yield from self._keys_for_member(obj, snapshot)
+            case Pod() | Service() | EndpointSlice():
+                yield from self._keys_for_members(change, snapshot)
             case NetworkPort() if change.after is None:
                 yield from self._keys_for_released_port(obj.spec.network, snapshot)
-            case EndpointSlice() if NETWORK in meta.labels:
-                yield from self._keys_for_member(obj, snapshot)
-            case EndpointSlice() if (
-                meta.namespace,
-                meta.labels.get(KUBE_SERVICE),
-            ) == _KUBERNETES_SERVICE:
-                yield from self._all_keys(snapshot)
             case ServiceCIDR():
                 yield from self._keys_for_range(obj, snapshot)
             case NetworkPeering():
                 yield from self._keys_for_peering(obj, snapshot)
             case _:
                 return
+
+    def _keys_for_members(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+        """Keys for a pod, Service or slice, by its labels before and after.
+
+        All keys for the API server's Service.
+        """
+        for version in (change.before, change.after):
+            if version is None:
+                continue
+            meta = version.metadata
+            if NETWORK in meta.labels:
+                yield from self._keys_for_member(version, snapshot)
+            name = meta.name if isinstance(version, Service) else meta.labels.get(KUBE_SERVICE)
+            if (meta.namespace, name) == _KUBERNETES_SERVICE:
+                yield from self._all_keys(snapshot)
 
     def _keys_for_member(self, member: Object, snapshot: Snapshot) -> Iterator[Key]:
         """Keys for a pod, Service or slice in a network."""
@@ -342,6 +352,13 @@ class Networks:
             )
         elif kind in (Service.kind, Deployment.kind, EndpointSlice.kind):
             yield from self._network_keys(namespace_tenant(namespace, snapshot), snapshot)
+
+
+def _port_keys(network: str, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys of the pods that have a port in a network."""
+    for port in snapshot.all(snapshot.local, NetworkPort):
+        if port.spec.network == network and port.spec.pod is not None:
+            yield Key("port", port.spec.pod.name, port.spec.pod.namespace)
 
 
 def _network_of_labels(member: Object) -> NetworkName:

@@ -24,6 +24,7 @@ from hanse.features.policies.member_view import (
     list_members,
     read_ledger_pages,
 )
+from hanse.model.clusterset import IDENTITY_NAMESPACE
 from hanse.model.facts import (
     ClusterDeparted,
     ClusterState,
@@ -70,6 +71,8 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
             return _keys_for_records(versions, snapshot)
         case Namespace() as namespace if namespace.metadata.name == SYSTEM:
             return _all_keys(snapshot)
+        case Namespace() as namespace if namespace.metadata.name == IDENTITY_NAMESPACE:
+            return [Key(PAGE_TOPIC, change.where)]
         case Namespace() as namespace:
             return _keys_in_namespace(namespace.metadata.name, snapshot)
         case AcceptancePolicy():

@@ -23,7 +23,7 @@ from hanse.features.services.legacy import (
     legacy_slice_keys,
 )
 from hanse.features.services.lighthouse import LEGACY, is_first_of_lighthouse, plan_legacy
-from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
+from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
 from hanse.features.services.records import parse_cluster_list
 from hanse.features.services.status import IMPORTED_HERE
 from hanse.model.clusterset import broker_cluster, clusterset_spec, is_broker_lost
@@ -39,7 +39,7 @@ from hanse.model.facts import (
 from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
-from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
+from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, MemberRanges
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.submariner import GlobalIngressIP
@@ -148,14 +148,13 @@ class Services:
         match obj:
             case ServiceExport():
                 yield Key("export", meta.name, meta.namespace)
+                yield Key("import", meta.name, meta.namespace)  # our own slices count by it
+                yield LEGACY
             case Service():
-                yield from _export_key(meta.name, meta.namespace, snapshot)
-            case EndpointSlice() if meta.labels.get(MANAGED_BY) != DOMAIN:
-                service = meta.labels.get(KUBE_SERVICE, "")
-                for key in _export_key(service, meta.namespace, snapshot):
-                    yield key
-                    if clusterset_spec(snapshot, broker_cluster(snapshot)).profile == "kep-1645":
-                        yield Key("import", key.name, key.namespace)  # our own share of it
+                for key in _export_key(meta.name, meta.namespace, snapshot):
+                    yield from (key, Key("import", key.name, key.namespace))
+            case EndpointSlice():
+                yield from _keys_for_backends(change, snapshot)
             case Namespace() | AcceptancePolicy():
                 yield from self._keys_for_namespaces(obj, snapshot)
             case GlobalIngressIP():
@@ -277,6 +276,17 @@ def _keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[K
         if not exporter or exporter in exporting_clusters(service_import):
             meta = service_import.metadata
             yield Key("import", meta.name, meta.namespace)
+
+
+def _keys_for_backends(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The exports that a slice backs, before and after; their imports have our own share."""
+    slices = [s for s in (change.before, change.after) if isinstance(s, EndpointSlice)]
+    for service in {value for s in slices for value in BACKENDS.values(s)}:
+        namespace, _, name = service.partition("/")
+        for key in _export_key(name, namespace, snapshot):
+            yield key
+            if clusterset_spec(snapshot, broker_cluster(snapshot)).profile == "kep-1645":
+                yield Key("import", key.name, key.namespace)
 
 
 def _export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:

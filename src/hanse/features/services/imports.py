@@ -72,7 +72,7 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.member_ranges import own_ranges
 from hanse.model.objects import ClusterId, Meta, Object
-from hanse.model.ownership import OWNER
+from hanse.model.ownership import OWNER, OWNER_KEY
 from hanse.model.plan import Desired, Key, Owned, Plan, TakeOver
 from hanse.model.snapshot import Snapshot
 
@@ -115,7 +115,8 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     rules = clusterset_spec(snapshot, broker)
     current = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
     inherits = _is_of_lighthouse(current, key, snapshot, broker)
-    published = _published(key, None if inherits else current, snapshot, broker, broker_namespace)
+    written = current if current is not None and _is_ours(current) and not inherits else None
+    published = _published(key, written, snapshot, broker, broker_namespace)
     records = published.exports.records
     merged = merge_exports(records, rules.profile)
     objects: list[Object] = []
@@ -184,6 +185,12 @@ def _published(
     if _is_unpublished(key, snapshot, published, standing):
         kept |= {snapshot.local}
     return _Published(tuple(slices), exports, kept)
+
+
+def _is_ours(service_import: ServiceImport) -> bool:
+    """Whether we wrote an import; one that only lost the label is still ours."""
+    meta = service_import.metadata
+    return OWNER in meta.labels or OWNER_KEY in meta.annotations
 
 
 def _is_of_lighthouse(

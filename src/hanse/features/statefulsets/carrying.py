@@ -26,18 +26,19 @@ from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.objects import ClusterId, Object
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Key, Plan
-from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
+from hanse.model.snapshot import Change, ObjectChange, Snapshot
 
 
 def carried_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
     """The keys of ConfigMaps after a change, and of sets after a change of what comes along."""
-    match change:
-        case FactChange(WriteOutcome(target)) if target.ref.kind == ConfigMap.kind:
+    if isinstance(change, ObjectChange):
+        yield from _keys_for_object(change, snapshot)
+        return
+    match change.fact:
+        case WriteOutcome(target) if target.ref.kind == ConfigMap.kind:
             yield from _set_keys(Key(TOPIC, target.ref.name, target.ref.namespace), snapshot)
-        case FactChange(ClusterState()):
-            yield from _all_keys("", snapshot)
-        case ObjectChange():
-            yield from _keys_for_object(change, snapshot)
+        case ClusterState():
+            yield from all_config_keys(snapshot)
         case _:
             return
 
@@ -59,9 +60,9 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
             for record in snapshot.in_namespace(change.where, StatefulSetShares, meta.namespace):
                 yield Key("local", record.metadata.name, meta.namespace)
         case AcceptancePolicy() if is_local:
-            yield from _all_keys("", snapshot)
+            yield from all_config_keys(snapshot)
         case Namespace() if is_local:
-            yield from _all_keys(meta.name, snapshot)
+            yield from all_config_keys(snapshot, meta.name)
 
 
 def _owner(obj: Object | None) -> str | None:
@@ -69,7 +70,7 @@ def _owner(obj: Object | None) -> str | None:
     return obj.metadata.labels.get(OWNER) if obj is not None else None
 
 
-def _all_keys(namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+def all_config_keys(snapshot: Snapshot, namespace: str = "") -> Iterator[Key]:
     """The keys of all ConfigMaps that are copied or referred to, in one namespace or all."""
     broker = broker_cluster(snapshot)
     for copy in snapshot.all(snapshot.local, ConfigMap):

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.statefulsets.broker_sync import plan_broker_sync
-from hanse.features.statefulsets.carrying import carried_keys_for, plan_config
+from hanse.features.statefulsets.carrying import all_config_keys, carried_keys_for, plan_config
 from hanse.features.statefulsets.config_maps import FEDERATED_SETS_BY_CONFIG, SETS_BY_CONFIG
 from hanse.features.statefulsets.evictions import is_drained
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
@@ -223,6 +223,7 @@ class StatefulSets:
                     yield from keys_of_expired_tombstones(snapshot, change.where)
             case Namespace():
                 yield from _hosted_keys(meta.name, snapshot)
+                yield from self._keys_of_lost_broker(meta.name, snapshot)
             case Service() if CLUSTER in meta.annotations:
                 yield from _sync_keys(meta.labels.get(SET, ""), meta.namespace, snapshot)
             case Service():
@@ -237,6 +238,12 @@ class StatefulSets:
                 yield from self._all_set_keys(snapshot)
             case Node() if change.before is None or change.after is None:
                 yield from self._all_keys(snapshot)
+
+    def _keys_of_lost_broker(self, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
+        """All keys if the namespace is the broker's own: without it everything is kept."""
+        if namespace == self._broker_namespace:
+            yield from self._all_keys(snapshot)
+            yield from all_config_keys(snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys for a cluster's state, a Lease's liveness or a write's outcome."""
