@@ -1,8 +1,8 @@
-"""Which transitions of conditions emit Events."""
+"""Which transitions of a set's conditions emit Events."""
 
 import pytest
 
-from hanse.features.statefulsets.status import condition_events
+from hanse.features.statefulsets.status import set_events
 from hanse.model.conditions import Condition, condition
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.objects import ClusterObjectRef, ObjectRef
@@ -39,4 +39,4 @@ MENDED = condition("Trouble", False, "NoTrouble", "every cluster does its part")
 def test_a_transition_emits_one_event(
     before: tuple[Condition, ...], after: Condition, events: list[tuple[str, str]]
 ) -> None:
-    assert [(n.type, n.reason) for n in condition_events(STORE, before, (after,))] == events
+    assert [(n.type, n.reason) for n in set_events(STORE, before, (after,))] == events

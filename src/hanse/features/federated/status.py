@@ -6,12 +6,13 @@ import msgspec
 
 from hanse.features.federated.join_requests import Joinable
 from hanse.features.federated.names import FEDERATED, JOIN
-from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
+from hanse.model.conditions import Condition, condition, find_condition
 from hanse.model.facts import ClusterState
 from hanse.model.kinds.core import Service
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
-from hanse.model.plan import EventRequest, Patch, Plan
+from hanse.model.plan import Patch, Plan
 from hanse.model.snapshot import Snapshot
+from hanse.model.status import conditions_plan
 
 FEDERATED_CONDITION = "Federated"
 """Of a member Service: whether it is part of the federated Services that it joins."""
@@ -78,22 +79,11 @@ def setting_conditions(obj: Joinable, faults: Sequence[str]) -> list[Condition]:
 def status_plan(
     obj: Joinable, where: ClusterId, conditions: Sequence[Condition], snapshot: Snapshot
 ) -> Plan:
-    """A status patch of the conditions, and a Warning for each that turned bad.
-
-    Empty without any.
-    """
+    """A status patch of the conditions, and their Events; empty without any."""
     if not conditions:
         return Plan()
     current = obj.status.conditions
-    after = merge_conditions(current, conditions, snapshot.now, obj.metadata.generation)
-    ref = ClusterObjectRef(where, object_ref(obj))
-    patch = {"status": {"conditions": msgspec.to_builtins(after)}}
-    events = tuple(
-        EventRequest(ref, c.reason, c.message, "Warning")
-        for c in conditions
-        if _turned_bad(c, current)
-    )
-    return Plan(patches=(Patch(ref, patch, "status", as_leader_of=where),), events=events)
+    return conditions_plan(obj, where, current, conditions, snapshot, as_leader_of=where)
 
 
 def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
@@ -108,14 +98,3 @@ def cleared_status(obj: Joinable, where: ClusterId) -> Plan:
             Patch(ClusterObjectRef(where, object_ref(obj)), change, "status", as_leader_of=where),
         )
     )
-
-
-def _turned_bad(condition_: Condition, current: Sequence[Condition]) -> bool:
-    """Whether a condition is False, and was not so with the same reason and message."""
-    before = find_condition(current, condition_.type)
-    same = before is not None and (before.status, before.reason, before.message) == (
-        condition_.status,
-        condition_.reason,
-        condition_.message,
-    )
-    return condition_.status == "False" and not same

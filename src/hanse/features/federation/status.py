@@ -47,6 +47,7 @@ from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
+from hanse.model.status import condition_events
 
 VALID, REACHABLE, LED, DIFFER = "Valid", "MembersReachable", "Led", "MembersDiffer"
 LEADER_CHANGE_GRACE = timedelta(seconds=10)
@@ -85,11 +86,7 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
         ),
     )
     ref = ClusterObjectRef(snapshot.local, object_ref(federation))
-    events = tuple(
-        EventRequest(ref, c.reason, c.message, "Normal" if is_good(c) else "Warning")
-        for c in conditions
-        if _is_transition(c, find_condition(current.conditions, c.type))
-    )
+    events = tuple(condition_events(ref, current.conditions, conditions))
     known = {a.cluster_id for a in current.abandoned}
     events += tuple(_abandoned_event(a, ref) for a in status.abandoned if a.cluster_id not in known)
     patches = (Patch(ref, {"status": _status_fields(status)}, "status"),)
@@ -386,15 +383,3 @@ def _second_federation_condition(chosen: Federation | None) -> Iterator[Conditio
     name = chosen.metadata.name if chosen is not None else ""
     text = f"Federation {name} was there first and counts; a cluster has one: delete this one"
     yield condition(VALID, False, "SecondFederation", text)
-
-
-def _is_transition(now: Condition, before: Condition | None) -> bool:
-    """Whether a condition changed its status, or is new and not as it should be."""
-    if before is None:
-        return not is_good(now)
-    return before.status != now.status
-
-
-def is_good(one: Condition) -> bool:
-    """Whether a condition of a Federation is as it should be."""
-    return one.status != ("True" if one.type == DIFFER else "False")

@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 
-import msgspec
-
 from hanse.features.machines.machine import Machine, ServiceMachine, ServiceTags
 from hanse.features.machines.names import VM_SERVICE
-from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
+from hanse.model.conditions import condition, find_condition
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import VirtualMachine
-from hanse.model.objects import ClusterObjectRef, ObjectRef, object_ref
-from hanse.model.plan import EventRequest, Key, Patch, Plan
+from hanse.model.objects import ClusterObjectRef, ObjectRef
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
+from hanse.model.status import conditions_plan
 
 SERVED_CONDITION = "Served"
 """Of a machine: whether it is a backend of the Service in its tags."""
@@ -59,7 +58,7 @@ def machine_status_plan(
         served = condition(SERVED_CONDITION, True, "Served")
     else:
         return Plan()
-    return _condition_plan(source, served, snapshot)
+    return conditions_plan(source, snapshot.local, current, [served], snapshot)
 
 
 def _has_service(machine: Machine, tags: ServiceTags, snapshot: Snapshot) -> bool:
@@ -84,7 +83,8 @@ def name_conflict_plan(service: Service | None, machine: str, snapshot: Snapshot
         is_free = condition(NAME_FREE_CONDITION, True, "Free")
     else:
         return Plan()
-    return _condition_plan(service, is_free, snapshot)
+    current = service.status.conditions
+    return conditions_plan(service, snapshot.local, current, [is_free], snapshot)
 
 
 def name_conflict(key: Key, snapshot: Snapshot) -> str:
@@ -96,22 +96,3 @@ def name_conflict(key: Key, snapshot: Snapshot) -> str:
     if not is_foreign and (outcome is None or outcome.result != "Foreign"):
         return ""
     return f"Service {key.namespace}/{key.name} is somebody else's: it is left alone"
-
-
-def _condition_plan(
-    obj: VirtualMachine | Service, condition_: Condition, snapshot: Snapshot
-) -> Plan:
-    """One condition as a status patch, and an Event if it turned False or its message changed."""
-    current = obj.status.conditions
-    after = merge_conditions(current, [condition_], snapshot.now, obj.metadata.generation)
-    ref = ClusterObjectRef(snapshot.local, object_ref(obj))
-    before = find_condition(current, condition_.type)
-    is_same = before is not None and (before.status, before.message) == (
-        condition_.status,
-        condition_.message,
-    )
-    events: tuple[EventRequest, ...] = ()
-    if condition_.status == "False" and not is_same:
-        events = (EventRequest(ref, condition_.reason, condition_.message, "Warning"),)
-    patch = {"status": {"conditions": msgspec.to_builtins(after)}}
-    return Plan(patches=(Patch(ref, patch, "status"),), events=events)

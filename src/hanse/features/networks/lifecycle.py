@@ -60,8 +60,9 @@ from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.kinds.networks import Network, Phase, Tenant
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import ClusterObjectRef, Object, ObjectRef, Wire, object_ref
-from hanse.model.plan import Desired, EventRequest, Patch, Plan, Question
+from hanse.model.plan import Desired, Patch, Plan, Question
 from hanse.model.snapshot import Snapshot
+from hanse.model.status import condition_events
 
 DRAINED = "Drained"
 _FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
@@ -91,11 +92,11 @@ def plan_network(
     )
     state = NetworkPhase("Failed", "Invalid", "; ".join(errors)[:4000])
     if not errors:
-        state = (
-            NetworkPhase(provision.state, "Provider", provision.message)
-            if provision.state != "Ready" and not _is_described(network, options)
-            else _observed_phase(network, desired, snapshot)
-        )
+        if provision.state != "Ready" and not _is_described(network, options):
+            reason = "WaitingForProvider" if provision.state == "Pending" else "Provider"
+            state = NetworkPhase(provision.state, reason, provision.message)
+        else:
+            state = _observed_phase(network, desired, snapshot)
     plan = _status_plan(network, state, desired, snapshot)
     if not (asked := (*questions, *alias)):
         return plan
@@ -291,16 +292,17 @@ def _observed_phase(
     if ipam_mode(network) == "External" and not network.service_cidrs:
         return NetworkPhase(
             "Pending",
-            "NoRanges",
+            "WaitingForRanges",
             f"waiting for provider {network.spec.type} to name the ranges of its Services "
             "(--network-provider), or for spec.service.cidrs",
         )
     if ipam_mode(network) == "External" and not network.status.dns_service_ip:
         return NetworkPhase(
-            "Pending", "NoAddress", "waiting for the provider to set status.dnsServiceIP"
+            "Pending", "WaitingForAddress", "waiting for the provider to set status.dnsServiceIP"
         )
     if not dns_cluster_ip(network, snapshot):
-        return NetworkPhase("Pending", "NoAddress", "waiting for the address of the network's DNS")
+        message = "waiting for the address of the network's DNS"
+        return NetworkPhase("Pending", "WaitingForAddress", message)
     return NetworkPhase("Ready", "Ready")
 
 
@@ -318,7 +320,7 @@ def dns_cluster_ip(network: Network, snapshot: Snapshot) -> str:
 def _status_plan(
     network: Network, state: NetworkPhase, desired: tuple[Desired, ...], snapshot: Snapshot
 ) -> Plan:
-    """The plan with the status patch, and an Event if the network has failed."""
+    """The plan with the status patch, and an Event if the network fails or is well again."""
     ref = ClusterObjectRef(snapshot.local, object_ref(network))
     ready = condition("Ready", state.phase == "Ready", state.reason, state.message)
     status: Wire = {
@@ -333,9 +335,7 @@ def _status_plan(
             status["dnsServiceIP"] = said.dns_service_ip
     else:
         status["dnsServiceIP"] = dns_cluster_ip(network, snapshot) or None
-    events: tuple[EventRequest, ...] = ()
-    if state.phase != network.status.phase and state.phase in ("Failed", "Unknown"):
-        events = (EventRequest(ref, state.phase, state.message, "Warning"),)
+    events = tuple(condition_events(ref, network.status.conditions, [ready]))
     again = timedelta(seconds=5) if state.phase == "Unknown" else None
     patch = Patch(ref, {"status": status}, "status")
     return Plan(desired, patches=(patch,), events=events, requeue_after=again)

@@ -23,8 +23,9 @@ from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network, Tenant
 from hanse.model.objects import ClusterObjectRef, Meta, Wire, object_ref
-from hanse.model.plan import CreateOnly, Desired, EventRequest, Key, Patch, Plan
+from hanse.model.plan import CreateOnly, Desired, Key, Patch, Plan
 from hanse.model.snapshot import Snapshot
+from hanse.model.status import condition_events
 from hanse.model.yaml_input import load_yaml
 
 SYSTEM_NAMESPACES = ("default", "kube-system")
@@ -46,11 +47,7 @@ def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
     desired = list(_namespaces(namespaces, key.name, snapshot))
     if network is not None:
         desired.append(Desired(_with_current_spec(network, snapshot), snapshot.local, step=1))
-    return Plan(
-        tuple(desired),
-        patches=(_status_patch(tenant, network, error_message, desired, snapshot),),
-        events=_invalid_events(tenant, error_message, snapshot),
-    )
+    return _status_plan(tenant, network, error_message, desired, snapshot)
 
 
 def _with_current_spec(network: Network, snapshot: Snapshot) -> Network:
@@ -86,14 +83,14 @@ def _foreign_namespaces(names: set[str], tenant: str, snapshot: Snapshot) -> Ite
             yield f"namespace {name} has no label {TENANT}={tenant}; an administrator can set it"
 
 
-def _status_patch(
+def _status_plan(
     tenant: Tenant,
     network: Network | None,
     error_message: str,
     desired: list[Desired],
     snapshot: Snapshot,
-) -> Patch:
-    """The status patch of a tenant: Ready, and its default network."""
+) -> Plan:
+    """The desired objects of a tenant with its status: Ready with its Events, and its network."""
     outcomes = (
         snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, object_ref(d.object)))
         for d in desired
@@ -112,23 +109,9 @@ def _status_patch(
         "defaultNetwork": network.metadata.name if network is not None and exists else None,
         "conditions": msgspec.to_builtins(conditions),
     }
-    return Patch(ClusterObjectRef(snapshot.local, object_ref(tenant)), {"status": status}, "status")
-
-
-def _invalid_events(
-    tenant: Tenant, error_message: str, snapshot: Snapshot
-) -> tuple[EventRequest, ...]:
-    """A Warning event `Invalid` for the tenant; none if the error message is empty."""
-    if not error_message:
-        return ()
-    return (
-        EventRequest(
-            ClusterObjectRef(snapshot.local, object_ref(tenant)),
-            "Invalid",
-            error_message,
-            "Warning",
-        ),
-    )
+    ref = ClusterObjectRef(snapshot.local, object_ref(tenant))
+    events = tuple(condition_events(ref, tenant.status.conditions, [ready]))
+    return Plan(tuple(desired), patches=(Patch(ref, {"status": status}, "status"),), events=events)
 
 
 TENANT_PLACEHOLDER = "{{.}}"

@@ -19,6 +19,7 @@ from hanse.model.objects import ClusterObjectRef, Object, object_ref
 from hanse.model.ownership import owner_claim
 from hanse.model.plan import Desired, EventRequest, Key, Patch
 from hanse.model.snapshot import Index, Snapshot, Watch, Writes
+from hanse.model.status import condition_events
 
 PUBLISHED = "Published"
 """The condition type; it is set once a name cannot be published."""
@@ -64,7 +65,7 @@ class _Failure(Struct, frozen=True):
 def status_changes(
     key: Key, desired: Sequence[Desired], snapshot: Snapshot
 ) -> tuple[tuple[Patch, ...], tuple[EventRequest, ...]]:
-    """Status patches for the objects of a key, and Events when publishing starts to fail.
+    """Status patches for the objects of a key, and Events when publishing fails or works again.
 
     There is no condition before the first failure, and no change while the state is unknown.
     """
@@ -78,13 +79,7 @@ def status_changes(
         if desired_condition is None:
             continue
         patches.append(_patch(subject, desired_condition, snapshot))
-        is_new = current is None or current.reason != desired_condition.reason
-        if desired_condition.status == "False" and is_new:
-            events.append(
-                EventRequest(
-                    subject.ref, desired_condition.reason, desired_condition.message, "Warning"
-                )
-            )
+        events += condition_events(subject.ref, subject.conditions, [desired_condition])
     return tuple(patches), tuple(events)
 
 

@@ -1,9 +1,6 @@
-"""Conditions of a ServiceExport: the status patch, and Events for conditions that turn bad."""
+"""Conditions of a ServiceExport as a plan of its status."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal
-
-import msgspec
 
 from hanse.features.services.names import AFFINITY, PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import (
@@ -15,11 +12,11 @@ from hanse.features.services.records import (
     parse_number,
 )
 from hanse.model.affinity import FORMAT, parse_affinity
-from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
+from hanse.model.conditions import Condition, condition, find_condition
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.objects import ClusterObjectRef, object_ref
-from hanse.model.plan import EventRequest, Patch, Plan
+from hanse.model.plan import Plan
 from hanse.model.snapshot import Snapshot
+from hanse.model.status import conditions_plan
 
 SETTINGS_VALID = "SettingsValid"
 ADDRESSES_ALLOWED = "AddressesAllowed"
@@ -27,24 +24,11 @@ ADDRESSES_ALLOWED = "AddressesAllowed"
 IMPORTED_HERE = "ImportedHere"
 """Whether the exporting cluster itself has the import."""
 
-_REASONS_WITHOUT_EVENT = frozenset(
-    {"Valid", "NoConflicts", "Pending", "Exported", "Allowed", "Imported", "Disconnected"}
-)
-_GOOD = frozenset({("Ready", "True"), ("Valid", "True"), ("Conflict", "False")})
-
 
 def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[Condition]) -> Plan:
-    """A status patch of the conditions, and an Event for each notable change with a message."""
+    """A status patch of the conditions, and their Events."""
     current = export.status.conditions
-    after = merge_conditions(current, conditions, snapshot.now, export.metadata.generation)
-    ref = ClusterObjectRef(snapshot.local, object_ref(export))
-    patch = {"status": {"conditions": msgspec.to_builtins(after)}}
-    events = tuple(
-        EventRequest(ref, c.reason.split(",")[0], c.message, _event_type(c))
-        for c in conditions
-        if _is_event(c, find_condition(current, c.type)) and c.message
-    )
-    return Plan(patches=(Patch(ref, patch, "status"),), events=events)
+    return conditions_plan(export, snapshot.local, current, conditions, snapshot)
 
 
 def settings_conditions(export: ServiceExport, joined: frozenset[str] | None) -> list[Condition]:
@@ -100,14 +84,3 @@ def _unknown_clusters(named: str, joined: frozenset[str] | None) -> Iterator[str
             ", ".join(sorted(joined or ())),
         )
         yield f"annotation {TO_CLUSTERS}: no cluster {shown} has joined; there are {known}"
-
-
-def _is_event(now: Condition, before: Condition | None) -> bool:
-    """Whether status or reason of a condition changed, and its reason is worth an Event."""
-    changed = before is None or before.status != now.status or before.reason != now.reason
-    return changed and now.reason not in _REASONS_WITHOUT_EVENT
-
-
-def _event_type(condition_: Condition) -> Literal["Normal", "Warning"]:
-    """Normal for a condition in its good state, else Warning."""
-    return "Normal" if (condition_.type, condition_.status) in _GOOD else "Warning"

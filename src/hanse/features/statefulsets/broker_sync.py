@@ -25,7 +25,7 @@ from hanse.features.statefulsets.names import (
 )
 from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET
 from hanse.features.statefulsets.service_copies import copied_service_spec
-from hanse.features.statefulsets.status import condition_events
+from hanse.features.statefulsets.status import set_events
 from hanse.model.clusterset import broker_cluster
 from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.facts import WriteOutcome
@@ -90,7 +90,7 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
         desired += _copies_for_host(key, hosted, snapshot, broker)
     patch = _status_patch(hosted, at_broker, snapshot, error)
     after = msgspec.convert(patch.change.get("status", {}).get("conditions", ()), _Conditions)
-    events = tuple(condition_events(patch.target, hosted.status.conditions, after))
+    events = tuple(set_events(patch.target, hosted.status.conditions, after))
     kept_shares: tuple[ClusterObjectRef, ...] = ()
     if local_shares is not None and not error:
         # the last shares that could be decoded

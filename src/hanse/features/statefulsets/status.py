@@ -1,7 +1,7 @@
 """The status of a set: sums over the reports of clusters, conditions, and Events."""
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -16,23 +16,11 @@ from hanse.model.kinds.stateful import Refusal, StatefulSetPartSpec
 from hanse.model.objects import ClusterId, ClusterObjectRef, Wire
 from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
+from hanse.model.status import condition_events
 
 MAX_MESSAGE = 1000
 SHARE_DISPUTED = "ShareDisputed"
 UNCHANGED = "; until that is mended no share, template or load balancer changes"
-_NORMAL_REASONS = frozenset(
-    {
-        "Valid",
-        "Accepted",
-        "Agreed",
-        "Placed",
-        "AllReady",
-        "Progressing",
-        "NoTrouble",
-        "UpToDate",
-        "RollingOut",
-    }
-)
 
 
 class StatusInputs(Struct, frozen=True):
@@ -99,7 +87,7 @@ def plan_set_status(inputs: StatusInputs, snapshot: Snapshot, broker: ClusterId,
     generation = submitted.object.metadata.generation
     conditions = merge_conditions(present, desired, snapshot.now, generation)
     status = _status(inputs, conditions)
-    events = tuple(condition_events(ref, present, desired))
+    events = tuple(set_events(ref, present, desired))
     patch = Patch(ref, {"status": status}, "status", rank=rank)
     return Plan(patches=(patch,), events=events)
 
@@ -122,19 +110,19 @@ def plan_shadowed(
             each.pop("observedGeneration", None)
     ref = ClusterObjectRef(broker, submitted.ref)
     patch = Patch(ref, {"status": {"conditions": conditions}}, "status", rank=rank)
-    return Plan(patches=(patch,), events=tuple(condition_events(ref, present, desired)))
+    return Plan(patches=(patch,), events=tuple(set_events(ref, present, desired)))
 
 
-def condition_events(
-    ref: ClusterObjectRef, before: Sequence[Condition], after: Sequence[Condition]
+def set_events(
+    ref: ClusterObjectRef, present: Sequence[Condition], desired: Sequence[Condition]
 ) -> Iterator[EventRequest]:
-    """Events for conditions that turn bad or good again, and for a new placement."""
-    for each in after:
-        if _is_transition(each, find_condition(before, each.type)) and each.message:
-            kind: Literal["Normal", "Warning"] = (
-                "Normal" if each.reason in _NORMAL_REASONS else "Warning"
-            )
-            yield EventRequest(ref, each.reason, each.message, kind)
+    """The Events for changed conditions of a set, and one for each new placement."""
+    yield from condition_events(ref, present, desired)
+    before, now = find_condition(present, "Placed"), find_condition(desired, "Placed")
+    if now is None or now.status != "True" or (before is not None and before.status != "True"):
+        return
+    if before is None or before.message != now.message:
+        yield EventRequest(ref, now.reason, now.message)
 
 
 def _status(inputs: StatusInputs, conditions: Sequence[Condition]) -> Wire:
@@ -368,14 +356,3 @@ def _format_requirement(expression: dict[str, Any]) -> str:
             return f"!{key}"
         case _:
             return str(key)
-
-
-def _is_transition(now: Condition, before: Condition | None) -> bool:
-    """Whether a condition deserves an Event: a new placement, or a turn to bad or back."""
-    if now.type == "Placed" and now.status == "True":
-        return before is None or before.message != now.message
-    if before is not None and (before.status, before.reason) == (now.status, now.reason):
-        return False
-    return now.reason not in _NORMAL_REASONS or (
-        before is not None and before.reason not in _NORMAL_REASONS
-    )
