@@ -17,7 +17,7 @@ from msgspec import Struct
 from bench.counting_transport import CountingTransport
 from bench.processes import most_resident, resident
 from hanse.app import BROKER, features
-from hanse.app.agent import Agent, AgentSettings
+from hanse.app.agent import Agent, AgentParts, AgentSettings
 from hanse.cli.process import run_async
 from hanse.kube import credentials
 from hanse.kube.http_transport import HttpTransport
@@ -44,7 +44,7 @@ async def main(cluster: str, kubeconfig: Path) -> None:
         for context in (cluster, BROKER)
     )
     settings = AgentSettings(cluster=cluster, identity="bench", replicated=False)
-    agent = Agent(settings, home, broker=broker, features=features())
+    agent = Agent(settings, AgentParts(local=home, broker=broker, features=features()))
     async with agent.running():
         await synced(agent)
         _say("synced")

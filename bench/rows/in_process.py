@@ -23,7 +23,7 @@ from bench.toy_load import (
     offers,
     prepare,
 )
-from hanse.app.agent import Agent, AgentSettings
+from hanse.app.agent import Agent, AgentParts, AgentSettings
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Transport
 from hanse.local.in_process import InProcessTransport
@@ -42,7 +42,7 @@ class AgentHere:
         ]
         settings = AgentSettings(cluster=name, identity="bench", replicated=False)
         home, broker = self._ways
-        self.agent = Agent(settings, home, broker=broker, features=(Toy(),))
+        self.agent = Agent(settings, AgentParts(local=home, broker=broker, features=(Toy(),)))
 
     async def ask(self) -> AgentCounters:
         return replace(counters_of(self.agent, *self._ways), cpu=0.0)  # counted with all the rest

@@ -8,7 +8,7 @@ import dns.message
 import msgspec
 import pytest
 
-from hanse.app.agent import Agent, AgentSettings
+from hanse.app.agent import Agent, AgentParts, AgentSettings
 from hanse.app.dns import LocalDns, LocalZones
 from hanse.dns.listeners import bind_listeners
 from hanse.features.networks.feature import Networks
@@ -39,9 +39,11 @@ async def test_a_network_that_is_made_later_is_answered_its_own_names_too() -> N
     names = LocalDns([HERE], zones, lambda _: (bind_listeners("127.0.0.1", 0, workers=1),))
     agent = Agent(
         AgentSettings(HERE, "only", replicated=False),
-        InProcessTransport(server),
-        features=(Networks(),),
-        extra_watches=names.watches_for(HERE),
+        AgentParts(
+            local=InProcessTransport(server),
+            features=(Networks(),),
+            extra_watches=names.watches_for(HERE),
+        ),
     )
     marks = {TENANT: "acme", NETWORK: "lab"}
 

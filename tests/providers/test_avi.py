@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from hanse.app import Options
-from hanse.app.agent import Agent, AgentSettings
+from hanse.app.agent import Agent, AgentParts, AgentSettings
 from hanse.features.gslb.avi import AviAccess
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
@@ -197,7 +197,8 @@ class Site:
     async def agent(self) -> AsyncIterator[None]:
         options = GslbOptions(providers=("avi",))
         settings = AgentSettings("lubeck", "only", replicated=False, options=Options(gslb=options))
-        agent = Agent(settings, InProcessTransport(self.server), features=(Gslb(options),))
+        parts = AgentParts(local=InProcessTransport(self.server), features=(Gslb(options),))
+        agent = Agent(settings, parts)
         try:
             async with agent.running():
                 yield

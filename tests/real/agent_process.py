@@ -15,7 +15,7 @@ from pathlib import Path
 
 from hanse import logs
 from hanse.app import BROKER
-from hanse.app.agent import Agent, AgentSettings
+from hanse.app.agent import Agent, AgentParts, AgentSettings
 from hanse.kube.client_config import ClientConfig
 from hanse.kube.credentials import find_credentials
 from hanse.kube.http_transport import HttpTransport
@@ -145,9 +145,11 @@ async def run(cluster: ClusterId, identity: str, namespace: str, kubeconfig: Pat
     """Run an agent until a signal or the end of standard input."""
     agent = Agent(
         AgentSettings(cluster, identity, namespace=namespace, timings=SHORT),
-        HttpTransport(find_credentials(kubeconfig, context=cluster)),
-        broker=HttpTransport(find_credentials(kubeconfig, context=BROKER)),
-        features=(Toy(),),
+        AgentParts(
+            local=HttpTransport(find_credentials(kubeconfig, context=cluster)),
+            broker=HttpTransport(find_credentials(kubeconfig, context=BROKER)),
+            features=(Toy(),),
+        ),
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

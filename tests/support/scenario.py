@@ -17,7 +17,7 @@ from typing import Self, TypeVar
 from msgspec import Struct
 
 from hanse.app import BROKER, Options
-from hanse.app.agent import Agent, AgentSettings
+from hanse.app.agent import Agent, AgentParts, AgentSettings
 from hanse.features.admission.feature import Admission
 from hanse.features.admission.options import AdmissionOptions
 from hanse.kube.client import Client
@@ -193,18 +193,20 @@ class Scenario:
                 replicated=bool(replica),
                 timings=self.testbed.timings,
             ),
-            own,
-            broker=broker,
-            probe=self.attempt,
-            resolver=self.lookup,
-            features=self._with_admission(admission),
-            hooks=self.hooks,
-            extra_watches=self.extra_watches,
-            new_transport=lambda member, credentials: self.network.transport(
-                name, member, self.testbed.dial(member, credentials)
+            AgentParts(
+                local=own,
+                broker=broker,
+                probe=self.attempt,
+                resolver=self.lookup,
+                features=self._with_admission(admission),
+                hooks=self.hooks,
+                extra_watches=self.extra_watches,
+                new_transport=lambda member, credentials: self.network.transport(
+                    name, member, self.testbed.dial(member, credentials)
+                ),
+                clock=self.clock_of(cluster),
+                random=self.random,
             ),
-            clock=self.clock_of(cluster),
-            random=self.random,
         )
         self.testbed.set_webhook_server(endpoint_for_webhooks, agent.webhook_server)
         task = asyncio.create_task(self._run(agent, endpoint_for_webhooks), name=f"agent {name}")

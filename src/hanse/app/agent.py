@@ -9,7 +9,7 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hanse.app import BROKER, Options
 from hanse.features.admission.configuration import NAME as WEBHOOKS
@@ -84,39 +84,42 @@ class AgentSettings(Struct, frozen=True):
     timings: LeaseTimings = LeaseTimings()
 
 
+class AgentParts(Struct, frozen=True, kw_only=True):
+    """What an agent is composed of: its connections, its features, and what tests replace."""
+
+    local: Transport
+    broker: Transport | None = None
+    external_systems: Mapping[ClusterId, ExternalSystem] = {}
+    features: Sequence[Feature] = ()
+    hooks: Sequence[AdmissionHook] = ()
+    extra_watches: Sequence[Watch] = ()
+    new_transport: TransportFactory = http_transport
+    """Connects to the members of a Federation."""
+    probe: ProbeFunction | None = None
+    open_socket: OpenSocket = socket.socket
+    resolver: Provider | None = None
+    clock: Clock = WallClock()
+    random: Random = field(default_factory=Random)
+    """Spreads retries."""
+
+
 class Agent:
     """One cluster's agent: it watches, decides and writes."""
 
-    def __init__(
-        self,
-        settings: AgentSettings,
-        local_transport: Transport,
-        *,
-        broker: Transport | None = None,
-        external_systems: Mapping[ClusterId, ExternalSystem] | None = None,
-        features: Sequence[Feature] = (),
-        hooks: Sequence[AdmissionHook] = (),
-        extra_watches: Sequence[Watch] = (),
-        new_transport: TransportFactory = http_transport,
-        probe: ProbeFunction | None = None,
-        open_socket: OpenSocket = socket.socket,
-        resolver: Provider | None = None,
-        clock: Clock | None = None,
-        random: Random | None = None,
-    ) -> None:
-        clock = self._clock = clock or WallClock()
-        random = random or Random()  # noqa: S311 - spreads retries, guards nothing
+    def __init__(self, settings: AgentSettings, parts: AgentParts) -> None:
+        clock, random, features = parts.clock, parts.random, parts.features
         self.settings = settings
-        self._local_client = ClusterClient(local_transport, random)
+        self._clock = clock
+        self._local_client = ClusterClient(parts.local, random)
         self.reconciler = Reconciler(
             features,
             settings.cluster,
             clock=clock,
             random=random,
             system_namespace=settings.namespace,
-            extra_watches=extra_watches,
+            extra_watches=parts.extra_watches,
             providers={
-                LOOKUP: resolver or HostResolver(),
+                LOOKUP: parts.resolver or HostResolver(),
                 CERTIFICATE_PROVIDER: Certificates(clock),
                 TOKEN_PROVIDER: (token_issuer := TokenIssuer()),
                 **network_providers(settings.options.networks.providers),
@@ -124,7 +127,7 @@ class Agent:
         )
         informers = token_issuer.informers = self.reconciler.informers
         self.webhook_server = WebhookServer(
-            hooks,
+            parts.hooks,
             self.reconciler.snapshot,
             self.reconciler.answer,
             namespace=settings.options.admission.namespace,
@@ -159,14 +162,14 @@ class Agent:
             self.elections,
             self._local_client,
             connection_sources,
-            new_transport=new_transport,
+            new_transport=parts.new_transport,
             random=random,
         )
-        self._socket_probe = SocketProbe(open_socket)
+        self._socket_probe = SocketProbe(parts.open_socket)
         self._prober = Prober(
             informers,
             [feature for feature in features if isinstance(feature, ProbeSource)],
-            probe or self._socket_probe,
+            parts.probe or self._socket_probe,
             clock=clock,
             loopback=settings.options.gslb.loopback,
             active=lambda: self.reconciler.active,
@@ -176,11 +179,11 @@ class Agent:
             self._prober.on_change,
         ]
         self._avi = AviController(self._avi_controller)
-        self._join_external_systems(external_systems or {})
+        self._join_external_systems(parts.external_systems)
         self._heartbeat: HeartbeatLease | None = None
         self._membership: BrokerMembership | None = None
-        if broker is not None:
-            self._heartbeat = self._join_broker(ClusterClient(broker, random))
+        if parts.broker is not None:
+            self._heartbeat = self._join_broker(ClusterClient(parts.broker, random))
 
     def _join_external_systems(self, systems: Mapping[ClusterId, ExternalSystem]) -> None:
         """Connect external systems, among them the Avi controller if it is a provider."""

@@ -9,7 +9,7 @@ from typing import Literal, assert_never
 import msgspec
 from msgspec import Struct
 
-from hanse.app.agent import Agent, AgentSettings
+from hanse.app.agent import Agent, AgentParts, AgentSettings
 from hanse.kube.client_config import Credentials
 from hanse.kube.http_transport import HttpTransport
 from hanse.model.facts import Leadership, Role
@@ -67,9 +67,11 @@ async def previewing(
         for name, credentials in fleet.members.items():
             agent = Agent(
                 AgentSettings(cluster=name, identity="plan", replicated=False),
-                HttpTransport(credentials),
-                broker=HttpTransport(fleet.broker) if fleet.broker else None,
-                features=features,
+                AgentParts(
+                    local=HttpTransport(credentials),
+                    broker=HttpTransport(fleet.broker) if fleet.broker else None,
+                    features=features,
+                ),
             )
             stack.push_async_callback(agent.close)
             _supervise(agent.reconciler, fleet)

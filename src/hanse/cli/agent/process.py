@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from hanse import app
-from hanse.app.agent import Agent, AgentSettings
+from hanse.app.agent import Agent, AgentParts, AgentSettings
 from hanse.app.log_level import following_log_level
 from hanse.cli.agent.running import running_agent
 from hanse.cli.clusters import check_readable, open_client
@@ -98,11 +98,13 @@ async def run_agent(
         await check_identity(client, settings)
     agent = Agent(
         settings,
-        HttpTransport(local),
-        broker=HttpTransport(await check_readable(broker)) if broker is not None else None,
-        external_systems=app.external_systems(settings.options),
-        features=app.features(settings.options),
-        hooks=app.hooks(settings.options),
+        AgentParts(
+            local=HttpTransport(local),
+            broker=HttpTransport(await check_readable(broker)) if broker is not None else None,
+            external_systems=app.external_systems(settings.options),
+            features=app.features(settings.options),
+            hooks=app.hooks(settings.options),
+        ),
     )
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hanse import app
-from hanse.app.agent import Agent, AgentSettings
+from hanse.app.agent import Agent, AgentParts, AgentSettings
 from hanse.app.dns import LocalDns
 from hanse.cli.up.dashboard import LOOPBACK, LocalDashboard
 from hanse.features.admission.options import AdmissionOptions
@@ -55,15 +55,17 @@ async def run_agent(
     settings = AgentSettings(cluster=member.name, identity="local", options=options)
     agent = Agent(
         settings,
-        transports[member.name],
-        broker=transports[BROKER],
-        open_socket=partial(fabric.open_socket, member.name)
-        if fabric is not None
-        else socket.socket,
-        features=app.features(options),
-        hooks=app.hooks(options),
-        extra_watches=dns.watches_for(member.name),
-        new_transport=dial,
+        AgentParts(
+            local=transports[member.name],
+            broker=transports[BROKER],
+            open_socket=partial(fabric.open_socket, member.name)
+            if fabric is not None
+            else socket.socket,
+            features=app.features(options),
+            hooks=app.hooks(options),
+            extra_watches=dns.watches_for(member.name),
+            new_transport=dial,
+        ),
     )
     try:
         async with (
