@@ -11,7 +11,8 @@ from msgspec.structs import replace
 from hanse.cli.check.preview import ClusterPreview
 from hanse.cli.check.results import CheckResult, Intended, check_previews
 from hanse.cli.doctor.clusters import CheckContext
-from hanse.cli.inventory import ClusterInventory, NodeCounts, Permission, UnreadCluster
+from hanse.cli.inventory import ClusterInventory, NodeCounts, UnreadCluster
+from hanse.cli.permissions import Permission
 from hanse.model.crds import crds
 from hanse.model.kinds.hanse import ClusterSetSpec
 from tests.cli.programs import RunningFederation

@@ -15,9 +15,9 @@ from hanse.cli.inventory import (
     ExportState,
     InventoryResult,
     NodeCounts,
-    Permission,
     parse_services,
 )
+from hanse.cli.permissions import Permission
 from hanse.model.crds import crds
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)

@@ -13,11 +13,11 @@ from hanse.cli.clusters import ClusterAccess
 from hanse.cli.inventory import (
     ClusterInventory,
     NodeCounts,
-    Permission,
     UnreadCluster,
     credentials_expiry,
     read_inventories,
 )
+from hanse.cli.permissions import Permission
 from hanse.kube.certificates import CertificateAuthority
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, StaticCredentials

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from hanse.cli.inventory import parse_membership
-from hanse.cli.status.command import membership_document, print_membership
+from hanse.cli.status.clusters import membership_document, print_membership
 
 
 def federation(members: list[dict[str, Any]], *bad: str) -> dict[str, Any]:

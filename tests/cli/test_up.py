@@ -6,6 +6,7 @@ import signal
 import socket
 import stat
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,7 +16,6 @@ import yaml
 from tests.cli.programs import (
     COMMAND_TIMEOUT,
     HANSE,
-    CommandResult,
     RunningFederation,
     environment,
     hanse,
@@ -23,6 +23,14 @@ from tests.cli.programs import (
 )
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
+    """Two clusters without the sample; tests mend what they break."""
+    folder = tmp_path_factory.mktemp("plain")
+    with running(folder, "--clusters", "rome,paris", "--no-sample") as federation:
+        yield federation
 
 
 def _ports(kubeconfig: Path) -> list[int]:
@@ -139,11 +147,12 @@ def test_a_second_federation_in_the_same_folder_is_refused_with_the_first_ones_p
     )
 
 
-def test_a_second_one_beside_it_takes_other_ports(fleet: RunningFederation, tmp_path: Path) -> None:
-    with running(tmp_path, "--clusters", "rome", "--no-sample") as other:
-        assert not set(_ports(fleet.kubeconfig)) & set(_ports(other.kubeconfig))
-        assert other.kubectl("get", "nodes", "-o", "name").out.count("node/rome-node-") == 3
-        assert other.kubectl("get", "namespace", "shop").status == 1
+def test_a_second_one_beside_it_takes_other_ports(
+    fleet: RunningFederation, plain: RunningFederation
+) -> None:
+    assert not set(_ports(fleet.kubeconfig)) & set(_ports(plain.kubeconfig))
+    assert plain.kubectl("get", "nodes", "-o", "name").out.count("node/rome-node-") == 3
+    assert plain.kubectl("get", "namespace", "shop").status == 1
 
 
 def test_an_agent_stops_and_starts_while_its_cluster_runs(fleet: RunningFederation) -> None:
@@ -169,50 +178,57 @@ def test_stopping_needs_to_know_what(fleet: RunningFederation) -> None:
 
 
 def test_a_killed_cluster_refuses_connections_and_comes_back_with_its_data(
-    tmp_path: Path,
+    plain: RunningFederation,
 ) -> None:
-    with running(tmp_path, "--clusters", "rome,paris", "--no-sample") as fleet:
-        fleet.kubectl("create", "configmap", "kept", "--from-literal=a=b")
-        port = _ports(fleet.kubeconfig)[0]
+    plain.kubectl("create", "configmap", "kept", "--from-literal=a=b")
+    port = _ports(plain.kubeconfig)[0]
 
-        killed = fleet.run_hanse("local", "kill", "rome")
-        assert killed.status == 0
-        assert _refuses(port)
-        silent = json.loads(fleet.run_hanse("status", "--json").out)["clusters"][0]
-        assert not silent["reachable"]
-        ill = fleet.run_hanse("doctor")
-        assert ill.status == 1
-        assert "mend it: hanse local start rome" in ill.out
+    killed = plain.run_hanse("local", "kill", "rome")
+    assert killed.status == 0
+    assert _refuses(port)
+    silent = json.loads(plain.run_hanse("status", "--json").out)["clusters"][0]
+    assert not silent["reachable"]
+    ill = plain.run_hanse("doctor")
+    assert ill.status == 1
+    assert "mend it: hanse local start rome" in ill.out
 
-        assert fleet.run_hanse("local", "start", "rome").status == 0
-        found = fleet.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")
-        assert found.out == "b"
+    assert plain.run_hanse("local", "start", "rome").status == 0
+    found = plain.kubectl("get", "configmap", "kept", "-o", "jsonpath={.data.a}")
+    assert found.out == "b"
 
 
-def test_cuts_and_slowness_are_listed_until_they_are_healed(tmp_path: Path) -> None:
-    with running(tmp_path, "--clusters", "rome,paris", "--no-sample") as fleet:
-        fleet.run_hanse("local", "cut", "rome", "broker")
-        fleet.run_hanse("local", "slow", "paris", "50ms")
+def test_cuts_and_slowness_are_listed_until_they_are_healed(plain: RunningFederation) -> None:
+    plain.run_hanse("local", "cut", "rome", "broker")
+    plain.run_hanse("local", "slow", "paris", "50ms")
 
-        listed = json.loads(fleet.run_hanse("local", "list", "--json").out)
-        assert listed["cuts"] == [["broker", "rome"]]
-        assert [one["delay_milliseconds"] for one in listed["clusters"]] == [0, 50, 0]
+    listed = json.loads(plain.run_hanse("local", "list", "--json").out)
+    assert listed["cuts"] == [["broker", "rome"]]
+    assert [one["delay_milliseconds"] for one in listed["clusters"]] == [0, 50, 0]
 
-        assert fleet.run_hanse("local", "heal", "--all").status == 0
-        healed = json.loads(fleet.run_hanse("local", "list", "--json").out)
-        assert healed["cuts"] == []
-        assert not any(one["delay_milliseconds"] for one in healed["clusters"])
+    assert plain.run_hanse("local", "heal", "--all").status == 0
+    healed = json.loads(plain.run_hanse("local", "list", "--json").out)
+    assert healed["cuts"] == []
+    assert not any(one["delay_milliseconds"] for one in healed["clusters"])
 
 
 @pytest.mark.parametrize(
     "sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda sign: sign.name
 )
-def test_a_signal_ends_everything(tmp_path: Path, sign: signal.Signals) -> None:
+def test_a_signal_ends_everything_whoever_watches(tmp_path: Path, sign: signal.Signals) -> None:
     with running(tmp_path, "--clusters", "rome") as fleet:
         ports = _ports(fleet.kubeconfig)
+        watching = subprocess.Popen(
+            ["kubectl", "get", "namespaces", "-w", "-o", "name"],
+            env=environment(tmp_path, {"KUBECONFIG": str(fleet.kubeconfig)}),
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert watching.stdout is not None
+        assert watching.stdout.readline().startswith("namespace/")
 
         assert fleet.stop(by=sign) == 0
 
+        watching.communicate(timeout=COMMAND_TIMEOUT)
     assert all(_refuses(port) for port in ports)
     assert not (fleet.folder / "control.sock").exists()
     assert fleet.run_hanse("local", "list").err == (
@@ -267,49 +283,27 @@ def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     process.communicate(timeout=COMMAND_TIMEOUT)
 
 
-def test_a_watch_that_is_open_does_not_hold_up_the_end(tmp_path: Path) -> None:
-    with running(tmp_path, "--clusters", "rome") as fleet:
-        watching = subprocess.Popen(
-            ["kubectl", "get", "namespaces", "-w", "-o", "name"],
-            env=environment(tmp_path, {"KUBECONFIG": str(fleet.kubeconfig)}),
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert watching.stdout is not None
-        assert watching.stdout.readline().startswith("namespace/")
-
-        assert fleet.stop() == 0
-
-        watching.communicate(timeout=COMMAND_TIMEOUT)
-
-
-def test_exec_ends_with_the_status_of_the_script(tmp_path: Path) -> None:
-    script = "kubectl create namespace port && kubectl get namespace port -o name; exit 7"
-
-    result = hanse("up", "--clusters", "rome", "--no-sample", "--exec", script, cwd=tmp_path)
-
-    assert result.status == 7
-    assert result.out == "namespace/port created\nnamespace/port\n"
-    assert all(_refuses(port) for port in _ports(tmp_path / ".hanse/kubeconfig"))
-
-
-def test_when_it_is_ready_each_cluster_can_be_given_work(tmp_path: Path) -> None:
+def test_a_script_is_run_once_each_cluster_can_be_given_work(tmp_path: Path) -> None:
     holders = "{range .items[*]}{.metadata.name}={.spec.holderIdentity} {end}"
-    script = f"kubectl --context broker -n hanse-broker get leases -o jsonpath='{holders}'"
+    script = f"""
+        kubectl --context broker -n hanse-broker get leases -o jsonpath='{holders}'; echo
+        kubectl create namespace port && kubectl get namespace port -o name
+        hanse local cut rome broker && hanse local list --json >cuts && hanse local heal --all
+        sleep 600 >/dev/null 2>&1 & echo $!
+        exit 7
+    """
 
     result = hanse("up", "--clusters", "rome,oslo", "--no-sample", "--exec", script, cwd=tmp_path)
 
-    assert result.out == "oslo=oslo rome=rome "
-
-
-def test_a_script_finds_our_program_and_can_cut_and_heal(tmp_path: Path) -> None:
-    script = "hanse local cut rome broker && hanse local list --json && hanse local heal --all"
-
-    result = hanse("up", "--clusters", "rome", "--no-sample", "--exec", script, cwd=tmp_path)
-
-    assert result.status == 0
-    assert '"cuts": [\n    [\n      "broker",\n      "rome"\n    ]\n  ]' in result.out
-    assert result.out.endswith("everything is whole again\n")
+    leases, created, found, healed, left = result.out.splitlines()
+    assert leases == "oslo=oslo rome=rome "
+    assert (created, found) == ("namespace/port created", "namespace/port")
+    assert json.loads((tmp_path / "cuts").read_text())["cuts"] == [["broker", "rome"]]
+    assert healed == "everything is whole again"
+    assert result.status == 7
+    state = Path(f"/proc/{left}/stat")
+    assert not state.exists() or state.read_text().split()[2] == "Z"
+    assert all(_refuses(port) for port in _ports(tmp_path / ".hanse/kubeconfig"))
 
 
 def test_a_killed_script_has_the_exit_code_of_a_shell(tmp_path: Path) -> None:
@@ -318,40 +312,23 @@ def test_a_killed_script_has_the_exit_code_of_a_shell(tmp_path: Path) -> None:
     assert result.status == 128 + signal.SIGKILL
 
 
-def test_what_a_script_leaves_behind_is_ended(tmp_path: Path) -> None:
-    result = hanse(
-        *("up", "--clusters", "rome", "--exec", "sleep 600 >/dev/null 2>&1 & echo $!"),
-        cwd=tmp_path,
-    )
-
-    assert result.status == 0
-    state = Path(f"/proc/{result.out.strip()}/stat")
-    assert not state.exists() or state.read_text().split()[2] == "Z"
-
-
 def test_objects_are_kept_only_where_that_was_asked_for(tmp_path: Path) -> None:
-    create = "kubectl create configmap kept --from-literal=a=b"
-    look = "kubectl get configmap kept -o jsonpath={.data.a}"
+    change = (
+        "kubectl create configmap kept --from-literal=a=b && kubectl -n shop delete deployment web"
+    )
+    look = "kubectl get configmap kept -o name; kubectl -n shop get deployments,services -o name"
 
-    def up(script: str, *arguments: str) -> CommandResult:
-        return hanse(*("up", "--clusters", "rome", "--exec", script, *arguments), cwd=tmp_path)
+    def up(script: str, *arguments: str) -> set[str]:
+        started = ("up", "--clusters", "rome", "--exec", script, *arguments)
+        return set(hanse(*started, cwd=tmp_path).out.split())
 
-    up(create)
-    assert up(look).status == 1
+    up(change)
+    assert {"configmap/kept", "deployment.apps/web"} & up(look) == {"deployment.apps/web"}
 
-    up(create, "--dir", "kept")
-    assert up(look, "--dir", "kept").out == "b"
-
-
-def test_what_a_user_removed_from_the_sample_stays_removed(tmp_path: Path) -> None:
-    def up(script: str) -> CommandResult:
-        return hanse(*("up", "--clusters", "rome", "--dir", "d", "--exec", script), cwd=tmp_path)
-
-    up("kubectl -n shop delete deployment web")
-
-    left = up("kubectl -n shop get deployments,services -o name").out.split()
-    assert "deployment.apps/web" not in left
-    assert {"service/front", "service/web"} <= set(left)
+    up(change, "--dir", "kept")
+    kept = up(look, "--dir", "kept")
+    assert {"configmap/kept", "service/front", "service/web"} <= kept
+    assert "deployment.apps/web" not in kept, "what a user removed stays removed"
 
 
 def test_a_spoilt_file_of_kept_objects_is_named(tmp_path: Path) -> None:

@@ -272,7 +272,7 @@ async def test_a_second_look_does_not_wait_for_clusters_that_are_gone_or_dead() 
             world.network.cut("lubeck", "wreck")
             await asyncio.sleep(60)
             world.network.cut("lubeck", "child")
-            look = asyncio.create_task(reconciler.informers.relist())
+            look = asyncio.create_task(reconciler.informers.relists.relist_all())
             await asyncio.sleep(60)
             waiting = not look.done()
 

@@ -19,7 +19,6 @@ from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import (
     Event,
-    PersistentVolumeClaim,
     Pod,
     Service,
     ServicePort,
@@ -27,6 +26,7 @@ from hanse.model.kinds.core import (
 )
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.kinds.storage import PersistentVolumeClaim
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, K, Meta, Wire
 from hanse.model.ownership import OWNER

@@ -47,6 +47,8 @@ MAX_CONCURRENT_READS = 8
 """Clusters that are read at a time: with more, their time-outs include waiting for our own CPU."""
 
 READ_TIMEOUT = timedelta(seconds=10)
+REQUEST_TIMEOUT = timedelta(seconds=5)
+"""For one request of a command that makes several; `READ_TIMEOUT` is for a whole cluster."""
 
 ATTEMPTS = 5
 """How often a request is sent, within about three seconds, to a server that is busy or fails."""

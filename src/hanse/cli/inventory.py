@@ -7,12 +7,17 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
-from hanse import app
-from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
+from hanse.cli.clusters import (
+    READ_TIMEOUT,
+    REQUEST_TIMEOUT,
+    ClusterAccess,
+    ReadFailure,
+    read_clusters,
+)
 from hanse.cli.errors import CommandFailed
+from hanse.cli.permissions import AGENT_USER, Permission, agent_permissions, denied_permissions
 from hanse.features.federation.claims import SUPERVISOR_MARK
 from hanse.kube.client import Client
 from hanse.kube.client_config import Identity
@@ -21,7 +26,6 @@ from hanse.kube.errors import ApiError, BadCredentials, NotFound, Unreachable
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request, Response
 from hanse.model.agent_manifests import granted_features
-from hanse.model.facts import Role
 from hanse.model.feature_names import FEATURES
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.federation import ClusterClaim, Federation, spelled_value
@@ -32,9 +36,6 @@ from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 from hanse.model.ownership import OWNER
 from hanse.model.tokens import parse_claims
-
-AGENT_USER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{AGENT}"
-REQUEST_TIMEOUT = timedelta(seconds=5)
 
 _PATHS = (
     "/api/v1/nodes",
@@ -48,15 +49,6 @@ _PATHS = (
     resource_path(ClusterClaim.kind),
     resource_path(SERVICE_ACCOUNT, SYSTEM_NAMESPACE, AGENT),
 )
-
-
-class Permission(Struct, frozen=True):
-    """A verb on a resource, as a SelfSubjectAccessReview asks for it."""
-
-    verb: str
-    resource: str
-    group: str = ""
-    namespace: str = ""
 
 
 class AgentLease(Struct, frozen=True):
@@ -185,7 +177,7 @@ async def _read_inventory(
     version, response, began = await _version(client)
     now = began + (datetime.now(UTC) - began) / 2
     documents = asyncio.gather(*(_get_or_none(client, path) for path in _PATHS))
-    denied, read = await asyncio.gather(_denied_permissions(client, permissions), documents)
+    denied, read = await asyncio.gather(denied_permissions(client, permissions), documents)
     nodes, agent, definitions, sets, records, exports, imports, federations, claims, account = read
     features = granted_features(account or {})
     needed = agent_permissions(features) if permissions and account is not None else ()
@@ -203,7 +195,7 @@ async def _read_inventory(
         is_broker=any(listed and listed.get("items") for listed in (sets, records)),
         expires=credentials_expiry(access.identity),
         denied=denied,
-        agent_denied=await _denied_permissions(client, needed, AGENT_USER),
+        agent_denied=await denied_permissions(client, needed, AGENT_USER),
         features=features,
     )
 
@@ -271,43 +263,6 @@ async def _get_or_none(client: Client, path: str) -> dict[str, Any] | None:
         return None
     found: dict[str, Any] = decode_json(response.body)
     return found
-
-
-def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
-    """What the agent of a cluster has to watch there for its features."""
-    watches = app.watches(app.Options(features=features))
-    local = [watch for watch in watches if watch.role is Role.LOCAL and not watch.name]
-    kinds = dict.fromkeys((watch.kind.kind, watch.namespace) for watch in local)
-    return tuple(Permission("watch", kind.plural, kind.group, space) for kind, space in kinds)
-
-
-async def _denied_permissions(
-    client: Client, permissions: tuple[Permission, ...], user: str = ""
-) -> tuple[Permission, ...]:
-    """Those of the permissions that we do not have, or that a user does not have.
-
-    A user's are asked as far as we may ask; what is not known is not denied.
-    """
-    allowed = await asyncio.gather(*(_is_allowed(client, one, user) for one in permissions))
-    return tuple(one for one, may in zip(permissions, allowed, strict=True) if not may)
-
-
-async def _is_allowed(client: Client, permission: Permission, user: str = "") -> bool:
-    """Whether we, or a user, have a permission; a review of ours that fails counts as denied."""
-    attributes = {name: v for name, v in msgspec.structs.asdict(permission).items() if v}
-    kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
-    review = {
-        "apiVersion": "authorization.k8s.io/v1",
-        "kind": kind,
-        "spec": {"resourceAttributes": attributes, **({"user": user} if user else {})},
-    }
-    path = f"/apis/authorization.k8s.io/v1/{kind.lower()}s"
-    body = msgspec.json.encode(review)
-    try:
-        response = await client.send(Request("POST", path, body=body, timeout=REQUEST_TIMEOUT))
-    except ApiError:
-        return bool(user)
-    return bool(decode_json(response.body).get("status", {}).get("allowed"))
 
 
 # -- parsing

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from contextlib import aclosing, suppress
 from datetime import timedelta
 from random import Random
-from typing import Protocol
 
 from msgspec import Struct
 
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound
+from hanse.kube.holder_preference import HolderPreference, NoPreference
 from hanse.kube.lease import (
     DEFAULT_TIMINGS,
     Acquire,
@@ -56,35 +56,6 @@ class Standby(Struct, frozen=True):
 
 
 LeaderState = Leader | Standby
-
-
-class HolderPreference(Protocol):
-    """Which of several candidates should hold a lease."""
-
-    def acquire_delay(self) -> timedelta:
-        """How long to leave a free lease to preferred candidates, at most the retry period."""
-        ...
-
-    def prefers(self, candidate: str) -> bool:
-        """Whether another candidate is preferred to this one."""
-        ...
-
-    def may_request(self) -> bool:
-        """Whether this candidate may request the lease now; each yes allows one request."""
-        ...
-
-
-class NoPreference:
-    """No candidate is preferred: the holder keeps the lease."""
-
-    def acquire_delay(self) -> timedelta:
-        return timedelta(0)
-
-    def prefers(self, candidate: str) -> bool:  # noqa: ARG002 - an `HolderPreference`
-        return False
-
-    def may_request(self) -> bool:
-        return False
 
 
 class LeaderElector:

@@ -3,13 +3,11 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
 from typing import Any, Protocol
 
 from hanse.kube.clock import Clock
-from hanse.kube.lease_observer import RECONNECT_TIME
-from hanse.kube.rest_mapper import Notifier
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Applied, Deleted, Interrupted, Listed, NotServed, WatchEvent
 from hanse.model.facts import (
@@ -28,6 +26,7 @@ from hanse.runtime.api import Api
 from hanse.runtime.connection import Connection, Informer, Scope, wanted_scopes
 from hanse.runtime.health_probe import run_probe
 from hanse.runtime.identity_check import IdentityCheck
+from hanse.runtime.relists import Relists
 
 log = logging.getLogger(__name__)
 
@@ -62,7 +61,7 @@ class ClusterInformers:
         self._informer_tasks: dict[tuple[ClusterId, Scope], asyncio.Task[None]] = {}
         self._cluster_tasks: dict[ClusterId, tuple[asyncio.Task[None], ...]] = {}
         self._group: asyncio.TaskGroup | None = None
-        self._listed = Notifier()
+        self.relists = Relists(self.connections, self._restart_informer)
         self._identity = IdentityCheck(self, clock, self._begin_recovery)
         self._closing: list[Api] = []
         """APIs of clusters that are no longer connected, until they are closed."""
@@ -159,42 +158,6 @@ class ClusterInformers:
         if before is not None:
             self._notify(FactChange(before, None))
 
-    async def relist(self) -> None:
-        """List everything once more, and wait until every informer that can has done so.
-
-        Informers that have an error are neither restarted nor waited for.
-        """
-        working: dict[Informer, int] = {}
-        for connection in self.connections.values():
-            lists = self._restart_working(connection)
-            working |= {i: n for i, n in lists.items() if i.error is None}
-        await self._wait_for_lists(working)
-
-    async def relist_cluster(self, cluster: ClusterId) -> None:
-        """List a cluster once more, and wait until every informer has done so, however long."""
-        if cluster in self.connections:
-            await self._wait_for_lists(self._restart_working(self.connections[cluster]))
-
-    def _restart_working(self, connection: Connection) -> dict[Informer, int]:
-        """Restart the informers without an error, the others retry; returns the lists of all."""
-        lists = {informer: informer.store.lists for informer in connection.informers.values()}
-        for scope, informer in connection.informers.items():
-            if informer.error is None:
-                self._restart_informer(connection, scope)
-        return lists
-
-    async def _wait_for_lists(self, before: dict[Informer, int]) -> None:
-        """Wait until each informer has listed again, was stopped, or found its kind not served."""
-        while any(
-            i.store.lists <= n and i.open and i.served is not False for i, n in before.items()
-        ):
-            await self._listed.wait_for_more(self._listed.notified)
-
-    async def wait_until_listed(self, cluster: ClusterId) -> None:
-        """Wait until everything in a cluster was listed once, or it is no longer connected."""
-        while cluster in self.connections and not self.connections[cluster].state.listed:
-            await self._listed.wait_for_more(self._listed.notified)
-
     def _close_replaced(self, api: Api) -> None:
         """Close an API in the background; before we run, `close` does."""
         self._closing.append(api)
@@ -286,7 +249,7 @@ class ClusterInformers:
         """
         informer = connection.informers.pop(scope)
         informer.open = False
-        self._listed.notify()  # nobody waits for its list any longer
+        self.relists.notify()  # nobody waits for its list any longer
         place = (connection.cluster, scope.kind.kind)
         self.stores[place].remove(informer.store)
         if not self.stores[place]:
@@ -317,7 +280,7 @@ class ClusterInformers:
         async with aclosing(stream) as events:
             async for event in events:
                 if isinstance(event, Listed) and scope.kind is not Lease:
-                    await self._wait_for_leases(connection)
+                    await self.relists.wait_for_leases(connection)
                 rewinds = informer.store.rewinds
                 recovering = informer.error is not None or not informer.synced
                 self._handle_event(connection, informer, event)
@@ -325,14 +288,6 @@ class ClusterInformers:
                     self._begin_recovery(connection, scope)
                 elif recovering and informer.error is None:
                     await self._identity.check_after_sync(connection)
-
-    async def _wait_for_leases(self, connection: Connection) -> None:
-        """Wait until a cluster's Leases are listed, which say whose objects count; not for ever."""
-        leases = [i for i in connection.informers.values() if i.scope.kind is Lease]
-        with suppress(TimeoutError):
-            async with asyncio.timeout(RECONNECT_TIME):
-                while any(i.open and (i.error is not None or not i.synced) for i in leases):
-                    await self._listed.wait_for_more(self._listed.notified)
 
     def _handle_event(
         self, connection: Connection, informer: Informer, event: WatchEvent[Any]
@@ -351,7 +306,7 @@ class ClusterInformers:
         recovering = informer.error is not None or not informer.synced
         changes = informer.take(event)
         if isinstance(event, Listed | NotServed) or (recovering and informer.error is None):
-            self._listed.notify()
+            self.relists.notify()
         if recovering or not isinstance(event, Applied | Deleted):
             self._update_served(connection, informer)
             self._update_state(connection)

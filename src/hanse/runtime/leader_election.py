@@ -10,7 +10,8 @@ from typing import TypeAlias
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
 from hanse.kube.errors import ApiError, BadCredentials, KubeError
-from hanse.kube.leader_election import HolderPreference, Leader, LeaderElector, LeaderState, Standby
+from hanse.kube.holder_preference import HolderPreference
+from hanse.kube.leader_election import Leader, LeaderElector, LeaderState, Standby
 from hanse.kube.lease import LeaseTimings
 from hanse.model.facts import ElectionFailure, Leadership, Role
 from hanse.model.kinds.federation import SYSTEM

@@ -199,7 +199,7 @@ class MassDeletionGuard:
 
     async def confirm(self, where: ClusterId, feature: str) -> None:
         """Relist every cluster, then end the hold."""
-        await self._informers.relist()
+        await self._informers.relists.relist_all()
         self._release(where, feature, "a second look agreed")
 
     def _release(self, where: ClusterId, feature: str, why: str) -> None:

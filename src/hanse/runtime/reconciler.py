@@ -190,8 +190,8 @@ class Reconciler:
         later.
         """
         if relist:
-            await self.informers.relist_cluster(cluster)
-        await self.informers.wait_until_listed(cluster)
+            await self.informers.relists.relist(cluster)
+        await self.informers.relists.wait_until_listed(cluster)
         await self.queue.wait_for_due()
         while self._has_failed_writes(cluster):
             await asyncio.sleep(REPAIR_INTERVAL.total_seconds())

@@ -9,14 +9,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
-from hanse.cli.inventory import (
-    REQUEST_TIMEOUT,
-    InventoryResult,
-    Permission,
-    UnreadCluster,
-    read_inventories,
-)
+from hanse.cli.clusters import REQUEST_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
+from hanse.cli.inventory import InventoryResult, UnreadCluster, read_inventories
+from hanse.cli.permissions import Permission
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError
 from hanse.kube.requests import resource_path

@@ -8,7 +8,8 @@ from msgspec import Struct
 
 from hanse import app
 from hanse.cli.apply import contains
-from hanse.cli.inventory import ClusterInventory, InventoryResult, Permission
+from hanse.cli.inventory import ClusterInventory, InventoryResult
+from hanse.cli.permissions import Permission
 from hanse.model.crds import OWN_KINDS
 from hanse.model.feature_names import FEATURES
 from hanse.model.naming import SYSTEM_NAMESPACE

@@ -6,8 +6,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
-from hanse.cli.inventory import REQUEST_TIMEOUT
+from hanse.cli.clusters import REQUEST_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
 from hanse.features.services.manifests import MEMBER
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, assert_never
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,14 +13,8 @@ if TYPE_CHECKING:
     from hanse.cli.doctor.examination import FleetExamination
     from hanse.cli.federated_services import FederatedView
     from hanse.cli.gslb.view import GslbView
-    from hanse.cli.inventory import (
-        ClusterInventory,
-        InventoryResult,
-        MembershipState,
-        ServiceInventory,
-    )
     from hanse.cli.statefulsets.replicas import SetView
-    from hanse.cli.status.local import ConnectionPhases, LocalFederationState
+    from hanse.cli.status.local import LocalFederationState
     from hanse.features.services.view import ServiceItem
     from hanse.model.findings import Finding
 
@@ -131,20 +125,19 @@ def _concerns(finding: "Finding", namespace: str) -> bool:
 
 
 def _document(
-    results: "Results", findings: "Sequence[Finding]", services: "Sequence[ServiceItem]"
+    results: "Results", findings: "Sequence[Finding]", exported: "Sequence[ServiceItem]"
 ) -> dict[str, Any]:
     """Everything as JSON values."""
     from hanse.cli.findings import findings_document
     from hanse.cli.gslb import view as gslb_view
-    from hanse.cli.status import federated, statefulsets
+    from hanse.cli.status import clusters, federated, services, statefulsets
 
     examination, federated_view, sets, gslb, local = results
-    clusters = examination.inventories
     return {
-        "clusters": [_cluster_document(one, local) for one in clusters],
+        "clusters": [clusters.json_document(one, local) for one in examination.inventories],
         "dns": local.clusterless_dns,
         "findings": findings_document(findings),
-        "services": [_service_document(one) for one in services],
+        "services": [services.json_document(one) for one in exported],
         **federated.json_document(federated_view),
         "statefulSets": statefulsets.json_document(sets),
         "gslb": gslb_view.json_document(gslb),
@@ -154,7 +147,7 @@ def _document(
 def _tables(
     results: "Results",
     findings: "Sequence[Finding]",
-    services: "Sequence[ServiceItem]",
+    exported: "Sequence[ServiceItem]",
     *,
     wide: bool,
 ) -> str:
@@ -165,10 +158,9 @@ def _tables(
 
     from hanse.cli.findings import print_finding, print_summaries
     from hanse.cli.gslb import view as gslb_view
-    from hanse.cli.status import federated, statefulsets
+    from hanse.cli.status import clusters, federated, services, statefulsets
 
     examination, federated_view, sets, gslb, local = results
-    clusters = examination.inventories
     context = click.get_current_context()
     colored = context.color if context.color is not None else sys.stdout.isatty()
     context.color = True  # what is printed into a text keeps its colours until it is shown
@@ -178,10 +170,10 @@ def _tables(
                 print_finding(one)
         else:
             print_summaries(findings)
-        _print_clusters(clusters)
-        _print_unsynced(local.phases)
-        _print_membership(clusters)
-        _print_services(services)
+        clusters.print_table(examination.inventories)
+        clusters.print_unsynced(local.phases)
+        clusters.print_memberships(examination.inventories)
+        services.print_table(exported)
         federated.print_tables(federated_view)
         statefulsets.print_table(sets)
         gslb_view.print_hosts(gslb)
@@ -215,208 +207,3 @@ def _read_results(settings: GlobalOptions) -> "Results":
         )
 
     return run_async(read)
-
-
-def _cluster_document(cluster: "InventoryResult", local: "LocalFederationState") -> dict[str, Any]:
-    """A cluster's inventory, and what a local federation knows about it."""
-    name = cluster.name
-    return {
-        **_inventory_document(cluster),
-        "sees": local.phases.get(name, {}),
-        "dns": local.dns.get(name, ""),
-        "metrics": local.metrics.get(name, ""),
-        "networkDns": local.network_dns.get(name, {}),
-    }
-
-
-def _inventory_document(cluster: "InventoryResult") -> dict[str, Any]:
-    """The JSON document of a cluster; one not read has only name and reason."""
-    from hanse.cli.inventory import ClusterInventory, UnreadCluster
-
-    match cluster:
-        case UnreadCluster(name, why):
-            return {"name": name, "reachable": False, "why": why}
-        case ClusterInventory(name, server, version, nodes=nodes, agent=agent, services=services):
-            return {
-                "name": name,
-                "reachable": True,
-                "server": server,
-                "version": version,
-                "broker": cluster.is_broker,
-                "agent": None
-                if agent is None
-                else {
-                    "alive": agent.alive,
-                    "holder": agent.holder,
-                    "silentSeconds": round(agent.silent.total_seconds(), 1),
-                },
-                "nodes": None if nodes is None else {"all": nodes.all, "ready": nodes.ready},
-                "features": {"services": _service_counts(services)} if services is not None else {},
-                "federation": membership_document(cluster.membership),
-            }
-        case _:
-            assert_never(cluster)
-
-
-def _service_counts(services: "ServiceInventory") -> dict[str, Any]:
-    """How many exports, ready ones and imports there are, and the troubles of exports."""
-    troubles = [
-        {"namespace": one.namespace, "name": one.name, "trouble": one.trouble}
-        for one in services.exports
-        if one.trouble
-    ]
-    return {
-        "exports": len(services.exports),
-        "ready": services.ready,
-        "imports": services.imports,
-        "troubles": troubles,
-    }
-
-
-def _print_clusters(clusters: "Sequence[InventoryResult]") -> None:
-    """Print the table of clusters; one that was not read shows dashes and the reason."""
-    from hanse.cli.inventory import ClusterInventory
-    from hanse.cli.tables import table
-
-    rows = []
-    for one in clusters:
-        if isinstance(one, ClusterInventory):
-            nodes = f"{one.nodes.ready}/{one.nodes.all}" if one.nodes is not None else "?"
-            nodes = "-" if one.is_broker and nodes == "0/0" else nodes
-            answers = click.style("yes", fg="green")
-            cells = (one.version, _agent_cell(one), nodes, _exports_cell(one), _imports_cell(one))
-            rows.append((one.name, answers, *cells, one.server))
-        else:
-            rows.append((one.name, click.style("no", fg="red"), *"-----", one.why))
-    header = ("CLUSTER", "ANSWERS", "VERSION", "AGENT", "NODES", "EXPORTS", "IMPORTS", "WHERE")
-    click.echo(table(header, rows))
-
-
-def _agent_cell(cluster: "ClusterInventory") -> str:
-    """`alive` or `silent`; without an agent `broker` for a broker, else `none`."""
-    if cluster.agent is None:
-        return "broker" if cluster.is_broker else click.style("none", fg="yellow")
-    if cluster.agent.alive:
-        return click.style("alive", fg="green")
-    return click.style("silent", fg="red")
-
-
-def _exports_cell(cluster: "ClusterInventory") -> str:
-    """How many of the exports are ready, in red if something is wrong with one."""
-    if cluster.services is None or (cluster.is_broker and not cluster.services.exports):
-        return "-"
-    counts = f"{cluster.services.ready}/{len(cluster.services.exports)}"
-    wrong = any(export.trouble for export in cluster.services.exports)
-    return click.style(counts, fg="red") if wrong else counts
-
-
-def _imports_cell(cluster: "ClusterInventory") -> str:
-    """The number of imports; `-` for the broker and where services cannot be read."""
-    return "-" if cluster.services is None or cluster.is_broker else str(cluster.services.imports)
-
-
-def _print_membership(clusters: "Sequence[InventoryResult]") -> None:
-    """Print the membership table of the clusters that were read and have a membership."""
-    from hanse.cli.inventory import ClusterInventory
-
-    read = [one for one in clusters if isinstance(one, ClusterInventory)]
-    print_membership([(o.name, o.membership) for o in read if o.membership is not None])
-
-
-def _print_unsynced(phases: "ConnectionPhases") -> None:
-    """Print the connections of local agents that are not Synced."""
-    for agent, clusters in phases.items():
-        for cluster, phase in clusters.items():
-            if phase != "Synced":
-                how = click.style(phase, fg="yellow")
-                name = "its own cluster" if cluster == agent else cluster
-                click.echo(f"! the agent of {agent} does not see {name} as it is now: {how}")
-
-
-def _print_services(services: "Sequence[ServiceItem]") -> None:
-    """Print the table of Services."""
-    from hanse.cli.tables import table
-    from hanse.features.services.exported import format_port
-
-    if not services:
-        return
-    rows = [
-        (
-            f"{one.namespace}/{one.name}",
-            one.type or "-",
-            ", ".join(format_port(port) for port in one.ports) or "-",
-            ", ".join(e.cluster for e in one.exporters if not e.lost) or "-",
-            ", ".join(
-                f"{e.cluster} {'lost' if e.lost else f'{e.ready}/{e.all}'}" for e in one.exporters
-            )
-            or "-",
-        )
-        for one in services
-    ]
-    click.echo()
-    click.echo(table(("SERVICE", "TYPE", "PORTS", "EXPORTED BY", "ENDPOINTS READY"), rows))
-
-
-def _service_document(service: "ServiceItem") -> dict[str, Any]:
-    """A service as it is in the JSON of `hanse status`."""
-    from hanse.cli.exported_services import port_documents
-    from hanse.cli.findings import findings_document
-
-    return {
-        "namespace": service.namespace,
-        "name": service.name,
-        "type": service.type,
-        "state": service.state,
-        "ports": port_documents(service.ports),
-        "exporters": [one.cluster for one in service.exporters if not one.lost],
-        "importers": list(service.importers),
-        "endpoints": {
-            one.cluster: {"ready": one.ready, "all": one.all} for one in service.exporters
-        },
-        "problems": [
-            {"cluster": p.cluster, "reason": p.reason, "message": p.message}
-            for p in service.problems
-        ],
-        "findings": findings_document(service.findings),
-    }
-
-
-def membership_document(membership: "MembershipState | None") -> dict[str, Any] | None:
-    """The membership as it is in the JSON of `hanse status`."""
-    import msgspec
-
-    if membership is None:
-        return None
-    return {
-        "name": membership.name,
-        "supervises": membership.supervises,
-        "leaders": list(membership.leaders),
-        "members": [msgspec.to_builtins(member) for member in membership.members],
-        "troubles": list(membership.troubles),
-    }
-
-
-def print_membership(clusters: "Sequence[tuple[str, MembershipState]]") -> None:
-    """Print who leads each member and which supervisors reach it, and failed conditions."""
-    from hanse.cli.tables import table
-
-    supervisors = [(cluster, one) for cluster, one in clusters if one.supervises]
-    names = sorted({m.cluster for _, one in supervisors for m in one.members})
-    rows = []
-    for name in names:
-        known = {c: m for c, one in supervisors for m in one.members if m.cluster == name}
-        leaders = sorted({m.leader for m in known.values() if m.leader})
-        unreached = [c for c, m in known.items() if not m.reachable]
-        reached_from = [c for c, m in known.items() if m.reachable]
-        cell = ", ".join(reached_from) or "-"
-        if unreached:
-            cell += click.style(f" (not from {', '.join(unreached)})", fg="yellow")
-        rows.append((name, ", ".join(leaders) or click.style("nobody", fg="red"), cell))
-    if rows:
-        click.echo()
-        click.echo(table(("MEMBER", "LED BY", "REACHED FROM"), rows))
-    for cluster, one in clusters:
-        for trouble in one.troubles:
-            reason, _, message = trouble.partition(": ")
-            label = click.style(reason, fg="yellow")
-            click.echo(f"! federation {one.name} in {cluster}: {label}: {message}")

@@ -2,10 +2,9 @@
 
 from collections.abc import Iterator
 
-from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.acceptance import ReceivedSet, Terms, set_terms
+from hanse.features.statefulsets.acceptance import ReceivedSet, set_terms
 from hanse.features.statefulsets.collisions import read_submitted_set
 from hanse.features.statefulsets.deletion import (
     plan_awaiting_acceptance,
@@ -16,7 +15,6 @@ from hanse.features.statefulsets.deletion import (
     read_report,
 )
 from hanse.features.statefulsets.disruption import PartState, Step, next_step, unchanged_step
-from hanse.features.statefulsets.evictions import derived_budget, find_budget
 from hanse.features.statefulsets.fleet import (
     clusters_with_newer_parts,
     departed_broker,
@@ -35,14 +33,7 @@ from hanse.features.statefulsets.load_balancers import (
     conflicting_service_removals,
     overwrite_events,
 )
-from hanse.features.statefulsets.names import (
-    REVISION,
-    SET,
-    SET_UID,
-    cluster_set_name,
-)
 from hanse.features.statefulsets.owned_objects import (
-    is_released_by,
     list_owned,
     owned_stateful_set,
     plan_release,
@@ -52,59 +43,25 @@ from hanse.features.statefulsets.part_report import PartProgress, build_report
 from hanse.features.statefulsets.permits import (
     FleetPart,
     is_drained,
-    is_returned,
     permit_patch,
     read_fleet_part,
     read_part_state,
-    with_partition,
 )
+from hanse.features.statefulsets.placed_set import PlacedSet, desired_objects, disruption_budget
 from hanse.features.statefulsets.replica_lists import list_replica_names
-from hanse.features.statefulsets.service_copies import headless_copy, was_kept_by_another_set
 from hanse.features.statefulsets.shares import believed_share
 from hanse.features.statefulsets.submitted import (
     SubmittedSet,
     with_last_applied,
 )
 from hanse.features.statefulsets.tombstones import keeps_claims_of_none
-from hanse.model.acceptance import CREATED_BY
 from hanse.model.clusterset import broker_cluster
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.core import Namespace, Pod, Service
-from hanse.model.kinds.policy import PodDisruptionBudget
-from hanse.model.kinds.stateful import Permit, StatefulSetPart, StatefulSetShares
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, Wire, object_ref
-from hanse.model.plan import CreateOnly, Desired, Key, Owned, Patch, Plan, Removal, TakeOver
+from hanse.model.kinds.core import Pod, Service
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef, object_ref
+from hanse.model.plan import Desired, Key, Patch, Plan, Removal, TakeOver
 from hanse.model.snapshot import Snapshot
-
-
-class _PlacedSet(Struct, frozen=True):
-    """A set with shares, as this cluster plans its part of it."""
-
-    key: Key
-    here: ClusterId
-    submitted: SubmittedSet
-    broker: ClusterId
-    service: Service | None
-    """The headless Service at the broker."""
-    terms: Terms
-    """What this cluster takes of the set."""
-    share: int
-    """The replicas that it should run."""
-    fleet: FleetPart
-    state: PartState | None
-    """What runs here already; None if nothing does."""
-    step: Step
-    """What the StatefulSet becomes now."""
-
-    @property
-    def held(self) -> Permit:
-        """The permits of this cluster."""
-        return self.fleet.permit(self.here)
-
-    @property
-    def returned(self) -> int:
-        """How many permits are given back, including those that are not needed any more."""
-        return self.held.returned + is_returned(self.held, self.step)
 
 
 def plan_local(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
@@ -185,7 +142,7 @@ def _plan_live_set(
     state = read_part_state(usable, current, share, fleet.partition(snapshot.local), snapshot)
     if state is not None and terms.refused is not None:
         state = replace(state, rolls=False, outdated=False)  # it keeps the template that it runs
-    placed = _PlacedSet(
+    placed = PlacedSet(
         key,
         snapshot.local,
         usable,
@@ -220,7 +177,7 @@ def _next_step(
 
 
 def _plan_refused_set(
-    placed: _PlacedSet, current: StatefulSet | None, snapshot: Snapshot, broker_namespace: str
+    placed: PlacedSet, current: StatefulSet | None, snapshot: Snapshot, broker_namespace: str
 ) -> Plan:
     """Keep what runs as it is, take nothing new, and report why; a smaller share is followed."""
     broker = placed.broker
@@ -229,7 +186,7 @@ def _plan_refused_set(
     if current is not None and placed.step.replicas < current.spec.replicas:
         smaller = replace(current, spec=replace(current.spec, replicas=placed.step.replicas))
         desired.append(Desired(smaller, snapshot.local, sources=frozenset({broker})))
-    if (budget := _disruption_budget(placed, snapshot)) is not None:
+    if (budget := disruption_budget(placed, snapshot)) is not None:
         desired.append(Desired(budget, snapshot.local, sources=frozenset({broker})))
     dropped = {(each.where, object_ref(each.object)) for each in desired}
     dropped |= set(_surplus_objects(placed, current, snapshot))
@@ -239,7 +196,7 @@ def _plan_refused_set(
 
 
 def _surplus_objects(
-    placed: _PlacedSet, current: StatefulSet | None, snapshot: Snapshot
+    placed: PlacedSet, current: StatefulSet | None, snapshot: Snapshot
 ) -> Iterator[tuple[ClusterId, ObjectRef]]:
     """The StatefulSet once it has no replicas, and Services of replicas beyond the share."""
     if current is None:
@@ -254,10 +211,10 @@ def _surplus_objects(
             yield where, ObjectRef(Service.kind, replica, namespace)
 
 
-def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: str) -> Plan:
+def _plan_placed_set(placed: PlacedSet, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """StatefulSet, load balancers, pod labels and report; removes Services in conflict."""
     submitted, share = placed.submitted, placed.step.replicas
-    desired_here = _desired_objects(placed, snapshot)
+    desired_here = desired_objects(placed, snapshot)
     replicas = (
         list_replica_names(submitted.name, submitted.first_ordinal, snapshot.local, share)
         if submitted.load_balanced
@@ -289,7 +246,7 @@ def _plan_placed_set(placed: _PlacedSet, snapshot: Snapshot, broker_namespace: s
     )
 
 
-def _stuck_pod_removals(placed: _PlacedSet) -> Iterator[Removal]:
+def _stuck_pod_removals(placed: PlacedSet) -> Iterator[Removal]:
     """With a permit, remove pods of an old template that are not ready and block a roll-out."""
     for pod in placed.state.stuck if placed.state is not None and placed.held.pods else ():
         ref = ClusterObjectRef(placed.here, object_ref(pod))
@@ -297,13 +254,13 @@ def _stuck_pod_removals(placed: _PlacedSet) -> Iterator[Removal]:
         yield Removal(ref, pod.metadata.uid, cause, as_seen=True)
 
 
-def _permit_patches(placed: _PlacedSet) -> tuple[Patch, ...]:
+def _permit_patches(placed: PlacedSet) -> tuple[Patch, ...]:
     """Take or return permits of this cluster."""
     return permit_patch(placed.fleet, placed.here, placed.step, placed.broker)
 
 
 def _report(
-    placed: _PlacedSet, desired: list[Desired], snapshot: Snapshot, broker_namespace: str
+    placed: PlacedSet, desired: list[Desired], snapshot: Snapshot, broker_namespace: str
 ) -> StatefulSetPart:
     """The report of this cluster about its part."""
     before = read_report(placed.key, snapshot, placed.broker, broker_namespace)
@@ -323,84 +280,3 @@ def _report(
         placed.terms,
         before.spec if before is not None else None,
     )
-
-
-def _desired_objects(placed: _PlacedSet, snapshot: Snapshot) -> list[Desired]:
-    """A missing namespace, the headless Service and the StatefulSet, in consecutive steps."""
-    sources = frozenset({placed.broker})
-    key, desired = placed.key, list[Desired]()
-    if snapshot.get(snapshot.local, Namespace, key.namespace) is None:
-        marks = {CREATED_BY: "statefulsets"}
-        namespace = Namespace(metadata=Meta(name=key.namespace, annotations=marks))
-        desired.append(Desired(namespace, snapshot.local, sources=sources, ownership=CreateOnly()))
-    headless = headless_copy(placed.service, key, snapshot, placed.broker)
-    stateful_set = _stateful_set(placed, snapshot)
-    budget = _disruption_budget(placed, snapshot)
-    for step, obj in ((1, headless), (1, budget), (2, stateful_set)):
-        if obj is not None:
-            meta = obj.metadata
-            found = snapshot.get(snapshot.local, type(obj), meta.name, meta.namespace)
-            adopts = is_released_by(found, key) or was_kept_by_another_set(found, key)
-            desired.append(
-                Desired(
-                    obj,
-                    snapshot.local,
-                    step=step,
-                    sources=sources,
-                    ownership=TakeOver() if adopts else Owned(),
-                )
-            )
-    return desired
-
-
-def _disruption_budget(placed: _PlacedSet, snapshot: Snapshot) -> PodDisruptionBudget | None:
-    """The budget of this cluster's replicas; None if users made none, or none is taken here."""
-    found = find_budget(placed.submitted, snapshot, placed.broker)
-    if found is None or not placed.terms.takes_budgets or not placed.step.replicas:
-        return None
-    return derived_budget(placed.submitted, found, placed.here, opens=placed.step.opens)
-
-
-def _stateful_set(placed: _PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
-    """The StatefulSet here; None before our report, and without a share once it is drained.
-
-    It keeps its template while the set is invalid, and until it may be rolled out here.
-    """
-    submitted, key, step = placed.submitted, placed.key, placed.step
-    current = placed.state.stateful_set if placed.state is not None else None
-    if current is None and placed.here not in placed.fleet.parts:
-        return None  # the report is written first: it later proves that the broker knew the set
-    if not placed.share and (
-        current is None or (is_drained(placed.state) and not keeps_claims_of_none(submitted.spec))
-    ):
-        return None
-    template, revision = submitted.spec.template, submitted.revision
-    ordinals = submitted.spec.ordinals
-    if current is not None and (submitted.errors or not step.updates):
-        template, ordinals = current.spec.template, current.spec.ordinals
-        revision = current.metadata.annotations.get(REVISION, "")
-    return StatefulSet(
-        metadata=Meta(
-            name=cluster_set_name(key.name, snapshot.local),
-            namespace=key.namespace,
-            labels={**submitted.labels, SET: key.name},
-            annotations={**submitted.annotations, REVISION: revision, SET_UID: submitted.uid},
-        ),
-        spec=replace(
-            submitted.spec,
-            replicas=step.replicas,
-            template=template,
-            ordinals=ordinals,
-            update_strategy=with_partition(submitted, step.partition),
-            volume_claim_templates=_claim_templates(submitted, current, snapshot),
-        ),
-    )
-
-
-def _claim_templates(
-    submitted: SubmittedSet, current: StatefulSet | None, snapshot: Snapshot
-) -> tuple[Wire, ...]:
-    """The claim templates, which cannot change: a new storage class is for new StatefulSets."""
-    if current is not None and submitted.overrides.of(snapshot.local).storage_class_name:
-        return current.spec.volume_claim_templates
-    return submitted.spec.volume_claim_templates

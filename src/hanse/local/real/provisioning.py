@@ -11,7 +11,8 @@ from hanse.kube.errors import KubeError
 from hanse.kube.store import Store
 from hanse.kube.transport import Request, Transport
 from hanse.kube.watcher import list_and_watch
-from hanse.model.kinds.core import PersistentVolumeClaim, Service
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.storage import PersistentVolumeClaim
 from hanse.model.objects import K, Kind, Object, Wire, to_wire
 from tinykube.builtin_resources import BUILTINS
 from tinykube.controllers.controller_loop import ControllerLoop, WorkItem

@@ -1,0 +1,147 @@
+"""The objects of a set that has a share here: StatefulSet, headless Service and budget."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.features.statefulsets.acceptance import Terms
+from hanse.features.statefulsets.disruption import PartState, Step
+from hanse.features.statefulsets.evictions import derived_budget, find_budget
+from hanse.features.statefulsets.names import (
+    REVISION,
+    SET,
+    SET_UID,
+    cluster_set_name,
+)
+from hanse.features.statefulsets.owned_objects import (
+    is_released_by,
+)
+from hanse.features.statefulsets.permits import (
+    FleetPart,
+    is_drained,
+    is_returned,
+    with_partition,
+)
+from hanse.features.statefulsets.service_copies import headless_copy, was_kept_by_another_set
+from hanse.features.statefulsets.submitted import (
+    SubmittedSet,
+)
+from hanse.features.statefulsets.tombstones import keeps_claims_of_none
+from hanse.model.acceptance import CREATED_BY
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import Namespace, Service
+from hanse.model.kinds.policy import PodDisruptionBudget
+from hanse.model.kinds.stateful import Permit
+from hanse.model.objects import ClusterId, Meta, Wire
+from hanse.model.plan import CreateOnly, Desired, Key, Owned, TakeOver
+from hanse.model.snapshot import Snapshot
+
+
+class PlacedSet(Struct, frozen=True):
+    """A set with shares, as this cluster plans its part of it."""
+
+    key: Key
+    here: ClusterId
+    submitted: SubmittedSet
+    broker: ClusterId
+    service: Service | None
+    """The headless Service at the broker."""
+    terms: Terms
+    """What this cluster takes of the set."""
+    share: int
+    """The replicas that it should run."""
+    fleet: FleetPart
+    state: PartState | None
+    """What runs here already; None if nothing does."""
+    step: Step
+    """What the StatefulSet becomes now."""
+
+    @property
+    def held(self) -> Permit:
+        """The permits of this cluster."""
+        return self.fleet.permit(self.here)
+
+    @property
+    def returned(self) -> int:
+        """How many permits are given back, including those that are not needed any more."""
+        return self.held.returned + is_returned(self.held, self.step)
+
+
+def desired_objects(placed: PlacedSet, snapshot: Snapshot) -> list[Desired]:
+    """A missing namespace, the headless Service and the StatefulSet, in consecutive steps."""
+    sources = frozenset({placed.broker})
+    key, desired = placed.key, list[Desired]()
+    if snapshot.get(snapshot.local, Namespace, key.namespace) is None:
+        marks = {CREATED_BY: "statefulsets"}
+        namespace = Namespace(metadata=Meta(name=key.namespace, annotations=marks))
+        desired.append(Desired(namespace, snapshot.local, sources=sources, ownership=CreateOnly()))
+    headless = headless_copy(placed.service, key, snapshot, placed.broker)
+    stateful_set = _stateful_set(placed, snapshot)
+    budget = disruption_budget(placed, snapshot)
+    for step, obj in ((1, headless), (1, budget), (2, stateful_set)):
+        if obj is not None:
+            meta = obj.metadata
+            found = snapshot.get(snapshot.local, type(obj), meta.name, meta.namespace)
+            adopts = is_released_by(found, key) or was_kept_by_another_set(found, key)
+            desired.append(
+                Desired(
+                    obj,
+                    snapshot.local,
+                    step=step,
+                    sources=sources,
+                    ownership=TakeOver() if adopts else Owned(),
+                )
+            )
+    return desired
+
+
+def disruption_budget(placed: PlacedSet, snapshot: Snapshot) -> PodDisruptionBudget | None:
+    """The budget of this cluster's replicas; None if users made none, or none is taken here."""
+    found = find_budget(placed.submitted, snapshot, placed.broker)
+    if found is None or not placed.terms.takes_budgets or not placed.step.replicas:
+        return None
+    return derived_budget(placed.submitted, found, placed.here, opens=placed.step.opens)
+
+
+def _stateful_set(placed: PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
+    """The StatefulSet here; None before our report, and without a share once it is drained.
+
+    It keeps its template while the set is invalid, and until it may be rolled out here.
+    """
+    submitted, key, step = placed.submitted, placed.key, placed.step
+    current = placed.state.stateful_set if placed.state is not None else None
+    if current is None and placed.here not in placed.fleet.parts:
+        return None  # the report is written first: it later proves that the broker knew the set
+    if not placed.share and (
+        current is None or (is_drained(placed.state) and not keeps_claims_of_none(submitted.spec))
+    ):
+        return None
+    template, revision = submitted.spec.template, submitted.revision
+    ordinals = submitted.spec.ordinals
+    if current is not None and (submitted.errors or not step.updates):
+        template, ordinals = current.spec.template, current.spec.ordinals
+        revision = current.metadata.annotations.get(REVISION, "")
+    return StatefulSet(
+        metadata=Meta(
+            name=cluster_set_name(key.name, snapshot.local),
+            namespace=key.namespace,
+            labels={**submitted.labels, SET: key.name},
+            annotations={**submitted.annotations, REVISION: revision, SET_UID: submitted.uid},
+        ),
+        spec=replace(
+            submitted.spec,
+            replicas=step.replicas,
+            template=template,
+            ordinals=ordinals,
+            update_strategy=with_partition(submitted, step.partition),
+            volume_claim_templates=_claim_templates(submitted, current, snapshot),
+        ),
+    )
+
+
+def _claim_templates(
+    submitted: SubmittedSet, current: StatefulSet | None, snapshot: Snapshot
+) -> tuple[Wire, ...]:
+    """The claim templates, which cannot change: a new storage class is for new StatefulSets."""
+    if current is not None and submitted.overrides.of(snapshot.local).storage_class_name:
+        return current.spec.volume_claim_templates
+    return submitted.spec.volume_claim_templates

@@ -1,0 +1,73 @@
+"""Lists clusters again, and waits until they are listed."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from hanse.kube.lease_observer import RECONNECT_TIME
+from hanse.kube.rest_mapper import Notifier
+from hanse.model.kinds.coordination import Lease
+from hanse.model.objects import ClusterId
+from hanse.runtime.connection import Connection, Informer, Scope
+
+
+class Relists:
+    """The lists of all connected clusters; informers call `notify` after each of theirs."""
+
+    def __init__(
+        self,
+        connections: Mapping[ClusterId, Connection],
+        restart: Callable[[Connection, Scope], None],
+    ) -> None:
+        """`restart` restarts an informer, which lists again then."""
+        self._connections = connections
+        self._restart = restart
+        self._listed = Notifier()
+
+    def notify(self) -> None:
+        """Wake all who wait: an informer has listed, works again, or was stopped."""
+        self._listed.notify()
+
+    async def relist_all(self) -> None:
+        """List everything once more, and wait until every informer that can has done so.
+
+        Informers that have an error are neither restarted nor waited for.
+        """
+        working: dict[Informer, int] = {}
+        for connection in self._connections.values():
+            lists = self._restart_working(connection)
+            working |= {i: n for i, n in lists.items() if i.error is None}
+        await self._wait_for_lists(working)
+
+    async def relist(self, cluster: ClusterId) -> None:
+        """List a cluster once more, and wait until every informer has done so, however long."""
+        if cluster in self._connections:
+            await self._wait_for_lists(self._restart_working(self._connections[cluster]))
+
+    def _restart_working(self, connection: Connection) -> dict[Informer, int]:
+        """Restart the informers without an error, the others retry; returns the lists of all."""
+        lists = {informer: informer.store.lists for informer in connection.informers.values()}
+        for scope, informer in connection.informers.items():
+            if informer.error is None:
+                self._restart(connection, scope)
+        return lists
+
+    async def _wait_for_lists(self, before: dict[Informer, int]) -> None:
+        """Wait until each informer has listed again, was stopped, or found its kind not served."""
+        while any(
+            i.store.lists <= n and i.open and i.served is not False for i, n in before.items()
+        ):
+            await self._listed.wait_for_more(self._listed.notified)
+
+    async def wait_until_listed(self, cluster: ClusterId) -> None:
+        """Wait until everything in a cluster was listed once, or it is no longer connected."""
+        while cluster in self._connections and not self._connections[cluster].state.listed:
+            await self._listed.wait_for_more(self._listed.notified)
+
+    async def wait_for_leases(self, connection: Connection) -> None:
+        """Wait until a cluster's Leases are listed, which say whose objects count; not for ever."""
+        leases = [i for i in connection.informers.values() if i.scope.kind is Lease]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(RECONNECT_TIME):
+                while any(i.open and (i.error is not None or not i.synced) for i in leases):
+                    await self._listed.wait_for_more(self._listed.notified)
