@@ -288,7 +288,7 @@ def test_a_script_is_run_once_each_cluster_can_be_given_work(tmp_path: Path) -> 
     script = f"""
         kubectl --context broker -n hanse-broker get leases -o jsonpath='{holders}'; echo
         kubectl create namespace port && kubectl get namespace port -o name
-        hanse local cut rome broker && hanse local list --json >cuts && hanse local heal --all
+        hanse local cut rome broker >cut && hanse local list --json >cuts && hanse local heal --all
         sleep 600 >/dev/null 2>&1 & echo $!
         exit 7
     """
