@@ -32,6 +32,7 @@ def violated_budget(pod: Object, storage: Storage) -> str:
 
 
 def _disruptions_allowed(spec: dict[str, Any], namespace: str, storage: Storage) -> int:
+    """How many pods a budget lets be evicted now; negative if too few are healthy already."""
     pods = [
         pod
         for pod in storage.objects("pods", namespace)

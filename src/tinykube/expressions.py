@@ -120,6 +120,7 @@ def _reason(error: Exception) -> str:
 
 
 def _split(text: str, separator: str, limit: int = -1) -> list[str]:
+    """CEL `split`: at most `limit` parts, all if it is negative; characters without separator."""
     if limit == 0:
         return []
     if not separator:

@@ -77,6 +77,7 @@ class PolicyAdmission:
         return found
 
     def _find_bound(self, attributes: AdmissionAttributes) -> Iterator[_Bound]:
+        """Each binding with its policy whose constraints match the resource of a request."""
         for binding in self._storage.objects(BINDINGS):
             policy = self._storage.get(POLICIES, "", binding["spec"].get("policyName", ""))
             if policy is None:
@@ -110,6 +111,8 @@ class PolicyAdmission:
     def _constraints_match(
         self, constraints: Object, resource: Resource, attributes: AdmissionAttributes
     ) -> bool:
+        """Whether constraints select a request: by a rule, none that excludes, and selectors."""
+
         def named(rule: Object) -> bool:
             names = rule.get("resourceNames") or ()
             return rule_matches(rule, resource, attributes) and (

@@ -310,6 +310,7 @@ def _family_errors(
 
 
 def _invalid_service(service: Object, errors: list[FieldError]) -> StatusError:
+    """The error 422 of a Service with these field errors."""
     return invalid_object("Service", "", service["metadata"]["name"], errors)
 
 

@@ -157,6 +157,7 @@ def _add_writes(
 
 
 def _verb(action: Action) -> WriteVerb:
+    """The verb of an action, as a plan prints it."""
     match action:
         case Create():
             return "create"

@@ -84,6 +84,7 @@ class HostCache:
             await asyncio.sleep(SAVE_INTERVAL)
 
     def _save(self) -> None:
+        """Write the known hosts and their health to the folder; a failure is logged."""
         services = {s.metadata.name: s for zone in self._zones for s in zone.known}
         try:
             save_hosts(self._folder, CachedHosts(tuple(services.values()), tuple(self._health())))

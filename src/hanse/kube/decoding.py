@@ -188,6 +188,7 @@ def _decode_line(line: bytes) -> _Line:
 
 
 def _decode_event(event: _Line, kind: type[K]) -> DecodedEvent[K]:
+    """A line of a watch as an event; one that cannot be decoded is described, an ERROR raised."""
     try:
         match event.type:
             case "ADDED" | "MODIFIED":

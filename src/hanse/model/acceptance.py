@@ -212,6 +212,7 @@ def _is_listed(rules: WorkloadAcceptance, reference: Reference) -> bool:
 
 
 def _reference_reason(reference: Reference) -> str:
+    """Why a reference is refused, with the remedy where there is one."""
     if reference.kind == "Unknown":
         return "it refers to what did not come with the set"
     told = f"{reference.kind} {reference.name!r} did not come with the set and is not listed"

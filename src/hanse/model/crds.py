@@ -181,6 +181,7 @@ def _version(name: str, stored: bool, crd: Crd, schema: Wire) -> Wire:
 
 
 def _column(column: Column) -> Wire:
+    """A printer column as `additionalPrinterColumns` has it."""
     return {
         "name": column.name,
         "type": column.type,

@@ -162,4 +162,5 @@ def _with_consequences(root: Finding, followers: list[Finding]) -> Finding:
 
 
 def _order(one: Finding) -> tuple[int, int, str, Ref]:
+    """The sort key of findings: worst first, then those with most consequences."""
     return (one.severity.rank, -len(one.consequences), one.code, one.subject)

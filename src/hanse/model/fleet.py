@@ -106,6 +106,7 @@ class MultiClusterSnapshot:
         return self._faults[where]
 
     def _find_fault(self, where: ClusterId) -> ClusterFault | None:
+        """Why a cluster does not count: nobody reaches it, or its Lease ran out; else None."""
         states = self.connections_to(where)
         silence = self.silence_of(where)
         if states and all(one.phase is Phase.UNREACHABLE for one in states.values()):

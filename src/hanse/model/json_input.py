@@ -41,6 +41,7 @@ def cut_off_deep(body: bytes, depth: int = MAX_DEPTH) -> bytes:
 
 
 def _shallow_parts(body: bytes, depth: int) -> Iterator[bytes]:
+    """The parts of a document down to a depth, with `CUT` for each value that is deeper."""
     level = kept = 0
     for token in _STRUCTURE.finditer(body):
         match body[token.start()]:

@@ -72,6 +72,7 @@ class Judgement:
             self.findings = judge(f for several in self._by_item.values() for f in several)
 
     def _render(self, view: View, key: str, snapshot: MultiClusterSnapshot) -> None:
+        """Render an item anew, and keep its findings; an item that is gone is forgotten."""
         item = view.render(key, snapshot)
         if item is not None and item.findings:
             self._by_item[view.name, key] = item.findings

@@ -33,6 +33,7 @@ def parse_selector(text: str) -> LabelSelector:
 
 
 def _requirement(term: re.Match[str]) -> LabelRequirement:
+    """The requirement that one parsed term of a label selector stands for."""
     if absent := term["absent"]:
         return LabelRequirement(key=absent, operator="DoesNotExist")
     if term["set"]:

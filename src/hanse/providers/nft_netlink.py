@@ -77,6 +77,7 @@ def _answers(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _change(table: str, change: ElementChange, number: int, *, is_last: bool) -> bytes:
+    """The netlink message that adds or deletes one element of a set or verdict map."""
     key = _nested(1, _attribute(1, ip_address(change.address).packed))
     data = b""
     kind, flags = _DELETE_ELEMENT, _REQUEST

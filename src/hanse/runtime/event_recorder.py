@@ -76,6 +76,7 @@ class EventRecorder:
             return
 
     def _build_event(self, request: EventRequest, regarding: Object | None) -> Event:
+        """The Event object of a request, with `regarding` as its involved object."""
         now = self._clock.now().replace(microsecond=0)
         ref, local = request.target.ref, self._informers.snapshot().local
         return Event(

@@ -74,6 +74,7 @@ def with_owner(
 
 
 def _encode_claim(owner: Owner, ref: ObjectRef) -> str:
+    """The owner key of an object as the JSON of its annotation."""
     claim = OwnerClaim(
         owner.feature,
         str(owner.key),

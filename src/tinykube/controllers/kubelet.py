@@ -61,7 +61,7 @@ class _Sandbox(Struct):
 
 
 class SimulatedKubelet:
-    """Enqueues a pod that is assigned to a node, and all pods of a node."""
+    """The kubelet of all simulated nodes; a change of a node enqueues all its pods."""
 
     name = "kubelet"
     watches = frozenset((PODS, NODES))

@@ -34,6 +34,7 @@ def check_grants(authorizer: Authorizer, call: Call, new: Object, old: Object | 
 
 
 def _check_role(authorizer: Authorizer, call: Call, new: Object, old: Object | None) -> None:
+    """Raise 403 for a role with rules that the user does not have, unless they may escalate."""
     if authorizer.allows(call.user, _attributes(call, "escalate", call.resource.plural)):
         return
     namespace = call.target.namespace
@@ -59,6 +60,7 @@ def _check_binding(authorizer: Authorizer, call: Call, new: Object) -> None:
 
 
 def _require(call: Call, obj: Object, held: list[Rule], asked: tuple[Rule, ...]) -> None:
+    """Raise 403 if a user would grant rules beyond those they hold."""
     missing = sorted({rule.text for rule in missing_rights(held, asked)})
     if missing:
         why = (
@@ -69,6 +71,7 @@ def _require(call: Call, obj: Object, held: list[Rule], asked: tuple[Rule, ...])
 
 
 def _attributes(call: Call, verb: str, plural: str, name: str = "") -> Attributes:
+    """The attributes of a verb on RBAC objects, by default on the target of the call."""
     target = call.target
     return Attributes(
         verb,

@@ -58,6 +58,7 @@ def _printer(resource: Resource, objects: list[Object]) -> Printer:
 
 
 def _definition(column: Column) -> dict[str, Any]:
+    """A column as `columnDefinitions` of a Table has it."""
     return {
         "name": column.name,
         "type": column.type,

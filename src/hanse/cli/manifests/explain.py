@@ -25,6 +25,7 @@ def _sections(values: Values) -> Iterator[str]:
 
 
 def _row(right: Right) -> tuple[str, str, str, str]:
+    """A right as a row: namespace, resource, verbs and reasons."""
     rule = right.rule
     return (
         rule.namespace or "all",

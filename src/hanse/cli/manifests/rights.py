@@ -129,6 +129,7 @@ def _condition(feature: str) -> Condition:
 
 
 def _dns_rights() -> dict[str, tuple[Right, ...]]:
+    """By feature: the rights that the DNS server needs to read its names."""
     view = View("all", global_zones=("example.com",))
     found: dict[str, tuple[Right, ...]] = {}
     for feature in FEATURES:
@@ -140,6 +141,7 @@ def _dns_rights() -> dict[str, tuple[Right, ...]]:
 
 
 def _dns_base() -> tuple[Manifest, ...]:
+    """The account and the roles of the DNS server that no feature asks for."""
     rules = rbac_rules((), Role.LOCAL)
     return (
         manifest(SERVICE_ACCOUNT, DNS, SYSTEM_NAMESPACE),

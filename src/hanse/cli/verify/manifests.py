@@ -74,6 +74,7 @@ def isolation() -> Wire:
 
 
 def export() -> Wire:
+    """The ServiceExport of the Service that pods try."""
     kind = ServiceExport.kind
     return {
         "apiVersion": kind.api_version,

@@ -65,6 +65,7 @@ class KnownHosts:
                 self._by_address.setdefault(member.address, set()).add(host)
 
     def _forget(self, service: GlobalService) -> None:
+        """Forget a host, and its members as addresses of it."""
         host = service.metadata.name
         del self._services[host]
         for member in service.spec.members:

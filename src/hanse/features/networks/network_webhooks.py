@@ -66,6 +66,7 @@ def _is_admin(review: AdmissionRequest, tenant: Tenant | None) -> bool:
 
 
 def _names_user(admin: TenantAdmin, review: AdmissionRequest) -> bool:
+    """Whether a tenant admin is the user of a request, or one of their groups."""
     match admin.kind:
         case "User":
             return review.user == admin.name

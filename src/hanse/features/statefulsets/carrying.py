@@ -44,6 +44,7 @@ def carried_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """The keys of ConfigMaps and sets that a changed object concerns."""
     obj, is_local = change.object, change.where == snapshot.local
     meta = obj.metadata
     match obj:

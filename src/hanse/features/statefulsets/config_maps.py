@@ -31,6 +31,7 @@ def config_map_names(template: Wire) -> frozenset[str]:
 
 
 def _template(obj: Object | None) -> Wire:
+    """The pod template of a set of either kind; empty for other objects."""
     match obj:
         case StatefulSet():
             return obj.spec.template

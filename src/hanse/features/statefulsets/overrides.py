@@ -90,6 +90,7 @@ def _pod_template(template: Wire, override: Override) -> Wire:
 
 
 def _container(container: Wire, override: Override) -> Wire:
+    """A container with a cluster's own resources, environment and image registry."""
     changed = dict(container)
     if resources := override.resources.get(str(container.get("name"))):
         changed["resources"] = resources

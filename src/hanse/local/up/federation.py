@@ -366,6 +366,7 @@ class LocalFederation:
         return found
 
     def _cluster_status(self, member: LocalMember) -> LocalClusterStatus:
+        """The status of one cluster: whether it and its agent run, and its address ranges."""
         cluster = self._clusters[member.name]
         return LocalClusterStatus(
             name=member.name,

@@ -232,6 +232,7 @@ def contexts_secret(members: Sequence[LocalMember], contexts: Sequence[Context])
 
 
 def _amko_cluster(name: str, names: Sequence[str], is_leader: bool) -> BootstrapObject:
+    """The AMKOCluster of a member, which names the leader of global hosts."""
     spec = {
         "isLeader": is_leader,
         "clusterContext": name,
@@ -263,6 +264,7 @@ def _global_deployment_policy(names: Sequence[str]) -> BootstrapObject:
 
 
 def _amko_object(version: str, kind: str, plural: str, name: str, spec: Wire) -> BootstrapObject:
+    """An object of AMKO's API group in its namespace."""
     obj: Wire = {
         "apiVersion": f"amko.vmware.com/{version}",
         "kind": kind,

@@ -112,6 +112,7 @@ def _pod_owner(pod: Pod, snapshot: Snapshot) -> AddressOwner | None:
 
 
 def _networks(snapshot: Snapshot) -> Iterator[NetworkFacts]:
+    """The facts of each network whose name has its tenant: peers and accesses."""
     accesses = sorted(snapshot.all(snapshot.local, NetworkAccess), key=lambda a: a.metadata.name)
     peers: dict[str, list[tuple[str, NetworkName]]] = {}
     for network in snapshot.all(snapshot.local, Network):

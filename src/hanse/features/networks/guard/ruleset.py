@@ -82,6 +82,7 @@ def address_elements(
 
 
 def _sets(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, Elements]:
+    """The nftables sets and maps by name: members, nodes and ranges per IP family."""
     spaces = {a.namespace for n in facts.networks for a in n.accesses if a.namespace}
     names = (*_BASE_SETS, *(_space_set(space) for space in sorted(spaces)))
     networks = [f"pods-{_short(network.name)}-" for network in facts.networks]
@@ -106,6 +107,7 @@ def _sets(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, Elements]
 
 
 def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[str, ...]]:
+    """The nftables chains by name, each with its rules."""
     chains: dict[str, tuple[str, ...]] = {
         "untracked": tuple(_untracked()),
         "decide": tuple(_decide()),

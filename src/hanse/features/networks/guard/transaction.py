@@ -93,6 +93,7 @@ def _difference(old: Ruleset, new: Ruleset) -> Iterator[str]:
 
 
 def _declarations(old: Ruleset, new: Ruleset) -> Iterator[str]:
+    """The commands that add new sets and chains, before anything refers to them."""
     for name, held in new.sets.items():
         if name not in old.sets:
             yield f"add {_kind(held)} {_NAME} {name} {{ {held.declaration} }}"
@@ -109,6 +110,7 @@ def _rules(name: str, rules: tuple[str, ...], *, replaced: bool) -> Iterator[str
 
 
 def _deletions(old: Ruleset, new: Ruleset) -> Iterator[str]:
+    """The commands that delete the chains and sets that are no longer needed."""
     gone = [name for name in old.chains if name not in new.chains]
     yield from (f"flush chain {_NAME} {name}" for name in gone)
     yield from (f"delete chain {_NAME} {name}" for name in gone)

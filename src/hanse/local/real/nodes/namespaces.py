@@ -63,6 +63,7 @@ class NetworkNamespace(Namespace):
         self._thread.shutdown()
 
     def _enter(self) -> None:
+        """Move the calling thread into the network namespace."""
         descriptor = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET) != 0:
@@ -111,6 +112,7 @@ def _open_input(stdin: str | Path) -> IO[bytes]:
 
 
 def _hold(group: ProcessGroup, *arguments: str) -> "subprocess.Popen[bytes]":
+    """Start the process that keeps namespaces alive."""
     return subprocess.Popen(  # noqa: S603 - our own arguments
         arguments,
         stdin=subprocess.DEVNULL,

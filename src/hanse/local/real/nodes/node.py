@@ -106,6 +106,7 @@ class ContainerNode:
     def _command(
         self, namespace: MachineNamespace, program: str, arguments: Sequence[str]
     ) -> ServerCommand:
+        """The command that runs a program inside the node's namespaces, with its own log."""
         executable, *rest = namespace.command(str(self._binaries.get(program, program)), *arguments)
         return ServerCommand(
             cluster=self.config.cluster,
