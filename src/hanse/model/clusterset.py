@@ -1,6 +1,7 @@
 """The cluster set as agents share it on the broker: its rules, and which clusters are alive."""
 
 from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
 from enum import StrEnum
 
 from hanse.model.facts import HolderState, LeaseLiveness, Role
@@ -23,16 +24,21 @@ def broker_cluster(snapshot: Snapshot) -> ClusterId | None:
 
 
 def clusterset_spec(snapshot: Snapshot, broker: ClusterId | None) -> ClusterSetSpec:
-    """The spec of the broker's ClusterSet, the first by name.
+    """The spec of the broker's ClusterSet, the oldest.
 
     Where there is none, the rules that this cluster has kept in its record, or else those that most
     records have; the defaults if there are no such rules.
     """
     if broker is None:
         return ClusterSetSpec()
-    found = snapshot.all(broker, ClusterSet)
-    first = min(found, key=lambda cluster_set: cluster_set.metadata.name, default=None)
-    return first.spec if first is not None else _kept_rules(snapshot, broker)
+    found = oldest_clusterset(snapshot.all(broker, ClusterSet))
+    return found.spec if found is not None else _kept_rules(snapshot, broker)
+
+
+def oldest_clusterset(sets: Iterable[ClusterSet]) -> ClusterSet | None:
+    """The one whose rules count: a second one that somebody creates changes nothing."""
+    latest = datetime.max.replace(tzinfo=UTC)
+    return min(sets, key=lambda s: (s.metadata.creation_timestamp or latest, s.name), default=None)
 
 
 def _kept_rules(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:

@@ -54,6 +54,11 @@ CODES: dict[str, CodeExplanation] = {
         "stand; they cannot be changed.",
         "A ClusterSet is there again: `hanse broker init` makes it with the same rules.",
     ),
+    "ClusterSetIgnored": _said(
+        "A broker has several ClusterSets. The rules of the oldest count; those of the others do "
+        "nothing.",
+        "There is one ClusterSet.",
+    ),
     "MembersMoving": _said(
         "A fleet moves to another broker: members are on the old one, on the new one, or on both. "
         "What they publish stands, and none of them is taken for dead meanwhile.",

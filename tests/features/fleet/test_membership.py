@@ -1,5 +1,6 @@
 """Findings about the records of members on a broker."""
 
+from datetime import timedelta
 from typing import Any
 
 from msgspec.structs import replace
@@ -7,6 +8,7 @@ from msgspec.structs import replace
 from hanse.cli.fleet import ClusterRead, build_fleet
 from hanse.features.fleet.findings import cluster_findings
 from hanse.kube.watch_events import Listed
+from hanse.model.clusterset import oldest_clusterset
 from hanse.model.facts import Role
 from hanse.model.kinds.hanse import (
     ClusterMember,
@@ -50,6 +52,22 @@ def test_a_broker_that_lost_its_rules_is_told_with_the_command_that_brings_them_
     found = codes(record("lubeck", "Ready"))
 
     assert found == {"ClusterSetMissing": "hanse broker init --context hub"}
+
+
+def test_a_second_clusterset_changes_nothing_and_is_told() -> None:
+    known = stored(RULES)
+    later = timedelta(minutes=1)
+    meta = replace(known.metadata, name="a-first-name", creation_timestamp=EPOCH + later)
+    rules = replace(known, metadata=replace(known.metadata, creation_timestamp=EPOCH))
+    second = replace(known, metadata=meta)
+
+    found = codes(record("lubeck", "Ready"), sets=(second, rules))
+
+    assert oldest_clusterset([second, rules]) is rules
+    assert list(found) == ["ClusterSetIgnored"]
+    assert found["ClusterSetIgnored"].startswith(
+        "kubectl --context hub delete clusterset a-first-name"
+    )
 
 
 def test_a_move_between_brokers_is_told_until_it_ends() -> None:

@@ -25,6 +25,7 @@ from hanse.cli.member_records import (
 from hanse.features.services.manifests import accounts_namespace
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
+from hanse.model.clusterset import oldest_clusterset
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.objects import ClusterId
@@ -102,8 +103,8 @@ async def _check_sets(brokers: Brokers) -> None:
 async def _copy_rules(brokers: Brokers, *, dry_run: bool) -> None:
     """Give the new broker the rules of the old, as long as it has no member of its own."""
     old, new = brokers.old.client, brokers.new.client
-    former = min((await old.list(ClusterSet)).objects, key=lambda one: one.name, default=None)
-    current = min((await new.list(ClusterSet)).objects, key=lambda one: one.name, default=None)
+    former = oldest_clusterset((await old.list(ClusterSet)).objects)
+    current = oldest_clusterset((await new.list(ClusterSet)).objects)
     if former is None or current is None or former.spec == current.spec:
         return
     if await _members(new, brokers.namespace):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from hanse.model.clusterset import oldest_clusterset
 from hanse.model.facts import AgentRun, ClusterState, CredentialsRefused, ListDenied, Phase, Role
 from hanse.model.findings import (
     Finding,
@@ -28,6 +29,7 @@ def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iter
         yield down
     yield from _pauses(cluster, snapshot)
     yield from _lost_rules(cluster, snapshot)
+    yield from _ignored_rules(cluster, snapshot)
     yield from _abandoned_members(cluster, snapshot)
     yield from _moving_members(cluster, snapshot)
     yield from _overlapping_ranges(cluster, snapshot)
@@ -178,6 +180,25 @@ def _lost_rules(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[
         )
 
 
+def _ignored_rules(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """ClusterSetIgnored: a broker has several, and the oldest counts."""
+    sets = list(snapshot.all(cluster, ClusterSet))
+    counted = oldest_clusterset(sets)
+    for one in sorted(sets, key=lambda s: s.name):
+        if counted is not None and one is not counted:
+            yield Finding(
+                code="ClusterSetIgnored",
+                severity=Severity.RISK,
+                subject=subject_of(one, cluster),
+                summary=f"the rules of ClusterSet {one.name} of {cluster} do not count: "
+                f"{counted.name} is older, and a fleet has one",
+                remedy=remedy(
+                    snapshot.kubectl(cluster, f"delete clusterset {one.name}"),
+                    advice=f"first write into {counted.name} what you meant to change",
+                ),
+            )
+
+
 def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
     """MemberAbandoned: a cluster was made to leave, and what Hanse wrote in it still stands."""
     for record in snapshot.all(cluster, ClusterMember):
@@ -222,10 +243,10 @@ def _moving_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
 
 def _overlapping_ranges(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
     """RangesOverlap: two members of a broker have the same addresses."""
-    sets = sorted(snapshot.all(cluster, ClusterSet), key=lambda one: one.name)
-    if not sets:
+    rules = oldest_clusterset(snapshot.all(cluster, ClusterSet))
+    if rules is None:
         return
-    for overlap in overlaps_of(snapshot.all(cluster, ClusterMember), sets[0].spec):
+    for overlap in overlaps_of(snapshot.all(cluster, ClusterMember), rules.spec):
         one, other = overlap.one, overlap.other
         yield Finding(
             code="RangesOverlap",
@@ -234,7 +255,7 @@ def _overlapping_ranges(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> I
             summary=f"{one} ({overlap.ranges[0]}) and {other} ({overlap.ranges[1]}) have the same "
             "addresses: they do not import from each other what lies in both",
             remedy=remedy(
-                snapshot.kubectl(cluster, f"edit clusterset {sets[0].name}"),
+                snapshot.kubectl(cluster, f"edit clusterset {rules.name}"),
                 advice="give one of them other ranges, or connect them by Globalnet; if these are "
                 f"not the ranges of their pods, name the right ones there (spec.clusters, {one} or "
                 f"{other}, ranges)",

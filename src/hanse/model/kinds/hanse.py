@@ -112,7 +112,7 @@ class ClusterSetStatus(Value, frozen=True, kw_only=True):
 
 
 class ClusterSet(Object, frozen=True, kw_only=True):
-    """The rules of one fleet of clusters; there is one on the broker."""
+    """The rules of one fleet of clusters; there is one on the broker, or the oldest counts."""
 
     kind: ClassVar[Kind] = Kind(
         "hanse.dev", "v1alpha1", "ClusterSet", "clustersets", namespaced=False
