@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
@@ -49,33 +49,28 @@ RULE_SECONDS = 3 + TTL_SECONDS
 """Two intervals and the time-out of the monitor; then resolvers may keep an answer for its TTL."""
 SLACK_SECONDS = 4
 """For the processes of three clusters on one machine; who does not fail over loses to the end."""
-DIALLING = ("-every", "100ms", "-timeout", "1s", "-n", "130")
+DIALLING = ("-every", "100ms", "-timeout", "2s", "-n", "110")
 
 
-def test_a_client_follows_the_living_when_the_site_of_the_leader_dies(
-    fleet: NodesFleet, record_property: Callable[[str, object], None]
-) -> None:
-    [dead] = fleet.get(FIRST, "-n", "shop", "service/front")["status"]["loadBalancer"]["ingress"]
+def test_a_client_follows_the_living_when_the_site_of_the_leader_dies(fleet: NodesFleet) -> None:
     with (
         _probed_by_name_servers(fleet),
         _healed(fleet),
         fleet.running_netcheck(SECOND, SPACE, "http", *DIALLING, HOST) as client,
     ):
         time.sleep(1)
-        died = time.time()
-        for other in (SECOND, RESERVE, "broker"):
+        assert fleet.running.run_hanse("local", "cut", FIRST, SECOND).status == 0
+        died = time.time()  # at the latest
+        for other in (RESERVE, "broker"):
             assert fleet.running.run_hanse("local", "cut", FIRST, other).status == 0
         assert fleet.running.run_hanse("local", "stop", "agent", FIRST).status == 0
         assert fleet.running.run_hanse("local", "kill", FIRST).status == 0
         lines = [line.split(" ", 2) for line in client.communicate()[0].splitlines()]
 
     outcomes = [(int(began) / 1000 - died, outcome) for began, _, outcome in lines]
-    lost = [since for since, outcome in outcomes if outcome.startswith("error")]
-    record_property("lost", f"{len(lost)} of {len(outcomes)}, the last after {max(lost)} s")
     assert any(outcome.startswith(FIRST) for _, outcome in outcomes), "the leader served before"
     after = [out for since, out in outcomes if since > RULE_SECONDS + SLACK_SECONDS]
-    assert any(outcome.startswith(SECOND) for outcome in after), outcomes
-    assert [out for out in after if out.startswith(FIRST) or dead["ip"] in out] == []
+    assert {outcome.split()[0] for outcome in after} == {SECOND}, outcomes
     fleet.await_answers(SECOND, SPACE, HOST, {FIRST, SECOND}, 24)
 
 
