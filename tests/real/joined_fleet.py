@@ -60,6 +60,20 @@ class JoinedFleet(Struct):
             *("--broker-namespace", BROKER_NAMESPACE),
         )
 
+    async def grant_rights_of(self, cluster: str, source: Path) -> None:
+        """Apply the roles of another version's agent, as its manifests bring them."""
+        printed = await self._start_process(
+            *("manifests", "--cluster-id", cluster, "--no-crds"), source=source
+        )
+        output, errors = await printed.communicate()
+        assert printed.returncode == 0, errors.decode()
+        kinds = ("Namespace", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding")
+        documents = output.decode().split("\n---\n")
+        rights = [d for d in documents if any(f"\nkind: {kind}\n" in d for kind in kinds)]
+        apply = ("apply", "--server-side", "--force-conflicts", "-f", "-")
+        applied = await self.on(cluster, *apply, stdin="\n---\n".join(rights))
+        assert applied.status == 0, applied.errors
+
     async def leave(self, cluster: str) -> CommandResult:
         return await self.hanse(
             *("leave", "--broker", "broker", "--cluster-id", cluster, "--context", cluster),
@@ -67,8 +81,11 @@ class JoinedFleet(Struct):
         )
 
     @asynccontextmanager
-    async def agent(self, cluster: str) -> AsyncIterator[None]:
-        """Run an agent with only the credentials that `hanse join` created."""
+    async def agent(self, cluster: str, source: Path | None = None) -> AsyncIterator[None]:
+        """Run an agent with only the credentials that `hanse join` created.
+
+        `source` has the packages of another version.
+        """
         get_secret = ("-n", "hanse-system", "get", "secret", "hanse-broker")
         secret = await self.on(cluster, *get_secret, "-o", "jsonpath={.data.kubeconfig}")
         self.broker_kubeconfig(cluster).write_bytes(b64decode(secret.output))
@@ -86,6 +103,7 @@ class JoinedFleet(Struct):
                 BROKER_NAMESPACE,
             ),
             log=self.folder / f"{cluster}.log",
+            source=source,
         )
         self.running[cluster] = running
         try:
@@ -101,14 +119,20 @@ class JoinedFleet(Struct):
             await running.wait()
 
     async def _start_process(
-        self, *arguments: str, log: Path | None = None
+        self, *arguments: str, log: Path | None = None, source: Path | None = None
     ) -> asyncio.subprocess.Process:
         program = (sys.executable, "-c", "from hanse.cli import main; main()")
         pipe = asyncio.subprocess.PIPE
         stderr = os.open(log, os.O_WRONLY | os.O_CREAT, 0o600) if log is not None else pipe
+        env = {**os.environ, "PYTHONPATH": str(source)} if source is not None else None
         try:
             return await asyncio.create_subprocess_exec(
-                *program, *arguments, stdin=asyncio.subprocess.DEVNULL, stdout=pipe, stderr=stderr
+                *program,
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=pipe,
+                stderr=stderr,
+                env=env,
             )
         finally:
             if log is not None:

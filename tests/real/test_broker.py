@@ -21,6 +21,7 @@ from hanse.kube.token_renewal import (
 )
 from hanse.local.real.fleet import NAMES, RealFleet
 from tests.real.conftest import CommandResult, Kubectl
+from tests.real.earlier_version import earlier_source
 from tests.real.joined_fleet import (
     ACCOUNTS_NAMESPACE,
     BROKER_NAMESPACE,
@@ -473,3 +474,58 @@ async def test_a_member_cannot_write_events_of_others(fleet: JoinedFleet) -> Non
 
     assert own.status == 0, own.errors
     assert "reportingComponent must be hanse" in false.errors
+
+
+async def _imports(fleet: JoinedFleet, cluster: str, name: str) -> list[str]:
+    """The clusters that an import names; none where there is no import."""
+    get = ("-n", "shop", "get", "serviceimport", name, "--ignore-not-found", "-o")
+    found = await fleet.on(cluster, *get, "jsonpath={.status.clusters[*].cluster}")
+    return found.output.split()
+
+
+async def _shared(fleet: JoinedFleet, exporter: str, name: str, importer: str) -> None:
+    """Export a Service of one cluster, and wait until another imports it."""
+    await fleet.on(exporter, "-n", "shop", "create", "service", "clusterip", name, "--tcp=80")
+    export = {
+        "apiVersion": "multicluster.x-k8s.io/v1beta1",
+        "kind": "ServiceExport",
+        "metadata": {"name": name, "namespace": "shop"},
+    }
+    made = msgspec.json.encode(export).decode()
+    exported = await fleet.on(exporter, "create", "-f", "-", stdin=made)
+    assert exported.status == 0, exported.errors
+    async with asyncio.timeout(60):
+        while await _imports(fleet, importer, name) != [exporter]:  # noqa: ASYNC110 - polls a server
+            await asyncio.sleep(0.2)
+
+
+async def test_an_agent_of_version_0_1_0_takes_turns_with_this_one_and_nothing_vanishes(
+    fleet: JoinedFleet, exported: CommandResult, tmp_path: Path
+) -> None:
+    earlier = earlier_source(tmp_path)
+    seen: set[tuple[str, ...]] = set()
+
+    async def watch() -> None:
+        """Note what the import in another cluster names, all the time."""
+        while True:
+            seen.add(tuple(await _imports(fleet, "hamburg", "web")))
+            await asyncio.sleep(0.2)
+
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(watch(), name="watch")
+        await fleet.stop_agent("lubeck")
+        await fleet.grant_rights_of("lubeck", earlier)
+        async with fleet.agent("lubeck", earlier):
+            await _shared(fleet, "lubeck", "by-the-earlier", "hamburg")
+            await _shared(fleet, "hamburg", "by-the-later", "lubeck")
+        await fleet.join("lubeck")
+        async with fleet.agent("lubeck"):
+            await _shared(fleet, "lubeck", "by-the-updated", "hamburg")
+            kept = [
+                await _imports(fleet, "hamburg", "by-the-earlier"),
+                await _imports(fleet, "lubeck", "by-the-later"),
+            ]
+            watching.cancel()
+
+    assert seen == {("hamburg", "lubeck")}
+    assert kept == [["lubeck"], ["hamburg"]]
