@@ -21,7 +21,6 @@ STEPS = (
 )
 
 
-@pytest.mark.virtual  # on real clusters events come late, and answers with them: decision 33
 @pytest.mark.parametrize("version", ["0.14", "0.15"])
 async def test_every_answer_stays_right_while_clusters_are_upgraded_and_rolled_back(
     testbed: ClusterTestbed, version: LighthouseVersion, request: pytest.FixtureRequest

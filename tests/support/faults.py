@@ -284,25 +284,26 @@ class FaultyTransport:
             self._inner.stream(request) as lines,
             aclosing(link.read(lines)) as whole,
         ):
-            yield self._with_random_breaks(whole, request.path)
+            faults = link.faults
+            if faults.lags and request.path.rpartition("/")[2] == faults.lags:
+                async with aclosing(_delivered_late(whole, faults.lag)) as late:
+                    yield self._with_random_breaks(late)
+            else:
+                yield self._with_random_breaks(whole)
 
     async def close(self) -> None:
         await self._inner.close()
 
-    async def _with_random_breaks(
-        self, lines: AsyncIterator[bytes], path: str
-    ) -> AsyncIterator[bytes]:
+    async def _with_random_breaks(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         async for line in lines:
-            if self._link.faults.lag:
-                await asyncio.sleep(self._lag(path).total_seconds())
+            if self._link.faults.lag and not self._link.faults.lags:
+                await asyncio.sleep(self._lag().total_seconds())
             yield line
             if self._network.random.random() < self._link.faults.breaks:
                 raise Unreachable("the connection was reset")
 
-    def _lag(self, path: str) -> timedelta:
+    def _lag(self) -> timedelta:
         faults, random = self._link.faults, self._network.random
-        if faults.lags:
-            return faults.lag if path.rpartition("/")[2] == faults.lags else timedelta(0)
         return faults.lag * random.random() if random.random() < 1 / 3 else timedelta(0)
 
     def _delay(self, request: Request) -> float:
@@ -322,6 +323,40 @@ class FaultyTransport:
         if faults.lost and random.random() < faults.lost:
             return "lost before" if random.random() < 0.5 else "lost after"
         return "answered"
+
+
+async def _delivered_late(
+    lines: AsyncIterator[bytes], lag: timedelta
+) -> AsyncGenerator[bytes, None]:
+    """Each line a fixed time after its arrival; their number does not add to it."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[tuple[float, bytes | Exception | None]] = asyncio.Queue()
+
+    def arrive(what: bytes | Exception | None) -> None:
+        arrived.put_nowait((loop.time() + lag.total_seconds(), what))
+
+    async def read() -> None:
+        try:
+            async for line in lines:
+                arrive(line)
+        except Exception as error:  # noqa: BLE001 - raised where lines are delivered
+            arrive(error)
+        else:
+            arrive(None)
+
+    reading = asyncio.create_task(read(), name="late lines")
+    try:
+        while True:
+            due, what = await arrived.get()
+            await asyncio.sleep(due - loop.time())
+            if isinstance(what, Exception):
+                raise what
+            if what is None:
+                return
+            yield what
+    finally:
+        reading.cancel()
+        await asyncio.wait({reading})
 
 
 def _refusal(random: Random) -> Response:

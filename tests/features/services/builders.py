@@ -12,7 +12,7 @@ from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.features.services.records import ExportRecord
 from hanse.features.services.slices import ExportBackends, build_published_slices
 from hanse.kube.lease import new_lease
-from hanse.model.facts import Fact, HolderState, LeaseLiveness, Phase, Role
+from hanse.model.facts import Answer, Fact, HolderState, LeaseLiveness, Phase, Role
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.core import Protocol, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
@@ -31,8 +31,8 @@ from hanse.model.kinds.multicluster import (
     ServiceExportStatus,
 )
 from hanse.model.naming import BROKER_NAMESPACE
-from hanse.model.objects import ClusterId, K, Meta, Object
-from hanse.model.plan import Key, Plan
+from hanse.model.objects import ClusterId, ClusterObjectRef, K, Meta, Object, object_ref
+from hanse.model.plan import Key, Plan, Read
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import diff
 from tests.support.builders import cluster, namespace, snapshot, stored
@@ -149,15 +149,25 @@ def observed(
 ) -> Snapshot:
     """The snapshot of the agent of lubeck, some seconds after the epoch.
 
-    Clusters that publish slices on the broker are ready, unless a fact says otherwise.
+    Clusters that publish slices on the broker are ready, and a read has confirmed their slices,
+    unless a fact says otherwise.
     """
     broker = list(broker)
+    ready_slices = [s for s in broker if isinstance(s, EndpointSlice)]
+    read = [slice_read(s, s.metadata.resource_version) for s in ready_slices]
     sources = {s.metadata.labels.get(SOURCE_CLUSTER, "") for s in broker}
     ready = [LeaseLiveness(BROKER, HOME, c, c, HolderState.READY, EPOCH) for c in sources]
     states = (cluster(HERE, Role.LOCAL), cluster(BROKER, Role.BROKER, phase=broker_phase))
     objects = {HERE: [*(stored(namespace(s)) for s in namespaces), *here], BROKER: broker}
     now = EPOCH + timedelta(seconds=after)
-    return snapshot(FEATURE, HERE, states, objects, (*ready, *facts), now)
+    return snapshot(FEATURE, HERE, states, objects, (*ready, *read, *facts), now)
+
+
+def slice_read(endpoint_slice: EndpointSlice, version: str) -> Answer:
+    """What a read of a slice found since its cluster is ready: a version; empty: nothing."""
+    read = Read(ClusterObjectRef(BROKER, object_ref(endpoint_slice)), since=EPOCH.isoformat())
+    value = {"metadata": {"resourceVersion": version}} if version else None
+    return Answer(read.id, value, "", EPOCH)
 
 
 def desired(plan: Plan, kind: type[K]) -> list[K]:

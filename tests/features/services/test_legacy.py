@@ -52,6 +52,7 @@ from tests.features.services.builders import (
     published_slices,
     record,
     service,
+    slice_read,
 )
 from tests.support.builders import stored
 from tinykube.virtual_time import EPOCH
@@ -130,12 +131,12 @@ def legacy_slice(of: str, *ready: bool, name: str = "web") -> EndpointSlice:
 @pytest.mark.parametrize(
     ("slices", "expected"),
     [
-        ([], [True]),
+        ([], [False]),
         ([legacy_slice("riga", False, True)], [True]),
         ([legacy_slice("riga", False, name="web-shop-riga")], [False]),
         ([legacy_slice("riga")], []),
-        ([legacy_slice("visby", False)], [True]),
-        ([legacy_slice("riga", False, name="other")], [True]),
+        ([legacy_slice("visby", True)], [False]),
+        ([legacy_slice("riga", True, name="other")], [False]),
     ],
 )
 def test_the_health_of_a_cluster_with_an_older_agent_comes_from_its_slices(
@@ -149,6 +150,37 @@ def test_the_health_of_a_cluster_with_an_older_agent_comes_from_its_slices(
     for changed in slices:
         keys = set(FEATURE.keys_for(ObjectChange(BROKER, None, changed), view))
         assert (IMPORT in keys) == (changed.metadata.labels[SERVICE_NAME] != "other")
+
+
+@pytest.mark.parametrize("ready", [True, False])
+def test_an_import_whose_slice_is_late_leaves_what_is_imported_as_it_is(ready: bool) -> None:
+    before = observed(broker=[legacy_import("riga"), legacy_slice("riga", ready)])
+    imported = created_objects(FEATURE.plan(IMPORT, before), IMPORT, before)
+
+    late = FEATURE.plan(IMPORT, observed(imported, [legacy_import("riga")]))
+
+    [endpoint_slice] = desired(late, EndpointSlice)
+    assert [(e.addresses, e.ready) for e in endpoint_slice.endpoints or ()] == [
+        (("10.8.0.1",), ready)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("found", "imported"), [("", False), ("older", True), ("newer", False)], ids=str
+)
+def test_slices_of_before_a_roll_back_count_once_a_read_confirms_them(
+    found: str, imported: bool
+) -> None:
+    """An agent that returned has repaired what it published; its Lease may be seen first."""
+    [published] = published_slices(record("riga"), "10.8.0.9")
+    version = {"": "", "older": "1", "newer": "999999"}[found]
+    broker = [published, legacy_import("visby"), legacy_slice("visby", True)]
+
+    plan = FEATURE.plan(IMPORT, observed(broker=broker, facts=[slice_read(published, version)]))
+
+    held = {s.metadata.labels[SOURCE_CLUSTER] for s in desired(plan, EndpointSlice)}
+    assert ("riga" in held) == imported
+    assert [q.ask.id for q in plan.questions] == [slice_read(published, "").question]
 
 
 def test_the_aggregate_names_only_clusters_that_were_upgraded() -> None:

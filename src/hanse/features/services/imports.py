@@ -33,10 +33,13 @@ from hanse.features.services.derived import (
 from hanse.features.services.exports import is_exportable
 from hanse.features.services.legacy import (
     AGGREGATES,
+    Unconfirmed,
     being_upgraded,
     imported_from_lighthouse,
     lighthouse_slices,
+    unconfirmed_clusters,
 )
+from hanse.features.services.lighthouse import lighthouse_version
 from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.names import (
     AFFINITY,
@@ -73,7 +76,7 @@ from hanse.model.kinds.multicluster import (
 from hanse.model.member_ranges import own_ranges
 from hanse.model.objects import ClusterId, Meta, Object
 from hanse.model.ownership import OWNER, OWNER_KEY
-from hanse.model.plan import Desired, Key, Owned, Plan, TakeOver
+from hanse.model.plan import Desired, Key, Owned, Plan, Question, TakeOver
 from hanse.model.snapshot import Snapshot
 
 
@@ -145,7 +148,7 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         )
         for o in objects
     )
-    return Plan(tuple(desired))
+    return Plan(tuple(desired), questions=published.questions)
 
 
 class _Published(Struct, frozen=True):
@@ -155,6 +158,7 @@ class _Published(Struct, frozen=True):
     exports: PublishedExports
     kept: frozenset[ClusterId]
     """The clusters whose objects stand, since what they publish is not known now."""
+    questions: tuple[Question, ...]
 
 
 def _published(
@@ -177,14 +181,19 @@ def _published(
     ]
     if snapshot.local not in standing:
         published = _without_own_strays(published, key, snapshot)
-    counted = [*counted_slices(published, *place), *(s for some in older.values() for s in some)]
+    unconfirmed = Unconfirmed()
+    if lighthouse_version(snapshot, broker) is not None:
+        unconfirmed = unconfirmed_clusters(published, *place)
+    confirmed = [s for s in published if source_cluster(s) not in unconfirmed.clusters]
+    counted = [*counted_slices(confirmed, *place), *(s for some in older.values() for s in some)]
     slices = drop_foreign_namespaces(counted, clusterset_spec(snapshot, broker))
     exports = read_exports(slices)
     kept = exports.newer | awaited_clusters(published, *place)
     kept |= being_upgraded(key, snapshot, broker, broker_namespace)
+    kept |= unconfirmed.clusters & imported_from_lighthouse(key, snapshot)
     if _is_unpublished(key, snapshot, published, standing):
         kept |= {snapshot.local}
-    return _Published(tuple(slices), exports, kept)
+    return _Published(tuple(slices), exports, kept, unconfirmed.questions)
 
 
 def _is_ours(service_import: ServiceImport) -> bool:

@@ -10,6 +10,7 @@ cluster, whatever an agent of Hanse published there before.
 """
 
 from collections.abc import Iterator, Sequence
+from datetime import timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -34,6 +35,7 @@ from hanse.features.services.records import (
 from hanse.features.services.slices import NOT_READY, READY, address_family
 from hanse.model.addresses import is_address
 from hanse.model.clusterset import MemberState, member_state
+from hanse.model.facts import Answer, HolderState, LeaseLiveness
 from hanse.model.kinds.discovery import (
     MANAGED_BY,
     AddressType,
@@ -43,9 +45,9 @@ from hanse.model.kinds.discovery import (
 )
 from hanse.model.kinds.multicluster import ImportedPort, ImportType, ServiceImport
 from hanse.model.naming import unique_name
-from hanse.model.objects import ClusterId, Meta, Object
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.ownership import OWNER
-from hanse.model.plan import Key
+from hanse.model.plan import Key, Question, Read
 from hanse.model.snapshot import Index, Snapshot
 
 LEGACY_CLUSTER = "lighthouse.submariner.io/sourceCluster"
@@ -58,6 +60,8 @@ LIGHTHOUSE_AGENT = "lighthouse-agent.submariner.io"
 """The manager of Lighthouse's slices."""
 _WEIGHT = "lighthouse-lb-weight.submariner.io"
 """Prefix of annotations with the weight of a service in the cluster whose id follows."""
+CONFIRMED_FOR = timedelta(hours=1)
+"""How long a read of a slice tells that it is of an agent that returned."""
 
 
 class LighthouseExport(Struct, frozen=True):
@@ -165,7 +169,7 @@ def lighthouse_slices(
     for cluster, export in lighthouse_exports(key, snapshot, broker).items():
         if cluster == snapshot.local:
             continue
-        translated = _translate(key, cluster, export, snapshot.local)
+        translated = _translate(key, cluster, export, snapshot)
         if translated is not None:
             found[cluster] = tuple(
                 _slice(translated, number, part, broker_namespace)
@@ -178,8 +182,58 @@ def lighthouse_slices(
 
 def imported_from_lighthouse(key: Key, snapshot: Snapshot) -> frozenset[ClusterId]:
     """The clusters whose imported slices come from a Lighthouse agent: they have no Lease."""
-    imported = snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")
+    imported = _imported(key, snapshot)
     return frozenset(source_cluster(s) for s in imported if AGENT in s.metadata.annotations)
+
+
+def _imported(key: Key, snapshot: Snapshot) -> Iterator[EndpointSlice]:
+    """The slices of one service that this cluster has imported."""
+    return snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")
+
+
+class Unconfirmed(Struct, frozen=True):
+    """Clusters whose published slices may be those of before a roll-back, and what tells."""
+
+    clusters: frozenset[ClusterId] = frozenset()
+    questions: tuple[Question, ...] = ()
+
+
+def unconfirmed_clusters(
+    slices: Sequence[EndpointSlice],
+    standing: frozenset[ClusterId],
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
+) -> Unconfirmed:
+    """The clusters to be imported from anew whose slices no read has confirmed since they returned.
+
+    What an agent of Hanse published stays on the broker while a Lighthouse agent runs in its
+    cluster. The agent repairs it before it renews its Lease, and the Lease may be seen first.
+    """
+    clusters: set[ClusterId] = set()
+    questions: list[Question] = []
+    for endpoint_slice in slices:
+        cluster = source_cluster(endpoint_slice)
+        liveness = snapshot.fact(LeaseLiveness, (broker, broker_namespace, cluster))
+        if cluster in (snapshot.local, *standing):
+            continue
+        if liveness is None or liveness.state is not HolderState.READY:
+            continue
+        place = ClusterObjectRef(broker, object_ref(endpoint_slice))
+        read = Read(place, since=liveness.since.isoformat())
+        questions.append(Question(read, CONFIRMED_FOR))
+        if not _is_confirmed(endpoint_slice, snapshot.fact(Answer, read.id)):
+            clusters.add(cluster)
+    return Unconfirmed(frozenset(clusters), tuple(questions))
+
+
+def _is_confirmed(endpoint_slice: EndpointSlice, answer: Answer | None) -> bool:
+    """Whether a slice is as new as it was when it was read; one that was gone then is not."""
+    if answer is None or answer.value is None:
+        return False
+    read = str(answer.value["metadata"]["resourceVersion"])
+    known = endpoint_slice.metadata.resource_version
+    return read == known or (read.isdecimal() and known.isdecimal() and int(read) <= int(known))
 
 
 def being_upgraded(
@@ -218,7 +272,7 @@ class _Translated(Struct, frozen=True):
 
 
 def _translate(
-    key: Key, cluster: ClusterId, export: LighthouseExport, local: ClusterId
+    key: Key, cluster: ClusterId, export: LighthouseExport, snapshot: Snapshot
 ) -> _Translated | None:
     """The record and the endpoints of an export; None if it has no creation time."""
     current = [s for s in export.slices if IS_HEADLESS in s.metadata.labels]
@@ -227,7 +281,10 @@ def _translate(
     created = [t for o in objects if (t := o.metadata.creation_timestamp) is not None]
     if not created:
         return None
-    parts = tuple(_legacy_parts(legacy, export.slices) if legacy else map(_slice_part, current))
+    standing = [s for s in _imported(key, snapshot) if source_cluster(s) == cluster]
+    parts = tuple(
+        _legacy_parts(legacy, export.slices, standing) if legacy else map(_slice_part, current)
+    )
     spec = legacy.spec if legacy is not None else None
     record = ExportRecord(
         cluster,
@@ -239,7 +296,7 @@ def _translate(
         ip_families=tuple({"IPv6" if p.family == "IPv6" else "IPv4": None for p in parts}),
         session_affinity=spec.session_affinity if spec is not None else "None",
         session_affinity_config=spec.session_affinity_config if spec is not None else None,
-        weight=_weight(objects, local),
+        weight=_weight(objects, snapshot.local),
     )
     return _Translated(record, parts)
 
@@ -278,18 +335,23 @@ def _slice_part(endpoint_slice: EndpointSlice) -> _Part:
     )
 
 
-def _legacy_parts(legacy: ServiceImport, slices: Sequence[EndpointSlice]) -> Iterator[_Part]:
+def _legacy_parts(
+    legacy: ServiceImport, slices: Sequence[EndpointSlice], standing: Sequence[EndpointSlice]
+) -> Iterator[_Part]:
     """The pods of a headless Service, else the Service's address, ready while a pod is.
 
-    There is no address without pods. Without slices nothing is known of the pods: it counts as
-    ready.
+    There is no address without pods. An import without slices says nothing of the pods, and
+    Lighthouse does not answer it: what is imported already stands, and nothing else is ready.
     """
+    if not slices and standing:
+        yield from map(_slice_part, sorted(standing, key=lambda s: s.metadata.name))
+        return
     if legacy.spec.type == "Headless":
         yield from map(_slice_part, slices)
         if slices:
             return
     pods = [e for s in slices for e in s.endpoints or ()]
-    conditions = READY if not slices or any(e.ready for e in pods) else NOT_READY
+    conditions = READY if any(e.ready for e in pods) else NOT_READY
     addresses = [ip for ip in legacy.spec.ips if is_address(ip)][:1]
     family = address_family(addresses[0]) if addresses else "IPv4"
     known = () if slices and not pods else addresses
