@@ -1,15 +1,19 @@
 """Federated Services while clusters, leaders and links between them fail."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 
 import pytest
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.health import SILENT_AFTER
+from hanse.features.federated.settings import HEALTH
+from hanse.features.federated.status import REACHABLE_CONDITION
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
 from hanse.model.kinds.core import Service
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.probes import ProbeTarget
 from tests.scenarios.federated import FederatedScenario, address, federated_scenario
 from tests.support.scenario import Features, Scenario, all_of
 
@@ -84,6 +88,32 @@ async def test_a_member_that_answers_nothing_is_drained_until_it_is_back(
 
     for cluster in ("lubeck", "hamburg", "bergen"):
         await scenario.eventually(federated.has_ready(cluster, L1, B1), LONG)
+
+
+async def test_an_address_that_fails_probes_is_drained_until_it_answers_again(
+    federated: FederatedScenario,
+) -> None:
+    scenario, failing = federated.scenario, set[str]()
+
+    def probe(target: ProbeTarget, timeout: float, done: Callable[[str], None]) -> None:
+        done("connection refused" if target.address in failing else "")
+
+    for supervisor in federated.membership.supervisors:
+        await scenario.kill_agent(supervisor)
+    scenario.attempt = probe
+    await scenario.start_agents()
+    asking = {"metadata": {"annotations": {HEALTH.annotation: "probe"}}}
+    await federated.edit("lubeck", Service, "web", asking)
+    told = ("lubeck", Service, federated.web, REACHABLE_CONDITION)
+
+    failing.add(B1)
+    await scenario.eventually(federated.has_ready("lubeck", L1))
+    await scenario.eventually(federated.has_conditions(*told, "ProbeFailed", SYSTEM))
+    await scenario.eventually(federated.has_ready("bergen", L1, B1))
+
+    failing.clear()
+    await scenario.eventually(federated.has_ready("lubeck", L1, B1))
+    await scenario.eventually(federated.has_conditions(*told, "Reachable", SYSTEM))
 
 
 async def test_leaders_that_restart_while_a_member_is_out_of_reach_keep_what_came_from_it(

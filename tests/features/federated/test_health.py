@@ -7,7 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hanse.features.federated.health import SILENT_AFTER
+from hanse.features.federated.feature import FederatedServices
+from hanse.features.federated.health import SILENT_AFTER, member_probes
 from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS
 from hanse.features.federated.settings import AFFINITY, HEALTH
 from hanse.features.federated.status import REACHABLE_CONDITION, SETTINGS_CONDITION
@@ -17,6 +18,8 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import Object
 from hanse.model.plan import Plan
+from hanse.model.probes import TargetHealth
+from hanse.model.snapshot import FactChange
 from hanse.runtime.diff import diff
 from tests.features.federated.builders import (
     BERGEN,
@@ -115,6 +118,43 @@ def test_a_service_may_keep_silent_members() -> None:
     assert ready_by_cluster(plan)["bergen"] == [True]
 
 
+def probed(*failing: str) -> tuple[Objects, list[TargetHealth]]:
+    """A member in bergen with two addresses that is judged by probes, and their results."""
+    asking = replace(record("bergen", "10.3.0.1", "10.3.0.2"), health="probe")
+    probes = list(member_probes(asking))
+    health = [
+        TargetHealth(p.target, p.target.address not in failing, EPOCH, "refused") for p in probes
+    ]
+    return {**OURS, "bergen": [stored_configmap(asking, age=9)]}, health
+
+
+def test_an_address_that_fails_probes_is_drained_and_told() -> None:
+    objects, health = probed("10.3.0.2")
+    view = observed(objects, states=[unreachable(SILENT_AFTER)], facts=health)
+    current = applied_objects(view)
+
+    plan = plan_for(
+        service_key(), observed({**objects, HERE: [*current, *OURS[HERE]]}, facts=health)
+    )
+
+    assert ready_by_cluster(plan_for(service_key(), view))["bergen"] == [True, False]
+    told = reported(plan, REACHABLE_CONDITION)
+    assert told.reason == "ProbeFailed"
+    assert told.message.startswith("10.3.0.2 of bergen fail probes (refused): ")
+
+
+def test_probes_are_made_where_they_are_asked_for_and_wake_the_services_concerned() -> None:
+    objects, health = probed()
+    feature = FederatedServices()
+    view = observed(objects, facts=health)
+
+    [key] = feature.probe_keys(view)
+    targets = {str(p.target) for p in feature.probes(key, view)}
+    assert targets == {"TCP 10.1.0.1:80", "TCP 10.3.0.1:80", "TCP 10.3.0.2:80"}
+    assert service_key() in set(feature.keys_for(FactChange(None, health[0]), view))
+    assert not list(feature.probe_keys(observed({**OURS, **BERGEN})))
+
+
 def test_a_federated_service_tells_of_silent_members_and_that_they_are_back() -> None:
     current = applied_objects(observed({**OURS, **BERGEN}))
     objects: Objects = {HERE: [*current, *OURS[HERE]], **BERGEN}
@@ -135,7 +175,7 @@ def test_a_federated_service_tells_of_silent_members_and_that_they_are_back() ->
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        ("lesae", f"annotation {HEALTH.annotation}: 'lesae' is not lease or none"),
+        ("lesae", f"annotation {HEALTH.annotation}: 'lesae' is not lease, probe or none"),
         ("lease", "uses 'none' of Service shop/web-bergen of bergen, the oldest"),
     ],
 )

@@ -3,7 +3,7 @@
 Its watches, the keys that a change affects, and the plan of each.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from hanse.features.federated.backends import BACKEND_SLICES
 from hanse.features.federated.federated_service import plan_service
@@ -12,6 +12,7 @@ from hanse.features.federated.groups import (
     NAMESPACE_POLICIES,
     named_services,
 )
+from hanse.features.federated.health import api_addresses, member_probes
 from hanse.features.federated.join_requests import (
     JOINING_SERVICES,
     NATIVE_SERVICES,
@@ -20,7 +21,13 @@ from hanse.features.federated.join_requests import (
     join_request,
 )
 from hanse.features.federated.member_service import NATIVE_PREFIX, plan_record
-from hanse.features.federated.members import active_members, is_led, led_members, service_key
+from hanse.features.federated.members import (
+    active_members,
+    is_led,
+    led_members,
+    list_records,
+    service_key,
+)
 from hanse.features.federated.names import (
     DOMAIN,
     JOIN,
@@ -31,6 +38,7 @@ from hanse.features.federated.names import (
 )
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, read_record
+from hanse.features.federated.settings import probes_members
 from hanse.features.federated.slices import GENERATED_SLICES
 from hanse.model.facts import ClusterState, KindServed, Role, WriteOutcome
 from hanse.model.kinds.acceptance import DEFAULT_POLICY, AcceptancePolicy
@@ -46,6 +54,7 @@ from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.federation import SYSTEM, NativeService, NetworkInterface
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key, Plan
+from hanse.model.probes import Probe, TargetHealth
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 _OPTIONAL = (ClusterGroup.kind, Group.kind, DNSEndpoint.kind)
@@ -131,6 +140,41 @@ class FederatedServices:
             return plan_record(key, snapshot)
         return plan_service(key, snapshot, self._options)
 
+    def probe_keys(self, snapshot: Snapshot) -> Iterable[Key]:
+        """The federated Services whose addresses are probed, where we lead any member."""
+        return [
+            key for f in _all_federated(snapshot) if self.probes(key := _probe_key(f), snapshot)
+        ]
+
+    def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The federated Service of a record; all of them for the state of a cluster."""
+        if isinstance(change, FactChange):
+            is_state = isinstance(change.fact, ClusterState) and _is_state_change(change)
+            return map(_probe_key, _all_federated(snapshot)) if is_state else ()
+        sides = (change.before, change.after)
+        names = {_federated_name(side) for side in sides if isinstance(side, ConfigMap)}
+        return [_probe_key(name) for name in names if name is not None]
+
+    def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
+        """The probes of all addresses of a federated Service that asks for them."""
+        return tuple(_probes(FederatedName(key.namespace, key.name), snapshot))
+
+    def forbidden(self, snapshot: Snapshot) -> frozenset[str]:
+        """The addresses of API servers."""
+        return api_addresses(snapshot)
+
+
+def _probe_key(federated: FederatedName) -> Key:
+    return Key("probes", federated.name, federated.namespace)
+
+
+def _probes(federated: FederatedName, snapshot: Snapshot) -> Iterator[Probe]:
+    """The probes of a federated Service; none where we lead no member."""
+    records = list_records(federated, snapshot) if led_members(snapshot) else []
+    if probes_members(sorted((r.origin for r in records), key=lambda origin: origin.age)):
+        for stored in records:
+            yield from member_probes(stored.record)
+
 
 def _keys_for_led_object(
     where: ClusterId, change: ObjectChange, snapshot: Snapshot
@@ -145,7 +189,9 @@ def _keys_for_led_object(
         case Service() | NativeService():
             yield from _joined_keys(change, where)
         case EndpointSlice():
-            yield from _slice_keys(obj, where, snapshot)
+            for side in (change.before, change.after):
+                if isinstance(side, EndpointSlice):
+                    yield from _slice_keys(side, where, snapshot)
         case Node() if _is_node_change(change):
             yield from _node_keys(where, snapshot)
         case NetworkInterface():
@@ -244,7 +290,7 @@ def _record_keys(federated: FederatedName, member: ClusterId, snapshot: Snapshot
 def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
     """The keys for a cluster's state.
 
-    In a led member also for optional kinds and Service writes.
+    In a led member also for optional kinds, Service writes and probes.
     """
     match change.fact:
         case ClusterState(cluster) if _is_state_change(change):
@@ -255,6 +301,10 @@ def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
             place.where, snapshot
         ):
             yield service_key(FederatedName(place.ref.namespace, place.ref.name), place.where)
+        case TargetHealth(target):
+            for federated in _all_federated(snapshot):
+                if any(probe.target == target for probe in _probes(federated, snapshot)):
+                    yield from (service_key(federated, m) for m in led_members(snapshot))
         case _:
             return
 

@@ -15,7 +15,12 @@ from hanse.features.federated.external_dns import (
     target_annotations,
 )
 from hanse.features.federated.groups import address_groups, source_addresses, standing_groups
-from hanse.features.federated.health import judged_again_after, silent_clusters
+from hanse.features.federated.health import (
+    failed_targets,
+    judged_again_after,
+    silent_clusters,
+    with_draining,
+)
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.members import (
     all_records_complete,
@@ -32,6 +37,7 @@ from hanse.features.federated.records import MemberRecord, Origin
 from hanse.features.federated.settings import (
     affinity_rule,
     drains_silent_members,
+    probes_members,
     publishing_clusters,
 )
 from hanse.features.federated.slices import (
@@ -79,6 +85,8 @@ class _ServiceState(Struct, frozen=True):
     """Whether it is a user's that agrees to get the endpoints of others."""
     silent: frozenset[ClusterId] = frozenset()
     """Other clusters that count as gone: their endpoints are draining."""
+    failed: dict[ClusterId, dict[str, str]] = {}
+    """Addresses that do not answer probes, by cluster, with the reason: they are draining."""
     judged_again_after: timedelta | None = None
     """When the next cluster may count as gone."""
 
@@ -152,6 +160,9 @@ def _service_state(
     joined = current is not None and _accepts_endpoints(current)
     names = _port_names(current) if current is not None and joined else merged.names
     records = tuple(known[o.identity].record for o in merged.members if o.identity in known)
+    failed: dict[ClusterId, dict[str, str]] = {}
+    for record in records if probes_members(merged.members) else ():
+        failed.setdefault(record.cluster, {}).update(failed_targets(record, snapshot))
     others = {o.cluster for o in merged.members} - {member}
     judged = others if drains_silent_members(merged.members) else set()
     slices = [
@@ -161,7 +172,12 @@ def _service_state(
         and not (joined and origin.identity == (member, "Service", *astuple(federated)))
         for endpoint_slice in build_slices(
             federated,
-            _member_endpoints(known[origin.identity].record, member, snapshot, origin),
+            _member_endpoints(
+                with_draining(known[origin.identity].record, failed.get(origin.cluster, ())),
+                member,
+                snapshot,
+                origin,
+            ),
             names,
             options.slice_size,
         )
@@ -181,6 +197,7 @@ def _service_state(
         current=current,
         joined=joined,
         silent=silent,
+        failed={cluster: found for cluster, found in failed.items() if found},
         judged_again_after=judged_again_after(
             {*judged, *publishing_clusters(merged.members)} - {member}, snapshot
         ),
@@ -272,7 +289,11 @@ def _objects(
     external = external_hostname(federated, state.records, state.current, options)
     if not _publishes(state, snapshot):
         external = ExternalHostname()
-    answering = [r for r in state.records if r.cluster not in state.silent]
+    answering = [
+        with_draining(r, state.failed.get(r.cluster, ()))
+        for r in state.records
+        if r.cluster not in state.silent
+    ]
     names = state.merged.names
     targets = external_targets(answering, names) or external_targets(state.records, names)
     if not state.joined:
@@ -355,7 +376,7 @@ def _with_name_conditions(
         return plan
     conditions = [
         *name_conditions(state.current, conflict),
-        *reachability_conditions(state.current, state.silent, snapshot),
+        *reachability_conditions(state.current, state.silent, state.failed, snapshot),
     ]
     status = status_plan(state.current, state.member, conditions, snapshot)
     return replace(plan, patches=status.patches, events=status.events)

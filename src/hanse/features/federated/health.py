@@ -1,15 +1,26 @@
 """Members that answer nothing: after a time their endpoints are drained in all other members.
 
+By default a member counts by its API server (`lease`); with `probe` each of its addresses counts by
+connections that this supervisor makes to it.
+
 Draining endpoints are not ready and still serving: kube-proxy uses them only while no others are
 ready, so the last member of a federated Service is never taken away.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
-from hanse.model.facts import ClusterState, age
+from msgspec.structs import replace
+
+from hanse.features.federated.backends import BACKEND_SLICES
+from hanse.features.federated.records import Backends, MemberRecord
+from hanse.model.facts import ClusterState, Role, age
+from hanse.model.kinds.core import Service
 from hanse.model.objects import ClusterId
+from hanse.model.probes import Probe, ProbePolicy, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Snapshot
+
+PROBE_POLICY = ProbePolicy(timedelta(seconds=5), timedelta(seconds=2), up=2, down=3)
 
 SILENT_AFTER = timedelta(seconds=30)
 
@@ -36,3 +47,45 @@ def judged_again_after(clusters: Iterable[ClusterId], snapshot: Snapshot) -> tim
         (SILENT_AFTER - time for time in silences if time is not None and time < SILENT_AFTER),
         default=None,
     )
+
+
+def member_probes(record: MemberRecord) -> Iterator[Probe]:
+    """A connection to the first TCP port of each address of a member Service that is ready."""
+    for backends in record.backends:
+        port = next((p.port for p in backends.ports if p.protocol == "TCP" and p.port), None)
+        for address in backends.ready if backends.family != "FQDN" and port is not None else ():
+            yield Probe(ProbeTarget("TCP", address, port or 0), PROBE_POLICY)
+
+
+def failed_targets(record: MemberRecord, snapshot: Snapshot) -> dict[str, str]:
+    """The addresses of a member Service that do not answer probes, each with the reason."""
+    healths = (snapshot.fact(TargetHealth, probe.target) for probe in member_probes(record))
+    return {h.target.address: h.reason for h in healths if h is not None and not h.up}
+
+
+def with_draining(record: MemberRecord, addresses: Iterable[str]) -> MemberRecord:
+    """The record with these of its ready addresses draining."""
+    failed = frozenset(addresses)
+    return replace(record, backends=tuple(_drained(b, failed) for b in record.backends))
+
+
+def _drained(backends: Backends, addresses: frozenset[str]) -> Backends:
+    if addresses.isdisjoint(backends.ready):
+        return backends
+    return replace(
+        backends,
+        ready=tuple(a for a in backends.ready if a not in addresses),
+        draining=tuple(sorted({*backends.draining, *(addresses & set(backends.ready))})),
+    )
+
+
+def api_addresses(snapshot: Snapshot) -> frozenset[str]:
+    """The addresses of the API servers of members, to which probes are forbidden."""
+    addresses: set[str] = set()
+    for where in snapshot.clusters(Role.LED):
+        api = snapshot.get(where, Service, "kubernetes", "default")
+        if api is not None:
+            addresses.update((api.spec.cluster_ip, *api.spec.cluster_ips))
+        for endpoint_slice in snapshot.by(where, BACKEND_SLICES, "default/kubernetes"):
+            addresses.update(a for e in endpoint_slice.endpoints or () for a in e.addresses)
+    return frozenset(a for a in addresses if not a.startswith("127.") and a != "::1")

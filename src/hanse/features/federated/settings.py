@@ -11,7 +11,7 @@ from hanse.model.affinity import FORMAT, AffinityRule, parse_affinity
 from hanse.model.naming import is_label
 from hanse.model.objects import ClusterId
 
-_HEALTH_RULES = ("lease", "none")
+_HEALTH_RULES = ("lease", "probe", "none")
 
 
 class Setting(Struct, frozen=True):
@@ -24,9 +24,13 @@ class Setting(Struct, frozen=True):
 
 
 HEALTH = Setting(
-    f"{DOMAIN}/health", "lease or none", lambda text: text in _HEALTH_RULES, lambda o: o.health
+    f"{DOMAIN}/health",
+    "lease, probe or none",
+    lambda text: text in _HEALTH_RULES,
+    lambda o: o.health,
 )
-"""`lease`: a member that answers nothing is drained after a time; `none`: it never is."""
+"""`lease`: a member that answers nothing is drained after a time; `probe`: an address that accepts
+no connections is; `none`: nothing ever is."""
 AFFINITY = Setting(
     f"{DOMAIN}/affinity", FORMAT, lambda t: parse_affinity(t) is not None, lambda o: o.affinity
 )
@@ -50,6 +54,12 @@ def drains_silent_members(members: Iterable[Origin]) -> bool:
     """Whether the endpoints of members that answer nothing are drained, which is the default."""
     ruling = ruling_member(members, HEALTH)
     return ruling is None or ruling.health == "lease"
+
+
+def probes_members(members: Iterable[Origin]) -> bool:
+    """Whether addresses that accept no connections are drained."""
+    ruling = ruling_member(members, HEALTH)
+    return ruling is not None and ruling.health == "probe"
 
 
 def affinity_rule(members: Iterable[Origin]) -> AffinityRule:

@@ -1,6 +1,6 @@
 """Conditions of users' Services and native services, with an Event when one turns bad."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -51,10 +51,20 @@ def name_conditions(service: Service, conflict: str) -> list[Condition]:
 
 
 def reachability_conditions(
-    service: Service, silent: frozenset[ClusterId], snapshot: Snapshot
+    service: Service,
+    silent: frozenset[ClusterId],
+    failed: Mapping[ClusterId, Mapping[str, str]],
+    snapshot: Snapshot,
 ) -> list[Condition]:
-    """MembersReachable of a federated Service: False with silent clusters, True after a False."""
-    if silent and {FEDERATED, JOIN} & service.metadata.annotations.keys():
+    """MembersReachable of a federated Service, True after a False.
+
+    It is False with silent clusters, or addresses that fail probes, by cluster with the reason.
+    """
+    is_federated = bool({FEDERATED, JOIN} & service.metadata.annotations.keys())
+    if failed and is_federated:
+        message = f"{_failed_text(failed)}: they are used only while no others are ready"
+        return [condition(REACHABLE_CONDITION, False, "ProbeFailed", message[:32000])]
+    if silent and is_federated:
         states = [s for s in snapshot.facts(ClusterState) if s.cluster in silent]
         since = "; ".join(
             f"{s.cluster} has not answered since {s.since:%Y-%m-%dT%H:%M:%SZ}"
@@ -65,6 +75,17 @@ def reachability_conditions(
     if find_condition(service.status.conditions, REACHABLE_CONDITION) is not None:
         return [condition(REACHABLE_CONDITION, True, "Reachable")]
     return []
+
+
+def _failed_text(failed: Mapping[ClusterId, Mapping[str, str]]) -> str:
+    """Some addresses of each cluster that fail probes, with the reason of the first."""
+    texts = []
+    for cluster, reasons in sorted(failed.items()):
+        addresses = sorted(reasons)
+        more = f" and {len(addresses) - 3} more" if len(addresses) > 3 else ""
+        why = reasons[addresses[0]]
+        texts.append(f"{', '.join(addresses[:3])}{more} of {cluster} fail probes ({why})")
+    return "; ".join(texts)
 
 
 def setting_conditions(obj: Joinable, faults: Sequence[str]) -> list[Condition]:
