@@ -2,10 +2,12 @@
 
 from hanse.features.gslb.avi import MAX_MONITORS
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.keys import host_key
+from hanse.features.gslb.keys import POLICY_KEY, host_key
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
+from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.objects import Object
+from hanse.model.snapshot import ObjectChange
 from tests.features.gslb.fleet import HOST, amko, config, ingress, leader_snapshot, policy
 
 ADDRESS = "10.1.0.1"
@@ -42,3 +44,19 @@ def test_a_controller_gets_no_more_monitors_than_it_takes_and_those_of_members_f
     assert len(monitors) == MAX_MONITORS
     assert service.spec.health_monitors == tuple(monitors)
     assert "/path-0 " in next(iter(monitors.values())).spec.request
+
+
+def test_paths_that_a_controller_does_not_watch_are_told() -> None:
+    served = [ingress(ADDRESS, name=f"web-{n}", path=f"/path-{n}") for n in range(9)]
+    given = [amko("lubeck", leads=True, epoch=1), config("lubeck"), policy("lubeck"), *served]
+    feature = Gslb(GslbOptions(providers=("avi",)))
+    plan = feature.plan(host_key(HOST), leader_snapshot(given))
+    (service,) = (d.object for d in plan.desired if isinstance(d.object, GlobalService))
+    snapshot = leader_snapshot([*given, service])
+
+    patches = feature.plan(POLICY_KEY, snapshot).patches
+
+    warnings = [w for p in patches for w in p.change.get("status", {}).get("warnings") or ()]
+    assert any(w.startswith(f"host {HOST} needs 9 health monitors") for w in warnings)
+    created = ObjectChange("lubeck", None, service)
+    assert POLICY_KEY in feature.keys_for(created, snapshot)

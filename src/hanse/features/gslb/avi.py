@@ -131,7 +131,7 @@ def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[in
         refs = spec.health_monitor_refs
     monitors: tuple[str, ...] = refs
     if not refs:
-        generated = _monitors_by_name(service)
+        generated = dict(islice(_monitors_by_name(service).items(), MAX_MONITORS))
         monitors = tuple(generated)
         for name, monitor in generated.items():
             meta = Meta(name=name)
@@ -151,6 +151,18 @@ def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[in
         or (spec.pki_profile_ref if spec is not None else ""),
     )
     yield 1, AviGslbService(metadata=Meta(name=host), spec=desired)
+
+
+def unwatched_message(service: GlobalService) -> str:
+    """That a host has more paths than a controller has monitors for; empty if it has not."""
+    number = len(_monitors_by_name(service))
+    if number <= MAX_MONITORS:
+        return ""
+    return (
+        f"host {service.spec.host} needs {number} health monitors for its paths, and a controller "
+        f"takes {MAX_MONITORS}: the last {number - MAX_MONITORS} are not watched; name monitors in "
+        "healthMonitorRefs of a GSLBHostRule"
+    )
 
 
 def _avi_pools(service: GlobalService) -> Iterator[AviPool]:
@@ -193,7 +205,7 @@ def _monitors_by_name(service: GlobalService) -> dict[str, Monitor]:
     for monitor in (*primary, *others):
         if monitor is not None:
             found.setdefault(_monitor_name(service.spec.host, monitor), monitor)
-    return dict(islice(found.items(), MAX_MONITORS))
+    return found
 
 
 def _monitor_name(host: str, monitor: Monitor) -> str:

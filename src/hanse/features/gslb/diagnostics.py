@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from hanse.features.gslb.aliases import alias_conflict, aliased_hosts, rule_aliases
+from hanse.features.gslb.avi import unwatched_message
 from hanse.features.gslb.backends import (
     SOURCE_KINDS,
     InvalidHostName,
@@ -21,11 +22,13 @@ from hanse.features.gslb.backends import (
     list_status_addresses,
     routable_addresses,
 )
+from hanse.features.gslb.configuration import find_host_rule
 from hanse.features.gslb.hosts import cluster_of_context, is_unobserved
 from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import mapping_error, uses_host_rules
 from hanse.features.gslb.names import context_of
 from hanse.features.gslb.notes import is_in_zones, outside_message
+from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.routes import covers, inherited_hosts, inherits_hosts
 from hanse.features.gslb.selectors import is_selected
 from hanse.model.addresses import is_address
@@ -49,6 +52,10 @@ _FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
 _CONTESTED = "contested"
 CONTESTED_SERVICES = Index(
     GlobalService, "gslb-contested", lambda s: [_CONTESTED] if s.status.refused else []
+)
+_CROWDED = "crowded"
+CROWDED_SERVICES = Index(
+    GlobalService, "gslb-crowded", lambda s: [_CROWDED] if unwatched_message(s) else []
 )
 _SOURCES_BY_NAME = {kind.kind.name: kind.kind for kind in SOURCE_KINDS}
 _HOST_OUTPUTS = (GlobalService.kind, DNSEndpoint.kind, AviGslbService.kind, AviHealthMonitor.kind)
@@ -139,6 +146,20 @@ def diagnose_owners(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic
                 f"{claim}: host {service.spec.host} belongs to namespace {owners}, so it is not "
                 "balanced; name its namespaces in spec.owners of a GSLBHostRule",
             )
+
+
+def diagnose_monitors(
+    policy: GlobalDeploymentPolicySpec, options: GslbOptions, snapshot: Snapshot
+) -> Iterator[Diagnostic]:
+    """The hosts of which a controller does not watch every path."""
+    if "avi" not in options.providers or policy.health_monitor_refs:
+        return
+    crowded = snapshot.by(snapshot.local, CROWDED_SERVICES, _CROWDED)
+    for service in sorted(crowded, key=lambda s: s.metadata.name):
+        rule = find_host_rule(service.spec.host, snapshot)
+        if rule is None or not rule.spec.health_monitor_refs:
+            ref = ClusterObjectRef(snapshot.local, object_ref(service))
+            yield Diagnostic(ref, unwatched_message(service))
 
 
 def is_host_output(target: ClusterObjectRef) -> bool:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from hanse.features.gslb.aliases import RULES_BY_ALIAS, aliased_hosts, rule_aliases
-from hanse.features.gslb.avi import CONTROLLER
+from hanse.features.gslb.avi import CONTROLLER, unwatched_message
 from hanse.features.gslb.backends import (
     SOURCE_KINDS,
     full_host,
@@ -181,10 +181,10 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
         case Namespace(metadata=meta) if where == snapshot.local and meta.name == NAMESPACE:
             return all_keys(snapshot)
         case GlobalService():
-            contested = where == snapshot.local and _refused(change.before) != _refused(
+            differs = where == snapshot.local and _complaints(change.before) != _complaints(
                 change.after
             )
-            return (host_key(obj.metadata.name), *((POLICY_KEY,) if contested else ()))
+            return (host_key(obj.metadata.name), *((POLICY_KEY,) if differs else ()))
         case Lease():
             return _all_lease_keys(snapshot) if change.after is None else ()
         case AkoHostRule():
@@ -193,9 +193,11 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
             return _keys_for_source(change, snapshot)
 
 
-def _refused(service: Object | None) -> tuple[str, ...]:
-    """The claims on a host that are refused."""
-    return service.status.refused if isinstance(service, GlobalService) else ()
+def _complaints(service: Object | None) -> tuple[str, ...]:
+    """What the policy has to tell of a host: refused claims, and paths that nobody watches."""
+    if not isinstance(service, GlobalService):
+        return ()
+    return tuple(filter(None, (*service.status.refused, unwatched_message(service))))
 
 
 def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:

@@ -13,6 +13,7 @@ from hanse.features.gslb.configuration import (
 from hanse.features.gslb.diagnostics import (
     MAX_WARNINGS,
     Diagnostic,
+    diagnose_monitors,
     diagnose_objects,
     diagnose_owners,
     diagnose_writes,
@@ -58,6 +59,7 @@ def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOption
                 *diagnose_writes(leading, snapshot),
                 *diagnose_owners(leading, snapshot),
                 *diagnose_zones(options.zones, snapshot),
+                *diagnose_monitors(policy, options, snapshot),
             ]
             notes = [
                 Diagnostic(ref, note) for note in policy_notes(policy, leading, options, snapshot)

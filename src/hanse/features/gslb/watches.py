@@ -15,6 +15,7 @@ from hanse.features.gslb.configuration import RULES_BY_FQDN
 from hanse.features.gslb.deletion import DEFINITION_WATCHES
 from hanse.features.gslb.diagnostics import (
     CONTESTED_SERVICES,
+    CROWDED_SERVICES,
     SUSPECT_GATEWAYS,
     SUSPECT_SOURCES,
 )
@@ -81,7 +82,7 @@ GLOBAL_SERVICE_WATCH = Watch(
     Role.LOCAL,
     GlobalService,
     namespace=NAMESPACE,
-    indexes=(SERVICES_BY_ADDRESS, SERVICES_BY_SOURCE, CONTESTED_SERVICES),
+    indexes=(SERVICES_BY_ADDRESS, SERVICES_BY_SOURCE, CONTESTED_SERVICES, CROWDED_SERVICES),
     writes=Writes.OBJECTS | Writes.STATUS,
     reason="the global names, with the members of each and their health",
 )
