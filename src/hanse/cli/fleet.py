@@ -1,19 +1,22 @@
 """The fleet as a person sees it: every cluster read once, as snapshots that views judge."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
 
+from hanse.app import BROKER
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster, read_clusters
 from hanse.cli.inventory import discover_kinds
 from hanse.features.services.manifests import MEMBER
+from hanse.features.services.status import DISCONNECTED
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError, BadCredentials, Forbidden, NotFound
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Listed
+from hanse.model.conditions import Condition
 from hanse.model.facts import (
     AgentRun,
     ClusterState,
@@ -29,7 +32,9 @@ from hanse.model.facts import (
 )
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.federation import Federation
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
+from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId, Kind
 from hanse.model.snapshot import Snapshot, Watch
@@ -117,8 +122,10 @@ def build_fleet(
 ) -> MultiClusterSnapshot:
     """The snapshots of the clusters that were read, each as its own agent would have it."""
     found = {one.cluster: one for one in reads}
+    brokers = [name for name, one in found.items() if one.is_broker]
+    broker = brokers[0] if len(brokers) == 1 else BROKER
     return MultiClusterSnapshot(
-        {name: _snapshot(name, one, now) for name, one in found.items()},
+        {name: _snapshot(name, one, now, broker) for name, one in found.items()},
         contexts={name: one.context for name, one in found.items()},
         local=local,
     )
@@ -148,15 +155,15 @@ async def _read_cluster(
     return ClusterRead(cluster.name, lists, frozenset(unserved), denied)
 
 
-def _snapshot(name: ClusterId, read: ClusterRead, now: datetime) -> Snapshot:
-    """The snapshot of one cluster."""
+def _snapshot(name: ClusterId, read: ClusterRead, now: datetime, broker: ClusterId) -> Snapshot:
+    """The snapshot of one cluster, whose agent knows the broker by its name."""
     facts = Facts()
     stores: dict[tuple[ClusterId, Kind], list[Any]] = {}
     for watch, listed in read.lists.items():
         store: Store[Any] = Store(watch.indexes)
         store.apply_event(listed)
         stores.setdefault((name, watch.kind.kind), []).append(store)
-    for fact in _facts(name, read, now):
+    for fact in (*_facts(name, read, now), *_reported_links(name, read, now, broker)):
         facts.put(fact)
     return Snapshot(stores, facts, now, name)
 
@@ -166,7 +173,7 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
     phase = Phase.UNREACHABLE if read.failure else Phase.SYNCED
     lease = read.agent_lease
     roles = {Role.BROKER} if read.is_broker else set()
-    if lease is not None or not roles:
+    if lease is not None or not (roles or read.failure):
         roles.add(Role.LOCAL)
     yield ClusterState(name, frozenset(roles), phase, now, read.failure, listed=not read.failure)
     for kind in read.unserved:
@@ -181,6 +188,32 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
         yield _agent_run(name, lease, now)
     if read.is_broker:
         yield from _heartbeats(name, read, now)
+
+
+def _reported_links(
+    name: ClusterId, read: ClusterRead, now: datetime, broker: ClusterId
+) -> Iterator[ClusterState]:
+    """The connections of a cluster's agent, as its Federations and exports say."""
+    if read.failure:
+        return
+    for federation in read.objects(Federation):
+        for one in federation.status.members:
+            if one.cluster_id != name and not one.leaving:
+                phase = Phase.SYNCED if one.reachable else Phase.UNREACHABLE
+                yield ClusterState(
+                    one.cluster_id, frozenset({Role.MEMBER}), phase, one.since or now, one.message
+                )
+    lost = next((c for e in read.objects(ServiceExport) for c in _disconnections(e)), None)
+    if lost is not None and name != broker:
+        since = lost.last_transition_time or now
+        yield ClusterState(
+            broker, frozenset({Role.BROKER}), Phase.UNREACHABLE, since, "its exports say so"
+        )
+
+
+def _disconnections(export: ServiceExport) -> Iterator[Condition]:
+    """The condition by which an agent says that it does not reach the broker."""
+    return (one for one in export.status.conditions if one.reason == DISCONNECTED)
 
 
 def _agent_run(name: ClusterId, lease: Lease | None, now: datetime) -> AgentRun:

@@ -4,7 +4,7 @@ Views of features return findings; `judge` groups the consequences under their c
 status, dashboard, metrics and console render them and decide nothing themselves.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -111,6 +111,11 @@ def cluster_ref(cluster: ClusterId) -> Ref:
     return Ref("Cluster", cluster, cluster=cluster)
 
 
+def link_ref(source: ClusterId, target: ClusterId) -> Ref:
+    """The connection of one cluster's agent to another cluster as the subject of a finding."""
+    return Ref("Link", f"{source}-{target}", cluster=source)
+
+
 def subject_of(obj: Object, cluster: ClusterId = "") -> Ref:
     """An object as the subject of a finding; without a cluster, the object in all of them."""
     return Ref(type(obj).kind.name, obj.name, obj.namespace, cluster)
@@ -119,23 +124,48 @@ def subject_of(obj: Object, cluster: ClusterId = "") -> Ref:
 def judge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     """The findings of all views as people should read them: causes, worst first.
 
-    A finding that names another one's subject as its cause becomes a consequence of it, and the
-    cause becomes as severe as the worst of them. The same finding of several views is one.
+    A finding that names another one's subject as its cause becomes a consequence of the first
+    cause in that chain, which becomes as severe as the worst of them. The same finding of several
+    views is one.
     """
     unique = _unique(findings)
-    causes = {one.subject for one in unique if not one.caused_by}
+    causes = _causes(unique)
     roots: dict[tuple[str, Ref], Finding] = {}
     folded: dict[Ref, list[Finding]] = {}
     for one in unique:
-        cause = next((ref for ref in one.caused_by if ref in causes and ref != one.subject), None)
-        if cause is None:
+        cause = _cause(one, causes)
+        in_circle = causes[one.subject] is not None and _first(one.subject, causes) == one.subject
+        if cause is None or in_circle:
             roots[one.code, one.subject] = one
         else:
-            folded.setdefault(cause, []).append(one)
+            folded.setdefault(_first(cause, causes), []).append(one)
     for key, root in roots.items():
         if followers := folded.pop(root.subject, None):
             roots[key] = _with_consequences(root, followers)
     return tuple(sorted(roots.values(), key=_order))
+
+
+def _causes(findings: Iterable[Finding]) -> dict[Ref, Ref | None]:
+    """What causes each subject, if that is a subject too; None if one of its findings has none."""
+    found: dict[Ref, Ref | None] = {one.subject: one.subject for one in findings}
+    for one in findings:
+        if found[one.subject] is not None:
+            found[one.subject] = _cause(one, found)
+    return found
+
+
+def _cause(one: Finding, subjects: Mapping[Ref, Ref | None]) -> Ref | None:
+    """The first of its causes that is among the subjects."""
+    return next((ref for ref in one.caused_by if ref in subjects and ref != one.subject), None)
+
+
+def _first(subject: Ref, causes: Mapping[Ref, Ref | None]) -> Ref:
+    """The end of the chain of causes, or where it comes back to itself."""
+    passed = set()
+    while (cause := causes[subject]) is not None and subject not in passed:
+        passed.add(subject)
+        subject = cause
+    return subject
 
 
 def worst_severity(findings: Iterable[Finding]) -> Severity | None:

@@ -109,7 +109,8 @@ class MultiClusterSnapshot:
         """Why a cluster does not count: nobody reaches it, or its Lease ran out; else None."""
         states = self.connections_to(where)
         silence = self.silence_of(where)
-        if states and all(one.phase is Phase.UNREACHABLE for one in states.values()):
+        unreached = states and all(one.phase is Phase.UNREACHABLE for one in states.values())
+        if unreached and (where in self.by_agent or not self._beats(where)):
             state = max(states.values(), key=lambda one: one.since)
             since = silence.since if silence is not None else state.since
             known = since if since < self.now else None  # it was asked once, just now
@@ -122,13 +123,20 @@ class MultiClusterSnapshot:
 
     def silence_of(self, where: ClusterId) -> LeaseLiveness | None:
         """The heartbeat Lease of a cluster that ran out on a broker that is reached."""
-        found = (
-            beat
-            for snapshot in self.by_agent.values()
-            for beat in _heartbeats(snapshot)
-            if beat.lease == where and snapshot.synced(beat.where)
-        )
+        found = self._known_beats(where)
         return next((beat for beat in found if beat.state is HolderState.SILENT), None)
+
+    def _beats(self, where: ClusterId) -> bool:
+        """Whether a cluster that is not reached shows a broker that it is alive."""
+        states = [beat.state for beat in self._known_beats(where)]
+        return HolderState.READY in states and HolderState.SILENT not in states
+
+    def _known_beats(self, where: ClusterId) -> Iterator[LeaseLiveness]:
+        """The Leases of a cluster on brokers that are reached."""
+        for snapshot in self.by_agent.values():
+            for beat in _heartbeats(snapshot):
+                if beat.lease == where and snapshot.synced(beat.where):
+                    yield beat
 
     def connections_to(self, where: ClusterId) -> dict[ClusterId, ClusterState]:
         """The state of a cluster's connections by agent: its own agent's alone, if it has one."""

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 from hanse.features.federation.members import ABANDONED
 from hanse.features.federation.refusals import MEMBERS_WRITTEN
 from hanse.features.federation.status import DIFFER, LED, REACHABLE, VALID
-from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
+from hanse.model.findings import Finding, Severity, cluster_ref, link_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.federation import Federation
 from hanse.model.object_view import (
@@ -34,7 +34,7 @@ def _check(
     """A finding for each bad condition, and for each member that was given up."""
     lost = [m.cluster_id for m in federation.status.members if not m.reachable]
     away = tuple(cluster_ref(one) for one in lost)
-    links = tuple(Ref("Link", f"{where}-{one}", cluster=where) for one in lost)
+    links = tuple(link_ref(where, one) for one in lost)
     heal = remedy(*(f"hanse local heal {where} {one}" for one in lost)) if snapshot.local else None
     for one in federation.status.conditions:
         rule = _RULES.get(one.type)

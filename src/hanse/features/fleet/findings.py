@@ -10,6 +10,7 @@ from hanse.model.findings import (
     Severity,
     Unknown,
     cluster_ref,
+    link_ref,
     remedy,
     subject_of,
 )
@@ -312,7 +313,7 @@ def link_findings(target: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator
         yield Finding(
             code="LinkCut",
             severity=Severity.DEGRADED,
-            subject=Ref("Link", f"{source}-{target}", cluster=source),
+            subject=link_ref(source, target),
             summary=f"the agent of {source} does not reach {target}: {state.reason}",
             remedy=remedy(*heal, advice=f"mend the network from {source} to {target}"),
             since=state.since,

@@ -14,7 +14,7 @@ from hanse.features.gslb.names import (
 )
 from hanse.features.gslb.terms import first_to_demote, leader_term, parse_epoch
 from hanse.model.facts import ClusterState, Role
-from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, remedy
+from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, link_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
 from hanse.model.kinds.gslb import (
@@ -274,11 +274,13 @@ def _check_stages(
                 snapshot,
                 mend=remedy("hanse gslb status", advice="mend what it names"),
             )
-            yield _because(found, named)
+            yield _because(found, where, named)
 
 
-def _because(finding: Finding, clusters: Iterable[str]) -> Finding:
-    return replace(finding, caused_by=(*map(cluster_ref, clusters), LEADER))
+def _because(finding: Finding, where: ClusterId, clusters: Sequence[str]) -> Finding:
+    """The finding, as caused by clusters that are lost or not reached, or by two leaders."""
+    links = (link_ref(where, one) for one in clusters)
+    return replace(finding, caused_by=(*map(cluster_ref, clusters), *links, LEADER))
 
 
 def _check_configuration(
@@ -304,7 +306,7 @@ def _check_policy(
     if one.status.warnings:
         text = "; ".join(one.status.warnings[:3])
         found = object_finding(one, where, "NotBalanced", text, snapshot, severity=Severity.RISK)
-        yield _because(found, [c for c in snapshot.clusters if c in text])
+        yield _because(found, where, [c for c in snapshot.clusters if c in text])
 
 
 def _erase(

@@ -37,6 +37,7 @@ from hanse.features.services.records import (
 from hanse.features.services.slices import build_published_slices
 from hanse.features.services.status import (
     ADDRESSES_ALLOWED,
+    DISCONNECTED,
     IMPORTED_HERE,
     settings_conditions,
     status_plan,
@@ -294,7 +295,7 @@ def _ready_condition(
         return condition("Ready", None, "CredentialsRejected", _rejected(snapshot.local))
     if heartbeat is not None and not heartbeat.renewed:
         message = "the broker is not reached: other clusters may have left it out; see the agent"
-        return condition("Ready", None, "Disconnected", message)
+        return condition("Ready", None, DISCONNECTED, message)
     failed = [o for o in outcomes if o is not None and o.result in FAILED_RESULTS]
     if failed:
         return condition("Ready", False, "Failed", failed[0].message)

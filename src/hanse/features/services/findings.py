@@ -14,7 +14,12 @@ from hanse.features.services.exported import (
 from hanse.features.services.merge import disagreeing_clusters
 from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import PublishedExports, read_exports
-from hanse.features.services.status import ADDRESSES_ALLOWED, IMPORTED_HERE, SETTINGS_VALID
+from hanse.features.services.status import (
+    ADDRESSES_ALLOWED,
+    DISCONNECTED,
+    IMPORTED_HERE,
+    SETTINGS_VALID,
+)
 from hanse.model.clusterset import clusterset_spec
 from hanse.model.conditions import Condition
 from hanse.model.facts import Role
@@ -111,7 +116,7 @@ def _start_pods(
     )
 
 
-_CUT_OFF = ("Disconnected", "CredentialsRejected")
+_CUT_OFF = (DISCONNECTED, "CredentialsRejected")
 """Reasons of Ready that are the cluster's, and told of that."""
 
 

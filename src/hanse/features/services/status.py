@@ -23,6 +23,8 @@ ADDRESSES_ALLOWED = "AddressesAllowed"
 """Of exports and imports: whether all addresses are within the ranges of their cluster."""
 IMPORTED_HERE = "ImportedHere"
 """Whether the exporting cluster itself has the import."""
+DISCONNECTED = "Disconnected"
+"""The reason of Ready while an agent does not reach the broker."""
 
 
 def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[Condition]) -> Plan:
