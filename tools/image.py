@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hanse import __version__
-from hanse.cli.manifests.objects import NON_ROOT_USER
+from hanse.cli.manifests.workloads import NON_ROOT_USER
 from hanse.local.real.nodes.image import Image, write_images
 
 SOURCE = Path(__file__).parent.parent

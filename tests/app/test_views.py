@@ -8,7 +8,7 @@ import pytest
 from hanse.cli.fleet import ClusterRead
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.core import Service
+from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.federation import Federation
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import AMKOCluster, GlobalDeploymentPolicy, GSLBConfig, GSLBHostRule
@@ -114,6 +114,32 @@ CASES: dict[str, tuple[list[ClusterRead], str, str, str]] = {
         "PoolExhausted",
         "degraded",
         "2 of 2 Service addresses",
+    ),
+    "pods that ask where the DNS of their network was": (
+        [
+            read(
+                "lubeck",
+                made(
+                    Network,
+                    "acme.lab",
+                    spec={"type": "flat"},
+                    status={"phase": "Ready", "dnsServiceIP": "10.0.0.2"},
+                ),
+                *(
+                    made(
+                        Pod,
+                        f"pod-{address}",
+                        "acme",
+                        metadata={"labels": {TENANT: "acme", NETWORK: "lab"}},
+                        spec={"dnsConfig": {"nameservers": [f"10.0.0.{address}"]}},
+                    )
+                    for address in (1, 2)
+                ),
+            )
+        ],
+        "DnsStale",
+        "degraded",
+        "its DNS moved to 10.0.0.2, and 1 of 2 pods ask where it was",
     ),
     "an import that is not published": (
         [

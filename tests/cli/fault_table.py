@@ -8,6 +8,9 @@ FUNCTIONS = """
 k() { kubectl --context "$@"; }
 make() { kubectl --context "$1" create -f - <<<"# YAML
 $2"; }
+host() { make "$1" "{apiVersion: v1, kind: Service, metadata: {name: $2, namespace: faults,
+labels: {gslb: shared}, annotations: {external-dns.alpha.kubernetes.io/hostname: $3}},
+spec: {type: LoadBalancer, selector: {app: $2}, ports: [{port: 80}]}}"; }
 share() { make "$1" "{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport,
 metadata: {name: $2, namespace: faults}}"; }
 """
@@ -19,8 +22,9 @@ for c in lubeck hamburg bergen; do k $c create namespace faults & done; wait
 AFTER = """
 gone="--wait=false --ignore-not-found"
 for c in lubeck hamburg bergen broker; do k $c delete namespace faults $gone & done
-k lubeck -n avi-system delete gslbhostrule first nowhere --ignore-not-found
+k lubeck -n avi-system delete gslbhostrule first nowhere sticky --ignore-not-found
 k bergen -n antrea-plus-system delete service mine --ignore-not-found
+k lubeck delete clusternetworkpolicies.crd.antrea.io crossed --ignore-not-found
 wait
 """
 
@@ -184,6 +188,81 @@ OBJECTS = (
         {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: x}]}}}}'
         """,
     ),
+    Fault(
+        "BrokerUnguarded Check 1 admission policies of hanse-broker are missing "
+        "(hanse-broker-imports), so that a member can write what is another's in broker",
+        "k broker delete validatingadmissionpolicybinding hanse-broker-imports",
+        unseen_by=OBSERVERS,
+    ),
+    Fault(
+        "WebhookDown Check webhook old.hanse.dev has no ready endpoints behind hanse-old in lubeck",
+        """
+        make lubeck '{apiVersion: admissionregistration.k8s.io/v1,
+        kind: ValidatingWebhookConfiguration, metadata: {name: hanse-old},
+        webhooks: [{name: old.hanse.dev, failurePolicy: Ignore, sideEffects: None, rules: [],
+        admissionReviewVersions: [v1],
+        clientConfig: {service: {name: hanse-old, namespace: hanse-system}}}]}'
+        """,
+        unseen_by=OBSERVERS,
+    ),
+    Fault(
+        "AddressesRefused ServiceExport shop/web in hamburg",
+        """
+        k broker patch clusterset local --type merge \
+            -p '{"spec":{"clusters":[{"id":"hamburg","ranges":["10.99.0.0/16"]}]}}'
+        """,
+    ),
+    Fault(
+        "SetShort StatefulSet shop/store",
+        "k bergen -n shop annotate pod store-bergen-0 sim.hanse.dev/ready=false",
+    ),
+    Fault(
+        "HostDown GlobalService avi-system/down.global.test",
+        """
+        k hamburg -n faults create deployment fallen --image x --replicas 0
+        host hamburg fallen down.global.test
+        """,
+    ),
+    Fault(
+        "NameUnserved GlobalService shop.example.org",
+        """
+        k lubeck -n faults create deployment outside --image x
+        host lubeck outside shop.example.org
+        """,
+    ),
+    Fault(
+        "NotBalanced GSLBHostRule avi-system/sticky in lubeck",
+        """
+        make lubeck '{apiVersion: amko.vmware.com/v1alpha1, kind: GSLBHostRule, metadata:
+        {name: sticky, namespace: avi-system},
+        spec: {fqdn: sticky.global.test, sitePersistence: {enabled: true}}}'
+        """,
+    ),
+    Fault(
+        "GlobalPolicyInvalid GlobalDeploymentPolicy faults/astray in lubeck",
+        """
+        make lubeck '{apiVersion: amko.vmware.com/v1alpha2, kind: GlobalDeploymentPolicy,
+        metadata: {name: astray, namespace: faults}, spec: {matchClusters: [{cluster: lubeck}]}}'
+        """,
+    ),
+    Fault(
+        "PolicyNamesNothing NetworkPolicy faults/nobody in bergen",
+        """
+        make lubeck '{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {
+        name: nobody, namespace: faults,
+        annotations: {federated.anp.antreaplus.vmware-tanzu.com: "true"}},
+        spec: {priority: 5, appliedTo: [{group: nobody}]}}'
+        """,
+    ),
+    Fault(
+        "PolicyConflict ClusterNetworkPolicy crossed",
+        """
+        for c in lubeck hamburg; do make $c "{apiVersion: crd.antrea.io/v1beta1,
+        kind: ClusterNetworkPolicy, metadata: {name: crossed,
+        annotations: {federated.anp.antreaplus.vmware.com: 'true'}},
+        spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {c: $c}}}]}}" & done; wait
+        """,
+    ),
 )
 """What can be wrong at once, with objects of users and of administrators."""
 
@@ -222,12 +301,46 @@ STOPPED = (
         """,
     ),
 )
-CLUSTERS = {"killed": KILLED, "stopped": STOPPED}
+CUT = (
+    Fault("LinkCut Link lubeck-bergen in lubeck", "hanse local cut lubeck bergen", causes=True),
+    Fault(
+        "ProviderFailed GSLBConfig avi-system/second in lubeck",
+        """
+        make lubeck '{apiVersion: amko.vmware.com/v1alpha1, kind: GSLBConfig,
+        metadata: {name: second, namespace: avi-system},
+        spec: {memberClusters: [{clusterContext: lubeck}]}}'
+        """,
+        causes=True,
+    ),
+)
+REFUSED = (
+    Fault(
+        "TokenRevoked Link lubeck-bergen in lubeck",
+        "k bergen -n antrea-plus-system delete serviceaccount hanse-supervisor-lubeck",
+        causes=True,
+    ),
+    Fault("LeaderMissing AMKOCluster leader", "hanse gslb demote lubeck"),
+)
+SILENT = (
+    Fault("ClusterSilent Cluster bergen", "hanse local cut bergen broker", causes=True),
+    Fault("ClusterSetMissing ClusterSet default in broker", "k broker delete clusterset --all"),
+)
+BROKERLESS = (Fault("BrokerLost Cluster broker", "hanse local kill broker", causes=True),)
+CLUSTERS = {
+    "killed": KILLED,
+    "stopped": STOPPED,
+    "cut": CUT,
+    "refused": REFUSED,
+    "brokerless": BROKERLESS,
+    "silent": SILENT,
+}
 """Faults of clusters, which hide others: one group after another."""
 
 SHORT_LEASES = """
-k broker patch clusterset local --type merge -p '{"spec":{"leaseDurationSeconds":10}}'
+k broker patch "$(k broker get clusterset -o name)" --type merge \
+    -p '{"spec":{"leaseDurationSeconds":10}}'
 """
 LONG_LEASES = """
-k broker patch clusterset local --type merge -p '{"spec":{"leaseDurationSeconds":30}}'
+k broker patch "$(k broker get clusterset -o name)" --type merge \
+    -p '{"spec":{"leaseDurationSeconds":30}}'
 """

@@ -55,16 +55,19 @@ def test_no_role_has_all_rights_to_anything() -> None:
         assert "*" not in (*rule["verbs"], *rule["resources"], *rule["apiGroups"])
 
 
-@pytest.mark.parametrize("account", ["hanse-dns", "hanse-guard"])
-def test_name_servers_and_guards_may_only_read(account: str) -> None:
-    found = installed(networks={"guard": True})
+@pytest.mark.parametrize("account", ["hanse-dns", "hanse-guard", "hanse-console"])
+def test_name_servers_guards_and_the_console_may_only_read(account: str) -> None:
+    found = installed(networks={"guard": True}, console={"enabled": True})
     roles = [
         one for (kind, name), one in found.items() if kind.endswith("Role") and name == account
     ]
 
     assert roles
     rules = [rule for role in roles for rule in role["rules"]]
-    assert {verb for rule in rules for verb in rule["verbs"]} <= {"get", "list", "watch"}
+    verbs = {(verb, *rule["resources"]) for rule in rules for verb in rule["verbs"]}
+    asked = {("create", "tokenreviews"), ("create", "subjectaccessreviews")}
+    assert {verb for verb, _ in verbs - asked} <= {"get", "list", "watch"}
+    assert asked <= verbs or account != "hanse-console", "who people are, and what they may see"
 
 
 def test_what_is_switched_off_is_not_there() -> None:

@@ -39,6 +39,29 @@ def test_a_finding_stands_for_itself_while_its_cause_is_not_found() -> None:
     assert judge([lost]) == (lost,)
 
 
+def test_a_consequence_of_a_consequence_stands_under_the_first_cause() -> None:
+    link, host = Ref("Link", "lubeck-bergen"), service("web", Severity.RISK, BERGEN)
+    cut = finding("LinkCut", link, Severity.DEGRADED, BERGEN)
+    stage = finding("GslbStageFailed", Ref("AMKOCluster", "a"), Severity.DEGRADED, link)
+
+    (found,) = judge([stage, host, cut, SILENT])
+    assert {c.subject for c in found.consequences} == {link, host.subject, stage.subject}
+
+    (found, other) = judge([stage, host, cut])
+    assert [c.subject for c in found.consequences] == [stage.subject], "while it is no finding"
+    assert other == host
+
+
+def test_nothing_vanishes_where_findings_name_each_other_as_their_cause() -> None:
+    one, other = (Ref("Service", name) for name in "ab")
+    circle = [
+        finding("HostDown", one, Severity.RISK, other),
+        finding("HostDown", other, Severity.RISK, one),
+    ]
+
+    assert {f.subject for f in judge(circle)} == {one, other}
+
+
 def test_the_worst_comes_first_and_then_what_has_most_consequences() -> None:
     lubeck = finding("ClusterSilent", cluster_ref("lubeck"), Severity.DEGRADED)
     note, lost = service("a", Severity.NOTE), service("b", Severity.DEGRADED, BERGEN)

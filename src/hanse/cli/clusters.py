@@ -228,6 +228,16 @@ def all_contexts(settings: GlobalOptions) -> tuple[ClusterAccess, ...]:
     return select_clusters(msgspec.structs.replace(settings, context=""))
 
 
+def own_and_others(
+    settings: GlobalOptions, name: str, environment: Mapping[str, str] = os.environ
+) -> tuple[ClusterAccess, ...]:
+    """The cluster of this pod under a name, then those of the kubeconfig, if there is one."""
+    own = ClusterAccess(name, credentials.in_cluster(environment))
+    files = kubeconfig_files(settings, environment) or ()
+    others = select_clusters(settings) if any(file.exists() for file in files) else ()
+    return (own, *(one for one in others if one.name != name))
+
+
 def configured_clusters(
     settings: GlobalOptions, environment: Mapping[str, str] = os.environ
 ) -> tuple[ClusterAccess, ...]:

@@ -43,7 +43,7 @@ GRACE = timedelta(seconds=5)
 """How much longer than its Lease a holder may be silent, as its clock is not ours."""
 
 
-_BROKER_READS = tuple(Watch(Role.LOCAL, kind) for kind in (Lease, ClusterSet, ClusterMember))
+BROKER_READS = tuple(Watch(Role.LOCAL, kind) for kind in (Lease, ClusterSet, ClusterMember))
 
 
 class ClusterRead(Struct, frozen=True):
@@ -102,7 +102,7 @@ def _reading(
     watches: Iterable[Watch],
 ) -> Callable[[ClusterAccess, Client], Awaitable[ClusterRead]]:
     """A function that reads the watches, and what tells a broker, of a cluster."""
-    needed = tuple(dict.fromkeys((*watches, *_BROKER_READS)))
+    needed = tuple(dict.fromkeys((*watches, *BROKER_READS)))
 
     async def read(cluster: ClusterAccess, client: Client) -> ClusterRead:
         return await _read_cluster(cluster, client, needed)
@@ -201,7 +201,12 @@ def _reported_links(
             if one.cluster_id != name and not one.leaving:
                 phase = Phase.SYNCED if one.reachable else Phase.UNREACHABLE
                 yield ClusterState(
-                    one.cluster_id, frozenset({Role.MEMBER}), phase, one.since or now, one.message
+                    one.cluster_id,
+                    frozenset({Role.MEMBER}),
+                    phase,
+                    one.since or now,
+                    one.message,
+                    rejected="hanse join" in one.message,
                 )
     lost = next((c for e in read.objects(ServiceExport) for c in _disconnections(e)), None)
     if lost is not None and name != broker:

@@ -34,6 +34,11 @@ CODES: dict[str, CodeExplanation] = {
         "The agent of one cluster does not reach another cluster, which others may reach.",
         "The connection is back.",
     ),
+    "TokenRevoked": _said(
+        "A cluster refuses the credentials that another one's agent has for it: they ended, or "
+        "their account is gone.",
+        "The agent has new ones: `hanse join` makes them.",
+    ),
     "AgentMissing": _said(
         "No agent has ever run in a cluster.", "An agent is installed and holds its Lease."
     ),
@@ -234,6 +239,10 @@ CODES: dict[str, CodeExplanation] = {
     # networks
     "NetworkFailed": _said("A network of a tenant could not be made.", "Its phase is Ready."),
     "TenantFailed": _said("A tenant does not have what it asks for.", "It is Ready."),
+    "DnsStale": _said(
+        "The DNS of a network has another address than its pods ask: they cannot look names up.",
+        "The pods are made anew.",
+    ),
     "PoolExhausted": _said(
         "A network has no Service address left: new Services are refused.",
         "A range is added, or Services are deleted.",
@@ -244,6 +253,10 @@ CODES: dict[str, CodeExplanation] = {
     # global load balancing
     "HostDown": _said("No member of a global host is up.", "One is up."),
     "HostDegraded": _said("Some members of a global host are down.", "All are up."),
+    "NameUnserved": _said(
+        "A global host is in none of the zones that name servers answer: nobody can look it up.",
+        "Name servers answer its zone, or nothing asks for the host.",
+    ),
     "TwoLeaders": _said("Two clusters lead the GSLB configuration.", "One is demoted."),
     "GslbStageFailed": _said("A stage of the GSLB federation failed.", "It succeeds."),
     "ProviderFailed": _said(

@@ -39,7 +39,7 @@ class MultiClusterSnapshot:
         self.local = local
         """Whether the clusters are those of a local federation, which `hanse local` can mend."""
         self._contexts = contexts or {}
-        self._reporters: dict[ClusterId, ClusterId | None] = {}
+        self._reporters: dict[ClusterId, tuple[ClusterId, ...]] = {}
         self._faults: dict[ClusterId, ClusterFault | None] = {}
 
     @property
@@ -71,20 +71,12 @@ class MultiClusterSnapshot:
         return (*self.by_agent, *sorted(known - set(self.by_agent) - twice))
 
     def reporter_for(self, where: ClusterId) -> ClusterId | None:
-        """The agent that reports on a cluster: its own, else the first that is connected to it."""
-        if where in self.by_agent:
-            return where
-        if where not in self._reporters:
-            connected = (
-                n for n, s in self.by_agent.items() if s.fact(ClusterState, where) is not None
-            )
-            self._reporters[where] = next(connected, None)
-        return self._reporters[where]
+        """The agent that reports on a cluster: its own, else the first that reaches it."""
+        return next(iter(self._agents_of(where)), None)
 
     def for_cluster(self, where: ClusterId) -> Snapshot | None:
         """The snapshot of the agent that reports on a cluster; None if there is none."""
-        reporter = self.reporter_for(where)
-        return None if reporter is None else self.by_agent[reporter]
+        return next(iter(self._snapshots_for(where)), None)
 
     @cached_property
     def members(self) -> tuple[ClusterId, ...]:
@@ -162,16 +154,30 @@ class MultiClusterSnapshot:
         """Every object of a kind in a cluster, from all snapshots."""
         return _unique(snapshot.all(where, kind) for snapshot in self._snapshots_for(where))
 
+    def listed(self, where: ClusterId, kind: type[K]) -> bool:
+        """Whether one of the agents has listed all objects of a kind in a cluster."""
+        return any(snapshot.listed(where, kind) for snapshot in self._snapshots_for(where))
+
     def by(self, where: ClusterId, index: Index[K], value: str) -> Iterator[K]:
         """Every object that an index finds in a cluster."""
         return _unique(snapshot.by(where, index, value) for snapshot in self._snapshots_for(where))
 
     def _snapshots_for(self, where: ClusterId) -> Iterator[Snapshot]:
         """The snapshots that may have a cluster's objects, its reporter's first."""
-        reporter = self.reporter_for(where)
-        if reporter is not None:
-            yield self.by_agent[reporter]
-            yield from (snapshot for name, snapshot in self.by_agent.items() if name != reporter)
+        return (self.by_agent[name] for name in self._agents_of(where))
+
+    def _agents_of(self, where: ClusterId) -> tuple[ClusterId, ...]:
+        """The agents that connect to a cluster, its own first.
+
+        What those that do not reach it remember does not count while others reach it.
+        """
+        if where not in self._reporters:
+            states = {n: s.fact(ClusterState, where) for n, s in self.by_agent.items()}
+            known = {n: state.phase for n, state in states.items() if state is not None}
+            reached = [n for n, phase in known.items() if phase is not Phase.UNREACHABLE]
+            named = [where] if where in self.by_agent else []
+            self._reporters[where] = tuple(dict.fromkeys((*named, *(reached or known))))
+        return self._reporters[where]
 
     def everywhere(self, kind: type[K]) -> Iterator[tuple[ClusterId, K]]:
         """Every object of a kind, with its cluster."""

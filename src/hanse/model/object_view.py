@@ -10,7 +10,7 @@ from hanse.model.facts import Role
 from hanse.model.findings import Finding, Remedy, Severity, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.objects import ClusterId, Object
-from hanse.model.remedies import erase_annotation
+from hanse.model.remedies import delete_obstacle, erase_annotation
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import Item
 
@@ -139,7 +139,9 @@ def object_finding(
 
 def _mend(obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot) -> Remedy:
     """Take away what the message names; else its author does as it says."""
-    commands = erase_annotation(obj, where, message, snapshot)
+    commands = erase_annotation(obj, where, message, snapshot) or delete_obstacle(
+        where, message, snapshot
+    )
     kind, name = type(obj).kind, obj.name
     place = f" -n {obj.namespace}" if obj.namespace else ""
     edit = f"`kubectl{place} edit {kind.plural} {name}`"

@@ -2,15 +2,18 @@
 
 import json
 import re
+from collections.abc import Collection
 from shlex import quote
 
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Service
+from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.objects import ClusterId, Object
 
 _ANNOTATION = re.compile(r"^annotation ([A-Za-z0-9./_-]+)[: =]")
 _FIELD = re.compile(r"^(spec(?:\.\w+|\[\d+\])+): ")
 _STEP = re.compile(r"\w+")
+_OBSTACLE = re.compile(r"([\w.]+) (?:([\w.-]+)/)?([\w.-]+) exists already and it was not made")
 _KEYS = frozenset({"cluster", "clusterID", "id", "name"})
 
 
@@ -27,6 +30,30 @@ def start_pods(
     chosen = ",".join(f"{label}={value}" for label, value in found.spec.selector.items())
     verb = "rollout restart" if unready else "scale --replicas=1"
     return (snapshot.kubectl(where, f"{verb} deployment --selector={chosen}", namespace),)
+
+
+def delete_obstacle(
+    where: ClusterId, message: str, snapshot: MultiClusterSnapshot
+) -> tuple[str, ...]:
+    """Delete the object that a message names as not made by Hanse; none if it names none."""
+    found = _OBSTACLE.search(message)
+    if found is None:
+        return ()
+    kind, namespace, name = found.groups()
+    return (snapshot.kubectl(where, f"delete {kind} {name}", namespace or ""),)
+
+
+def erase_ranges(
+    broker: ClusterId, members: Collection[ClusterId], snapshot: MultiClusterSnapshot
+) -> tuple[str, ...]:
+    """Take away the ranges that the ClusterSet names for members, so that any are allowed."""
+    return tuple(
+        snapshot.kubectl(broker, f"patch clusterset {rules.name} --type json -p {quote(patch)}")
+        for rules in snapshot.all(broker, ClusterSet)
+        for number, one in enumerate(rules.spec.clusters)
+        if one.id in members and one.ranges
+        for patch in (json.dumps([{"op": "remove", "path": f"/spec/clusters/{number}/ranges"}]),)
+    )
 
 
 def erase_annotation(

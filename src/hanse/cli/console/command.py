@@ -17,6 +17,8 @@ from hanse.cli.settings import global_options
     "--host",
     "hosts",
     multiple=True,
+    envvar="HANSE_CONSOLE_HOSTS",
+    show_envvar=True,
     metavar="NAME[:PORT]",
     help="A name by which browsers reach it, beside loopback. Repeatable.",
 )
@@ -32,9 +34,20 @@ from hanse.cli.settings import global_options
     metavar="CONTEXT",
     help="Also read the members of the Federation of this supervisor, by its own credentials.",
 )
+@click.option(
+    "--own-cluster",
+    default="",
+    metavar="NAME",
+    help="In a pod: also read its own cluster, under this name; it knows the people.",
+)
 @click.pass_context
 def command(
-    context: click.Context, listen: str, hosts: tuple[str, ...], people_of: str, federation: str
+    context: click.Context,
+    listen: str,
+    hosts: tuple[str, ...],
+    people_of: str,
+    federation: str,
+    own_cluster: str,
 ) -> None:
     """Serve the page over a whole fleet, read-only.
 
@@ -52,15 +65,16 @@ def command(
       hanse console
       hanse console --context broker --listen 127.0.0.1:9000
       hanse console --federation lubeck --people-of lubeck
+      helm install hanse ./hanse --set clusterId=lubeck --set console.enabled=true
     """
-    from hanse.cli.clusters import is_local, select_cluster, select_clusters
+    from hanse.cli.clusters import is_local, own_and_others, select_cluster, select_clusters
     from hanse.cli.console.federation import federation_members
     from hanse.cli.console.serving import listening_socket, serve_console
     from hanse.cli.process import run_async, start_logging
 
     settings = global_options(context)
     start_logging(settings)
-    clusters = select_clusters(settings)
+    clusters = own_and_others(settings, own_cluster) if own_cluster else select_clusters(settings)
     home = select_cluster(settings, people_of) if people_of else clusters[0]
     local = is_local(settings)
     supervisor = select_cluster(settings, federation) if federation else None

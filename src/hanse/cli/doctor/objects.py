@@ -69,10 +69,10 @@ def _unserved_webhooks(lists: ClusterLists) -> Iterator[Finding]:
                     yield Finding(
                         lists.name,
                         f"webhook {webhook['name']} has no ready endpoints behind {name}",
-                        f"kubectl --context {lists.name} -n {service.get('namespace')} get pods; "
-                        f"while the agent is down, `hanse uninstall` or delete {kind}"
-                        f"webhookconfiguration {configuration['metadata']['name']}",
+                        f"kubectl --context {lists.name} delete {kind}webhookconfiguration "
+                        f"{configuration['metadata']['name']}",
                         "WebhookDown",
+                        pasteable=True,
                     )
                     break
 

@@ -3,9 +3,21 @@
 from typing import Any
 
 from hanse import __version__
+from hanse.cli.manifests.console import CONSOLE, console_files
 from hanse.cli.manifests.guard import guard_files
 from hanse.cli.manifests.rights import DNS, dns_rights_files, rights_files
 from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
+from hanse.cli.manifests.workloads import (
+    disruption_budget,
+    http_probe,
+    labels_of,
+    make_container,
+    make_deployment,
+    make_object,
+    make_service,
+    pod_field,
+    secret_volume,
+)
 from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
 from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.manifests import PART_OF
@@ -22,7 +34,6 @@ TOKEN_FOLDER = "/var/run/hanse/dashboard"  # noqa: S105 - where it is mounted
 TSIG_FOLDER = "/var/run/hanse/publishing"
 NETWORKS_FOLDER = "/etc/hanse/networks"
 NETWORK_TEMPLATE = "hanse-network-template"
-NON_ROOT_USER = 65532
 
 
 def chart_files() -> tuple[ChartFile, ...]:
@@ -33,6 +44,7 @@ def chart_files() -> tuple[ChartFile, ...]:
         *dns_rights_files(),
         ChartFile("dns", _dns_objects, Condition("dns.enabled")),
         *guard_files(),
+        *console_files(),
         ChartFile("network-policy", lambda _: _network_policies(), Condition("networkPolicy")),
         ChartFile("egress", _egress_policy, Condition("egress.enabled")),
         ChartFile("egress-gslb", _probe_policy, Condition("egress.enabled", ("gslb",))),
@@ -56,14 +68,14 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
         "HANSE_DASHBOARD_HOST": values.value("dashboard.hosts"),
         "HANSE_WEBHOOK_LISTEN": values.either("webhooks.enabled", f"0.0.0.0:{WEBHOOK_PORT}"),
         "HANSE_WEBHOOK_URL": values.value("webhooks.url"),
-        "HANSE_IDENTITY": _pod_field("metadata.name"),
-        "HANSE_NAMESPACE": _pod_field("metadata.namespace"),
+        "HANSE_IDENTITY": pod_field("metadata.name"),
+        "HANSE_NAMESPACE": pod_field("metadata.namespace"),
     }
     container = {
-        **_container(values, "agent", ["agent"], environment),
+        **make_container(values, "agent", ["agent"], environment),
         "ports": [{"name": n, "containerPort": p} for n, p in ports.items()],
-        "livenessProbe": _http_probe("/healthz", 20),
-        "readinessProbe": _http_probe("/readyz", 5),
+        "livenessProbe": http_probe("/healthz", 20),
+        "readinessProbe": http_probe("/readyz", 5),
         "volumeMounts": [
             {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
             {"name": "dashboard", "mountPath": TOKEN_FOLDER, "readOnly": True},
@@ -74,13 +86,13 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
         "resources": values.value("agent.resources"),
     }
     volumes = [
-        _secret_volume("broker", values.value("broker.secret")),
-        _secret_volume("dashboard", values.value("dashboard.tokenSecret")),
-        _secret_volume("publishing", values.text_or("publishing.keySecret", "hanse-publishing")),
+        secret_volume("broker", values.value("broker.secret")),
+        secret_volume("dashboard", values.value("dashboard.tokenSecret")),
+        secret_volume("publishing", values.text_or("publishing.keySecret", "hanse-publishing")),
         {"name": "networks", "configMap": {"name": NETWORK_TEMPLATE}},
         {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
     ]
-    deployment = _deployment(
+    deployment = make_deployment(
         values, AGENT, AGENT, values.value("agent.replicas"), container, volumes
     )
     # The agent reads the template once: another one has to restart it.
@@ -90,8 +102,8 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
     return [
         _network_template(values),
         deployment,
-        _disruption_budget(AGENT),
-        _service(
+        disruption_budget(AGENT),
+        make_service(
             AGENT,
             [
                 {"name": "metrics", "port": METRICS_PORT, "targetPort": "metrics"},
@@ -144,7 +156,7 @@ def _network_template(values: ValueSource) -> Wire:
     metadata = {
         "name": NETWORK_TEMPLATE,
         "namespace": SYSTEM_NAMESPACE,
-        "labels": _labels(AGENT),
+        "labels": labels_of(AGENT),
     }
     data = {"template": values.value("networks.template")}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}
@@ -172,13 +184,13 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
     }
     protocols = [("dns", "UDP"), ("dns-tcp", "TCP")]
     container = {
-        **_container(values, "dns", arguments, environment),
+        **make_container(values, "dns", arguments, environment),
         "ports": [
             {"name": "metrics", "containerPort": METRICS_PORT},
             *({"name": n, "containerPort": DNS_PORT, "protocol": p} for n, p in protocols),
         ],
-        "livenessProbe": _http_probe("/healthz", 20),
-        "readinessProbe": _http_probe("/readyz", 5),
+        "livenessProbe": http_probe("/healthz", 20),
+        "readinessProbe": http_probe("/readyz", 5),
         "volumeMounts": [
             {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
@@ -187,17 +199,17 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
         "resources": values.value("dns.resources"),
     }
     volumes = [
-        _secret_volume("broker", values.value("broker.secret")),
+        secret_volume("broker", values.value("broker.secret")),
         {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
         {"name": "cache", "emptyDir": {"sizeLimit": "64Mi"}},
     ]
-    service = _service(
+    service = make_service(
         DNS, [{"name": n, "port": 53, "targetPort": n, "protocol": p} for n, p in protocols]
     )
     service["spec"]["clusterIP"] = values.value("dns.clusterIp")
     return [
-        _deployment(values, DNS, DNS, values.value("dns.replicas"), container, volumes),
-        _disruption_budget(DNS),
+        make_deployment(values, DNS, DNS, values.value("dns.replicas"), container, volumes),
+        disruption_budget(DNS),
         service,
     ]
 
@@ -215,14 +227,15 @@ def _network_policies() -> list[Wire]:
             {"port": "dns", "protocol": "UDP"},
             {"port": "dns-tcp", "protocol": "TCP"},
         ],
+        CONSOLE: [{"port": "http"}],
     }
     return [
-        _object(
+        make_object(
             "networking.k8s.io/v1",
             "NetworkPolicy",
             name,
             {
-                "podSelector": {"matchLabels": _labels(name)},
+                "podSelector": {"matchLabels": labels_of(name)},
                 "policyTypes": ["Ingress"],
                 "ingress": [{"ports": ports}],
             },
@@ -242,7 +255,7 @@ def _egress_policy(values: ValueSource) -> list[Wire]:
             {"to": values.value("egress.to"), "ports": values.value("egress.ports")},
         ],
     }
-    return [_object("networking.k8s.io/v1", "NetworkPolicy", "hanse-egress", spec)]
+    return [make_object("networking.k8s.io/v1", "NetworkPolicy", "hanse-egress", spec)]
 
 
 def _probe_policy(values: ValueSource) -> list[Wire]:
@@ -256,7 +269,7 @@ def _probe_policy(values: ValueSource) -> list[Wire]:
         "policyTypes": ["Egress"],
         "egress": [{"to": values.value("egress.to")}],
     }
-    return [_object("networking.k8s.io/v1", "NetworkPolicy", "hanse-probes", spec)]
+    return [make_object("networking.k8s.io/v1", "NetworkPolicy", "hanse-probes", spec)]
 
 
 def _amko_cluster(values: ValueSource) -> list[Wire]:
@@ -267,103 +280,6 @@ def _amko_cluster(values: ValueSource) -> list[Wire]:
         "version": __version__,
         "clusters": values.value("gslb.clusters"),
     }
-    made = _object("amko.vmware.com/v1alpha1", "AMKOCluster", "amkocluster-federation", spec)
+    made = make_object("amko.vmware.com/v1alpha1", "AMKOCluster", "amkocluster-federation", spec)
     made["metadata"]["namespace"] = GSLB_NAMESPACE  # which is among the rights
     return [made]
-
-
-def _labels(name: str) -> dict[str, str]:
-    return {"app.kubernetes.io/name": name, PART_OF: "hanse"}
-
-
-def _object(api_version: str, kind: str, name: str, spec: Wire) -> Wire:
-    metadata = {"name": name, "namespace": SYSTEM_NAMESPACE, "labels": _labels(name)}
-    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
-
-
-def _deployment(
-    values: ValueSource,
-    name: str,
-    account: str,
-    replicas: Any,
-    container: Wire,
-    volumes: list[Wire],
-) -> Wire:
-    """A Deployment of one container, not as root, spread over zones and nodes if possible."""
-    labels = _labels(name)
-    pod = {
-        "serviceAccountName": account,
-        "priorityClassName": values.value("priorityClassName"),
-        "nodeSelector": values.value("nodeSelector"),
-        "tolerations": values.value("tolerations"),
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": NON_ROOT_USER,
-            "runAsGroup": NON_ROOT_USER,
-            "fsGroup": NON_ROOT_USER,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "topologySpreadConstraints": [
-            {
-                "maxSkew": 1,
-                "topologyKey": key,
-                "whenUnsatisfiable": "ScheduleAnyway",
-                "labelSelector": {"matchLabels": labels},
-            }
-            for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
-        ],
-        "containers": [container],
-        "volumes": volumes,
-    }
-    spec = {
-        "replicas": replicas,
-        "selector": {"matchLabels": labels},
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
-        "template": {"metadata": {"labels": labels}, "spec": pod},
-    }
-    made = _object("apps/v1", "Deployment", name, spec)
-    made["metadata"]["labels"] = {**labels, "app.kubernetes.io/version": __version__}
-    return made
-
-
-def _container(
-    values: ValueSource, name: str, arguments: list[Any], environment: dict[str, Any]
-) -> Wire:
-    return {
-        "name": name,
-        "image": values.image(),
-        "imagePullPolicy": values.value("image.pullPolicy"),
-        "args": arguments,
-        "env": [
-            {"name": name, "value": value}
-            if not isinstance(value, dict)
-            else {"name": name, "valueFrom": value}
-            for name, value in environment.items()
-        ],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-    }
-
-
-def _pod_field(path: str) -> Wire:
-    return {"fieldRef": {"fieldPath": path}}
-
-
-def _secret_volume(name: str, secret: Any) -> Wire:
-    return {"name": name, "secret": {"secretName": secret, "optional": True}}
-
-
-def _http_probe(path: str, every: int) -> Wire:
-    return {"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": every}
-
-
-def _disruption_budget(name: str) -> Wire:
-    spec = {"minAvailable": 1, "selector": {"matchLabels": _labels(name)}}
-    return _object("policy/v1", "PodDisruptionBudget", name, spec)
-
-
-def _service(name: str, ports: list[Wire]) -> Wire:
-    return _object("v1", "Service", name, {"selector": _labels(name), "ports": ports})

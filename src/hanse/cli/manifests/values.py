@@ -122,6 +122,23 @@ class DashboardValues(_Values, frozen=True, kw_only=True):
     ] = ""
 
 
+class ConsoleValues(_Values, frozen=True, kw_only=True):
+    """The page over the whole fleet, for people with their own tokens."""
+
+    enabled: Annotated[bool, _description("Whether it runs, beside one agent of the fleet.")] = (
+        False
+    )
+    kubeconfig_secret: Annotated[
+        str,
+        _description(
+            "The Secret whose key `kubeconfig` has a context for each other cluster, to read it; "
+            "without it the console shows its own cluster."
+        ),
+    ] = "hanse-console"  # noqa: S105
+    hosts: Annotated[list[str], _description("Names under which browsers reach it.")] = []
+    resources: Annotated[Resources, _description("Of its pod.")] = Resources()
+
+
 class GslbValues(_Values, frozen=True, kw_only=True):
     """This cluster's part in the federation of GSLB configurations."""
 
@@ -257,6 +274,9 @@ class Values(_Values, frozen=True, kw_only=True):
     )
     dns: Annotated[DnsValues, _description("The name server.")] = DnsValues()
     webhooks: Annotated[WebhooksValues, _description("Admission.")] = WebhooksValues()
+    console: Annotated[ConsoleValues, _description("The page over the whole fleet.")] = (
+        ConsoleValues()
+    )
     dashboard: Annotated[DashboardValues, _description("The page over what the agent sees.")] = (
         DashboardValues()
     )

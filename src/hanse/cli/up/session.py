@@ -147,7 +147,8 @@ class UpSession:
             login_link=page.login_link,
         )
         # Hosts of global.test are answered whatever zones are added.
-        zones = (GLOBAL_ZONE, *self._gslb.zones) if self._gslb.zones else ()
+        known = bool(self._gslb.zones) or tuple(self._gslb.providers) == ("dns",)
+        zones = (GLOBAL_ZONE, *self._gslb.zones) if known else ()
         gslb = replace(self._gslb, zones=zones)
         start_agent = partial(run_agent, dns, page, gslb, self._networks, fabric)
         async with (

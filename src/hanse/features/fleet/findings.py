@@ -7,6 +7,7 @@ from hanse.model.facts import AgentRun, ClusterState, CredentialsRefused, ListDe
 from hanse.model.findings import (
     Finding,
     Ref,
+    Remedy,
     Severity,
     Unknown,
     cluster_ref,
@@ -16,11 +17,13 @@ from hanse.model.findings import (
 )
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Node
+from hanse.model.kinds.federation import Federation
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.member_ranges import overlaps_of
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.ownership import PAUSED, is_paused
+from hanse.model.remedies import erase_ranges
 
 
 def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
@@ -63,7 +66,7 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
             code="BrokerLost" if is_broker else "ClusterUnreachable",
             severity=Severity.DEGRADED,
             subject=cluster_ref(cluster),
-            summary=f"{'the broker' if is_broker else 'cluster'} {cluster} is not reached: "
+            summary=f"{'broker' if is_broker else 'cluster'} {cluster} is not reached: "
             f"{fault.reason or 'it does not answer'}",
             remedy=remedy(start)
             if snapshot.local
@@ -247,6 +250,7 @@ def _overlapping_ranges(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> I
     rules = oldest_clusterset(snapshot.all(cluster, ClusterSet))
     if rules is None:
         return
+    edit = snapshot.kubectl(cluster, f"edit clusterset {rules.name}")
     for overlap in overlaps_of(snapshot.all(cluster, ClusterMember), rules.spec):
         one, other = overlap.one, overlap.other
         yield Finding(
@@ -256,10 +260,10 @@ def _overlapping_ranges(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> I
             summary=f"{one} ({overlap.ranges[0]}) and {other} ({overlap.ranges[1]}) have the same "
             "addresses: they do not import from each other what lies in both",
             remedy=remedy(
-                snapshot.kubectl(cluster, f"edit clusterset {rules.name}"),
+                *erase_ranges(cluster, (one, other), snapshot)[:1],
                 advice="give one of them other ranges, or connect them by Globalnet; if these are "
-                f"not the ranges of their pods, name the right ones there (spec.clusters, {one} or "
-                f"{other}, ranges)",
+                f"not the ranges of their pods, name the right ones (spec.clusters, {one} or "
+                f"{other}, ranges): `{edit}`",
             ),
         )
 
@@ -304,18 +308,39 @@ def _denied_lists(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterato
 
 
 def link_findings(target: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """LinkCut: agents that do not reach a cluster which others reach, or which is not known."""
+    """LinkCut, TokenRevoked: agents that do not reach a cluster which is not dead to all."""
+    fault = snapshot.fault_of(target)
+    if fault is not None and fault.code == "ClusterUnreachable":
+        return
     for source, agent in snapshot.by_agent.items():
         state = agent.fact(ClusterState, target)
         if source == target or state is None or state.phase is not Phase.UNREACHABLE:
             continue
-        heal = (f"hanse local heal {source} {target.rpartition('/')[2]}",) if snapshot.local else ()
         yield Finding(
-            code="LinkCut",
+            code="TokenRevoked" if state.rejected else "LinkCut",
             severity=Severity.DEGRADED,
             subject=link_ref(source, target),
-            summary=f"the agent of {source} does not reach {target}: {state.reason}",
-            remedy=remedy(*heal, advice=f"mend the network from {source} to {target}"),
+            summary=f"{target} refuses the credentials of {source}'s agent"
+            if state.rejected
+            else f"the agent of {source} does not reach {target}: {state.reason}",
+            remedy=_link_remedy(source, target, state, snapshot),
             since=state.since,
             caused_by=(cluster_ref(target.rpartition("/")[2]), cluster_ref(source)),
         )
+
+
+def _link_remedy(
+    source: ClusterId, target: ClusterId, state: ClusterState, snapshot: MultiClusterSnapshot
+) -> Remedy:
+    """New credentials where they are refused, else the network."""
+    if not state.rejected:
+        heal = (f"hanse local heal {source} {target.rpartition('/')[2]}",) if snapshot.local else ()
+        return remedy(*heal, advice=f"mend the network from {source} to {target}")
+    if Role.BROKER in state.roles:
+        joined = f"--broker {snapshot.context(target)} --cluster-id {source}"
+        return remedy(f"hanse join {joined} --context {snapshot.context(source)}")
+    federation = next((one.name for one in snapshot.all(source, Federation)), "NAME")
+    place = f"--cluster-id {target} --context {snapshot.context(target)}"
+    return remedy(
+        f"hanse join --federation {federation} {place} --supervisor {snapshot.context(source)}"
+    )

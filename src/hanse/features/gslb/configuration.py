@@ -21,6 +21,8 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.snapshot import Index, Snapshot
 
+SEVERAL = "more than one"
+"""How an error begins that is for too many of a kind."""
 RULES_BY_FQDN = Index(GSLBHostRule, "gslb-fqdn", lambda r: [r.spec.fqdn.lower().removesuffix(".")])
 
 
@@ -54,7 +56,7 @@ def read_configuration(snapshot: Snapshot) -> ValidConfiguration | InvalidConfig
         case _:
             names = ", ".join(sorted(o.metadata.name for o in policies))
             return InvalidConfiguration(
-                f"more than one GSLBConfig in {NAMESPACE}: {names}; delete all but one"
+                f"{SEVERAL} GSLBConfig in {NAMESPACE}: {names}; delete all but one"
             )
 
 

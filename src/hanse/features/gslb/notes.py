@@ -45,11 +45,13 @@ def is_in_zones(host: str, zones: tuple[str, ...]) -> bool:
     return any(host == zone or host.endswith(f".{zone}") for zone in zones)
 
 
+OUTSIDE = "is in none of the zones that name servers answer"
+
+
 def outside_message(host: str, zones: tuple[str, ...]) -> str:
     """That no name server answers for a host."""
     return (
-        f"{host} is in none of the zones that name servers answer ({', '.join(zones)}); start them "
-        "with --global-zone for it, or rename it"
+        f"{host} {OUTSIDE} ({', '.join(zones)}); start them with --global-zone for it, or rename it"
     )
 
 

@@ -4,17 +4,29 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from hanse.features.gslb.configuration import SEVERAL
 from hanse.features.gslb.names import (
     ALL_CLIENTS,
     ALL_MEMBERS,
     FEDERATED,
+    HOSTNAMES,
     NOT_FEDERATING,
     TERM,
     VALID,
 )
+from hanse.features.gslb.notes import OUTSIDE
 from hanse.features.gslb.terms import first_to_demote, leader_term, parse_epoch
 from hanse.model.facts import ClusterState, Role
-from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, link_ref, remedy
+from hanse.model.findings import (
+    Finding,
+    Ref,
+    Remedy,
+    Severity,
+    cluster_ref,
+    link_ref,
+    remedy,
+    subject_of,
+)
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, MemberHealth
 from hanse.model.kinds.gslb import (
@@ -274,7 +286,13 @@ def _check_stages(
                 snapshot,
                 mend=remedy("hanse gslb status", advice="mend what it names"),
             )
-            yield _because(found, where, named)
+            causes = _because(found, where, named).caused_by
+            yield replace(found, caused_by=(*causes, *_configurations(where, snapshot)))
+
+
+def _configurations(where: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[Ref, ...]:
+    """The configurations of a cluster: what is wrong with them hinders the rest."""
+    return tuple(subject_of(one, where) for one in snapshot.all(where, GSLBConfig))
 
 
 def _because(finding: Finding, where: ClusterId, clusters: Sequence[str]) -> Finding:
@@ -292,7 +310,29 @@ def _check_configuration(
         return
     if one.status.state.startswith("error: "):
         message = one.status.state.removeprefix("error: ")
-        yield object_finding(one, where, "ProviderFailed", message, snapshot)
+        if not (message.startswith(SEVERAL) and _is_oldest(one, where, snapshot)):
+            mend = _delete_unused(one, where, message, snapshot)
+            yield object_finding(one, where, "ProviderFailed", message, snapshot, mend=mend)
+
+
+def _is_oldest(one: GSLBConfig, where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
+    """Whether a configuration is the one that stays, if others are too many."""
+    found = (o for o in snapshot.all(where, GSLBConfig) if o.namespace == NAMESPACE)
+    return one == min(found, key=lambda o: (o.metadata.creation_timestamp or snapshot.now, o.name))
+
+
+def _delete_unused(
+    one: GSLBConfig | GlobalDeploymentPolicy,
+    where: ClusterId,
+    message: str,
+    snapshot: MultiClusterSnapshot,
+) -> Remedy | None:
+    """Delete what is not used for its namespace, or as one too many; None for another reason."""
+    kind = type(one).kind
+    if not message.startswith((f"{SEVERAL} {kind.name} ", "metadata.namespace: ")):
+        return None
+    delete = f"delete {kind.plural}.{kind.group} {one.name}"
+    return remedy(snapshot.kubectl(where, delete, one.namespace))
 
 
 def _check_policy(
@@ -301,12 +341,41 @@ def _check_policy(
     """GlobalPolicyInvalid, and as notes what is chosen and not balanced."""
     if one.status.error_status:
         error = one.status.error_status
-        mend = _erase(one, where, error, snapshot)
-        yield object_finding(one, where, "GlobalPolicyInvalid", error, snapshot, mend=mend)
-    if one.status.warnings:
-        text = "; ".join(one.status.warnings[:3])
-        found = object_finding(one, where, "NotBalanced", text, snapshot, severity=Severity.RISK)
+        unused = _delete_unused(one, where, error, snapshot)
+        mend = unused or _erase(one, where, error, snapshot)
+        found = object_finding(one, where, "GlobalPolicyInvalid", error, snapshot, mend=mend)
+        yield replace(found, caused_by=_configurations(where, snapshot))
+    unserved = [text for text in one.status.warnings if OUTSIDE in text]
+    yield from (_unserved(text, where, snapshot) for text in unserved)
+    if others := [text for text in one.status.warnings if text not in unserved]:
+        text = "; ".join(others[:3])
+        mend = _erase(one, where, text, snapshot)
+        found = object_finding(
+            one, where, "NotBalanced", text, snapshot, severity=Severity.RISK, mend=mend
+        )
         yield _because(found, where, [c for c in snapshot.clusters if c in text])
+
+
+def _unserved(message: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
+    """NameUnserved: a host that no name server answers; its Services may stop asking for it."""
+    host = message.partition(" ")[0]
+    hosts = (one for one in snapshot.all(where, GlobalService) if one.spec.host == host)
+    service = next(hosts, None)
+    members = service.spec.members if service is not None else ()
+    sources = dict.fromkeys((m.cluster, *m.source.partition(" ")[::2]) for m in members)
+    commands = (
+        snapshot.kubectl(cluster, f"annotate service {name} {HOSTNAMES}-", namespace)
+        for cluster, kind, place in sources
+        if kind == "Service"
+        for namespace, _, name in (place.partition("/"),)
+    )
+    return Finding(
+        code="NameUnserved",
+        severity=Severity.DEGRADED,
+        subject=Ref("GlobalService", host),
+        summary=f"host {message}",
+        remedy=remedy(*commands, advice="or start name servers with --global-zone for its zone"),
+    )
 
 
 def _erase(
@@ -335,7 +404,10 @@ def _check_rule(
         yield object_finding(one, where, "HostRuleRejected", error, snapshot, mend=mend)
     if one.status.warnings:
         text = "; ".join(one.status.warnings[:3])
-        yield object_finding(one, where, "NotBalanced", text, snapshot, severity=Severity.RISK)
+        mend = _erase(one, where, text, snapshot)
+        yield object_finding(
+            one, where, "NotBalanced", text, snapshot, severity=Severity.RISK, mend=mend
+        )
 
 
 OBJECTS = ObjectsView(

@@ -1,6 +1,6 @@
 """Tenant networks: phases, pools, and who can reach whom by what is written."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from hanse.features.networks.lookups import PODS_BY_NETWORK, SERVICES_BY_NETWORK
 from hanse.features.networks.names import NETWORK, TENANT, parse_network_name
@@ -66,10 +66,13 @@ class NetworksView:
             return None
         spec, status = network.spec, network.status
         services = sum(1 for _ in snapshot.by(where, SERVICES_BY_NETWORK, name))
-        pods = sum(1 for _ in snapshot.by(where, PODS_BY_NETWORK, name))
+        pods = list(snapshot.by(where, PODS_BY_NETWORK, name))
         size = sum(usable_addresses(r) for cidr in spec.service.cidrs if (r := parse_range(cidr)))
         used = round(100 * services / size) if size else 0
-        findings = tuple(_findings(network, where, services, size, snapshot))
+        findings = (
+            *_findings(network, where, services, size, snapshot),
+            *_stale_dns(network, where, pods, snapshot),
+        )
         return FeatureItem(
             namespace=where,
             name=name,
@@ -80,7 +83,7 @@ class NetworksView:
                 ("Type", spec.type),
                 ("DNS", status.dns_service_ip),
                 ("Service ranges", ", ".join(spec.service.cidrs)),
-                ("Pods", str(pods)),
+                ("Pods", str(len(pods))),
                 ("Services", str(services)),
             ),
             parts=(
@@ -120,6 +123,40 @@ def _findings(
             severity=Severity.DEGRADED if full else Severity.RISK,
             mend=remedy(edit, advice="add a range to spec.service.cidrs"),
         )
+
+
+def _stale_dns(
+    network: Network, where: ClusterId, pods: Sequence[Pod], snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """DnsStale: pods that ask an address which is no longer that of their network's DNS."""
+    address = network.status.dns_service_ip
+    stale = [pod for pod in pods if address and _asks_another(pod, address)]
+    if not stale:
+        return
+    by_namespace: dict[str, list[str]] = {}
+    for pod in stale:
+        by_namespace.setdefault(pod.namespace, []).append(pod.name)
+    yield object_finding(
+        network,
+        where,
+        "DnsStale",
+        f"its DNS moved to {address}, and {len(stale)} of {len(pods)} pods ask where it was",
+        snapshot,
+        mend=remedy(
+            *(
+                snapshot.kubectl(where, f"delete pods {' '.join(sorted(names))}", namespace)
+                for namespace, names in sorted(by_namespace.items())
+            ),
+            advice="their controllers make them anew, with the address that it has now",
+        ),
+    )
+
+
+def _asks_another(pod: Pod, address: str) -> bool:
+    """Whether a pod that lives has name servers of its own, and the address is not among them."""
+    config, done = pod.spec.dns_config, pod.status.phase in ("Succeeded", "Failed")
+    servers = config.nameservers if config is not None else ()
+    return bool(servers) and address not in servers and not done
 
 
 class MatrixItem(Item, frozen=True, kw_only=True):

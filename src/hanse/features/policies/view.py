@@ -201,7 +201,13 @@ def _check_policy(
             yield replace(found, subject=subject_of(policy))  # the same in every member
         if missing := "; ".join(_missing_names(policy, where, snapshot)):
             yield object_finding(
-                policy, where, "PolicyNamesNothing", missing, snapshot, severity=Severity.RISK
+                policy,
+                where,
+                "PolicyNamesNothing",
+                missing,
+                snapshot,
+                severity=Severity.RISK,
+                mend=mend,
             )
     for message in _unenforced(policy, where, snapshot):
         yield object_finding(
@@ -216,19 +222,16 @@ def _missing_names(
 ) -> Iterator[str]:
     """The groups and Services that a policy names and that its cluster does not have."""
     namespace = policy.metadata.namespace
-    seen = snapshot.for_cluster(where)
-    if seen is None:
-        return
     for path, group in named_groups(policy.spec):
         kind: type[Object] = Group if namespace else ClusterGroup
         missing = f"Group {namespace}/{group}" if namespace else f"ClusterGroup {group}"
         found = snapshot.get(where, kind, group, namespace)
-        if found is None and seen.listed(where, kind):
+        if found is None and snapshot.listed(where, kind):
             yield f"spec.{path}: there is no {missing}: it matches nothing; mend the name"
     for path, peer in service_peers(policy.spec):
         name, space = str(peer.get("name", "")), str(peer.get("namespace") or namespace)
         service = snapshot.get(where, Service, name, space)
-        if name and service is None and seen.listed(where, Service):
+        if name and service is None and snapshot.listed(where, Service):
             missing = f"Service {space}/{name}"
             yield f"spec.{path}: there is no {missing}: it matches nothing; mend the name"
 

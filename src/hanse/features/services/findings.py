@@ -29,7 +29,7 @@ from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterId
 from hanse.model.ownership import OWNER
-from hanse.model.remedies import start_pods
+from hanse.model.remedies import erase_ranges, start_pods
 
 UNSEEN_AFTER = timedelta(seconds=15)
 """How old an export may get before it is a finding that no agent has looked at it."""
@@ -249,7 +249,9 @@ def _condition_remedy(
         case "ImportedHere":
             return remedy(kubectl(f"delete serviceimport {export.name}"))
         case "AddressesAllowed":
-            return remedy(advice="the broker's administrator allows ranges in its ClusterSet")
+            brokers = snapshot.clusters_with_role(Role.BROKER)
+            allow = (c for broker in brokers for c in erase_ranges(broker, (cluster,), snapshot))
+            return remedy(*allow, advice="or the broker's administrator adds them there")
         case _:
             return remedy(advice=f"as it says; the agent of {cluster} tries again by itself")
 

@@ -19,6 +19,7 @@ from hanse.model.kinds.stateful import (
 )
 from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, check_conditions
 from hanse.model.objects import ClusterId, Meta
+from hanse.model.remedies import delete_obstacle
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ClusterPart, FeatureItem, state_of
 
@@ -160,7 +161,7 @@ def _findings(
 ) -> Iterator[Finding]:
     """What is wrong with a set: missing replicas, and what clusters say stands in their way."""
     name = f"{shares.namespace}/{shares.name}"
-    yield from _short(shares, reports, lost)
+    yield from _short(shares, reports, lost, snapshot)
     for cluster, part in sorted(reports.items()):
         subject = Ref("StatefulSet", shares.name, shares.namespace, cluster)
         if part.has_newer_schema:
@@ -189,14 +190,18 @@ def _findings(
                 subject=subject,
                 summary=f"{cluster}'s part of StatefulSet {name}: {part.trouble}",
                 remedy=remedy(
-                    f"hanse statefulsets -n {shares.namespace}", advice="do as the message says"
+                    *delete_obstacle(cluster, part.trouble, snapshot),
+                    advice="do as the message says; `hanse statefulsets` shows the rest",
                 ),
                 caused_by=(cluster_ref(cluster),),
             )
 
 
 def _short(
-    shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec], lost: frozenset[str]
+    shares: StatefulSetShares,
+    reports: dict[str, StatefulSetPartSpec],
+    lost: frozenset[str],
+    snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
     """SetShort: replicas that are not ready, or whose cluster is lost."""
     counts = {s.name: (_ready_in(s.name, reports, lost), s.replicas) for s in shares.spec.shares}
@@ -216,8 +221,15 @@ def _short(
         summary=f"StatefulSet {shares.namespace}/{shares.name} has {ready} of {wanted} replicas "
         f"ready: {where}",
         remedy=remedy(
-            f"hanse statefulsets -n {shares.namespace}",
-            advice="see why the pods that it names are not ready",
+            *(
+                snapshot.kubectl(c, f"delete pod {one.name}", shares.namespace)
+                for c in behind
+                if c not in lost and c in reports
+                for one in reports[c].replicas
+                if not one.ready
+            ),
+            advice="which starts it anew; `hanse statefulsets` and `kubectl describe pod` say why "
+            "pods are not ready",
         ),
         caused_by=tuple(cluster_ref(c) for c in behind if c in lost),
     )

@@ -1,0 +1,108 @@
+"""The parts that workloads of an installation have in common."""
+
+from typing import Any
+
+from hanse import __version__
+from hanse.cli.manifests.value_source import ValueSource
+from hanse.model.manifests import PART_OF
+from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.objects import Wire
+
+NON_ROOT_USER = 65532
+
+
+def labels_of(name: str) -> dict[str, str]:
+    return {"app.kubernetes.io/name": name, PART_OF: "hanse"}
+
+
+def make_object(api_version: str, kind: str, name: str, spec: Wire) -> Wire:
+    metadata = {"name": name, "namespace": SYSTEM_NAMESPACE, "labels": labels_of(name)}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def make_deployment(
+    values: ValueSource,
+    name: str,
+    account: str,
+    replicas: Any,
+    container: Wire,
+    volumes: list[Wire],
+) -> Wire:
+    """A Deployment of one container, not as root, spread over zones and nodes if possible."""
+    labels = labels_of(name)
+    pod = {
+        "serviceAccountName": account,
+        "priorityClassName": values.value("priorityClassName"),
+        "nodeSelector": values.value("nodeSelector"),
+        "tolerations": values.value("tolerations"),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": NON_ROOT_USER,
+            "runAsGroup": NON_ROOT_USER,
+            "fsGroup": NON_ROOT_USER,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [
+            {
+                "maxSkew": 1,
+                "topologyKey": key,
+                "whenUnsatisfiable": "ScheduleAnyway",
+                "labelSelector": {"matchLabels": labels},
+            }
+            for key in ("topology.kubernetes.io/zone", "kubernetes.io/hostname")
+        ],
+        "containers": [container],
+        "volumes": volumes,
+    }
+    spec = {
+        "replicas": replicas,
+        "selector": {"matchLabels": labels},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+        "template": {"metadata": {"labels": labels}, "spec": pod},
+    }
+    made = make_object("apps/v1", "Deployment", name, spec)
+    made["metadata"]["labels"] = {**labels, "app.kubernetes.io/version": __version__}
+    return made
+
+
+def make_container(
+    values: ValueSource, name: str, arguments: list[Any], environment: dict[str, Any]
+) -> Wire:
+    return {
+        "name": name,
+        "image": values.image(),
+        "imagePullPolicy": values.value("image.pullPolicy"),
+        "args": arguments,
+        "env": [
+            {"name": name, "value": value}
+            if not isinstance(value, dict)
+            else {"name": name, "valueFrom": value}
+            for name, value in environment.items()
+        ],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def pod_field(path: str) -> Wire:
+    return {"fieldRef": {"fieldPath": path}}
+
+
+def secret_volume(name: str, secret: Any) -> Wire:
+    return {"name": name, "secret": {"secretName": secret, "optional": True}}
+
+
+def http_probe(path: str, every: int) -> Wire:
+    return {"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": every}
+
+
+def disruption_budget(name: str) -> Wire:
+    spec = {"minAvailable": 1, "selector": {"matchLabels": labels_of(name)}}
+    return make_object("policy/v1", "PodDisruptionBudget", name, spec)
+
+
+def make_service(name: str, ports: list[Wire]) -> Wire:
+    return make_object("v1", "Service", name, {"selector": labels_of(name), "ports": ports})
