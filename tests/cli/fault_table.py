@@ -206,29 +206,8 @@ OBJECTS = (
         unseen_by=OBSERVERS,
     ),
     Fault(
-        "AddressesRefused ServiceExport shop/web in hamburg",
-        """
-        k broker patch clusterset local --type merge \
-            -p '{"spec":{"clusters":[{"id":"hamburg","ranges":["10.99.0.0/16"]}]}}'
-        """,
-    ),
-    Fault(
         "SetShort StatefulSet shop/store",
         "k bergen -n shop annotate pod store-bergen-0 sim.hanse.dev/ready=false",
-    ),
-    Fault(
-        "HostDown GlobalService avi-system/down.global.test",
-        """
-        k hamburg -n faults create deployment fallen --image x --replicas 0
-        host hamburg fallen down.global.test
-        """,
-    ),
-    Fault(
-        "NameUnserved GlobalService shop.example.org",
-        """
-        k lubeck -n faults create deployment outside --image x
-        host lubeck outside shop.example.org
-        """,
     ),
     Fault(
         "NotBalanced GSLBHostRule avi-system/sticky in lubeck",
@@ -254,17 +233,44 @@ OBJECTS = (
         spec: {priority: 5, appliedTo: [{group: nobody}]}}'
         """,
     ),
+)
+"""What can be wrong at once, with objects of users and of administrators."""
+
+SPANNING = (
+    Fault(
+        "AddressesRefused ServiceExport shop/web in hamburg",
+        """
+        k broker patch clusterset local --type merge \
+            -p '{"spec":{"clusters":[{"id":"hamburg","ranges":["10.99.0.0/16"]}]}}'
+        """,
+    ),
+    Fault(
+        "HostDown GlobalService avi-system/down.global.test",
+        """
+        k hamburg -n faults create deployment fallen --image x --replicas 0
+        host hamburg fallen down.global.test
+        """,
+    ),
+    Fault(
+        "NameUnserved GlobalService shop.example.org",
+        """
+        k lubeck -n faults create deployment outside --image x
+        host lubeck outside shop.example.org
+        """,
+    ),
     Fault(
         "PolicyConflict ClusterNetworkPolicy crossed",
         """
+        hanse local cut lubeck hamburg
         for c in lubeck hamburg; do make $c "{apiVersion: crd.antrea.io/v1beta1,
         kind: ClusterNetworkPolicy, metadata: {name: crossed,
         annotations: {federated.anp.antreaplus.vmware.com: 'true'}},
-        spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {c: $c}}}]}}" & done; wait
+        spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {c: $c}}}]}}"; done
+        sleep 3; hanse local heal lubeck hamburg
         """,
     ),
 )
-"""What can be wrong at once, with objects of users and of administrators."""
+"""More of them, of what spans clusters, which the others would hide."""
 
 KILLED = (
     Fault("ClusterUnreachable Cluster bergen", "hanse local kill bergen", causes=True),

@@ -22,6 +22,7 @@ from hanse.model.kinds.core import (
     ServiceSpec,
 )
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
+from hanse.model.kinds.federation import Federation, FederationStatus, MemberState
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec
 from hanse.model.kinds.multicluster import (
     ExportingCluster,
@@ -111,6 +112,43 @@ def test_a_member_cut_from_the_broker_is_silent_although_its_agent_runs() -> Non
     assert found.code == "ClusterSilent"
     assert found.remedy.commands == ("hanse local heal bergen broker",)
     assert [c.subject.name for c in found.consequences] == ["web"]
+
+
+@pytest.mark.parametrize(
+    ("message", "code", "command"),
+    [
+        ("no answer", "LinkCut", "hanse local heal lubeck b"),
+        (
+            "401; `hanse join` once more",
+            "TokenRevoked",
+            "hanse join --federation league --cluster-id b --context b --supervisor lubeck",
+        ),
+    ],
+)
+def test_a_link_that_an_agent_reports_as_cut_is_the_cause(
+    message: str, code: str, command: str
+) -> None:
+    lost = MemberState(cluster_id="b", message=message)
+    unreachable = condition("MembersReachable", False, "MemberUnreachable", "b")
+    league = Federation(
+        metadata=Meta(name="league"),
+        status=FederationStatus(members=(lost,), conditions=(unreachable,)),
+    )
+
+    (found,) = findings(read("lubeck", league), read("b"))
+
+    assert (found.code, str(found.subject)) == (code, "Link lubeck-b in lubeck")
+    assert found.remedy.commands == (command,)
+    assert [c.subject.kind for c in found.consequences] == ["Federation"]
+
+
+def test_exports_tell_that_a_cluster_which_is_gone_is_the_broker() -> None:
+    cut = condition("Ready", None, "Disconnected", "the broker is not reached")
+    away = [read(name, *web(name, conditions=(GOOD[0], cut))) for name in ("lubeck", "bergen")]
+
+    codes = [f.code for f in findings(*away, ClusterRead("broker", failure="refused"))]
+
+    assert codes == ["BrokerLost"]
 
 
 def test_a_service_that_only_a_dead_cluster_served_makes_it_an_outage() -> None:

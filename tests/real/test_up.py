@@ -100,6 +100,17 @@ def test_servers_that_die_are_started_again(fleet: RunningFederation) -> None:
         assert result.status == 0, result.err
 
 
+def test_a_cluster_whose_etcd_died_is_started_until_it_answers(fleet: RunningFederation) -> None:
+    (pid,) = _processes(Path(fleet.folder, "kubernetes/clusters/rome"), "etcd")
+
+    os.kill(pid, signal.SIGKILL)
+    started = fleet.run_hanse("local", "start", "rome")
+    found = fleet.kubectl("get", "namespace", "shop", "-o", "name")
+
+    assert (started.status, started.out) == (0, "rome runs\n"), started.err
+    assert found.out == "namespace/shop\n", found.err
+
+
 def _processes(folder: Path, program: str) -> list[int]:
     """The processes of a program that work in a folder."""
     found = [one for one in Path("/proc").glob("[0-9]*") if _works_in(one, str(folder))]

@@ -111,6 +111,16 @@ class RealCluster:
         if program in _CONTROL_PLANE and self._all_running(_CONTROL_PLANE):
             await self._wait_until(_is_api_ready, "its API server answers")
 
+    @property
+    def serves(self) -> bool:
+        """Whether the processes of the control plane run; what they answer is another matter."""
+        return self._all_running(_CONTROL_PLANE)
+
+    async def start_control_plane(self) -> None:
+        """Start etcd and the API server, as far as they do not run, and wait until it answers."""
+        await asyncio.gather(*(self.servers[program].start() for program in _CONTROL_PLANE))
+        await self._wait_until(_is_api_ready, "its API server answers", _CONTROL_PLANE)
+
     async def kill_server(self, program: str) -> None:
         """Kill one server without a graceful stop."""
         await self.servers[program].kill()
@@ -174,14 +184,21 @@ class RealCluster:
                 assert_never(self.config.role)
 
     async def _wait_until(
-        self, is_ready: Callable[[Transport], Awaitable[bool]], description: str
+        self,
+        is_ready: Callable[[Transport], Awaitable[bool]],
+        description: str,
+        needed: Iterable[str] = (),
     ) -> None:
-        """Poll until ready, then report it; raises if a server dies or at the timeout."""
+        """Poll until ready, then report it; raises at the timeout, or if a needed server dies.
+
+        All are needed, if none is named.
+        """
+        needed = tuple(needed)
         loop = asyncio.get_running_loop()
         began = loop.time()
         async with self._open_transport() as transport:
             while not await _poll_ready(is_ready, transport):
-                self._raise_if_dead()
+                self._raise_if_dead(needed)
                 if loop.time() - began > READY_TIMEOUT.total_seconds():
                     raise ClusterNotReady(
                         f"{self.name} is not ready after {READY_TIMEOUT.total_seconds():.0f} s: "
@@ -199,12 +216,16 @@ class RealCluster:
         finally:
             await transport.close()
 
-    def _raise_if_dead(self) -> None:
-        """Raise the `ServerDied` of the first server that ended unexpectedly."""
-        for server in self.servers.values():
-            if (death := server.unexpected_death) is not None:
+    def _raise_if_dead(self, needed: tuple[str, ...]) -> None:
+        """Raise the `ServerDied` of the first needed server that ended unexpectedly."""
+        for program in needed or self.servers:
+            if (death := self.servers[program].unexpected_death) is not None:
                 raise death
-        if self._nodes is not None and (death := self._nodes.unexpected_death()) is not None:
+        if (
+            not needed
+            and self._nodes is not None
+            and (death := self._nodes.unexpected_death()) is not None
+        ):
             raise death
 
     def _all_running(self, programs: Iterable[str]) -> bool:

@@ -96,6 +96,8 @@ class Server:
             return
         if self.command.port is not None:
             await wait_until_free(self.command.port, PORT_TIMEOUT)
+        if self.running:  # somebody else has started it meanwhile
+            return
         self._process = _spawn(self.command, self._process_group.id)
         self._expected_to_run = True
         self._exit_code = asyncio.get_running_loop().create_future()

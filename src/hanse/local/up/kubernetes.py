@@ -121,7 +121,7 @@ class KubernetesCluster:
 
     @property
     def running(self) -> bool:
-        return self._cluster.servers[API_SERVER.name].running
+        return self._cluster.serves
 
     @property
     def delay(self) -> timedelta:
@@ -138,9 +138,11 @@ class KubernetesCluster:
         await self._cluster.kill_server(API_SERVER.name)
 
     async def start(self) -> None:
-        """Start the API server again, unless it runs."""
-        if not self.running:
-            await self._cluster.start_server(API_SERVER.name)
+        """Start what does not run of etcd and the API server, and wait until it answers."""
+        try:
+            await self._cluster.start_control_plane()
+        except RealClusterError as error:
+            raise UpError(str(error)) from None
 
     async def save(self, file: Path) -> None:
         """Write an etcd snapshot to a file."""
