@@ -24,7 +24,6 @@ gone="--wait=false --ignore-not-found"
 for c in lubeck hamburg bergen broker; do k $c delete namespace faults $gone & done
 k lubeck -n avi-system delete gslbhostrule first nowhere sticky --ignore-not-found
 k bergen -n antrea-plus-system delete service mine --ignore-not-found
-k lubeck delete clusternetworkpolicies.crd.antrea.io crossed --ignore-not-found
 wait
 """
 
@@ -238,6 +237,13 @@ OBJECTS = (
 
 SPANNING = (
     Fault(
+        "ClusterSetIgnored ClusterSet second in broker",
+        """
+        make broker '{apiVersion: hanse.dev/v1alpha1, kind: ClusterSet, metadata: {name: second},
+        spec: {paused: false}}'
+        """,
+    ),
+    Fault(
         "AddressesRefused ServiceExport shop/web in hamburg",
         """
         k broker patch clusterset local --type merge \
@@ -256,17 +262,6 @@ SPANNING = (
         """
         k lubeck -n faults create deployment outside --image x
         host lubeck outside shop.example.org
-        """,
-    ),
-    Fault(
-        "PolicyConflict ClusterNetworkPolicy crossed",
-        """
-        hanse local cut lubeck hamburg
-        for c in lubeck hamburg; do make $c "{apiVersion: crd.antrea.io/v1beta1,
-        kind: ClusterNetworkPolicy, metadata: {name: crossed,
-        annotations: {federated.anp.antreaplus.vmware.com: 'true'}},
-        spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {c: $c}}}]}}"; done
-        sleep 3; hanse local heal lubeck hamburg
         """,
     ),
 )

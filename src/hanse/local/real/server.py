@@ -96,7 +96,7 @@ class Server:
             return
         if self.command.port is not None:
             await wait_until_free(self.command.port, PORT_TIMEOUT)
-        if self.running:  # somebody else has started it meanwhile
+        if self.pid is not None:  # somebody else has started it meanwhile
             return
         self._process = _spawn(self.command, self._process_group.id)
         self._expected_to_run = True
