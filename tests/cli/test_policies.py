@@ -31,6 +31,7 @@ def policy(overruled: tuple[OverruledVersion, ...] = (), **phases: str) -> Polic
         pytest.param(
             policy(LOST, lubeck="Applied", bergen="Applied"), "bergen", "", "bergen", id="taken"
         ),
+        pytest.param(policy(LOST, lubeck="Applied"), "rome", "", "lubeck", id="a deletion"),
         pytest.param(policy(LOST, lubeck="Applied"), "keep", "lubeck", "lubeck", id="kept"),
     ],
 )
@@ -55,7 +56,7 @@ def test_the_deciding_cluster_is_the_one_that_waits_or_has_it_applied(
         ),
         pytest.param(policy(lubeck="Applied"), "keep", "", "nothing to decide", id="no conflict"),
         pytest.param(
-            policy(LOST, lubeck="Applied"), "rome", "", "versions are kept of bergen", id="not kept"
+            policy(LOST, lubeck="Applied"), "oslo", "", "changes are kept of bergen", id="not kept"
         ),
         pytest.param(
             policy(LOST, lubeck="Applied"), "keep", "rome", "not applied in rome", id="elsewhere"

@@ -21,7 +21,8 @@ STEPS = (
 )
 
 
-@pytest.mark.parametrize("version", ["0.14", "0.15"])
+# on real clusters the earlier version alone: it has objects of two kinds that arrive by themselves
+@pytest.mark.parametrize("version", ["0.14", pytest.param("0.15", marks=pytest.mark.virtual)])
 async def test_every_answer_stays_right_while_clusters_are_upgraded_and_rolled_back(
     testbed: ClusterTestbed, version: LighthouseVersion, request: pytest.FixtureRequest
 ) -> None:

@@ -93,6 +93,10 @@ async def test_edit_against_delete() -> None:
         assert await fleet.priorities(DENY) == everywhere(20)
         assert "VersionsCrossed" in await fleet.list_event_reasons(LUBECK)
 
+        await fleet.edit(HAMBURG, DENY, {"metadata": {"annotations": {RESOLVE_ANNOTATION: LUBECK}}})
+        await asyncio.sleep(2 * SETTLE_TIME)
+        assert await fleet.priorities(DENY) == everywhere(None), "a person took the deletion"
+
 
 async def test_annotation_removed() -> None:
     async with federation() as fleet:

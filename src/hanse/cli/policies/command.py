@@ -58,7 +58,7 @@ def command(context: click.Context, as_json: bool) -> None:
 @click.option("--in", "cluster", default="", metavar="CLUSTER", help="The cluster decided about.")
 @click.option("--keep", is_flag=True, help="What stands there counts, everywhere.")
 @click.option("--yield", "gives_way", is_flag=True, help="What stands there gives way.")
-@click.option("--take", default="", metavar="CLUSTER", help="This cluster's overruled version.")
+@click.option("--take", default="", metavar="CLUSTER", help="This cluster's overruled change.")
 @click.option("--timeout", default=30, show_default=True, help="Seconds to wait for the result.")
 @click.pass_context
 def resolve(

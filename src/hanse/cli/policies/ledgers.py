@@ -43,7 +43,7 @@ class Decision(Struct, frozen=True):
     key: Key
     cluster: ClusterId
     choice: str
-    """`keep`, `yield`, or the cluster whose overruled version counts."""
+    """`keep`, `yield`, or the cluster whose overruled version or deletion counts."""
     timeout: int
 
 
@@ -100,10 +100,10 @@ def _deciding_cluster(policy: PolicyView, decision: Decision) -> ClusterId:
         raise InputError(
             f"{policy.label} is neither in quarantine nor in conflict; nothing to decide"
         )
-    losers = sorted(one.cluster for one in policy.overruled if one.state == "Present")
+    losers = sorted(one.cluster for one in policy.overruled)
     if decision.choice != KEEP and decision.choice not in losers:
         kept = ", ".join(losers) or "none"
-        raise InputError(f"--take {decision.choice}: versions are kept of {kept}")
+        raise InputError(f"--take {decision.choice}: changes are kept of {kept}")
     applied = sorted(c for c, m in policy.members.items() if m.phase == "Applied")
     if decision.cluster and decision.cluster not in applied:
         raise InputError(f"{policy.label} is not applied in {decision.cluster}; leave --in out")

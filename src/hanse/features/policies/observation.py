@@ -34,6 +34,7 @@ from hanse.features.policies.record_drafts import (
 )
 from hanse.features.policies.versions import (
     History,
+    State,
     Version,
     append_event,
     merge,
@@ -242,19 +243,27 @@ def _observe_resolution(
     if resolution == KEEP:
         return _resolve_with(observed, stored, merged, observed.content, observed.digest)
     chosen = next((e for e in merged.overruled if e.dot.cluster == resolution), None)
-    if chosen is None or chosen.state != "Present":
+    if chosen is None:
         return None
-    return _resolve_with(observed, stored, merged, chosen.content, chosen.digest)
+    return _resolve_with(
+        observed, stored, merged, chosen.content, chosen.digest, state=chosen.state
+    )
 
 
 def _resolve_with(
-    observed: ObservedPolicy, stored: PolicyRecord, merged: History, content: Content, digest: str
+    observed: ObservedPolicy,
+    stored: PolicyRecord,
+    merged: History,
+    content: Content,
+    digest: str,
+    *,
+    state: State = "Present",
 ) -> RecordDraft:
-    """A user's resolution: this content supersedes every other version."""
+    """A user's resolution: this content, or its deletion, supersedes every other version."""
     actor = choose_actor(
         stored, merged, observed.view, observed.digest, version_number(observed.policy)
     )
-    after = reset_flips(append_event(merged, actor, "Present", content, digest))
+    after = reset_flips(append_event(merged, actor, state, content, digest))
     dot = (
         after.winner.dot
         if after.winner is not None and digest == observed.digest
