@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from queue import SimpleQueue
+from threading import Thread
 
 from msgspec import Struct
 
@@ -52,13 +54,28 @@ class RunningFederation:
     def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
         self.process = process
         self.folder = folder
-        assert process.stdout is not None
         self.output = ""
-        for line in process.stdout:
-            self.output += line
-            if line.startswith("Ctrl-C ends it"):
-                return
-        raise AssertionError(f"it ended with {process.wait()}: {self.output}")
+        """What it has printed so far."""
+        self._lines: SimpleQueue[str] = SimpleQueue()
+        self._reader = Thread(target=self._read_output, daemon=True)
+        self._reader.start()
+        self.read_until("Ctrl-C ends it")
+
+    def _read_output(self) -> None:
+        """Read all it prints: it would stop in the middle of a line that nobody reads."""
+        assert self.process.stdout is not None
+        with self.process.stdout as lines:
+            for line in lines:
+                self.output += line
+                self._lines.put(line)
+        self._lines.put("")
+
+    def read_until(self, text: str) -> str:
+        """Wait for the next line that contains a text; fails if it ends before."""
+        while line := self._lines.get():
+            if text in line:
+                return line
+        raise AssertionError(f"it ended with {self.process.wait()}: {self.output}")
 
     @property
     def kubeconfig(self) -> Path:
@@ -87,6 +104,12 @@ class RunningFederation:
         self.process.send_signal(by)
         return self.process.wait(COMMAND_TIMEOUT)
 
+    def join(self) -> None:
+        """Wait for its end; fails if an agent of it has failed, which it survives."""
+        self.process.wait(COMMAND_TIMEOUT)
+        self._reader.join(COMMAND_TIMEOUT)
+        assert "agent failed" not in self.output, self.output
+
 
 @contextmanager
 def running(
@@ -104,8 +127,9 @@ def running(
         stdin=subprocess.DEVNULL,
     )
     try:
-        yield RunningFederation(process, cwd / (folder or ".hanse"))
+        yield (federation := RunningFederation(process, cwd / (folder or ".hanse")))
     finally:
         if process.poll() is None:
             process.terminate()
-        process.communicate(timeout=COMMAND_TIMEOUT)
+        process.wait(COMMAND_TIMEOUT)
+    federation.join()

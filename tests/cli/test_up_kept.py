@@ -74,7 +74,7 @@ def test_a_full_disk_is_reported_and_the_federation_goes_on(tmp_path: Path) -> N
         rome.create("large", size=10_000)
         rome.create("later")
         assert rome.names() == ["before", "large", "later"]
-        line = _read_line(federation, "cannot be saved")
+        line = federation.read_until("cannot be saved")
         assert line == (
             f"what rome holds cannot be saved to {snapshot}: File too large; "
             "later changes are lost when this process ends\n"
@@ -82,7 +82,7 @@ def test_a_full_disk_is_reported_and_the_federation_goes_on(tmp_path: Path) -> N
         assert [f.name for f in snapshot.parent.iterdir() if f.name.startswith(".")] == []
 
         resource.prlimit(pid, resource.RLIMIT_FSIZE, unlimited)
-        _read_line(federation, "rome is saved again")
+        federation.read_until("rome is saved again")
         federation.stop(signal.SIGKILL)
 
     with running(tmp_path, *UP, env=NO_CACHE) as federation:
@@ -93,12 +93,11 @@ def test_a_disk_that_is_full_at_the_end_is_reported_in_one_line(tmp_path: Path) 
     with running(tmp_path, *UP, env=NO_CACHE) as federation:
         limit = (4096, resource.RLIM_INFINITY)
         resource.prlimit(federation.process.pid, resource.RLIMIT_FSIZE, limit)
-        federation.process.send_signal(signal.SIGTERM)
-        out, _ = federation.process.communicate(timeout=60)
+        status = federation.stop()
 
-    assert federation.process.returncode == 2
-    assert "Traceback" not in out
-    last = out.strip().splitlines()[-1]
+    assert status == 2
+    assert "Traceback" not in federation.output
+    last = federation.output.strip().splitlines()[-1]
     assert last.startswith("hanse: what ")
     assert f" holds cannot be saved to {tmp_path}/kept/clusters/" in last
     assert last.endswith(": File too large; make room, or give another folder with --dir")
@@ -123,12 +122,3 @@ def test_a_disk_that_is_full_at_the_start_is_reported_in_one_line(tmp_path: Path
         f"hanse: {tmp_path}/.hanse/kubeconfig cannot be written: File too large; "
         "make room, or give another folder with --dir\n"
     )
-
-
-def _read_line(federation: RunningFederation, text: str) -> str:
-    """Read the output up to a line with a text."""
-    assert federation.process.stdout is not None
-    for line in federation.process.stdout:
-        if text in line:
-            return line
-    raise AssertionError(f"it ended without {text!r}")

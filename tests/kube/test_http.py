@@ -3,8 +3,10 @@
 import asyncio
 import gc
 import gzip
+import socket
 import ssl
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -13,6 +15,7 @@ from hanse.kube.certificates import CertificateAuthority, server_context
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.http_transport import HttpTransport
+from hanse.kube.loop_connector import LoopConnector
 from hanse.kube.transport import Request
 from tests.kube.http_server import AUTHORITY, SERVER, connected, serving
 
@@ -63,6 +66,74 @@ async def test_a_redirect_is_not_followed_with_our_token() -> None:
 
     async with connected(redirect, Identity(token="t0k3n")) as http:
         with pytest.raises(Unreachable, match="redirects"):
+            await http.send(Request("GET", "/"))
+
+
+async def test_the_event_loop_owns_the_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """libuv aborts the process if a socket that it polls is closed by somebody else."""
+
+    async def connect(**_: object) -> None:
+        raise AssertionError("aiohttp connects a socket of its own")
+
+    monkeypatch.setattr("aiohttp.connector.aiohappyeyeballs.start_connection", connect)
+    async with connected(echo, tls=server_context(SERVER)) as http:
+        assert (await http.send(Request("GET", "/"))).status == 200
+
+
+async def test_connections_have_keepalive() -> None:
+    found: list[int] = []
+    keep_alive = LoopConnector._connect
+
+    async def seen(*args: Any, **kwargs: Any) -> Any:
+        transport, protocol = await keep_alive(*args, **kwargs)
+        of = transport.get_extra_info("socket")
+        found.append(of.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE))
+        return transport, protocol
+
+    async with connected(echo) as http:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(LoopConnector, "_connect", seen)
+            await http.send(Request("GET", "/"))
+
+    assert found == [1]
+
+
+async def test_another_address_of_a_server_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of them refuses, as where a name has an IPv6 address that nobody listens on."""
+
+    async def resolve(self: object, host: str, port: int, **_: object) -> list[Any]:
+        both = ((socket.AF_INET6, "::1"), (socket.AF_INET, "127.0.0.1"))
+        return [
+            {
+                "hostname": host,
+                "host": address,
+                "port": port,
+                "family": family,
+                "proto": 0,
+                "flags": 0,
+            }
+            for family, address in both
+        ]
+
+    monkeypatch.setattr("aiohttp.connector.TCPConnector._resolve_host", resolve)
+    async with serving(echo) as url:
+        named = ServerEndpoint(url.replace("127.0.0.1", "api.example"))
+        http = HttpTransport(StaticCredentials(ClientConfig(named)))
+        assert (await http.send(Request("GET", "/"))).status == 200
+        await http.close()
+
+
+async def test_a_connection_that_the_event_loop_closed_is_an_unreachable_server(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """uvloop raises a RuntimeError where others raise an OSError, and nothing would catch it."""
+
+    async def closed(*_: object) -> None:
+        raise RuntimeError("unable to perform operation on <UVPoll closed=True>")
+
+    async with connected(echo) as http:
+        monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", closed)
+        with pytest.raises(Unreachable, match=r"127\.0\.0\.1:\d+ broke off \(RuntimeError\)"):
             await http.send(Request("GET", "/"))
 
 

@@ -86,12 +86,10 @@ def test_servers_that_die_are_started_again(fleet: RunningFederation) -> None:
 
     for (pid,) in before.values():
         os.kill(pid, signal.SIGKILL)
-    assert fleet.process.stdout is not None
     missing = set(programs)
     while missing:
-        line = fleet.process.stdout.readline()
-        assert line, "it ended"
-        missing -= {p for p in missing if line.startswith(p) and line.endswith("runs again\n")}
+        line = fleet.read_until("runs again")
+        missing -= {p for p in missing if line.startswith(p)}
 
     create = ("create", "deployment", "anew", "--image=web", "--replicas=2")
     ready = ("rollout", "status", "deployment/anew", "--timeout=60s")

@@ -4,7 +4,6 @@ import asyncio
 import base64
 import ipaddress
 import os
-import socket
 import ssl
 from datetime import timedelta
 from pathlib import Path
@@ -18,13 +17,14 @@ from yarl import URL
 
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.kube.errors import BadCredentials, Unreachable
+from hanse.kube.loop_connector import LoopConnector
 from hanse.kube.transport import Request
 
 KEEPALIVE = timedelta(seconds=55)
 """How long an idle connection is kept: a little less than load balancers commonly allow."""
 
-FAILURES = (aiohttp.ClientError, OSError, TimeoutError)
-"""The exceptions of a failed connection."""
+FAILURES = (aiohttp.ClientError, OSError, TimeoutError, RuntimeError)
+"""The exceptions of a failed connection; the last is uvloop's for one that was closed meanwhile."""
 
 _READ_AHEAD = 1 << 18
 
@@ -136,29 +136,13 @@ def _os_error_message(error: OSError) -> str:
 
 
 def _new_session(tls: Any) -> aiohttp.ClientSession:
-    connector = aiohttp.TCPConnector(
-        ssl=tls,
-        limit=0,
-        keepalive_timeout=KEEPALIVE.total_seconds(),
-        socket_factory=_keepalive_socket,
-    )
+    connector = LoopConnector(ssl=tls, limit=0, keepalive_timeout=KEEPALIVE.total_seconds())
     return aiohttp.ClientSession(
         connector=connector,
         cookie_jar=aiohttp.DummyCookieJar(),
         read_bufsize=_READ_AHEAD,
         skip_auto_headers=("Content-Type",),
     )
-
-
-def _keepalive_socket(address: Any) -> socket.socket:
-    """A socket with TCP keepalive, which detects a dead peer within a minute."""
-    family, kind, protocol, _, _ = address
-    created = socket.socket(family, kind, protocol)
-    created.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):
-            created.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
-    return created
 
 
 def _add_identity_headers(headers: CIMultiDict[str], identity: Identity) -> None:

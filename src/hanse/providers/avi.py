@@ -25,6 +25,7 @@ from hanse.kube.errors import (
     Unreachable,
     error_from_response,
 )
+from hanse.kube.loop_connector import LoopConnector
 from hanse.kube.transport import Response
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.avi import AviGslbService, AviHealthMonitor
@@ -160,7 +161,9 @@ class AviController:
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT.total_seconds())
         jar = aiohttp.CookieJar(unsafe=True)  # controllers are mostly named by address
         self._tls = _tls_context(controller)
-        self._session = aiohttp.ClientSession(timeout=timeout, cookie_jar=jar)
+        self._session = aiohttp.ClientSession(
+            timeout=timeout, cookie_jar=jar, connector=LoopConnector()
+        )
         self._token = ""
         try:
             login = {"username": controller.username, "password": controller.password}

@@ -7,6 +7,7 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from hanse.kube.loop_connector import LoopConnector
 from hanse.model.json_input import decode_json
 from hanse.model.objects import Wire
 
@@ -28,7 +29,7 @@ class AddressProvider:
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT.total_seconds())
         try:
             async with (
-                aiohttp.ClientSession(timeout=timeout) as session,
+                aiohttp.ClientSession(timeout=timeout, connector=LoopConnector()) as session,
                 session.post(self._url, json=request) as response,
             ):
                 body = await response.content.read(MAX_RESPONSE)

@@ -34,6 +34,8 @@ class FakeFederation:
         self.requests.append(request)
         if request == Kill("rome"):
             raise UnknownCluster("there is no cluster 'rome'")
+        if request == Kill("paris"):
+            raise LookupError("a mistake of ours")
         return STATUS
 
 
@@ -54,6 +56,15 @@ async def test_an_error_is_raised_in_the_client(tmp_path: Path) -> None:
     async with serve_control_socket(path, FakeFederation().execute):
         with pytest.raises(UpError, match="there is no cluster 'rome'"):
             await send_request(path, Kill("rome"))
+
+
+async def test_a_request_that_fails_is_told_and_the_next_one_works(tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+
+    async with serve_control_socket(path, FakeFederation().execute):
+        with pytest.raises(UpError, match="LookupError: a mistake of ours"):
+            await send_request(path, Kill("paris"))
+        assert await send_request(path, GetStatus()) == STATUS
 
 
 async def test_a_malformed_request_fails_and_the_next_one_works(tmp_path: Path) -> None:

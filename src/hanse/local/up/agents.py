@@ -1,12 +1,21 @@
 """The agents of a local federation: all start together, and each can be stopped and started."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from datetime import timedelta
+from random import Random
 
 from msgspec import Struct
 
+from hanse.kube.retry import Backoff
 from hanse.local.up.topology import LocalMember
+
+log = logging.getLogger(__name__)
+
+RESTART = Backoff(timedelta(seconds=1), timedelta(seconds=60))
+"""How long after it failed an agent is started again."""
 
 
 class RunningAgent(Struct, frozen=True):
@@ -32,16 +41,20 @@ class LocalAgents:
         self._agents: dict[str, RunningAgent] = {}
         self._open: OpenAgent | None = None
         self._group: asyncio.TaskGroup | None = None
+        self._started = False
+        """Whether all agents have started once."""
 
     @asynccontextmanager
     async def running(self, open_agent: OpenAgent) -> AsyncIterator[None]:
         """Start all agents concurrently, then enter the block; stop them after it.
 
-        An agent that fails ends the federation, as if it ran in the caller's task.
+        An agent that fails at its first start ends the federation; later it is started again, as
+        a pod would be.
         """
         async with asyncio.TaskGroup() as self._group:
             self._open = open_agent
             await self.start_all()
+            self._started = True
             try:
                 yield
             finally:
@@ -84,7 +97,24 @@ class LocalAgents:
             await asyncio.wait({task})
 
     async def _run(self, member: LocalMember, started: asyncio.Event, stop: asyncio.Event) -> None:
-        """Run one agent until it is told to stop."""
+        """Run one agent until it is told to stop; one that fails is started again."""
+        random, failures = Random(), 0  # noqa: S311 - spreads retries, guards nothing
+        while not stop.is_set():
+            try:
+                await self._run_once(member, started, stop)
+            except Exception:
+                if not self._started:
+                    raise
+                log.exception("agent failed; it is started again", extra={"cluster": member.name})
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(RESTART.delay(failures, random).total_seconds()):
+                        await stop.wait()
+                failures += 1
+
+    async def _run_once(
+        self, member: LocalMember, started: asyncio.Event, stop: asyncio.Event
+    ) -> None:
+        """Run one agent until it is told to stop, or fails."""
         assert self._open is not None, "agents start while the context is entered"
         try:
             async with self._open(member) as self._agents[member.name]:

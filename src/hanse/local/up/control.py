@@ -4,6 +4,7 @@ Each line is one JSON message. Only the owner of the folder can connect.
 """
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -14,6 +15,8 @@ from msgspec import Struct
 
 from hanse.local.unix_socket import private_listener, socket_address
 from hanse.local.up.errors import NotRunning, UpError
+
+log = logging.getLogger(__name__)
 
 
 class _ControlRequest(Struct, frozen=True, tag_field="order", tag=str.lower):
@@ -187,13 +190,16 @@ async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIter
 async def _handle_line(
     handler: RequestHandler, line: bytes
 ) -> LocalFederationStatus | ControlError:
-    """Decode and handle one request; invalid JSON and `UpError` become a `ControlError`."""
+    """Decode and handle one request; every failure becomes a `ControlError`."""
     try:
         return await handler(_request_decoder.decode(line))
     except msgspec.DecodeError as error:
         return ControlError(f"that is no order: {error}")
     except UpError as error:
         return ControlError(str(error))
+    except Exception as error:  # the boundary of a request: the federation goes on
+        log.exception("a request failed", extra={"request": line.decode("utf-8", "replace")})
+        return ControlError(f"that failed ({type(error).__name__}: {error}); see `hanse up`")
 
 
 async def send_request(path: Path, request: ControlRequest) -> LocalFederationStatus:

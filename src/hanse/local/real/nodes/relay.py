@@ -17,6 +17,8 @@ from hanse.local.unix_socket import private_listener
 _Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 _CLOSED = (OSError, RuntimeError)
 """The errors of a closed connection; the second is uvloop's."""
+_CLOSE_DELAY = 1.0
+"""Seconds until a socket that could not be connected is closed."""
 _Connect = Callable[[], Awaitable[_Streams]]
 
 
@@ -74,7 +76,8 @@ async def _dial(fabric: NetworkNamespace, host: str, port: int) -> _Streams:
         async with asyncio.timeout(10):
             await asyncio.get_running_loop().sock_connect(opened, (host, port))
     except BaseException:
-        opened.close()
+        # libuv aborts the process if a socket is closed that it is about to poll.
+        asyncio.get_running_loop().call_later(_CLOSE_DELAY, opened.close)
         raise
     return await asyncio.open_connection(sock=opened)
 

@@ -1,0 +1,53 @@
+"""Connections of aiohttp that the event loop makes itself, with TCP keepalive."""
+
+import asyncio
+import os
+import socket
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+
+_KEEPALIVE = (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
+"""They detect a dead peer within a minute."""
+
+
+class LoopConnector(aiohttp.TCPConnector):
+    """Lets the event loop own the sockets.
+
+    aiohttp connects sockets of its own and closes them when a request is cancelled. libuv, under
+    uvloop, aborts the whole process if one that it is about to poll was closed meanwhile, as
+    happens where servers die and many requests are repeated.
+    """
+
+    async def _wrap_create_connection(
+        self, *args: Any, addr_infos: list[Any], **kwargs: Any
+    ) -> tuple[asyncio.Transport, Any]:
+        """Try the first address of each family; the caller then tries the others."""
+        *others, last = {address[0]: address for address in reversed(addr_infos)}.values()
+        for address in others:
+            with suppress(aiohttp.ClientConnectorError, TimeoutError):
+                return await self._connect(address, *args, **kwargs)
+        return await self._connect(last, *args, **kwargs)
+
+    async def _connect(
+        self, address: Any, *args: Any, **kwargs: Any
+    ) -> tuple[asyncio.Transport, Any]:
+        family, _, _, _, (host, port, *_) = address
+        transport, protocol = await self._wrap_existing_connection(
+            *args, host=host, port=port, family=family, **kwargs
+        )
+        _keep_alive(transport)
+        return transport, protocol
+
+
+def _keep_alive(transport: asyncio.Transport) -> None:
+    """Set the options of its socket, which only the loop may close."""
+    own = transport.get_extra_info("socket")
+    if own is None or own.fileno() < 0:
+        return  # it is closed already
+    with socket.socket(fileno=os.dup(own.fileno())) as same:
+        same.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in _KEEPALIVE:
+            if hasattr(socket, option):
+                same.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)

@@ -1,0 +1,85 @@
+"""Agents of a local federation that fail: they are started again, as pods would be."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from hanse.kube.retry import Backoff
+from hanse.local.up import agents
+from hanse.local.up.agents import LocalAgents, RunningAgent
+from hanse.local.up.topology import LocalMember, plan_members
+
+pytestmark = pytest.mark.anyio
+
+ROME = "rome"
+
+
+class FailingAgent:
+    """An agent that runs until a task of it fails."""
+
+    def __init__(self) -> None:
+        self.starts = 0
+        self.fail: asyncio.Event = asyncio.Event()
+        self.before_start: Callable[[], None] = lambda: None
+        self.on_stop: Callable[[], None] = lambda: None
+
+    @asynccontextmanager
+    async def open(self, _: LocalMember) -> AsyncIterator[RunningAgent]:
+        self.before_start()
+        self.starts += 1
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(self._fail())
+            yield RunningAgent(dict, "")
+            task.cancel()
+            self.on_stop()
+
+    async def _fail(self) -> None:
+        await self.fail.wait()
+        self.fail.clear()
+        _mistake()
+
+
+def _mistake() -> None:
+    raise LookupError("a mistake of ours")
+
+
+@pytest.fixture(autouse=True)
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(agents, "RESTART", Backoff(timedelta(0), timedelta(0)))
+
+
+async def test_an_agent_that_fails_is_started_again() -> None:
+    agent, local = FailingAgent(), LocalAgents(plan_members([ROME]))
+
+    async with local.running(agent.open):
+        agent.fail.set()
+        async with asyncio.timeout(5):
+            while agent.starts < 2 or not local.is_running(ROME):  # noqa: ASYNC110 - no event
+                await asyncio.sleep(0)
+        await local.stop(ROME)
+
+    assert agent.starts == 2
+
+
+async def test_an_agent_that_fails_while_it_stops_ends_nothing_else() -> None:
+    agent, local = FailingAgent(), LocalAgents(plan_members([ROME]))
+
+    async with local.running(agent.open):
+        agent.on_stop = _mistake
+        await local.stop(ROME)
+        agent.on_stop = lambda: None
+        await local.start(ROME)
+
+        assert local.is_running(ROME)
+
+
+async def test_an_agent_that_cannot_start_at_first_ends_the_federation() -> None:
+    agent, local = FailingAgent(), LocalAgents(plan_members([ROME]))
+    agent.before_start = _mistake
+
+    with pytest.raises(ExceptionGroup):
+        async with local.running(agent.open):
+            pytest.fail("it did not start")
