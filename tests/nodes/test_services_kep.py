@@ -106,14 +106,6 @@ def test_connections_arrive_while_an_api_server_is_away(fleet: NodesFleet, dead:
     assert (killed.status, started.status) == (0, 0)
 
 
-def test_connections_by_name_arrive_while_agents_restart(fleet: NodesFleet) -> None:
-    with _dialling(fleet, 100):
-        for command in ("stop", "start"):
-            for cluster in (HERE, THERE):
-                result = fleet.running.run_hanse("local", command, "agent", cluster)
-                assert result.status == 0, result.err + fleet.running.output
-
-
 @contextmanager
 def _dialling(fleet: NodesFleet, count: int) -> Iterator[None]:
     """Dial by name ten times a second, also during the block; every connection has to arrive."""

@@ -1,5 +1,6 @@
 """How many replicas a cluster may take down: laws over every state it may find."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -121,6 +122,37 @@ def test_what_a_permit_elsewhere_may_take_is_not_counted_as_ready() -> None:
     assert fleet.others("lubeck").ready == 2
     taken = replace(shares, spec=replace(shares.spec, permits=(permit,)))
     assert replace(fleet, record=taken).others("lubeck").ready == 1
+
+
+def test_a_permit_is_for_no_more_replicas_than_its_holder_can_have() -> None:
+    submitted = from_stateful_set(submitted_set(4))
+    shares = record(bergen=1, lubeck=3)
+    forged = (
+        Permit(name="bergen", pods=99, set_uid="uid-store"),
+        Permit(name="riga", pods=99, removes=True, returned=7, set_uid="uid-store"),
+    )
+    shares = replace(shares, spec=replace(shares.spec, permits=forged))
+    one = part("bergen", 1, replicas=(Replica(name="store-bergen-0", ready=True),)).spec
+    members = frozenset({"bergen", "lubeck", "riga"})
+    fleet = FleetPart(
+        submitted, shares, {"bergen": one, "riga": part("riga", 0).spec}, members, members
+    )
+
+    others = fleet.others("lubeck")
+
+    assert (others.permits, others.down) == (1, 1)
+    assert others.removing == others.unreported == ()
+    silent = replace(fleet, healthy=frozenset({"lubeck"})).others("lubeck")
+    assert (silent.away, silent.away_permits) == (("bergen",), 1)
+
+
+@pytest.mark.parametrize("goes_on", [True, False])
+def test_who_goes_on_without_a_cluster_does_not_wait_for_its_permit(goes_on: bool) -> None:
+    outdated = state([(True, False)] * 2, 2, 2, outdated=True)
+    others = OtherReplicas(ready=1, away=("bergen",), away_permits=1, away_replicas=1)
+    rules = Rules(budget=1, floor=3, disrupts_while_away=goes_on)
+
+    assert bool(next_step(outdated, others, rules, NO_PERMIT).permits) is goes_on
 
 
 @given(_pods, _others, st.integers(0, 2), st.integers(0, 2), st.booleans())

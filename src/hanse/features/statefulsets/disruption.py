@@ -283,7 +283,9 @@ def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> 
     """
     if others.away and not rules.disrupts_while_away:
         return 0, "the roll-out goes on when all clusters with a share can be seen"
-    free = rules.budget - others.permits - others.away_permits
+    # A cluster that is away returns no permit: whoever goes on without it does not wait for that.
+    away = 0 if rules.disrupts_while_away else others.away_permits
+    free = rules.budget - others.permits - away
     if free <= 0 or others.unreported:
         return 0, "the roll-out goes on when what other clusters replace is ready"
     if not part.is_up(target):

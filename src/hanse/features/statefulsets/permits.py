@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from msgspec import Struct, to_builtins
+from msgspec.structs import replace
 
 from hanse.features.statefulsets.disruption import OtherReplicas, PartState, Rules, Step
 from hanse.features.statefulsets.evictions import (
@@ -60,7 +61,7 @@ class FleetPart(Struct, frozen=True):
         names = {share.name for share in self.record.spec.shares if share.replicas} | {*self.parts}
         living = sorted(names & self.healthy - {here})
         away = sorted((names & self.members) - self.healthy - {here})
-        permits = {cluster: self.permit(cluster) for cluster in names}
+        permits = {cluster: self._credible_permit(cluster) for cluster in names}
         ready = {c: self.parts[c].ready if c in self.parts else 0 for c in living}
         return OtherReplicas(
             ready=sum(min(ready[c], max(self._expected(c) - permits[c].pods, 0)) for c in living),
@@ -74,6 +75,18 @@ class FleetPart(Struct, frozen=True):
             unreported=tuple(c for c in living if self._returned(c) < permits[c].returned),
             removing=tuple(c for c in living if permits[c].removes),
         )
+
+    def _credible_permit(self, cluster: ClusterId) -> Permit:
+        """The permit of another cluster, for no more replicas than it can have.
+
+        One without replicas has nothing to take down: its permit, whatever it says, is void.
+        """
+        permit, part = self.permit(cluster), self.parts.get(cluster)
+        existing = len(part.replicas) if part is not None else 0
+        most = max(self._expected(cluster), self.record.spec.share_of(cluster), existing)
+        if not most:
+            return Permit(name=cluster, set_uid=permit.set_uid)
+        return replace(permit, pods=min(permit.pods, most))
 
     def partition(self, cluster: ClusterId) -> int:
         """How many of a cluster's first replicas keep their template.
