@@ -106,6 +106,14 @@ def test_connections_arrive_while_an_api_server_is_away(fleet: NodesFleet, dead:
     assert (killed.status, started.status) == (0, 0)
 
 
+def test_connections_by_name_arrive_while_agents_restart(fleet: NodesFleet) -> None:
+    with _dialling(fleet, 100):
+        for cluster in (HERE, THERE):
+            for command in ("stop", "start"):
+                result = fleet.running.run_hanse("local", command, "agent", cluster)
+                assert result.status == 0, result.err + fleet.running.output
+
+
 @contextmanager
 def _dialling(fleet: NodesFleet, count: int) -> Iterator[None]:
     """Dial by name ten times a second, also during the block; every connection has to arrive."""
@@ -117,4 +125,5 @@ def _dialling(fleet: NodesFleet, count: int) -> Iterator[None]:
 
     outcomes = [line.split(" ", 2)[2] for line in output.splitlines()]
     assert len(outcomes) == count
-    assert [one for one in outcomes if not one.startswith(THERE)] == []
+    failed = {n: one for n, one in enumerate(outcomes) if not one.startswith(THERE)}
+    assert not failed, fleet.running.output

@@ -23,12 +23,10 @@ class FailingAgent:
     def __init__(self) -> None:
         self.starts = 0
         self.fail: asyncio.Event = asyncio.Event()
-        self.before_start: Callable[[], None] = lambda: None
         self.on_stop: Callable[[], None] = lambda: None
 
     @asynccontextmanager
     async def open(self, _: LocalMember) -> AsyncIterator[RunningAgent]:
-        self.before_start()
         self.starts += 1
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self._fail())
@@ -74,12 +72,3 @@ async def test_an_agent_that_fails_while_it_stops_ends_nothing_else() -> None:
         await local.start(ROME)
 
         assert local.is_running(ROME)
-
-
-async def test_an_agent_that_cannot_start_at_first_ends_the_federation() -> None:
-    agent, local = FailingAgent(), LocalAgents(plan_members([ROME]))
-    agent.before_start = _mistake
-
-    with pytest.raises(ExceptionGroup):
-        async with local.running(agent.open):
-            pytest.fail("it did not start")
