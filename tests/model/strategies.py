@@ -2,6 +2,7 @@
 
 import types
 from datetime import UTC, datetime
+from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from hypothesis import strategies as st
@@ -47,6 +48,7 @@ def values_of(type_: Any) -> SearchStrategy[Any]:
     return st.one_of(*(values_of(arg) for arg in args))
 
 
+@cache
 def structs_of(struct: type[Struct]) -> SearchStrategy[Any]:
     """Values of a struct, each field that has a default being there or not."""
     required = {f.name: values_of(f.type) for f in fields(struct) if f.required}
