@@ -9,20 +9,25 @@ from typing import Any
 import pytest
 
 from hanse.features.networks.cni import CniError, merge_cni_args, parse_config, parse_pod
-from tests.cli.programs import HANSE, RunningFederation, environment, running
+from tests.cli.programs import HANSE, RunningFederation, environment
 
 DELEGATE = """#!/bin/sh
 cat > "$0.stdin"
 echo "$CNI_ARGS" > "$0.args"
 echo '{"cniVersion": "1.0.0", "ips": [{"address": "10.0.0.5/24"}]}'
 """
-RUNTIMES = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"
+RUNTIMES = "IgnoreUnknown=1;K8S_POD_NAMESPACE=pods;K8S_POD_NAME=web"
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederation]:
-    with running(tmp_path_factory.mktemp("fleet"), "--clusters", "rome", "--no-sample") as found:
-        yield found
+def _pod(fleet: RunningFederation) -> Iterator[None]:
+    """The pod that runtimes ask for, with arguments of its own."""
+    fleet.kubectl("create", "namespace", "pods")
+    fleet.kubectl("-n", "pods", "run", "web", "--image", "none")
+    given = "arktos.futurewei.com/cni-args=IPV4=12.34.56.78;VPCID=mizar-12345"
+    fleet.kubectl("-n", "pods", "annotate", "pod", "web", given)
+    yield
+    fleet.kubectl("delete", "namespace", "pods")
 
 
 @pytest.fixture
@@ -42,7 +47,7 @@ def call(
         "name": "pods",
         "type": "hanse",
         "kubeconfig": str(fleet.kubeconfig),
-        "context": "rome",
+        "context": "lubeck",
         "delegate": {"type": "delegate", "mtu": 1400},
         **config,
     }
@@ -66,14 +71,10 @@ def call(
     return ended.returncode, json.loads(ended.stdout)
 
 
+@pytest.mark.usefixtures("_pod")
 def test_a_pods_arguments_reach_the_delegate_and_its_answer_the_runtime(
     fleet: RunningFederation, plugins: Path
 ) -> None:
-    fleet.kubectl("create", "namespace", "shop")
-    fleet.kubectl("-n", "shop", "run", "web", "--image", "none")
-    given = "arktos.futurewei.com/cni-args=IPV4=12.34.56.78;VPCID=mizar-12345"
-    fleet.kubectl("-n", "shop", "annotate", "pod", "web", given)
-
     status, answer = call(fleet, plugins, "ADD")
 
     assert status == 0
@@ -94,9 +95,10 @@ def test_a_pod_that_is_gone_can_still_be_taken_down(
 
     assert status == 1
     assert answer["code"] == 11
-    assert "pod shop/gone is not there" in answer["msg"]
+    assert "pod pods/gone is not there" in answer["msg"]
 
 
+@pytest.mark.usefixtures("_pod")
 def test_errors_are_reported_as_the_protocol_defines(
     fleet: RunningFederation, plugins: Path
 ) -> None:
