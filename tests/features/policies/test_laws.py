@@ -10,9 +10,9 @@ import pytest
 
 from tests.features.policies import schedules
 
-SCHEDULES = int(os.environ.get("HANSE_SCHEDULES", "150"))
+SCHEDULES = int(os.environ.get("HANSE_SCHEDULES", "80"))
 SEED = int(os.environ.get("HANSE_SEED", "0"))
-PARTS = 10
+PARTS = 5
 
 
 @pytest.mark.parametrize("part", range(PARTS))
