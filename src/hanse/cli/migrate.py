@@ -26,7 +26,8 @@ def command(context: click.Context, namespace: str) -> None:
 
     For the cluster of --context, or of the current one, it prints a ServiceExport for each
     federated Service that a Service there joins, and where that is called otherwise a Service of
-    the federated name with the same endpoints. Nothing is changed and nothing is taken away.
+    the federated name with the same endpoints; and the groups that policies name. Nothing is
+    changed and nothing is taken away.
 
     \b
     Examples:
@@ -98,6 +99,7 @@ async def _translate(cluster: "ClusterAccess", namespace: str) -> "AntreaManifes
     from hanse.cli.exported_services import list_or_empty
     from hanse.features.federated.antrea import MigratedObjects, antrea_manifests
     from hanse.kube.discovery import refresh
+    from hanse.model.kinds.antrea import ClusterGroup, Group
     from hanse.model.kinds.core import Service
     from hanse.model.kinds.discovery import EndpointSlice
     from hanse.model.kinds.federation import NativeService, NetworkInterface
@@ -109,5 +111,6 @@ async def _translate(cluster: "ClusterAccess", namespace: str) -> "AntreaManifes
             await list_or_empty(client, EndpointSlice),
             await list_or_empty(client, NativeService),
             await list_or_empty(client, NetworkInterface),
+            (*await list_or_empty(client, ClusterGroup), *await list_or_empty(client, Group)),
         )
     return antrea_manifests(objects, namespace)

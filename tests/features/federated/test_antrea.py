@@ -3,6 +3,7 @@
 from typing import Any
 
 from hanse.features.federated.antrea import AntreaManifests, MigratedObjects, antrea_manifests
+from hanse.model.kinds.antrea import AddressBlock, ClusterGroup, Group, GroupSpec
 from hanse.model.kinds.federation import (
     NativePort,
     NativeService,
@@ -11,6 +12,8 @@ from hanse.model.kinds.federation import (
     NetworkInterfaceSpec,
 )
 from hanse.model.objects import Meta
+from hanse.model.plan import Key
+from hanse.runtime.ownership import Owner, with_owner
 from tests.features.federated.builders import (
     GLOBAL_ANNOTATION,
     NAMESPACED_ANNOTATION,
@@ -108,3 +111,20 @@ def test_what_joins_nothing_is_not_moved() -> None:
     )
 
     assert antrea_manifests(held, SHOP).objects == ()
+
+
+def test_groups_are_carried_with_their_addresses_and_without_an_owner() -> None:
+    spec = GroupSpec(ip_blocks=(AddressBlock(cidr="10.1.0.1/32"),))
+    owner = Owner("federated", Key("service", "web", SHOP), "lubeck")
+    ours = with_owner(Group(metadata=Meta(name="web", namespace=SHOP), spec=spec), owner)
+    whole = with_owner(ClusterGroup(metadata=Meta(name="web.shop"), spec=spec), owner)
+    own = Group(metadata=Meta(name="mine", namespace=SHOP), spec=spec)
+
+    result = antrea_manifests(MigratedObjects(groups=(ours, whole, own)), SHOP)
+
+    assert [(o["kind"], o["metadata"]) for o in result.objects] == [
+        ("Group", {"name": "web", "namespace": SHOP}),
+        ("ClusterGroup", {"name": "web.shop"}),
+    ]
+    assert all(o["spec"] == {"ipBlocks": [{"cidr": "10.1.0.1/32"}]} for o in result.objects)
+    assert "after `hanse uninstall`" in result.notes[0]

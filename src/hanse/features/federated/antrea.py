@@ -8,7 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
+from hanse.features.federated.groups import is_federated_group
 from hanse.features.federated.join_requests import FederatedName, Joinable, join_request
+from hanse.model.kinds.antrea import ClusterGroup, Group
 from hanse.model.kinds.core import Service, ServicePort
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, NativeService, NetworkInterface
@@ -27,6 +29,7 @@ class MigratedObjects(Struct, frozen=True):
     slices: tuple[EndpointSlice, ...] = ()
     native: tuple[NativeService, ...] = ()
     interfaces: tuple[NetworkInterface, ...] = ()
+    groups: tuple[ClusterGroup | Group, ...] = ()
 
 
 class AntreaManifests(Struct, frozen=True):
@@ -49,7 +52,25 @@ def antrea_manifests(held: MigratedObjects, namespace: str) -> AntreaManifests:
                 "metadata": {"name": federated.name, "namespace": federated.namespace},
             }
         )
-    return AntreaManifests(tuple(objects), tuple(notes))
+    groups = [g for g in held.groups if is_federated_group(g)]
+    if groups:
+        notes.append(
+            "groups: policies name them, and they go with the last agent; their addresses are as "
+            "they were when this was written. Apply them once more after `hanse uninstall`"
+        )
+    return AntreaManifests((*objects, *map(_group, groups)), tuple(notes))
+
+
+def _group(group: ClusterGroup | Group) -> Wire:
+    """A group under its name, which policies have, with its addresses; nobody owns it."""
+    meta = group.metadata
+    place = {"namespace": meta.namespace} if meta.namespace else {}
+    return {
+        "apiVersion": type(group).kind.api_version,
+        "kind": type(group).kind.name,
+        "metadata": {"name": meta.name, **place},
+        "spec": {"ipBlocks": [{"cidr": block.cidr} for block in group.spec.ip_blocks]},
+    }
 
 
 def _members(held: MigratedObjects, namespace: str) -> dict[FederatedName, list[Joinable]]:

@@ -75,11 +75,15 @@ def standing_groups(
     """The empty groups of a federated Service without members, while policies name them."""
     name, spec = cluster_group_name(federated), _spec(())
     own = snapshot.get(member, ClusterGroup, name)
-    if own is not None and _is_ours(own) and any(snapshot.by(member, CLUSTER_POLICIES, name)):
+    if (
+        own is not None
+        and is_federated_group(own)
+        and any(snapshot.by(member, CLUSTER_POLICIES, name))
+    ):
         yield ClusterGroup(metadata=Meta(name=name), spec=spec)
     for namespace, group in sorted(_named_in(federated, member, snapshot)):
         found = snapshot.get(member, Group, group, namespace)
-        if found is not None and _is_ours(found):
+        if found is not None and is_federated_group(found):
             yield Group(metadata=Meta(name=group, namespace=namespace), spec=spec)
 
 
@@ -117,6 +121,7 @@ def _spec(addresses: Iterable[str]) -> GroupSpec:
     return GroupSpec(ip_blocks=tuple(blocks))
 
 
-def _is_ours(group: ClusterGroup | Group) -> bool:
+def is_federated_group(group: ClusterGroup | Group) -> bool:
+    """Whether a group is that of a federated Service, and not a user's."""
     claim = owner_claim(group)
     return claim is not None and claim.feature == "federated"
