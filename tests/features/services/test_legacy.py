@@ -183,6 +183,19 @@ def test_slices_of_before_a_roll_back_count_once_a_read_confirms_them(
     assert [q.ask.id for q in plan.questions] == [slice_read(published, "").question]
 
 
+def test_a_status_that_still_names_a_cluster_does_not_bring_its_earlier_slices_back() -> None:
+    """While it is rolled back its Lease is old, and what Hanse published for it stands."""
+    view = observed(broker=[legacy_import("riga"), legacy_slice("riga", True)])
+    imported = created_objects(FEATURE.plan(IMPORT, view), IMPORT, view)
+    status = [o for o in imported if isinstance(o, ServiceImport)]
+    old = LeaseLiveness(BROKER, HOME, "riga", "riga", HolderState.UNKNOWN, EPOCH)
+    broker = [*published_slices(record("riga"), "10.8.0.9"), legacy_import("visby")]
+
+    plan = FEATURE.plan(IMPORT, observed(status, broker, facts=[old]))
+
+    assert "riga" not in {s.metadata.labels[SOURCE_CLUSTER] for s in desired(plan, EndpointSlice)}
+
+
 def test_the_aggregate_names_only_clusters_that_were_upgraded() -> None:
     plan = FEATURE.plan(
         AGGREGATE, observed(broker=[legacy_import("riga"), *published_slices(record("bergen"))])

@@ -35,6 +35,7 @@ from hanse.features.services.legacy import (
     AGGREGATES,
     Unconfirmed,
     being_upgraded,
+    imported_clusters,
     imported_from_lighthouse,
     lighthouse_slices,
     unconfirmed_clusters,
@@ -168,22 +169,20 @@ def _published(
     broker: ClusterId,
     broker_namespace: str,
 ) -> _Published:
-    """What clusters publish, with our agent or that of Lighthouse.
-
-    `current` is the import as we wrote it last.
-    """
+    """What clusters publish, with either agent; `current` is the import as we wrote it last."""
     older = lighthouse_slices(key, snapshot, broker, broker_namespace)
     standing = exporting_clusters(current)
     standing -= imported_from_lighthouse(key, snapshot) | older.keys()
+    is_migrating = lighthouse_version(snapshot, broker) is not None
+    if is_migrating:  # else a status that is written after its slices brings a roll-back's back
+        standing &= imported_clusters(key, snapshot)
     place = (standing, snapshot, broker, broker_namespace)
     published = [
         s for s in list_published_slices(key, snapshot, broker) if source_cluster(s) not in older
     ]
     if snapshot.local not in standing:
         published = _without_own_strays(published, key, snapshot)
-    unconfirmed = Unconfirmed()
-    if lighthouse_version(snapshot, broker) is not None:
-        unconfirmed = unconfirmed_clusters(published, *place)
+    unconfirmed = unconfirmed_clusters(published, *place) if is_migrating else Unconfirmed()
     confirmed = [s for s in published if source_cluster(s) not in unconfirmed.clusters]
     counted = [*counted_slices(confirmed, *place), *(s for some in older.values() for s in some)]
     slices = drop_foreign_namespaces(counted, clusterset_spec(snapshot, broker))

@@ -186,6 +186,11 @@ def imported_from_lighthouse(key: Key, snapshot: Snapshot) -> frozenset[ClusterI
     return frozenset(source_cluster(s) for s in imported if AGENT in s.metadata.annotations)
 
 
+def imported_clusters(key: Key, snapshot: Snapshot) -> frozenset[ClusterId]:
+    """The clusters that this cluster has slices of."""
+    return frozenset(map(source_cluster, _imported(key, snapshot)))
+
+
 def _imported(key: Key, snapshot: Snapshot) -> Iterator[EndpointSlice]:
     """The slices of one service that this cluster has imported."""
     return snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")
