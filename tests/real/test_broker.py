@@ -387,6 +387,38 @@ async def test_a_member_reports_its_own_part_only(fleet: JoinedFleet) -> None:
     assert "spec.cluster must be lubeck" in false.errors
 
 
+async def test_a_member_takes_no_name_of_one_whose_id_ends_with_its_own(
+    fleet: JoinedFleet,
+) -> None:
+    at_home = ("-n", BROKER_NAMESPACE)
+    longer = {
+        "apiVersion": "hanse.dev/v1alpha1",
+        "kind": "ClusterMember",
+        "metadata": {"name": "eu-lubeck", "namespace": BROKER_NAMESPACE},
+        "spec": {"clusterID": "eu-lubeck", "uid": "eu"},
+    }
+    squat = {
+        "apiVersion": "hanse.dev/v1alpha1",
+        "kind": "StatefulSetPart",
+        "metadata": {"name": "store-eu-lubeck-0a"},
+        "spec": {"namespace": "shop", "name": "store", "cluster": "lubeck"},
+    }
+    joined = msgspec.json.encode(longer).decode()
+    made = await fleet.on("broker", "create", "-f", "-", stdin=joined)
+    assert made.status == 0, made.errors
+    try:
+        for _ in range(50):  # until the policy knows the new member
+            taken = msgspec.json.encode(squat).decode()
+            result = await fleet.as_member("lubeck", "create", "-f", "-", stdin=taken)
+            if result.status:
+                break
+            await fleet.on("broker", *at_home, "delete", "statefulsetpart", "store-eu-lubeck-0a")
+            await asyncio.sleep(0.1)
+        assert "the name is that of a report of eu-lubeck" in result.errors
+    finally:
+        await fleet.on("broker", *at_home, "delete", "clustermember", "eu-lubeck", "--wait=false")
+
+
 @pytest.fixture(scope="module")
 async def agents_running(fleet: JoinedFleet) -> None:
     """Wait until every agent has renewed its Lease."""

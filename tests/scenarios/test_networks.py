@@ -1,18 +1,21 @@
 """Tenants and networks: creation, objects, peering and deletion."""
 
 import pytest
+from msgspec.structs import replace
 
-from hanse.features.networks.names import TENANT, parse_network_name
+from hanse.features.networks.names import NETWORK, TENANT, parse_network_name
 from hanse.features.networks.reachability import (
     ReachabilityMatrix,
     reachability_matrix,
 )
 from hanse.model.kinds.apps import Deployment
-from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.core import Endpoints, Namespace, Pod, Service, ServiceAccount
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
 from hanse.model.kinds.policy import PodDisruptionBudget
+from hanse.model.kinds.rbac import RbacRole, RoleBinding
+from hanse.model.objects import Object, Wire, to_wire
 from tests.scenarios.networks import NetworksScenario, made
 from tests.support.scenario import Check
 
@@ -50,6 +53,54 @@ async def test_a_networks_kubernetes_follows_the_clusters_endpoints(
     assert alias.endpoints == cluster.endpoints
     assert alias.ports == cluster.ports
     assert alias.metadata.labels["kubernetes.io/service-name"] == "kubernetes-default"
+
+
+async def test_what_others_change_of_a_networks_own_objects_is_mended(
+    tenancy: NetworksScenario,
+) -> None:
+    """Nobody gives the DNS server of a tenant more rights, and its API alias leads nowhere else."""
+    acme = await tenancy.create_tenant()
+    await tenancy.scenario.eventually(tenancy.has_phase(f"{acme}.default", "Ready"))
+    home, dns = f"{acme}-kube-system", "kube-dns-default"
+    secrets = {"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}
+    anna = {"kind": "User", "name": "anna", "apiGroup": "rbac.authorization.k8s.io"}
+    elsewhere = {"addresses": [{"ip": "10.9.9.9"}], "ports": [{"port": 443}]}
+    changes: tuple[tuple[type[Object], str, str, Wire], ...] = (
+        (RbacRole, home, dns, {"rules": [secrets]}),
+        (RoleBinding, home, dns, {"subjects": [anna]}),
+        (ServiceAccount, home, dns, {"metadata": {"labels": {NETWORK: "other"}}}),
+        (PodDisruptionBudget, home, dns, {"spec": {"minAvailable": 0}}),
+        (Endpoints, f"{acme}-default", "kubernetes-default", {"subsets": [elsewhere]}),
+    )
+    await tenancy.scenario.settled()
+    before = [await tenancy.admin.read(kind, name, where) for kind, where, name, _ in changes]
+
+    for kind, where, name, change in changes:
+        await tenancy.edit(kind, name, change, where)
+
+    for (kind, where, name, _), one in zip(changes, before, strict=True):
+        await tenancy.scenario.eventually(_is_as_before(tenancy, kind, name, where, one))
+    await tenancy.scenario.settled()
+
+
+def _is_as_before(
+    tenancy: NetworksScenario, kind: type[Object], name: str, where: str, before: Object
+) -> Check[None]:
+    """That an object has all that it had: its fields, and its labels."""
+
+    async def check() -> None:
+        now = await tenancy.admin.read(kind, name, where)
+        same = replace(now, metadata=replace(before.metadata, labels=now.metadata.labels))
+        assert (_without_status(same), now.metadata.labels) == (
+            _without_status(before),
+            before.metadata.labels,
+        )
+
+    return check
+
+
+def _without_status(obj: Object) -> Wire:
+    return {field: value for field, value in to_wire(obj).items() if field != "status"}
 
 
 async def test_namespaces_are_made_as_asked_and_outlive_their_tenant(

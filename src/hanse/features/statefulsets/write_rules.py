@@ -3,7 +3,7 @@
 from hanse.features.statefulsets.names import CLUSTER, LB_NEEDED, REMOTE_LB_CLASS, REPLICAS
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import PROXY, Event, Service
-from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.kinds.hanse import ClusterMember, FederatedStatefulSet
 from hanse.model.kinds.stateful import SCHEMA, StatefulSetPart, StatefulSetShares
 from hanse.model.write_rules import (
     HOME,
@@ -34,6 +34,12 @@ _PART_NAME = Requirement(
     "its name ends with the writer's id and a hash, so that nobody takes another's names",
     "request.operation != 'CREATE' || "
     "object.metadata.name.matches('-' + variables.me + '-[0-9a-f]+$')",
+)
+_NO_NAME_OF_OTHERS = Requirement(
+    "its name is not that of a report of another member whose id ends with the writer's",
+    "request.operation != 'CREATE' || !params.metadata.name.endsWith('-' + variables.me) || "
+    "!object.metadata.name.matches('-' + params.metadata.name + '-[0-9a-f]+$')",
+    "'the name is that of a report of ' + params.metadata.name",
 )
 
 _OWN_SET = Requirement(
@@ -161,6 +167,17 @@ MEMBER_RULES = (
         (_OWN_PART, _PART_NAME),
         namespace=HOME,
         sets=_FREE,
+    ),
+    WriteRule(
+        "part-names",
+        Writer.MEMBER,
+        StatefulSetPart.kind,
+        (),
+        "under no name of another member",
+        (_NO_NAME_OF_OTHERS,),
+        namespace=HOME,
+        sets=_FREE,
+        params=ClusterMember.kind,
     ),
     WriteRule(
         "sets",
