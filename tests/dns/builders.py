@@ -123,11 +123,12 @@ def cluster_snapshot(
     fleet: ClusterSet | None = None,
     facts: Iterable[Fact] = (),
     phase: Phase = Phase.SYNCED,
+    broker: Phase = Phase.SYNCED,
 ) -> Snapshot:
     """What an agent of a cluster sees."""
     clusters: list[ClusterState] = [
         cluster(local, Role.LOCAL, phase=phase),
-        cluster("broker", Role.BROKER),
+        cluster("broker", Role.BROKER, phase=broker),
     ]
     here: Mapping[str, Sequence[Object]] = {
         local: [stored(o) for o in objects],

@@ -2,8 +2,10 @@
 
 import pytest
 
-from tests.support.simulator.runner import play
+from tests.support.simulator.runner import parts_named, play
 from tests.support.simulator.schedule import do
+
+SERVICES = parts_named(["services", "members"])
 
 
 @pytest.mark.parametrize("restore", ["faults.restore", "faults.restore_forward"])
@@ -32,8 +34,20 @@ def test_a_dead_cluster_that_was_left_out_stays_out() -> None:
         do("faults.restore", "broker", 0, pause=40),
         do("faults.restart", "hamburg", pause=40),
         do("faults.restore_forward", "broker", 0, pause=40),
+        parts=SERVICES,
     )
 
 
 def test_a_new_template_takes_one_replica_at_a_time() -> None:
     play(do("statefulsets.launch", 5, pause=40), do("statefulsets.update", "2", pause=40))
+
+
+def test_a_restarted_name_server_answers_the_clusterset_ip_from_the_start() -> None:
+    play(
+        do("services.set_profile", "kep-1645"),
+        do("services.offer", "bergen", "db", False, pause=5),
+        do("faults.restart", "bergen", pause=5),
+        do("faults.cut", "bergen", "broker"),
+        do("faults.restart", "bergen", pause=5),
+        parts=SERVICES,
+    )

@@ -303,6 +303,20 @@ def test_the_sets_own_addresses_are_answered_in_kep_1645() -> None:
     assert ask(f"bergen.{WEB}").code == NXDOMAIN
 
 
+def test_an_imports_own_address_is_answered_before_the_broker_is_read() -> None:
+    observed = cluster_snapshot(
+        "lubeck",
+        imported(ips=("10.9.0.1",)),
+        endpoint_slice("bergen", "10.2.0.1"),
+        broker=Phase.CONNECTING,
+    )
+
+    ask = ZoneResolver(observed, LUBECK)
+
+    assert ask(WEB, "A").records == ("10.9.0.1",)
+    assert ask(f"bergen.{WEB}").code == NXDOMAIN
+
+
 def test_an_import_without_addresses_yet_is_empty_in_kep_1645() -> None:
     ask = ZoneResolver(
         cluster_snapshot(

@@ -3,9 +3,17 @@
 import argparse
 import secrets
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from tests.support.simulator.runner import Failure, failure_of, quiet_logs, step_kinds, trace_of
+from tests.support.simulator.part import Part
+from tests.support.simulator.runner import (
+    PARTS,
+    failure_of,
+    parts_named,
+    quiet_logs,
+    step_kinds,
+    trace_of,
+)
 from tests.support.simulator.schedule import Schedule, draw_schedule
 from tests.support.simulator.search import Kinds, Played, Search, end_after
 from tests.support.simulator.shrink import shrink
@@ -17,7 +25,8 @@ PROGRESS = 50
 def main() -> int:
     """The exit status: 1 if a law was broken."""
     options = _parser().parse_args()
-    kinds = _chosen_kinds(options.features)
+    parts = PARTS if options.features == "all" else parts_named(options.features.split(","))
+    kinds = step_kinds(parts)
     if options.trace:
         quiet_logs()
         _say("\n".join(trace_of(draw_schedule(int(options.seeds), kinds))))
@@ -25,17 +34,17 @@ def main() -> int:
     if options.hours:
         seed = options.seed if options.seed is not None else secrets.randbelow(10**9)
         _say(f"searching: HANSE_SEED={seed}")
-        search = Search(seed, kinds)
+        search = Search(seed, kinds, parts)
         results = search.play(end_after(options.hours))
     else:
         quiet_logs()
-        results = _seeded(options.seeds, kinds)
+        results = _seeded(options.seeds, kinds, parts)
     played = failed = 0
     for result in results:
         played += 1
         if result.failure is not None:
             failed += 1
-            _say(_report(result.schedule, result.failure, whole=options.no_shrink))
+            _say(_report(result, parts, whole=options.no_shrink))
             if not options.keep_going:
                 break
         if played % PROGRESS == 0:
@@ -52,7 +61,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", default="0:20", help="FIRST:END, or one seed")
     parser.add_argument("--hours", type=float, help="search for so long")
     parser.add_argument("--seed", type=int, help="the seed of a search; else a fresh one")
-    parser.add_argument("--features", default="all", help="all, or names separated by commas")
+    parser.add_argument(
+        "--features",
+        default="all",
+        help="all, or some: a,b",
+    )
     parser.add_argument("--no-shrink", action="store_true", help="print failing schedules whole")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--trace", action="store_true", help="print every request of one seed")
@@ -63,28 +76,26 @@ def _say(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
-def _chosen_kinds(features: str) -> Kinds:
-    kinds = step_kinds()
-    return kinds if features == "all" else {n: kinds[n] for n in ("faults", *features.split(","))}
-
-
-def _seeded(seeds: str, kinds: Kinds) -> Iterator[Played]:
+def _seeded(seeds: str, kinds: Kinds, parts: Sequence[type[Part]]) -> Iterator[Played]:
     first, _, end = seeds.partition(":")
     for seed in range(int(first), int(end) if end else int(first) + 1):
         schedule = draw_schedule(seed, kinds)
-        yield Played(schedule, failure_of(schedule))
+        yield Played(schedule, failure_of(schedule, parts))
 
 
-def _report(schedule: Schedule, failure: Failure, *, whole: bool) -> str:
+def _report(result: Played, parts: Sequence[type[Part]], *, whole: bool) -> str:
     """The failure, and a test to paste."""
+    schedule, failure = result.schedule, result.failure
+    assert failure is not None, "there is something to report"
     if not whole:
+        law = failure.law
 
         def breaks(smaller: Schedule) -> bool:
-            found = failure_of(smaller)
-            return found is not None and found.law == failure.law
+            found = failure_of(smaller, parts)
+            return found is not None and found.law == law
 
         schedule = shrink(schedule, breaks)
-        failure = failure_of(schedule) or failure
+        failure = failure_of(schedule, parts) or failure
     name = failure.law.replace("-", "_")
     return f"{failure}\n\ndef test_{name}_{schedule.seed}() -> None:\n{schedule}\n"
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any, cast
 
@@ -27,6 +28,7 @@ from hanse.kube.clock import Clock
 from hanse.kube.errors import NotFound
 from hanse.kube.transport import Request, Response
 from hanse.model.dns.zones import View, ZoneSource
+from hanse.model.feature_names import FEATURES
 from hanse.model.objects import ClusterId, Object, Wire
 from hanse.model.plan import Feature
 from tests.scenarios.network_fixtures import agent_users
@@ -99,13 +101,23 @@ class Backup(Struct, frozen=True):
 
 
 class Fleet(Scenario):
-    """Agents with all features on the clusters of a testbed; users' objects are recorded."""
+    """Agents with all or some features on a testbed; users' objects are recorded."""
 
-    def __init__(self, testbed: ClusterTestbed, namespace: str, *, seed: int = 0) -> None:
-        super().__init__(testbed, namespace, lambda: product_features(namespace), seed=seed)
+    def __init__(
+        self,
+        testbed: ClusterTestbed,
+        namespace: str,
+        *,
+        seed: int = 0,
+        features: tuple[str, ...] = FEATURES,
+    ) -> None:
+        options = Options(features, networks=NetworksOptions(agents=agent_users(namespace)))
+        super().__init__(testbed, namespace, lambda: product_features(options), seed=seed)
         self.network.latency = LATENCY
-        self.extra_watches = tuple(w for s in zone_sources(View("")) for w in s.watches)
-        self.zone_sources: Callable[[View], Sequence[ZoneSource]] = zone_sources
+        self.extra_watches = tuple(w for s in zone_sources(View(""), options) for w in s.watches)
+        self.zone_sources: Callable[[View], Sequence[ZoneSource]] = partial(
+            zone_sources, options=options
+        )
         """What name servers answer."""
         self.users = UserObjects()
         self.answers_changed = asyncio.Event()
@@ -282,9 +294,8 @@ class Fleet(Scenario):
             await agent.close()
 
 
-def product_features(namespace: str) -> Sequence[Feature]:
-    """Every feature of the product; webhooks are not called."""
-    options = Options(networks=NetworksOptions(agents=agent_users(namespace)))
+def product_features(options: Options) -> Sequence[Feature]:
+    """The features of the product that are on; webhooks are not called."""
     return [f for f in all_features(options) if not isinstance(f, Admission)]
 
 

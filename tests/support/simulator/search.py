@@ -10,6 +10,7 @@ from coverage import Coverage
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tests.support.simulator.part import Part
 from tests.support.simulator.runner import Failure, failure_of
 from tests.support.simulator.schedule import PAUSES, Schedule, Step, StepKind, draw_schedule
 
@@ -40,8 +41,9 @@ class Played(Struct, frozen=True):
 class Search:
     """An endless sequence of schedules, a function of its seed."""
 
-    def __init__(self, seed: int, kinds: Kinds) -> None:
+    def __init__(self, seed: int, kinds: Kinds, parts: Sequence[type[Part]]) -> None:
         self._random = Random(seed)
+        self._parts = parts
         self._kinds = kinds
         self._corpus: list[Interesting] = []
         self._seen: set[object] = set()
@@ -56,7 +58,7 @@ class Search:
         while not until():
             schedule = self._next()
             with observed() as behaviour:
-                failure = failure_of(schedule)
+                failure = failure_of(schedule, self._parts)
             self._learn(schedule, behaviour())
             yield Played(schedule, failure)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.services.legacy import LIGHTHOUSE_AGENT
 from hanse.features.services.names import (
@@ -18,7 +19,7 @@ from hanse.model.dns.records import address_rdata
 from hanse.model.dns.service_records import dashed_address
 from hanse.model.dns.zones import View
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice
-from hanse.model.kinds.hanse import MemberSettings, Profile
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet, MemberSettings, Profile
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
@@ -75,6 +76,14 @@ class ClusterSetRules(Struct, frozen=True):
     weights: Mapping[ClusterId, ClusterWeight]
     expired: frozenset[ClusterId]
     """Clusters whose Lease on the broker has expired."""
+    known: bool = True
+    """Whether the profile is known, and not the default of a reader that has not read it yet."""
+
+    def for_import(self, service_import: ServiceImport) -> "ClusterSetRules":
+        """The rules for one import: an unknown profile is that by which the import was written."""
+        if self.known or not service_import.spec.ips:
+            return self
+        return replace(self, profile="kep-1645")
 
 
 class EndpointAddress(Struct, frozen=True, gc=False):
@@ -102,9 +111,20 @@ def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
 
     The local cluster never counts as expired.
     """
-    spec = clusterset_spec(snapshot, broker_cluster(snapshot))
+    broker = broker_cluster(snapshot)
+    spec = clusterset_spec(snapshot, broker)
+    known = view.profile is not None or _has_read_rules(broker, snapshot)
     weights = {member.id: ClusterWeight(member.weight, member.priority) for member in spec.clusters}
-    return ClusterSetRules(view.profile or spec.profile, weights, unanswered_clusters(snapshot))
+    expired = unanswered_clusters(snapshot)
+    return ClusterSetRules(view.profile or spec.profile, weights, expired, known)
+
+
+def _has_read_rules(broker: ClusterId | None, snapshot: Snapshot) -> bool:
+    """Whether the ClusterSet, and records of members where they are watched, are listed."""
+    if broker is None:
+        return False
+    kinds = [k for k in (ClusterSet, ClusterMember) if snapshot.watches(broker, k)]
+    return bool(kinds) and all(snapshot.listed_or_unserved(broker, k) for k in kinds)
 
 
 def cluster_backends(

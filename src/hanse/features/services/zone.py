@@ -118,9 +118,9 @@ class ServiceZone:
             service_import = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
             if service_import is None:
                 return ()
-            return self.service_nodes(
-                key, service_import, rules, cluster_backends(key, service_import, rules, snapshot)
-            )
+            own = rules.for_import(service_import)
+            backends = cluster_backends(key, service_import, own, snapshot)
+            return self.service_nodes(key, service_import, own, backends)
 
         return build_nodes
 
