@@ -4,6 +4,8 @@
 need one.
 """
 
+import gc
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -62,6 +64,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Begin with the files that take longest, or one worker is left alone with one at the end."""
     if config.getoption("--engine") == "kubernetes":
         items.sort(key=lambda item: item.path.name not in LONG)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was collected to itself: each later garbage collection would walk all of it."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture
