@@ -10,7 +10,7 @@ from hanse.features.services.legacy import LEGACY_CLUSTER, LEGACY_NAME, LEGACY_N
 from hanse.features.services.names import RECORD, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Service
-from hanse.model.kinds.discovery import Endpoint, EndpointSlice
+from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.multicluster import (
     ImportedPort,
     ServiceExport,
@@ -281,6 +281,7 @@ async def test_an_older_agents_service_is_imported_and_its_copies_go_when_it_is_
     scenario = services.scenario
     await scenario.kill_agent("lubeck")
     await old_import(services, BROKER, BROKER_NAMESPACE)
+    await old_slice(services)
     await old_import(services, "hamburg", scenario.system)
 
     await scenario.eventually(services.has_endpoints("hamburg", lubeck=[True]))
@@ -311,6 +312,16 @@ async def old_import(services: ServicesScenario, where: str, space: str) -> None
     ports = (ImportedPort(port=80, name="http"),)
     spec = ServiceImportSpec(type="ClusterSetIP", ports=ports, ips=("10.250.0.1",))
     await services.admin(where).create(ServiceImport(metadata=meta, spec=spec))
+
+
+async def old_slice(services: ServicesScenario) -> None:
+    """The pods of the service, by which its import counts as ready."""
+    namespace = services.scenario.namespace
+    labels = {SERVICE_NAME: "web", SOURCE_CLUSTER: "lubeck", LEGACY_NAMESPACE: namespace}
+    meta = Meta(name=f"web-{namespace}-lubeck", namespace=BROKER_NAMESPACE, labels=labels)
+    ready = Endpoint(addresses=("10.250.1.1",), conditions=EndpointConditions(ready=True))
+    pods = EndpointSlice(metadata=meta, address_type="IPv4", endpoints=(ready,))
+    await services.admin(BROKER).create(pods)
 
 
 @pytest.mark.virtual
