@@ -13,6 +13,7 @@ from bench.rows.federated import FEDERATED
 from bench.rows.gslb import GSLB
 from bench.rows.guard import GUARD
 from bench.rows.in_process import IN_PROCESS
+from bench.rows.judgement import JUDGEMENT
 from bench.rows.latency import LATENCY
 from bench.rows.networks import NETWORKS_ROW
 from bench.rows.reading import EVENT, LIST
@@ -23,6 +24,7 @@ from bench.rows.up import UP
 ROWS: tuple[Row, ...] = (
     LIST,
     EVENT,
+    JUDGEMENT,
     CLI,
     SHARES,
     EMBEDDED,

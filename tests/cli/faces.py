@@ -113,7 +113,8 @@ class Faces:
                 may_fail=True,
             )
             if listed.startswith("{"):
-                found |= {(e["reason"], e.get("message", "")) for e in json.loads(listed)["items"]}
+                events, _ = json.JSONDecoder().raw_decode(listed)  # an error may follow
+                found |= {(e["reason"], e.get("message", "")) for e in events["items"]}
         return found
 
 

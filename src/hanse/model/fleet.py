@@ -1,6 +1,6 @@
 """The fleet: snapshots of several agents, or of a person's own connections, read as one."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from shlex import quote
@@ -40,6 +40,7 @@ class MultiClusterSnapshot:
         """Whether the clusters are those of a local federation, which `hanse local` can mend."""
         self._contexts = contexts or {}
         self._reporters: dict[ClusterId, tuple[ClusterId, ...]] = {}
+        self._by_role: dict[Role, tuple[ClusterId, ...]] = {}
         self._faults: dict[ClusterId, ClusterFault | None] = {}
 
     @property
@@ -139,8 +140,10 @@ class MultiClusterSnapshot:
 
     def clusters_with_role(self, role: Role) -> tuple[ClusterId, ...]:
         """The clusters that have a role for any agent."""
-        found = {c: None for one in self.by_agent.values() for c in one.clusters(role)}
-        return tuple(found)
+        if role not in self._by_role:
+            found = (c for one in self.by_agent.values() for c in one.clusters(role))
+            self._by_role[role] = tuple(dict.fromkeys(found))
+        return self._by_role[role]
 
     def get(self, where: ClusterId, kind: type[K], name: str, namespace: str = "") -> K | None:
         """The object in the first snapshot that has it; None if none has."""
@@ -152,7 +155,7 @@ class MultiClusterSnapshot:
 
     def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
         """Every object of a kind in a cluster, from all snapshots."""
-        return _unique(snapshot.all(where, kind) for snapshot in self._snapshots_for(where))
+        return _unique([snapshot.all(where, kind) for snapshot in self._snapshots_for(where)])
 
     def listed(self, where: ClusterId, kind: type[K]) -> bool:
         """Whether one of the agents has listed all objects of a kind in a cluster."""
@@ -160,7 +163,7 @@ class MultiClusterSnapshot:
 
     def by(self, where: ClusterId, index: Index[K], value: str) -> Iterator[K]:
         """Every object that an index finds in a cluster."""
-        return _unique(snapshot.by(where, index, value) for snapshot in self._snapshots_for(where))
+        return _unique([one.by(where, index, value) for one in self._snapshots_for(where)])
 
     def _snapshots_for(self, where: ClusterId) -> Iterator[Snapshot]:
         """The snapshots that may have a cluster's objects, its reporter's first."""
@@ -192,8 +195,12 @@ def _heartbeats(snapshot: Snapshot) -> Iterator[LeaseLiveness]:
     return (one for one in snapshot.facts(LeaseLiveness) if one.where in brokers)
 
 
-def _unique(found: Iterable[Iterator[K]]) -> Iterator[K]:
+def _unique(found: Sequence[Iterator[K]]) -> Iterator[K]:
     """Each object once, from the first snapshot that has it."""
+    return found[0] if len(found) == 1 else _first_of_each(found)
+
+
+def _first_of_each(found: Sequence[Iterator[K]]) -> Iterator[K]:
     known: set[tuple[str, str]] = set()
     for several in found:
         for obj in several:

@@ -26,6 +26,8 @@ class Judgement:
         self._known: dict[str, set[str]] = {name: set() for name in self._views}
         self._dirty: dict[str, set[str]] = {name: set() for name in self._views}
         self._by_item: dict[tuple[str, str], tuple[Finding, ...]] = {}
+        self._changed = False
+        """Whether the findings of an item have changed since all were last judged together."""
         self._unlisted = True
         self.findings: tuple[Finding, ...] = ()
         """What is wrong, causes first, as of the last refresh that left nothing stale."""
@@ -68,16 +70,19 @@ class Judgement:
             while dirty and limit > 0:
                 limit -= 1
                 self._render(view, dirty.pop(), snapshot)
-        if not self.stale:
+        if self._changed and not self.stale:
+            self._changed = False
             self.findings = judge(f for several in self._by_item.values() for f in several)
 
     def _render(self, view: View, key: str, snapshot: MultiClusterSnapshot) -> None:
         """Render an item anew, and keep its findings; an item that is gone is forgotten."""
         item = view.render(key, snapshot)
-        if item is not None and item.findings:
-            self._by_item[view.name, key] = item.findings
-        else:
-            self._by_item.pop((view.name, key), None)
+        found = item.findings if item is not None else ()
+        if found != self._by_item.get((view.name, key), ()):
+            self._changed = True
+            self._by_item[view.name, key] = found
+            if not found:
+                del self._by_item[view.name, key]
         if item is None:
             self._known[view.name].discard(key)
         else:

@@ -7,6 +7,7 @@ import pytest
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.facts import InvalidConnection
+from hanse.model.kinds.globalservice import GlobalService, GlobalServiceSpec
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     GSLBHostRule,
@@ -16,6 +17,7 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.objects import Meta
 from hanse.model.plan import Key
+from hanse.model.snapshot import ObjectChange
 from tests.features.gslb.fleet import HOST, amko, config, leader_snapshot, policy
 
 LEADER = amko("lubeck", leads=True, epoch=1)
@@ -75,3 +77,17 @@ def test_the_policy_names_clusters_without_credentials() -> None:
 
     assert "cluster hamburg brings no members: there is no context hamburg" in warnings
     assert any("geoFallback is not set" in text for text in warnings)
+
+
+@pytest.mark.parametrize(("zone", "tells"), [("global.test", True), ("example.org", False)])
+def test_a_host_in_no_zone_that_is_answered_wakes_the_policy_that_tells_of_it(
+    zone: str, tells: bool
+) -> None:
+    gslb = Gslb(GslbOptions(zones=(zone,)))
+    meta = Meta(name=HOST, namespace=NAMESPACE)
+    host = GlobalService(metadata=meta, spec=GlobalServiceSpec(host=HOST))
+    snapshot = leader_snapshot([LEADER, config("lubeck"), policy("lubeck"), host])
+
+    keys = gslb.keys_for(ObjectChange("lubeck", None, host), snapshot)
+
+    assert (Key("policy") in keys) is tells

@@ -140,7 +140,7 @@ def membership_document(membership: MembershipState | None) -> dict[str, Any] | 
 
 
 def print_membership(clusters: Sequence[tuple[str, MembershipState]]) -> None:
-    """Print who leads each member and which supervisors reach it, and failed conditions."""
+    """Print who leads each member and which supervisors reach it."""
     supervisors = [(cluster, one) for cluster, one in clusters if one.supervises]
     names = sorted({m.cluster for _, one in supervisors for m in one.members})
     rows = []
@@ -156,8 +156,3 @@ def print_membership(clusters: Sequence[tuple[str, MembershipState]]) -> None:
     if rows:
         click.echo()
         click.echo(table(("MEMBER", "LED BY", "REACHED FROM"), rows))
-    for cluster, one in clusters:
-        for trouble in one.troubles:
-            reason, _, message = trouble.partition(": ")
-            label = click.style(reason, fg="yellow")
-            click.echo(f"! federation {one.name} in {cluster}: {label}: {message}")

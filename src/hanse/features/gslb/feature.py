@@ -85,7 +85,7 @@ class Gslb:
         )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        return keys_for_change(change, snapshot)
+        return keys_for_change(change, snapshot, self.options.zones)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The plan of a key by its topic: federation, policy, rule, lease, or else a host."""

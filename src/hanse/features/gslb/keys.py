@@ -26,6 +26,7 @@ from hanse.features.gslb.mapping import (
     mapped_names,
     uses_host_rules,
 )
+from hanse.features.gslb.notes import is_in_zones
 from hanse.features.gslb.replication import FEDERATION_KEY
 from hanse.features.gslb.routes import listener_hosts
 from hanse.features.gslb.watches import SERVICES_BY_ADDRESS, SERVICES_BY_SOURCE
@@ -57,8 +58,13 @@ def host_key(host: str) -> Key:
     return Key("host", host)
 
 
-def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
-    """The keys whose plans may differ after a change; none without an AMKOCluster."""
+def keys_for_change(
+    change: Change, snapshot: Snapshot, zones: tuple[str, ...] = ()
+) -> Iterable[Key]:
+    """The keys whose plans may differ after a change; none without an AMKOCluster.
+
+    `zones` are those that name servers answer, if known.
+    """
     if isinstance(change, FactChange):
         return _keys_for_fact(change, snapshot)
     if isinstance(change.object, AMKOCluster):
@@ -67,7 +73,7 @@ def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
         return (*_named_lease_keys(change), *all_keys(snapshot))
     if not any(True for _ in snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE)):
         return ()
-    return _keys_for_object(change, snapshot)
+    return _keys_for_object(change, snapshot, zones)
 
 
 def all_keys(snapshot: Snapshot) -> Iterator[Key]:
@@ -160,7 +166,9 @@ def _relevant_state(state: object) -> object:
     return (state.phase, state.listed, state.recovering, state.roles)
 
 
-def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
+def _keys_for_object(
+    change: ObjectChange, snapshot: Snapshot, zones: tuple[str, ...]
+) -> Iterable[Key]:
     """The keys for an object; a change of status alone requeues only federation and policy."""
     where, obj = change.where, change.object
     match obj:
@@ -181,9 +189,8 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
         case Namespace(metadata=meta) if where == snapshot.local and meta.name == NAMESPACE:
             return all_keys(snapshot)
         case GlobalService():
-            differs = where == snapshot.local and _complaints(change.before) != _complaints(
-                change.after
-            )
+            before, after = (_complaints(one, zones) for one in (change.before, change.after))
+            differs = where == snapshot.local and before != after
             return (host_key(obj.metadata.name), *((POLICY_KEY,) if differs else ()))
         case Lease():
             return _all_lease_keys(snapshot) if change.after is None else ()
@@ -193,11 +200,13 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
             return _keys_for_source(change, snapshot)
 
 
-def _complaints(service: Object | None) -> tuple[str, ...]:
-    """What the policy has to tell of a host: refused claims, and paths that nobody watches."""
+def _complaints(service: Object | None, zones: tuple[str, ...]) -> tuple[str, ...]:
+    """What the policy has to tell of a host: refused claims, unwatched paths, an unserved zone."""
     if not isinstance(service, GlobalService):
         return ()
-    return tuple(filter(None, (*service.status.refused, unwatched_message(service))))
+    outside = zones and not is_in_zones(service.spec.host, zones)
+    unserved = service.spec.host if outside else ""
+    return tuple(filter(None, (*service.status.refused, unwatched_message(service), unserved)))
 
 
 def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
