@@ -8,7 +8,7 @@ from bench.processes import apart
 from bench.row import Effort, Row, unprepared
 from hanse.app.views import examine, reads, views
 from hanse.cli.fleet import BROKER_READS, ClusterRead, build_fleet
-from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
+from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.kube.watch_events import Listed
 from hanse.model.conditions import condition
 from hanse.model.judgement import Judgement
@@ -47,6 +47,7 @@ def judging(services: int) -> dict[str, float]:
     found = examine(build_fleet(read.values(), now))
     fleet = time.process_time() - started
     assert len(found.items["services"]) == services
+    assert found.findings == (), "everything is served"
     home = build_fleet([one for name, one in read.items() if name in (BROKER, "c0")], now)
     judgement = Judgement(views(), lambda: home)
     while judgement.stale:
@@ -96,12 +97,9 @@ def _lease(name: str, namespace: str, holder: str, now: datetime) -> Lease:
 
 
 def _slice(service: str, cluster: str, namespace: str) -> EndpointSlice:
-    labels = {
-        SERVICE_NAME: service,
-        SERVICE_NAMESPACE: "shop",
-        SOURCE_CLUSTER: cluster,
-        MANAGED_BY: "hanse",
-    }
+    labels = {SERVICE_NAME: service, SOURCE_CLUSTER: cluster, MANAGED_BY: DOMAIN}
+    if namespace == "hanse-broker":
+        labels[SERVICE_NAMESPACE] = "shop"
     ready = Endpoint(addresses=("10.0.0.1",), conditions=EndpointConditions(ready=True))
     meta = Meta(name=f"{service}-{cluster}", namespace=namespace, labels=labels)
     return EndpointSlice(metadata=meta, address_type="IPv4", endpoints=(ready,))
