@@ -320,7 +320,11 @@ REFUSED = (
         "k bergen -n antrea-plus-system delete serviceaccount hanse-supervisor-lubeck",
         causes=True,
     ),
-    Fault("LeaderMissing AMKOCluster leader", "hanse gslb demote lubeck"),
+    Fault(  # an agent that leads nobody knows nothing of the others' AMKOClusters
+        "LeaderMissing AMKOCluster leader",
+        "hanse gslb demote lubeck",
+        unseen_by=frozenset({"metrics", "events"}),
+    ),
 )
 SILENT = (
     Fault("ClusterSilent Cluster bergen", "hanse local cut bergen broker", causes=True),

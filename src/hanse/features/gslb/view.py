@@ -232,13 +232,14 @@ class LeadersView:
             return Item(findings=(found,))
         if leading or not own or not _all_read(own, snapshot):
             return None
-        first = next((w for w, _ in own if snapshot.fault_of(w) is None), own[0][0])
+        reached = [one for one in own if snapshot.fault_of(one[0]) is None] or own
+        last = max(reached, key=lambda one: _epoch(one[1]))[0]
         found = Finding(
             code="LeaderMissing",
             severity=Severity.DEGRADED,
             subject=LEADER,
             summary="no cluster leads the GSLB configuration, so that nothing is balanced anew",
-            remedy=remedy(f"hanse gslb promote {first}"),
+            remedy=remedy(f"hanse gslb promote {last}"),
             caused_by=tuple(cluster_ref(w) for w, a in own if a.spec.is_leader),
         )
         return Item(findings=(found,))
