@@ -232,14 +232,12 @@ class LeadersView:
             return Item(findings=(found,))
         if leading or not own or not _all_read(own, snapshot):
             return None
-        reached = [one for one in own if snapshot.fault_of(one[0]) is None] or own
-        last = max(reached, key=lambda one: _epoch(one[1]))[0]
         found = Finding(
             code="LeaderMissing",
             severity=Severity.DEGRADED,
             subject=LEADER,
             summary="no cluster leads the GSLB configuration, so that nothing is balanced anew",
-            remedy=remedy(f"hanse gslb promote {last}"),
+            remedy=remedy(f"hanse gslb promote {_last_leader(own, snapshot)}"),
             caused_by=tuple(cluster_ref(w) for w, a in own if a.spec.is_leader),
         )
         return Item(findings=(found,))
@@ -258,6 +256,16 @@ def _by_cluster(snapshot: MultiClusterSnapshot) -> list[tuple[ClusterId, AMKOClu
         for own in snapshot.all(where, AMKOCluster)
     }
     return list(found.items())
+
+
+def _last_leader(
+    own: Sequence[tuple[ClusterId, AMKOCluster]], snapshot: MultiClusterSnapshot
+) -> ClusterId:
+    """The cluster whose term followers saw last, if it is reached; else the first that is."""
+    terms = [term for _, one in own if (term := leader_term(one)) is not None]
+    last = max(terms, key=lambda term: term.epoch).context if terms else ""
+    reached = [one for one in own if snapshot.fault_of(one[0]) is None] or own
+    return next((w for w, one in reached if one.spec.cluster_context == last), reached[0][0])
 
 
 def _epoch(own: AMKOCluster) -> int:
