@@ -330,7 +330,7 @@ SILENT = (
     Fault("ClusterSilent Cluster bergen", "hanse local cut bergen broker", causes=True),
     Fault("ClusterSetMissing ClusterSet default in broker", "k broker delete clusterset --all"),
 )
-BROKERLESS = (Fault("BrokerLost Cluster broker", "hanse local kill broker", causes=True),)
+BROKERLESS = (Fault("BrokerLost Cluster broker", "hanse local kill broker"),)
 CLUSTERS = {
     "killed": KILLED,
     "stopped": STOPPED,

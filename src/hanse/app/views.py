@@ -9,6 +9,7 @@ from hanse.features.federated import view as federated
 from hanse.features.federation import view as federation
 from hanse.features.fleet.view import ClustersView, LinksView
 from hanse.features.gslb import view as gslb
+from hanse.features.gslb.leaders_view import LeadersView
 from hanse.features.machines import view as machines
 from hanse.features.networks import view as networks
 from hanse.features.policies import view as policies
@@ -43,7 +44,7 @@ def views() -> tuple[View, ...]:
         statefulsets.StatefulSetsView(),
         networks.NetworksView(),
         networks.ReachView(),
-        gslb.LeadersView(),
+        LeadersView(),
         *(feature.OBJECTS for feature in _WITH_OBJECTS),
     )
 

@@ -1,0 +1,91 @@
+"""Who leads the GSLB configuration, and what is wrong if nobody does, or two do."""
+
+from collections.abc import Iterable, Sequence
+
+from hanse.features.gslb.names import TERM
+from hanse.features.gslb.terms import first_to_demote, leader_term, parse_epoch
+from hanse.model.facts import ClusterState, Role
+from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.gslb import AMKOCluster
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import Item
+
+
+class LeadersView:
+    """Who leads the GSLB configuration: exactly one cluster should."""
+
+    name = "gslb-leaders"
+    reads = (Watch(Role.LOCAL, AMKOCluster),)
+
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        return ("leader",) if any(True for _ in snapshot.everywhere(AMKOCluster)) else ()
+
+    def keys_for(self, change: Change) -> Iterable[str]:
+        """The only key, for a changed AMKOCluster."""
+        if isinstance(change, FactChange) or not isinstance(change.object, AMKOCluster):
+            return ()
+        return ("leader",)
+
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:  # noqa: ARG002 - the contract of views
+        """TwoLeaders and LeaderMissing; None where one cluster leads, or that is not known."""
+        own = _by_cluster(snapshot)
+        leading = {w: a for w, a in own if a.spec.is_leader and snapshot.fault_of(w) is None}
+        if len(leading) > 1:
+            terms = {w: _epoch(a) for w, a in leading.items()}
+            found = Finding(
+                code="TwoLeaders",
+                severity=Severity.DEGRADED,
+                subject=LEADER,
+                summary=f"{' and '.join(terms)} both lead the GSLB configuration",
+                remedy=remedy(f"hanse gslb demote {first_to_demote(terms)}"),
+            )
+            return Item(findings=(found,))
+        if leading or not own or not _all_read(own, snapshot):
+            return None
+        found = Finding(
+            code="LeaderMissing",
+            severity=Severity.DEGRADED,
+            subject=LEADER,
+            summary="no cluster leads the GSLB configuration, so that nothing is balanced anew",
+            remedy=remedy(f"hanse gslb promote {_last_leader(own, snapshot)}"),
+            caused_by=tuple(cluster_ref(w) for w, a in own if a.spec.is_leader),
+        )
+        return Item(findings=(found,))
+
+
+LEADER = Ref("AMKOCluster", "leader")
+"""The subject of findings about who leads."""
+
+
+def _by_cluster(snapshot: MultiClusterSnapshot) -> list[tuple[ClusterId, AMKOCluster]]:
+    """The AMKOCluster of each cluster, also of those that only a leader's connection reads."""
+    connected = {s.cluster for one in snapshot.by_agent.values() for s in one.facts(ClusterState)}
+    found = {
+        where.rpartition("/")[2]: own
+        for where in sorted(connected, key=lambda where: ("/" not in where, where))
+        for own in snapshot.all(where, AMKOCluster)
+    }
+    return list(found.items())
+
+
+def _last_leader(
+    own: Sequence[tuple[ClusterId, AMKOCluster]], snapshot: MultiClusterSnapshot
+) -> ClusterId:
+    """The cluster whose term followers saw last, if it is reached; else the first that is."""
+    terms = [term for _, one in own if (term := leader_term(one)) is not None]
+    last = max(terms, key=lambda term: term.epoch).context if terms else ""
+    reached = [one for one in own if snapshot.fault_of(one[0]) is None] or own
+    return next((w for w, one in reached if one.spec.cluster_context == last), reached[0][0])
+
+
+def _epoch(own: AMKOCluster) -> int:
+    return parse_epoch(own.metadata.annotations.get(TERM, ""))
+
+
+def _all_read(own: Sequence[tuple[ClusterId, AMKOCluster]], snapshot: MultiClusterSnapshot) -> bool:
+    """Whether every cluster that may lead was read: one that was not may be the leader."""
+    known = {w for w, _ in own} | {a.spec.cluster_context for _, a in own}
+    reached = {w for w in known if snapshot.fault_of(w) is None}
+    return all(reached.issuperset(a.spec.clusters) for _, a in own)
