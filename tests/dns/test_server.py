@@ -183,6 +183,30 @@ async def test_when_there_are_too_many_connections_the_longest_idle_goes() -> No
             await writer.wait_closed()
 
 
+async def test_a_connection_that_is_closed_for_another_while_it_is_used_ends_no_worker() -> None:
+    settings = ServerSettings(most_connections=1)
+    async with running(cluster_snapshot("lubeck", *TWO), settings=settings) as here:
+        (worker,) = here.server.pids
+        query = dns.message.make_query(WEB, "A").to_wire()
+        message = len(query).to_bytes(2) + query
+        reader, idle = await asyncio.open_connection("127.0.0.1", here.port)
+        idle.write(message)
+        await reader.readexactly(int.from_bytes(await reader.readexactly(2)))
+
+        os.kill(worker, signal.SIGSTOP)
+        newer_reader, newer = await asyncio.open_connection("127.0.0.1", here.port)
+        newer.write(message)
+        idle.write(message)  # both wait when the worker polls
+        os.kill(worker, signal.SIGCONT)
+        front = await asyncio.wait_for(newer_reader.readexactly(2), PATIENCE)
+
+        assert int.from_bytes(front) > len(query)
+        assert (await here.ask(WEB)).code == "NOERROR"
+        assert here.server.pids == (worker,)
+        for writer in (idle, newer):
+            writer.transport.abort()
+
+
 async def test_a_client_that_reads_nothing_holds_nobody_up() -> None:
     observed = cluster_snapshot(
         "lubeck", *TWO, CROWD, endpoint_slice("bergen", *MANY, service="crowd")

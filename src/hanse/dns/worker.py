@@ -92,7 +92,6 @@ class Worker:
 
     def run(self) -> None:
         """Serve until a `Stop` command, or until standard input ends."""
-        ready = {self._commands: self._read_commands}
         while not self._stopping:
             for fd, event in self._poll.poll(REPORT_INTERVAL):
                 if fd in self._datagrams:
@@ -105,8 +104,8 @@ class Worker:
                     self._advance_relay(fd)
                 elif self._forwarder is not None and fd in self._forwarder.sockets:
                     self._forwarder.receive_responses(fd)
-                else:
-                    ready[fd]()
+                elif fd == self._commands:  # else an earlier event of this poll closed it
+                    self._read_commands()
             now = time.monotonic()
             if now - self._reported_at >= REPORT_INTERVAL:
                 self._report_stats(now)
