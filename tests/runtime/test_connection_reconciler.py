@@ -10,7 +10,13 @@ import pytest
 from hanse.kube.errors import BadCredentials, NotFound
 from hanse.kube.lease import LeaseTimings
 from hanse.local.in_process import InProcessTransport
-from hanse.model.connections import ConnectionIntent, KubeconfigCredentials, ServerCredentials
+from hanse.model.connections import (
+    AbandonedCluster,
+    ClusterConnection,
+    ConnectionIntent,
+    KubeconfigCredentials,
+    ServerCredentials,
+)
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
@@ -106,6 +112,26 @@ async def test_contending_twice_for_a_member_is_contending_once() -> None:
         assert lead is not None
         assert lead.ours
         assert lease.spec.holder_identity == ""
+
+
+async def test_a_resignation_that_is_cancelled_keeps_nobody_from_contending_again() -> None:
+    async with (
+        supervised_world("lubeck") as world,
+        supervising(world, "lubeck") as (reconciler, elections),
+    ):
+        await asyncio.sleep(5)
+        resignation = asyncio.create_task(elections.resign("child"), name="resign")
+        await asyncio.sleep(0)  # it waits for the elector to release the Lease
+        resignation.cancel()
+        await asyncio.wait({resignation})
+
+        elections.contend("child", world.client("child"))
+        await asyncio.sleep(30)
+
+        lead = reconciler.informers.facts.get(Leadership, "child")
+        assert lead is not None
+        assert lead.ours
+        assert elections.may_write("child")
 
 
 async def test_who_follows_leaves_at_once_and_what_the_leader_wrote_stays() -> None:
@@ -209,3 +235,60 @@ async def test_a_connection_source_that_fails_ends_neither_the_agent_nor_its_con
 
             assert "child" in reconciler.informers.connections
             assert "connection source failed" in caplog.text
+
+
+class SlowToClose(Closable):
+    """A transport whose connections take a second to close."""
+
+    async def close(self) -> None:
+        await asyncio.sleep(1)
+        await super().close()
+
+
+class OneMember:
+    """A connection source that names or abandons the child, as ConfigMaps say."""
+
+    name = "one"
+    watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ConfigMap),)
+    source_kinds: tuple[type[Object], ...] = (ConfigMap,)
+
+    def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
+        child = ServerCredentials("https://child.example")
+        intents: dict[str, ConnectionIntent] = {
+            "named": ClusterConnection("child", frozenset({Role.MEMBER}), child),
+            "abandoned": AbandonedCluster("child"),
+        }
+        here = snapshot.local
+        return tuple(i for name, i in intents.items() if snapshot.get(here, ConfigMap, name, SHOP))
+
+
+@pytest.mark.parametrize(("says", "connected"), [("named", True), ("abandoned", False)])
+async def test_a_cluster_is_named_again_or_abandoned_while_its_connection_closes(
+    says: str, connected: bool
+) -> None:
+    world = World(("lubeck", "child"), lambda: (LeaderFeature(),))
+    home, reconciler = world.client("lubeck"), world.reconciler("lubeck")
+    await home.create(namespace(SHOP))
+    elections = LeaderElections(
+        reconciler.informers, "lubeck_1", clock=world.clock, random=world.random
+    )
+    connections = ConnectionReconciler(
+        reconciler,
+        elections,
+        home,
+        [OneMember()],
+        new_transport=lambda cluster, _: SlowToClose(world.clusters[cluster]),
+        random=world.random,
+    )
+    async with reconciler.running(), elections.running(), connections.running():
+        await home.create(configmap("named", SHOP))
+        await asyncio.sleep(5)
+        await home.delete(ConfigMap, "named", SHOP)
+        while "child" in reconciler.informers.connections:  # noqa: ASYNC110 - it is being left
+            await asyncio.sleep(0.1)
+
+        await home.create(configmap(says, SHOP))
+        await asyncio.sleep(5)
+
+        assert ("child" in reconciler.informers.connections) is connected
+        assert ("child" in connections.managed) is connected

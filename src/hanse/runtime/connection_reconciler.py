@@ -110,7 +110,7 @@ class ConnectionReconciler:
     def _on_change(self, change: Change) -> None:
         """Enqueue a run after a change of a source's kinds, a cluster's state or a leadership.
 
-        When we become a member's leader, also store what we own there as its last owned objects.
+        When we cease to lead a member, also store what we own there as its last owned objects.
         """
         match change:
             case ObjectChange():
@@ -234,7 +234,7 @@ class ConnectionReconciler:
         """
         await self._cancel_leave(cluster)
         managed = self.managed.get(cluster)
-        if managed is None:
+        if managed is None or cluster not in self._informers.connections:  # it was just left
             managed = self.managed[cluster] = self._new_connection(cluster, desired)
         else:
             self._rotate_credentials(managed, desired)
@@ -314,7 +314,8 @@ class ConnectionReconciler:
         """Disconnect a cluster at once, and record our objects in it as abandoned."""
         await self._cancel_leave(cluster)
         await self._elections.resign(cluster)
-        await force_leave(self._reconciler, cluster, self._last_owned.pop(cluster, ()))
+        if cluster in self._informers.connections:  # else it was just left
+            await force_leave(self._reconciler, cluster, self._last_owned.pop(cluster, ()))
         self.managed.pop(cluster, None)
 
     def _released(self, unwanted: Iterable[ClusterId]) -> frozenset[ClusterId]:

@@ -155,13 +155,13 @@ class Enqueuer:
         self.enqueue_all(self._waiting.pop(blocker, set()))
 
     def _requeue_dependents(self, change: FactChange) -> None:
-        """Enqueue what depends on a cluster that departed, got another phase or leader."""
+        """Enqueue what depends on a cluster that departed, got other roles or another leader."""
         match change.before, change.after:
             case _, ClusterDeparted():
                 self.enqueue_all_owners()
             case _, Leadership(member):
                 self.enqueue_owners_in(member)
-            case ClusterState(_, before), ClusterState(cluster, after) if before != after:
+            case ClusterState(roles=before), ClusterState(cluster, roles=after) if before != after:
                 self._enqueue_cluster(cluster)
                 self.enqueue_owners_in(cluster)
 

@@ -158,12 +158,14 @@ class LeaderElections:
     async def resign(self, member: ClusterId) -> None:
         """Stop contending for a member, and release its Lease if it is ours."""
         task = self._tasks.pop(member, None)
-        if task is not None:
-            task.cancel()
-            await asyncio.wait({task})
-        self._electors.pop(member, None)
-        self._informers.drop_fact(Leadership, member)
-        self._informers.drop_fact(ElectionFailure, member)
+        try:
+            if task is not None:
+                task.cancel()
+                await asyncio.wait({task})
+        finally:  # also when cancelled: the next `contend` begins anew
+            self._electors.pop(member, None)
+            self._informers.drop_fact(Leadership, member)
+            self._informers.drop_fact(ElectionFailure, member)
 
     def contend_among_replicas(
         self, client: Client, namespace: str, set_active: Callable[[bool], None]
