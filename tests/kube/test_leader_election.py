@@ -11,6 +11,7 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.leader_election import REQUEST_AFTER, Leader, LeaderElector, LeaderState, Standby
 from hanse.kube.lease import PREFERRED_HOLDER, preferred_holder
+from hanse.kube.transport import Request, Response
 from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
@@ -44,6 +45,21 @@ class Turns:
         return self._before is not None
 
 
+class LateAnswers(InProcessTransport):
+    """A transport whose answers to writes come late for some candidates, and events in time."""
+
+    def __init__(self, election: "Election", name: str) -> None:
+        super().__init__(election.server)
+        self._election = election
+        self._name = name
+
+    async def send(self, request: Request) -> Response:
+        answer = await super().send(request)
+        if self._name in self._election.answered_late and request.method == "PATCH":
+            await asyncio.sleep(1)
+        return answer
+
+
 class Candidate:
     """One elector in a task of its own, with its states and their times."""
 
@@ -57,7 +73,7 @@ class Candidate:
         self.name = name
         self.states: list[tuple[float, LeaderState]] = []
         self.elector = LeaderElector(
-            Client(election.network.transport(name, "member", InProcessTransport(election.server))),
+            Client(election.network.transport(name, "member", LateAnswers(election, name))),
             election.namespace,
             "member",
             name,
@@ -86,6 +102,7 @@ class Election:
         self.server = ApiServer("member", clock=LoopClock())
         self.network = Network(Random(1))
         self.candidates: list[Candidate] = []
+        self.answered_late: set[str] = set()
         self.namespace = "kube-system"
 
     def stand(
@@ -395,6 +412,18 @@ async def test_who_goes_before_others_asks_for_the_lease_after_a_while_and_gets_
     gave = next(at for at, state in b.states if state == Standby() and at > A_WHILE)
     took = next(at for at, state in a.states if state == Leader(1))
     assert took - gave < 1
+
+
+async def test_a_lease_released_before_its_request_was_answered_is_taken_at_once() -> None:
+    async with election() as held:
+        held.stand("b", 2 * SECOND, before=("a",))
+        await asyncio.sleep(5)
+        held.answered_late.add("a")
+        held.stand("a", before=())
+        await asyncio.sleep(A_WHILE + 20)
+        lease = await held.lease()
+
+        assert (held.leaders, lease.spec.lease_transitions) == (["a"], 1)
 
 
 async def test_who_comes_and_goes_takes_nothing_from_others() -> None:

@@ -215,7 +215,7 @@ class LeaderElector:
         with suppress(KubeError, TimeoutError):  # renewed meanwhile: requested later
             async with asyncio.timeout(self._timings.retry_period.total_seconds()):
                 change = lease_request_patch(lease, self._identity)
-                self._observe_lease(
+                self._on_lease(  # the watch may have reported meanwhile that it was released
                     await self._client.patch(Lease, self._name, self._namespace, change)
                 )
 
@@ -339,13 +339,13 @@ class LeaderElector:
         return object_version(self._observed.lease) if self._observed.lease is not None else -1
 
     async def _wait_for_update(self, moment: float) -> None:
-        """Wait for the watch to report a newer lease, at most until that time."""
-        self._updated.clear()
+        """Wait until a newer lease was reported since the last wait, at most until that time."""
         try:
             async with asyncio.timeout_at(moment):
                 await self._updated.wait()
         except TimeoutError:
             return
+        self._updated.clear()
 
     async def _wait_before_retry(self) -> None:
         """Wait the retry period, with jitter for candidates so that they do not collide."""
