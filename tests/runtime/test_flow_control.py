@@ -13,6 +13,7 @@ from hanse.model.crds import crd_of
 from hanse.model.facts import Role, WriteOutcome
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.objects import ClusterId
 from hanse.model.ownership import ALLOW_MASS_DELETION
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
@@ -102,6 +103,28 @@ async def test_a_server_that_fails_with_ever_new_messages_is_retried_with_backof
             await asyncio.sleep(60)
 
         assert 2 <= len(writes) < 30
+
+
+class LateRenewal:
+    """The fence of a leader whose renewal comes late, but before anybody counts it as lost."""
+
+    renewed = False
+
+    def may_write(self, member: ClusterId | None) -> bool:  # noqa: ARG002 - a `Fence`
+        return self.renewed
+
+
+async def test_a_write_that_the_fence_held_back_for_a_moment_is_sent_after_it() -> None:
+    async with toy_world("lubeck") as world:
+        fence = LateRenewal()
+        world.agents["lubeck"].reconciler.set_fence(fence)
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await asyncio.sleep(1)
+
+        fence.renewed = True
+        await asyncio.sleep(30)
+
+        assert await find_configmap(world, BROKER, "shop.bread.lubeck", "toy") is not None
 
 
 async def test_an_agent_that_starts_in_a_paused_fleet_reads_the_pause_before_it_writes() -> None:

@@ -160,7 +160,7 @@ class BackoffTracker:
                 delays.append(
                     retry_delay(report.error, attempt, self._random) or timedelta(seconds=1)
                 )
-            elif report.result == "Failed":
+            elif report.result in ("Failed", "Fenced"):  # a late renewal makes no event
                 delays.append(retry_delay(Unreachable(), attempt, self._random) or timedelta(0))
         if not delays:
             self._attempts.pop(item, None)
