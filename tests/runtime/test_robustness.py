@@ -122,6 +122,22 @@ async def test_a_restored_cluster_is_read_again_before_anything_is_written_there
         assert await find_configmap(world, BROKER, "shop.salt.lubeck", HOME) is not None
 
 
+async def test_a_restored_cluster_is_listed_once_more_and_not_again_for_the_same_restore() -> None:
+    async with toy_world("lubeck") as world:
+        await world.settle()
+        backup = world.clusters["lubeck"].storage.snapshot()
+        await world.client("lubeck").create(offer("salt", price="5"))
+        await world.settle()
+        home = world.agents["lubeck"].reconciler.informers.connections["lubeck"]
+        before = {scope: informer.store.lists for scope, informer in home.informers.items()}
+
+        world.clusters["lubeck"].storage.restore(backup)
+        await asyncio.sleep(60)
+
+        lists = [i.store.lists - before[scope] for scope, i in home.informers.items()]
+        assert lists == [1] * len(before)
+
+
 async def test_informers_that_sync_together_check_the_identity_a_few_times_at_most() -> None:
     class Curious(Toy):
         watches = (

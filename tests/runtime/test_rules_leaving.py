@@ -3,17 +3,21 @@
 import asyncio
 import time
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
+from hanse.kube.client import Client
+from hanse.local.in_process import InProcessTransport
 from hanse.model.facts import (
     Role,
 )
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
+from hanse.model.objects import ClusterObjectRef, K, Meta, ObjectRef
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.actions import Create
+from hanse.runtime.broker_membership import BrokerMembership
 from hanse.runtime.external import ExternalApi
 from hanse.runtime.leaving import force_leave, leave
 from hanse.runtime.preview import preview
@@ -163,3 +167,26 @@ async def test_rule_16_a_plan_that_takes_too_long_is_counted() -> None:
 
 
 # and what stands around them
+
+
+class LastRead(Client):
+    """A client that has read the record of a leaving cluster, which is deleted since."""
+
+    async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
+        spec = {"clusterID": name, "uid": "1"}
+        record = {"metadata": {"name": name}, "spec": spec, "status": {"phase": "Leaving"}}
+        return msgspec.convert(record, kind)
+
+
+async def test_a_cluster_whose_record_is_deleted_while_it_leaves_has_left() -> None:
+    async with toy_world("lubeck") as world:
+        await world.settle()
+        reconciler = world.agents["lubeck"].reconciler
+        client = LastRead(InProcessTransport(world.clusters[BROKER]))
+        membership = BrokerMembership(reconciler, client, BROKER, HOME, world.clock)
+
+        async with asyncio.timeout(60):
+            await membership.run(lambda: True)
+
+        assert membership.has_left
+        assert BROKER not in reconciler.informers.connections

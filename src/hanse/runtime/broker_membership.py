@@ -9,7 +9,7 @@ import msgspec
 
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
-from hanse.kube.errors import KubeError
+from hanse.kube.errors import KubeError, NotFound
 from hanse.model.facts import ClusterDeparted, HeartbeatState
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
@@ -113,6 +113,8 @@ class BrokerMembership:
             try:
                 place = (ClusterMember, local, self._namespace)
                 await self._client.patch(*place, change, subresource="status")
+            except NotFound:
+                return  # somebody deleted the record: there is nobody to tell
             except KubeError as error:
                 log.warning("the record cannot be written", extra={"why": str(error)})
                 await asyncio.sleep(POLL_INTERVAL)

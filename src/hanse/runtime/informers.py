@@ -281,10 +281,10 @@ class ClusterInformers:
             async for event in events:
                 if isinstance(event, Listed) and scope.kind is not Lease:
                     await self.relists.wait_for_leases(connection)
-                rewinds = informer.store.rewinds
+                rewinds, awaited = informer.store.rewinds, scope in connection.relists_pending
                 recovering = informer.error is not None or not informer.synced
                 self._handle_event(connection, informer, event)
-                if informer.store.rewinds > rewinds:
+                if informer.store.rewinds > rewinds and not awaited:  # else noticed by another
                     self._begin_recovery(connection, scope)
                 elif recovering and informer.error is None:
                     await self._identity.check_after_sync(connection)
