@@ -110,7 +110,7 @@ class LateRenewal:
 
     renewed = False
 
-    def may_write(self, member: ClusterId | None) -> bool:  # noqa: ARG002 - a `Fence`
+    def may_write(self, member: ClusterId | None) -> bool:
         return self.renewed
 
 
