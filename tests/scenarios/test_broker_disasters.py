@@ -14,11 +14,17 @@ from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
 from tests.scenarios.disturbances import Disturbance, disturb
 from tests.scenarios.services import ServicesScenario, running_services
+from tests.support.faults import LinkFaults
 from tests.support.scenario import Check, all_of
 from tests.support.testbed import ClusterTestbed
 
 A_WHILE = timedelta(seconds=12)
 """Longer than the fleet's lease duration of 3 s and several renewals."""
+
+BUMP = 1_000_000
+"""By how much versions are moved forward when a backup is restored."""
+
+VIRTUAL = pytest.mark.virtual
 
 RECOVERED = timedelta(seconds=45)
 """Longer than an agent waits for others after a restore."""
@@ -90,16 +96,17 @@ def not_imported(services: ServicesScenario, name: str) -> Check[None]:
 
 
 @pytest.mark.parametrize(
-    ("how", "cluster", "bump"),
+    ("how", "cluster", "bump", "late"),
     [
-        pytest.param("", "", 0, id="undisturbed"),
-        pytest.param("restarted", "hamburg", 1_000_000, id="importer-restarts-versions-forward"),
-        pytest.param("restarted", "lubeck", 0, id="exporter-restarts", marks=pytest.mark.virtual),
-        pytest.param("cut", "hamburg", 0, id="importer-is-cut-off", marks=pytest.mark.virtual),
+        pytest.param("", "", 0, "", id="undisturbed"),
+        pytest.param("restarted", "hamburg", BUMP, "", id="importer-restarts-versions-forward"),
+        pytest.param("", "", BUMP, "leases", id="leases-come-late", marks=VIRTUAL),
+        pytest.param("restarted", "lubeck", 0, "", id="exporter-restarts", marks=VIRTUAL),
+        pytest.param("cut", "hamburg", 0, "", id="importer-is-cut-off", marks=VIRTUAL),
     ],
 )
 async def test_a_restored_broker_neither_withdraws_what_lives_nor_returns_what_was_deleted(
-    services: ServicesScenario, how: Disturbance, cluster: ClusterId, bump: int
+    services: ServicesScenario, how: Disturbance, cluster: ClusterId, bump: int, late: str
 ) -> None:
     scenario = services.scenario
     await services.serve_and_export("bergen", "web")
@@ -115,6 +122,7 @@ async def test_a_restored_broker_neither_withdraws_what_lives_nor_returns_what_w
     await scenario.eventually(not_imported(services, "old"))
     await scenario.always(not_imported(services, "old"), for_=A_WHILE)
 
+    scenario.network.link("hamburg", BROKER).faults = LinkFaults(late=late)
     await scenario.testbed.restore(BROKER, backup, bump=bump)
     held = [not_imported(services, "old")]
     for one in scenario.names:

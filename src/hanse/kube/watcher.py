@@ -1,11 +1,11 @@
 """List-and-watch of one kind as an endless stream of events that resumes after failures."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
 from datetime import timedelta
 from random import Random
-from typing import Generic
+from typing import Generic, TypeAlias
 
 from msgspec import Struct
 
@@ -59,6 +59,10 @@ _YIELD_EVERY = 128
 """Events after which other tasks run, in case lines never have to be awaited."""
 
 
+BeforeRelist: TypeAlias = Callable[[], Awaitable[None]]
+"""What has to be done before a kind is listed once more."""
+
+
 class _Selection(Struct, frozen=True):
     """Namespace, label selector and field selector of a watch."""
 
@@ -75,13 +79,16 @@ async def list_and_watch(
     labels: str = "",
     fields: str = "",
     random: Random,
+    before_relist: BeforeRelist | None = None,
 ) -> AsyncGenerator[WatchEvent[K], None]:
     """List a kind and then watch it, for as long as the caller iterates.
 
-    An outage is reported once, by `Interrupted`; its end by `Progress`, after a new list. A caller
-    that stops early closes the generator (`contextlib.aclosing`).
+    An outage is reported once, by `Interrupted`; its end by `Progress`, after a new list, and every
+    list but the first waits for `before_relist`. A caller that stops early closes the generator
+    (`contextlib.aclosing`).
     """
-    watcher = _Watcher(client, kind, _Selection(namespace, labels, fields), random)
+    selection = _Selection(namespace, labels, fields)
+    watcher = _Watcher(client, kind, selection, random, before_relist)
     while True:
         notified = client.rest_mapper.changed.notified
         try:
@@ -108,9 +115,16 @@ class _Watcher(Generic[K]):
     """The state of one list-and-watch: where it goes on, what was reported, recent failures."""
 
     def __init__(
-        self, client: Client, kind: type[K], selection: _Selection, random: Random
+        self,
+        client: Client,
+        kind: type[K],
+        selection: _Selection,
+        random: Random,
+        before_relist: BeforeRelist | None,
     ) -> None:
         self._client = client
+        self._before_relist = before_relist
+        self._has_listed = False
         self._kind = kind
         self._selection = selection
         self._random = random
@@ -123,6 +137,8 @@ class _Watcher(Generic[K]):
     async def run_once(self) -> AsyncGenerator[WatchEvent[K], None]:
         """List if needed, then watch until the server ends the watch."""
         self._open_watch = None
+        if isinstance(self._position, ListAll) and self._has_listed and self._before_relist:
+            await self._before_relist()
         match self._position:
             case ListAll() if self._lists_paged or self._client.supports_watch_list is False:
                 listed = await self._list_paged()
@@ -245,6 +261,7 @@ class _Watcher(Generic[K]):
         if self._lists_paged and self._client.supports_watch_list is None:
             self._client.supports_watch_list = False
         self._position = Resume(listed.resource_version)
+        self._has_listed = True
         return listed
 
     def _doubt_history(self) -> None:
@@ -300,6 +317,7 @@ class _Watcher(Generic[K]):
                     raise Unreachable("the stream ended within its list")
                 self._client.supports_watch_list = True
                 self._position = Resume(event.resource_version)
+                self._has_listed = True
                 yield streamed.listed(event.resource_version)
             if not self.keeps_expiring() and self._end_outage():
                 yield Progress(self._position.version)

@@ -19,7 +19,7 @@ from hanse.kube.errors import KubeError
 from hanse.kube.retry import retry_delay
 from hanse.kube.transport import Transport
 from hanse.kube.watch_events import Applied, Deleted, Listed, WatchEvent
-from hanse.kube.watcher import list_and_watch
+from hanse.kube.watcher import BeforeRelist, list_and_watch
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import K, Wire
@@ -42,9 +42,18 @@ class Api(Protocol):
     """List, watch and write objects with versions; errors are those of `hanse.kube.errors`."""
 
     def list_and_watch(
-        self, kind: type[K], *, namespace: str, labels: str, fields: str
+        self,
+        kind: type[K],
+        *,
+        namespace: str,
+        labels: str,
+        fields: str,
+        before_relist: BeforeRelist | None = None,
     ) -> AsyncGenerator[WatchEvent[K], None]:
-        """List and watch without end; outages are events of the stream, never raised."""
+        """List and watch without end; outages are events of the stream, never raised.
+
+        Every list but the first waits for `before_relist`.
+        """
         ...
 
     async def list(
@@ -83,10 +92,22 @@ class ClusterClient(Client):
         self._priority = self.with_own_limit()
 
     def list_and_watch(
-        self, kind: type[K], *, namespace: str, labels: str, fields: str
+        self,
+        kind: type[K],
+        *,
+        namespace: str,
+        labels: str,
+        fields: str,
+        before_relist: BeforeRelist | None = None,
     ) -> AsyncGenerator[WatchEvent[K], None]:
         return list_and_watch(
-            self, kind, namespace=namespace, labels=labels, fields=fields, random=self._random
+            self,
+            kind,
+            namespace=namespace,
+            labels=labels,
+            fields=fields,
+            random=self._random,
+            before_relist=before_relist,
         )
 
     async def discover(self) -> None:

@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Status
 from hanse.kube.retry import retry_delay
 from hanse.kube.watch_events import Interrupted, Listed, NotServed, Progress, WatchEvent
+from hanse.kube.watcher import BeforeRelist
 from hanse.model.objects import K, Object, Wire, apply_merge_patch
 from hanse.runtime.api import ServerIdentity
 
@@ -67,7 +68,13 @@ class ExternalApi:
         self._writes = 0
 
     async def list_and_watch(
-        self, kind: type[K], *, namespace: str, labels: str, fields: str
+        self,
+        kind: type[K],
+        *,
+        namespace: str,
+        labels: str,
+        fields: str,
+        before_relist: BeforeRelist | None = None,  # noqa: ARG002 - there are no Leases
     ) -> AsyncGenerator[WatchEvent[K], None]:
         """Poll: list again and again; each new failure yields `Interrupted`, and all wait longer.
 

@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any, Protocol
 
 from hanse.kube.clock import Clock
@@ -271,11 +272,15 @@ class ClusterInformers:
 
     async def _run_informer(self, connection: Connection, informer: Informer) -> None:
         """Feed one list-and-watch into its store; notice restores and changed identities."""
-        scope = informer.scope
+        scope, relist_leases = informer.scope, self.relists.relist_leases
         if scope.kind is Lease and self.facts.get(ServerClock, connection.cluster) is None:
             await self._identity.check(connection)  # Leases are judged by their age
         stream = connection.api.list_and_watch(
-            scope.kind, namespace=scope.namespace, labels=scope.labels, fields=scope.fields
+            scope.kind,
+            namespace=scope.namespace,
+            labels=scope.labels,
+            fields=scope.fields,
+            before_relist=None if scope.kind is Lease else partial(relist_leases, connection),
         )
         async with aclosing(stream) as events:
             async for event in events:

@@ -54,9 +54,7 @@ class Relists:
 
     async def _wait_for_lists(self, before: dict[Informer, int]) -> None:
         """Wait until each informer has listed again, was stopped, or found its kind not served."""
-        while any(
-            i.store.lists <= n and i.open and i.served is not False for i, n in before.items()
-        ):
+        while any(i.open and _is_due(i, n) for i, n in before.items()):
             await self._listed.wait_for_more(self._listed.notified)
 
     async def wait_until_listed(self, cluster: ClusterId) -> None:
@@ -64,10 +62,40 @@ class Relists:
         while cluster in self._connections and not self._connections[cluster].state.listed:
             await self._listed.wait_for_more(self._listed.notified)
 
+    async def relist_leases(self, connection: Connection) -> None:
+        """List a cluster's Leases once more, before anything else there is; not for ever.
+
+        After a restore the Leases show whose objects are those of a backup. Objects that were
+        listed after it would be judged by Leases from before.
+        """
+        listed = {
+            i: i.store.lists if i.error is None and i.synced else -1 for i in _leases(connection)
+        }
+        for informer, lists in listed.items():
+            if lists >= 0 and not informer.restarted:
+                self._restart(connection, informer.scope)
+        await self._wait_for_newer(listed)
+
     async def wait_for_leases(self, connection: Connection) -> None:
         """Wait until a cluster's Leases are listed, which say whose objects count; not for ever."""
-        leases = [i for i in connection.informers.values() if i.scope.kind is Lease]
+        await self._wait_for_newer(dict.fromkeys(_leases(connection), -1))
+
+    async def _wait_for_newer(self, lists: Mapping[Informer, int]) -> None:
+        """Wait until informers work and have listed more often than this; not for ever."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RECONNECT_TIME):
-                while any(i.open and (i.error is not None or not i.synced) for i in leases):
+                while any(
+                    i.open and (i.error is not None or not i.synced or _is_due(i, n))
+                    for i, n in lists.items()
+                ):
                     await self._listed.wait_for_more(self._listed.notified)
+
+
+def _leases(connection: Connection) -> list[Informer]:
+    """The informers of Leases of a cluster."""
+    return [i for i in connection.informers.values() if i.scope.kind is Lease]
+
+
+def _is_due(informer: Informer, lists: int) -> bool:
+    """Whether an informer has not listed more often than this, and can."""
+    return informer.served is not False and informer.store.lists <= lists
