@@ -7,6 +7,7 @@ import socket
 import stat
 import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -237,25 +238,46 @@ def test_a_signal_ends_everything_whoever_watches(tmp_path: Path, sign: signal.S
     )
 
 
-def test_an_interrupted_script_is_ended_with_the_exit_code_of_a_shell(tmp_path: Path) -> None:
+@contextmanager
+def interrupted_script(cwd: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
+    """A federation with a script that waits, and the script's process id."""
     process = subprocess.Popen(
         [*HANSE, "up", "--clusters", "rome", "--exec", "echo $$; sleep 600"],
-        cwd=tmp_path,
-        env=environment(tmp_path),
+        cwd=cwd,
+        env=environment(cwd),
         stdout=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
     )
     assert process.stdout is not None
-    shell = process.stdout.readline().strip()
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate()
 
-    process.terminate()
-    _, err = process.communicate(timeout=COMMAND_TIMEOUT)
 
-    assert process.returncode == 128 + signal.SIGTERM
-    assert err.endswith("stopping; once more to force it\nended\n")
-    assert not Path(f"/proc/{shell}").exists()
+def test_an_interrupted_script_is_ended_with_the_exit_code_of_a_shell(tmp_path: Path) -> None:
+    with interrupted_script(tmp_path) as (process, shell):
+        process.terminate()
+        _, err = process.communicate(timeout=COMMAND_TIMEOUT)
+
+        assert process.returncode == 128 + signal.SIGTERM
+        assert err.endswith("stopping; once more to force it\nended\n")
+        assert not Path(f"/proc/{shell}").exists()
+
+
+def test_a_signal_ends_it_where_nobody_reads_what_it_writes(tmp_path: Path) -> None:
+    with interrupted_script(tmp_path) as (process, shell):
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None
+            pipe.close()
+        process.terminate()
+
+        process.wait(timeout=COMMAND_TIMEOUT)
+
+        assert not Path(f"/proc/{shell}").exists()
 
 
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:

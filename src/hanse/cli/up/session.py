@@ -200,10 +200,10 @@ class UpSession:
             if self._received is not None:
                 self._force()
             self._received = which
+            task.cancel()  # first: what follows fails where nobody reads what is written
             if sys.stderr.isatty():
                 click.echo(err=True)  # the terminal has written ^C
             self._echo("stopping; once more to force it")
-            task.cancel()
 
         for which in _SIGNALS:
             loop.add_signal_handler(which, on_signal, which)
