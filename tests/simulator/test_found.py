@@ -51,3 +51,14 @@ def test_a_restarted_name_server_answers_the_clusterset_ip_from_the_start() -> N
         do("faults.restart", "bergen", pause=5),
         parts=SERVICES,
     )
+
+
+def test_a_name_server_that_starts_refuses_nothing() -> None:
+    play(
+        do("faults.crash", 16, pause=40),
+        do("services.offer", "lubeck", "web", False, pause=1),
+        do("faults.kill", "hamburg"),
+        do("faults.restart", "lubeck"),
+        seed=1089,
+        parts=SERVICES,
+    )
