@@ -17,6 +17,7 @@ from hanse.model.objects import ClusterId
 from hanse.model.ownership import ALLOW_MASS_DELETION
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.workqueue import Priority, WorkQueue
 from tests.runtime.test_reconciler import define
 from tests.runtime.toy_world import (
@@ -28,7 +29,7 @@ from tests.runtime.toy_world import (
 from tests.support import faults
 from tests.support.builders import configmap, namespace
 from tests.support.faults import LinkFaults
-from tests.support.toy import OFFERED
+from tests.support.toy import HOME, OFFERED
 from tests.support.world import BROKER
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
@@ -125,6 +126,29 @@ async def test_a_write_that_the_fence_held_back_for_a_moment_is_sent_after_it() 
         await asyncio.sleep(30)
 
         assert await find_configmap(world, BROKER, "shop.bread.lubeck", "toy") is not None
+
+
+async def test_a_write_that_the_client_kept_back_is_not_sent_once_the_lease_is_lost() -> None:
+    async with toy_world("lubeck") as world:
+        fence = LateRenewal()
+        fence.renewed = True
+        reconciler = world.agents["lubeck"].reconciler
+        reconciler.set_fence(fence)
+        await world.settle()
+        api = reconciler.informers.connections[BROKER].api
+        assert isinstance(api, ClusterClient)
+        api.limit.width = 0
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await asyncio.sleep(1)
+        kept_back = api.limit.waiting
+
+        fence.renewed = False
+        api.limit.width = 16
+        await api.list(ConfigMap, namespace=HOME)
+        await asyncio.sleep(30)
+
+        assert kept_back, "the write waited"
+        assert await find_configmap(world, BROKER, "shop.bread.lubeck", "toy") is None
 
 
 async def test_an_agent_that_starts_in_a_paused_fleet_reads_the_pause_before_it_writes() -> None:

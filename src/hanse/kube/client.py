@@ -42,7 +42,7 @@ class Client:
         self.supports_watch_list: bool | None = None
         """Whether the server supports WatchList; None until a watch has tried."""
         self._transport = transport
-        self._limit = limit or AdaptiveConcurrencyLimit()
+        self.limit = limit or AdaptiveConcurrencyLimit()
         self._field_manager = field_manager
 
     def with_own_limit(self) -> "Client":
@@ -56,7 +56,7 @@ class Client:
 
     async def send(self, request: Request) -> Response:
         """Send any request; a response that is not a success is raised."""
-        response = await self._limit.send(self._transport, request)
+        response = await self.limit.send(self._transport, request)
         if not 200 <= response.status < 300:
             raise error_from_response(response)
         return response

@@ -2,6 +2,8 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
+from contextvars import ContextVar
 from datetime import timedelta
 
 from hanse.kube.errors import retry_after_header
@@ -16,6 +18,10 @@ QUICK_SECONDS = 0.010
 MAX_REQUEST_RATE = 2_000
 """Requests per second that the limit need not exceed: a near server answers these with few at a
 time, and each further connection costs memory and a handshake."""
+
+
+BEFORE_SENDING: ContextVar[Callable[[], None] | None] = ContextVar("before_sending", default=None)
+"""Called once a request is admitted, perhaps minutes later; raises if it is not to be sent."""
 
 
 class AdaptiveConcurrencyLimit:
@@ -58,6 +64,8 @@ class AdaptiveConcurrencyLimit:
         started = loop.time()
         response: Response | None = None
         try:
+            if (before_sending := BEFORE_SENDING.get()) is not None:
+                before_sending()
             response = await transport.send(request)
         finally:
             self.active -= 1

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from hanse.kube.clock import Clock
+from hanse.kube.concurrency_limit import BEFORE_SENDING
 from hanse.kube.errors import (
     AlreadyExists,
     ApiError,
@@ -24,6 +25,10 @@ from hanse.runtime.api import Api
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.ownership import owner_of
 from hanse.runtime.workqueue import Item
+
+
+class _LeadershipLost(Exception):
+    """Raised instead of sending a write."""
 
 
 class Fence(Protocol):
@@ -111,11 +116,20 @@ class Writer:
 
     async def _write_if_leader(self, action: Action) -> WriteReport:
         """Send an action, or report it as Fenced without leadership; always calls `on_write`."""
-        if not self._fence.may_write(action.as_leader_of):
+
+        def check_fence() -> None:
+            if not self._fence.may_write(action.as_leader_of):
+                raise _LeadershipLost
+
+        token = BEFORE_SENDING.set(check_fence)  # once more: a client may keep requests back
+        try:
+            check_fence()
+            report = await self._send(action)
+        except _LeadershipLost:
             led = action.as_leader_of or "this agent's replicas"
             report = WriteReport(action, "Fenced", f"no longer the leader of {led}")
-        else:
-            report = await self._send(action)
+        finally:
+            BEFORE_SENDING.reset(token)
         self._on_write(report)
         return report
 
