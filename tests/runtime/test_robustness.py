@@ -17,6 +17,7 @@ from hanse.model.kinds.core import Event, Namespace, Pod, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
+from hanse.runtime.informers import RECOVERY
 from tests.runtime.toy_world import SHOP, find_configmap, offer, prices, toy_world
 from tests.support.builders import namespace
 from tests.support.faults import LinkFaults, Sent
@@ -136,6 +137,23 @@ async def test_a_restored_cluster_is_listed_once_more_and_not_again_for_the_same
 
         lists = [i.store.lists - before[scope] for scope, i in home.informers.items()]
         assert lists == [1] * len(before)
+
+
+async def test_a_second_restore_is_recovered_from_in_its_own_time() -> None:
+    async with toy_world("lubeck") as world:
+        await world.settle()
+        backup = world.clusters["lubeck"].storage.snapshot()
+        home = world.agents["lubeck"].reconciler.informers.connections["lubeck"]
+        for name in ("salt", "bread"):
+            await world.client("lubeck").create(offer(name, price="5"))
+            await asyncio.sleep(5)
+            world.clusters["lubeck"].storage.restore(backup)
+            await asyncio.sleep(15)
+
+        await asyncio.sleep(RECOVERY.total_seconds() - 18)
+        assert home.recovering, "the second has its full time"
+        await asyncio.sleep(5)
+        assert not home.recovering
 
 
 async def test_informers_that_sync_together_check_the_identity_a_few_times_at_most() -> None:

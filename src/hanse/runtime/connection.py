@@ -127,6 +127,8 @@ class Connection:
         self.relists_pending: dict[Scope, int] = {}
         """After a restore: the informers that must list again, with their lists until then."""
         self.recovering = False
+        self.recovery_timer: asyncio.TimerHandle | None = None
+        """Ends the recovery from the last restore."""
         self.answered_at = float("-inf")
         """The loop's time when the cluster last answered anything."""
         self.suspected = asyncio.Event()

@@ -360,8 +360,11 @@ class ClusterInformers:
         connection.mark_restored()
         if noticed_by is not None:
             connection.relists_pending.pop(noticed_by, None)
-        loop = asyncio.get_running_loop()
-        loop.call_later(RECOVERY.total_seconds(), self._end_recovery, connection)
+        if connection.recovery_timer is not None:
+            connection.recovery_timer.cancel()  # of an earlier restore
+        connection.recovery_timer = asyncio.get_running_loop().call_later(
+            RECOVERY.total_seconds(), self._end_recovery, connection
+        )
         self._update_state(connection)
         for scope in list(connection.relists_pending):
             self._restart_informer(connection, scope)
