@@ -53,7 +53,7 @@ def test_a_restarted_name_server_answers_the_clusterset_ip_from_the_start() -> N
     )
 
 
-def test_a_name_server_that_starts_refuses_nothing() -> None:
+def test_a_name_server_that_starts_denies_nothing() -> None:
     play(
         do("faults.crash", 16, pause=40),
         do("services.offer", "lubeck", "web", False, pause=1),

@@ -88,8 +88,6 @@ def _respond_name(
     client_ = _Client(question, table, client)
     if question.type in _META_TYPES:
         rcode = Rcode.FORMERR
-    elif not table.zones:  # a worker that just started: resolvers ask again, or another server
-        rcode = Rcode.SERVFAIL
     elif zone is None or question.class_ != IN or question.type in _REFUSED_TYPES:
         pass
     elif not table.can_answer(zone, question.name):

@@ -139,7 +139,7 @@ class DnsServer:
     async def _supervise(self, worker: "_Worker") -> None:
         """Read a worker's reports; if it exits unasked, log, count and restart it after a delay."""
         await worker.read_reports()
-        if worker.stopping or self._group is None:
+        if worker.stopping or worker not in self._workers or self._group is None:
             return
         log.error("dns worker ended unasked", extra={"worker": worker.number, "pid": worker.pid})
         self.metrics.count_restart()

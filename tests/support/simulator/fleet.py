@@ -69,6 +69,7 @@ class NameServer:
         self.view = View(cluster, cluster, global_zones=(GLOBAL_ZONE,))
         self.compiler = Compiler(self.view, sources(self.view))
         self._table = Table(cluster, Random(1))
+        self._table.apply(self.compiler.full_delta())
         self._answers: dict[tuple[str, str], Answer] = {}
 
     def update(self, delta: Delta) -> None:
