@@ -284,26 +284,31 @@ class FaultyTransport:
             self._inner.stream(request) as lines,
             aclosing(link.read(lines)) as whole,
         ):
-            faults = link.faults
-            if faults.lags and request.path.rpartition("/")[2] == faults.lags:
+            faults, resource = link.faults, request.path.rpartition("/")[2]
+            if faults.lags == resource:
                 async with aclosing(_delivered_late(whole, faults.lag)) as late:
                     yield self._with_random_breaks(late)
             else:
-                yield self._with_random_breaks(whole)
+                yield self._with_random_breaks(whole, resource)
 
     async def close(self) -> None:
         await self._inner.close()
 
-    async def _with_random_breaks(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def _with_random_breaks(
+        self, lines: AsyncIterator[bytes], resource: str = ""
+    ) -> AsyncIterator[bytes]:
+        """The lines, each delayed as the link says now; `resource` is empty if they are already."""
         async for line in lines:
-            if self._link.faults.lag and not self._link.faults.lags:
-                await asyncio.sleep(self._lag().total_seconds())
+            if self._link.faults.lag:
+                await asyncio.sleep(self._lag(resource).total_seconds())
             yield line
             if self._network.random.random() < self._link.faults.breaks:
                 raise Unreachable("the connection was reset")
 
-    def _lag(self) -> timedelta:
+    def _lag(self, resource: str) -> timedelta:
         faults, random = self._link.faults, self._network.random
+        if faults.lags:
+            return faults.lag if resource == faults.lags else timedelta(0)
         return faults.lag * random.random() if random.random() < 1 / 3 else timedelta(0)
 
     def _delay(self, request: Request) -> float:

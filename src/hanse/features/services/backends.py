@@ -120,9 +120,12 @@ def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
 
 
 def _has_read_rules(broker: ClusterId | None, snapshot: Snapshot) -> bool:
-    """Whether the ClusterSet, and records of members where they are watched, are listed."""
+    """Whether the ClusterSet, and records of members where they are watched, are listed.
+
+    A cluster without a broker has the default rules.
+    """
     if broker is None:
-        return False
+        return True
     kinds = [k for k in (ClusterSet, ClusterMember) if snapshot.watches(broker, k)]
     return bool(kinds) and all(snapshot.listed_or_unserved(broker, k) for k in kinds)
 
