@@ -103,7 +103,10 @@ def _compile(rule: dict[str, Any]) -> SchemaRule:
 
 
 def is_uncorrelated(schema: Schema) -> bool:
-    """Whether values in one of this schema have no counterpart in an old one."""
+    """Whether parts of a value of this schema cannot be correlated with those of the old value.
+
+    That is so for lists that are no maps, and for atomic maps.
+    """
     if schema.get("type") == "array":
         return schema.get("x-kubernetes-list-type") != "map"
     return schema.get("x-kubernetes-map-type") == "atomic"

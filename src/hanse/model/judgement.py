@@ -59,7 +59,7 @@ class Judgement:
             keys.clear()
 
     def refresh(self, limit: int = 200) -> None:
-        """Render at most `limit` of the marked keys again; call again while `stale`."""
+        """Compute the items of at most `limit` marked keys again; call again while `stale`."""
         snapshot = self._take_snapshot()
         if self._unlisted:
             self._unlisted = False

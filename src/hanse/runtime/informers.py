@@ -341,7 +341,7 @@ class ClusterInformers:
             self._notify(FactChange(before, after), put=after)
 
     def record_answer(self, cluster: ClusterId, *, rejection: str = "") -> None:
-        """Note when a cluster answered, and whether it rejected our credentials.
+        """Keep the time at which a cluster answered, and whether it rejected our credentials.
 
         If it was unresponsive, or the rejection is new or over, its state is updated.
         """

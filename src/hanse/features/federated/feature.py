@@ -266,7 +266,7 @@ def _slice_keys(
 
 
 def _keys_for_record(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The record's federated Service in each led member, and the other records of that Service."""
+    """The keys of the record's federated Service in each led member, and of its other records."""
     for side in (change.before, change.after):
         federated = _federated_name(side) if isinstance(side, ConfigMap) else None
         if federated is not None:

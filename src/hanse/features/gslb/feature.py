@@ -176,7 +176,11 @@ class Gslb:
                 yield from _unchanged(GlobalService, host, where, snapshot)
 
     def _desired_unchanged(self, host: str, snapshot: Snapshot) -> Iterator[Desired]:
-        """All objects of a host as they are; records go once another leader has published it."""
+        """All objects of a host as they are, while its plan cannot be made.
+
+        Only its DNSEndpoint is left out, so that it is deleted, once we follow another leader and
+        that one has published the host.
+        """
         for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
             yield from _unchanged(GlobalService, host, where, snapshot)
         yield from _unchanged(AviGslbService, host, CONTROLLER, snapshot, namespace="")

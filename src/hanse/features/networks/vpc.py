@@ -64,7 +64,7 @@ class VpcProvider:
         return ProvisionResult("Failed", "; ".join(errors)) if errors else ProvisionResult()
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
-        """Pending; gone when the network has no NetworkPort left."""
+        """The result is `Pending`, and `gone` once no NetworkPort of the network is left."""
         remaining = list(snapshot.by(snapshot.local, PORTS_BY_NETWORK, network.metadata.name))
         return ProvisionResult(
             "Pending", f"{len(remaining)} ports are being released", gone=not remaining
