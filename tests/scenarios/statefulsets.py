@@ -9,6 +9,7 @@ from hanse.app import BROKER
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.transport import Request
+from hanse.model.facts import HolderState, LeaseLiveness
 from hanse.model.kinds.acceptance import (
     DEFAULT_POLICY,
     AcceptancePolicy,
@@ -125,6 +126,18 @@ class StatefulSetsScenario:
         async def check() -> None:
             leases = (await self.admin(BROKER).list(Lease, namespace=BROKER_NAMESPACE)).objects
             assert {le.spec.holder_identity for le in leases} >= set(self.scenario.names)
+
+        return check
+
+    def all_count(self, cluster: ClusterId) -> Check[None]:
+        """That every agent takes a cluster for ready: replicas are placed in it again."""
+        lease = (BROKER, BROKER_NAMESPACE, cluster)
+
+        async def check() -> None:
+            for name, running in self.scenario.agents.items():
+                known = running.agent.reconciler.informers.facts.get(LeaseLiveness, lease)
+                assert known is not None, name
+                assert known.state is HolderState.READY, (name, known)
 
         return check
 

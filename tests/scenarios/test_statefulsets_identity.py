@@ -48,6 +48,7 @@ async def test_a_set_submitted_again_while_a_cluster_is_away_owes_nothing_to_the
         assert not {*before.values()} & {*(await uids(sets)).values()}
 
     await scenario.eventually(none_of_the_deleted_set)
+    await scenario.eventually(sets.all_count("hamburg"))
     await sets.scale(4)
     await scenario.eventually(sets.shares(bergen=2, hamburg=1, lubeck=1))
 
