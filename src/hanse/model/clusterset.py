@@ -17,6 +17,8 @@ IDENTITY_NAMESPACE = "kube-system"
 CLUSTER_UID = "hanse.dev/cluster-uid"
 """Annotation of a member's Lease: the kube-system uid of the cluster that joined with this id."""
 
+_LATEST = datetime.max.replace(tzinfo=UTC)
+
 
 def broker_cluster(snapshot: Snapshot) -> ClusterId | None:
     """The broker; None where there is none, or this agent is leaving it."""
@@ -37,8 +39,7 @@ def clusterset_spec(snapshot: Snapshot, broker: ClusterId | None) -> ClusterSetS
 
 def oldest_clusterset(sets: Iterable[ClusterSet]) -> ClusterSet | None:
     """The one whose rules count: a second one that somebody creates changes nothing."""
-    latest = datetime.max.replace(tzinfo=UTC)
-    return min(sets, key=lambda s: (s.metadata.creation_timestamp or latest, s.name), default=None)
+    return min(sets, key=lambda s: (s.metadata.creation_timestamp or _LATEST, s.name), default=None)
 
 
 def _kept_rules(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:

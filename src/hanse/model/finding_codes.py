@@ -61,7 +61,7 @@ CODES: dict[str, CodeExplanation] = {
     ),
     "ClusterSetIgnored": _said(
         "A broker has several ClusterSets. The rules of the oldest count; those of the others do "
-        "nothing.",
+        "nothing, but any of them can pause the fleet.",
         "There is one ClusterSet.",
     ),
     "MembersMoving": _said(

@@ -194,8 +194,8 @@ def _ignored_rules(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterat
                 code="ClusterSetIgnored",
                 severity=Severity.RISK,
                 subject=subject_of(one, cluster),
-                summary=f"the rules of ClusterSet {one.name} of {cluster} do not count: "
-                f"{counted.name} is older, and a fleet has one",
+                summary=f"the rules of ClusterSet {one.name} of {cluster} do not count, but for a "
+                f"pause: {counted.name} is older, and a fleet has one",
                 remedy=remedy(
                     snapshot.kubectl(cluster, f"delete clusterset {one.name}"),
                     advice=f"first write into {counted.name} what you meant to change",
