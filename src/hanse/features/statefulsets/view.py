@@ -214,6 +214,13 @@ def _short(
         if some < all_
     )
     behind = [c for c, (some, all_) in counts.items() if some < all_]
+    restarts = [
+        snapshot.kubectl(c, f"delete pod {one.name}", shares.namespace)
+        for c in behind
+        if c not in lost and c in reports
+        for one in reports[c].replicas
+        if not one.ready
+    ]
     yield Finding(
         code="SetShort",
         severity=Severity.DEGRADED if ready else Severity.OUTAGE,
@@ -221,15 +228,9 @@ def _short(
         summary=f"StatefulSet {shares.namespace}/{shares.name} has {ready} of {wanted} replicas "
         f"ready: {where}",
         remedy=remedy(
-            *(
-                snapshot.kubectl(c, f"delete pod {one.name}", shares.namespace)
-                for c in behind
-                if c not in lost and c in reports
-                for one in reports[c].replicas
-                if not one.ready
-            ),
-            advice="which starts it anew; `hanse statefulsets` and `kubectl describe pod` say why "
-            "pods are not ready",
+            *restarts,
+            advice="which starts it anew; " * bool(restarts)
+            + "`hanse statefulsets` and `kubectl describe pod` say why pods are not ready",
         ),
         caused_by=tuple(cluster_ref(c) for c in behind if c in lost),
     )
