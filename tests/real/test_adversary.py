@@ -352,6 +352,7 @@ async def supervisor(scene: Scene) -> AsyncIterator[Transport]:
     ):
         policy = {"kind": kind, "metadata": {"name": "deny"}, "spec": {"priority": 5}}
         await post(admin, path, {"apiVersion": "crd.antrea.io/v1beta1", **policy})
+    await post(admin, f"/api/v1/namespaces/{SHOP}/events", _event_of("bergen"))
     token = await _token(admin, "antrea-plus-system", "hanse-supervisor-lubeck")
     transport = transport_with(scene.fleet.real.clusters["bergen"], token)
     refusal = b"ValidatingAdmissionPolicy"
@@ -365,6 +366,21 @@ async def supervisor(scene: Scene) -> AsyncIterator[Transport]:
         await scene.fleet.on("bergen", "delete", kind, "hanse-supervisor-lubeck")
     await scene.fleet.on("bergen", "delete", "clusternetworkpolicies.crd.antrea.io", "deny")
     await scene.fleet.on("bergen", "delete", "namespace", "antrea-plus-system", "--wait=false")
+
+
+def _event_of(reporter: str) -> Wire:
+    """An Event that the agent of a cluster recorded there."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": f"web.{reporter}", "namespace": SHOP},
+        "involvedObject": {"apiVersion": "v1", "kind": "Service", "namespace": SHOP, "name": "web"},
+        "reason": "Conflict",
+        "message": "ports differ",
+        "type": "Warning",
+        "reportingComponent": "hanse",
+        "reportingInstance": reporter,
+    }
 
 
 def _is_leaders_own(obj: Wire) -> bool:

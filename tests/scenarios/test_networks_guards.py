@@ -4,7 +4,7 @@ import pytest
 
 from hanse.features.networks.names import TENANT
 from hanse.model.kinds.core import Namespace, Service
-from hanse.model.kinds.networking import NetworkPolicy
+from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
 from tests.scenarios.networks import NetworksScenario, made, refusal
 
 
@@ -47,3 +47,21 @@ async def test_the_api_server_keeps_the_addresses_of_a_network(tenancy: Networks
 
     await tenancy.scenario.eventually(guards)
     await anna.create(made(Service, "mine", space, spec=spec))
+
+
+async def test_a_dry_run_of_a_service_needs_no_address(guarded: NetworksScenario) -> None:
+    acme = await guarded.create_tenant()
+    space = await guarded.create_namespace(acme)
+    name = await guarded.create_network(acme, "own", service={"cidrs": ["10.95.0.0/27"]})
+    await guarded.scenario.eventually(guarded.has_phase(name, "Ready"))
+
+    async def only_ours() -> None:
+        """A ServiceCIDR that is being deleted makes API servers refuse any dry run."""
+        cidrs = (await guarded.admin.list(ServiceCIDR)).objects
+        assert [c.metadata.name for c in cidrs if c.metadata.deletion_timestamp] == []
+
+    await guarded.scenario.eventually(only_ours)
+    for namespace in (guarded.scenario.namespace, space):
+        trial = made(Service, "trial", namespace, spec={"ports": [{"port": 80}]})
+        for _ in range(10):  # an API server compares with a range that it chooses at random
+            await guarded.admin.create(trial, dry_run=True)

@@ -238,15 +238,22 @@ OWN_DOTTED_NAME = Requirement(
     "object.metadata.name.startsWith(variables.me + '.')",
 )
 OUTSIDE_KUBE = Requirement("the namespace is not kube-*", "!request.namespace.startsWith('kube-')")
-OWN_EVENT = Requirement(
-    "reportingComponent is hanse and reportingInstance is the writer's id, before and after",
-    before_and_after(
-        "has(it.reportingComponent) && it.reportingComponent == 'hanse' && "
-        "has(it.reportingInstance) && it.reportingInstance == variables.me"
-    ),
-    "'reportingComponent must be hanse, and reportingInstance ' + variables.me + "
-    "': a member tells no Events of others'",
-)
+
+
+def own_event(instance: str) -> Requirement:
+    """The requirement that an Event is the writer's own; `instance` is CEL, with the Event `it`."""
+    return Requirement(
+        "reportingComponent is hanse and reportingInstance is the writer's id, before and after",
+        before_and_after(
+            "has(it.reportingComponent) && it.reportingComponent == 'hanse' && "
+            f"has(it.reportingInstance) && {instance}"
+        ),
+        "'reportingComponent must be hanse, and reportingInstance the cluster of ' + variables.me "
+        "+ ': nobody tells Events of others'",
+    )
+
+
+OWN_EVENT = own_event("it.reportingInstance == variables.me")
 
 TOKENS = Kind("", "v1", "TokenRequest", "serviceaccounts")
 """The kind of requests for tokens; their resource has the subresource `token`."""

@@ -1,5 +1,6 @@
 """What a supervisor may write in a member to lead it: Leases, records, Events and its token."""
 
+from hanse.features.federation.manifests import ACCOUNTS
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.federation import LEDGER_RECORD, SERVICE_RECORD, SYSTEM
@@ -14,6 +15,7 @@ from hanse.model.write_rules import (
     WriteRule,
     before_and_after,
     label,
+    own_event,
 )
 
 _MEMBERS_LEASE = Requirement(
@@ -25,10 +27,7 @@ _LEADERS_RECORD = Requirement(
     f"label {SERVICE_RECORD} or {LEDGER_RECORD} is set, before and after",
     before_and_after(f"{label('it', SERVICE_RECORD)} != '' || {label('it', LEDGER_RECORD)} != ''"),
 )
-_OUR_EVENT = Requirement(
-    "reportingComponent is hanse, before and after",
-    before_and_after("has(it.reportingComponent) && it.reportingComponent == 'hanse'"),
-)
+_OWN_EVENT = own_event(f"variables.me in ['{ACCOUNTS}', '{ACCOUNTS}-' + it.reportingInstance]")
 
 SUPERVISOR_RULES = (
     WriteRule(
@@ -78,7 +77,7 @@ SUPERVISOR_RULES = (
         Writer.SUPERVISOR,
         Event.kind,
         ("create", "get", "patch"),
-        "those of Hanse",
-        (_OUR_EVENT, OUTSIDE_KUBE),
+        "its own",
+        (_OWN_EVENT, OUTSIDE_KUBE),
     ),
 )

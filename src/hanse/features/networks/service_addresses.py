@@ -65,16 +65,18 @@ class ServiceAddresses:
             return {}
         match ipam_mode(membership.network):
             case "External":
-                return self._from_provider(review, membership, snapshot)
+                fields = self._from_provider(review, membership, snapshot)
             case "Arktos":
-                return self._from_network(review, spec, membership, snapshot)
+                fields = self._from_network(review, spec, membership, snapshot)
             case _:
-                return self._from_cluster(review, spec, snapshot)
+                fields = self._from_cluster(review, spec, snapshot)
+        return _without_address(fields) if review.dry_run else fields
 
     def allocate_for_cluster(self, review: AdmissionRequest, snapshot: Snapshot) -> Wire:
         """The spec fields with an address that belongs to no network."""
         spec: Wire = review.object.get("spec") or {}
-        return {} if is_addressless(spec) else self._from_cluster(review, spec, snapshot)
+        fields = {} if is_addressless(spec) else self._from_cluster(review, spec, snapshot)
+        return _without_address(fields) if review.dry_run else fields
 
     def _from_network(
         self,
@@ -258,6 +260,15 @@ def _address_fields(spec: Wire, addresses: list[str], request: AddressRequest) -
         # else the API server adds a second address, from any range
         given["ipFamilyPolicy"] = "SingleStack"
     return given
+
+
+def _without_address(fields: Wire) -> Wire:
+    """The spec fields of a dry run, which shows whether an address is free, and sets none.
+
+    On a dry run the API server checks addresses against any one ServiceCIDR, so that it refuses
+    most that are set.
+    """
+    return {name: value for name, value in fields.items() if not name.startswith("clusterIP")}
 
 
 def _network_ranges(snapshot: Snapshot) -> Iterator[tuple[str, Range]]:
