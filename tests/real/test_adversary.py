@@ -373,7 +373,7 @@ def _event_of(reporter: str) -> Wire:
     return {
         "apiVersion": "v1",
         "kind": "Event",
-        "metadata": {"name": f"web.{reporter}", "namespace": SHOP},
+        "metadata": {"name": f"an-event.{reporter}", "namespace": SHOP},  # of few per namespace
         "involvedObject": {"apiVersion": "v1", "kind": "Service", "namespace": SHOP, "name": "web"},
         "reason": "Conflict",
         "message": "ports differ",
