@@ -8,6 +8,7 @@ import pytest
 from hanse.app import BROKER
 from hanse.features.statefulsets.names import ACCEPTED, part_name
 from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.hanse import (
     FederatedStatefulSet,
@@ -111,6 +112,29 @@ async def test_a_set_does_not_take_over_an_older_one_of_another_kind(
     assert "older FederatedStatefulSet" in told["Valid"]
     await scenario.settled()
     assert await uids(sets) == before
+
+
+async def test_a_set_whose_replicas_would_have_the_names_of_others_is_refused(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario, broker = sets.scenario, sets.admin(BROKER)
+    await sets.launch(3)
+    await scenario.eventually(sets.shares(bergen=1, hamburg=1, lubeck=1))
+    member = LeaseMeta(name="eu-lubeck", namespace=BROKER_NAMESPACE)
+    spec = LeaseSpec(holder_identity="eu-lubeck", lease_duration_seconds=3)
+    await broker.create(Lease(metadata=member, spec=spec))
+
+    meta = Meta(name="store-eu", namespace=scenario.namespace)
+    await broker.create(StatefulSet(metadata=meta, spec=spec_of(3)))
+
+    async def told() -> None:
+        younger = await broker.read(StatefulSet, "store-eu", scenario.namespace)
+        valid = {c.type: c.message for c in younger.status.conditions if c.status == "False"}
+        assert "'store-eu-lubeck-0'" in valid.get("Valid", ""), younger.status
+
+    await scenario.eventually(told)
+    for cluster in scenario.names:
+        assert await sets.found(cluster, StatefulSet, f"store-eu-{cluster}") is None
 
 
 async def test_a_rebuilt_cluster_starts_no_replica_with_an_empty_volume_untold(
