@@ -11,6 +11,7 @@ from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.transport import Request
 from hanse.model.conditions import find_condition
+from hanse.model.internal_addresses import INTERNAL_FROM
 from hanse.model.kinds.core import Event, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointPort, EndpointSlice
 from hanse.model.kinds.federation import (
@@ -116,12 +117,22 @@ class FederatedScenario:
     async def machine(
         self, cluster: ClusterId, name: str, address_: str, **tags: str
     ) -> VirtualMachine:
-        """A machine outside; `ports` and `joins` are its tags of these meanings."""
+        """A machine outside; `ports`, `joins` and `internal_from` are its tags of these meanings.
+
+        With `external` it has an ExternalIP, too.
+        """
         marks = {TAG: tags.pop("service", "db")}
-        for tag, mark in (("ports", "ports.antreaplus.vmware.com"), ("joins", GLOBAL)):
+        for tag, mark in (
+            ("ports", "ports.antreaplus.vmware.com"),
+            ("joins", GLOBAL),
+            ("internal_from", INTERNAL_FROM),
+        ):
             if tag in tags:
                 marks[mark] = tags.pop(tag)
-        interface = MachineInterface(name="eth0", ips=(InterfaceAddress(address=address_),))
+        ips = [InterfaceAddress(address=address_)]
+        if external := tags.pop("external", ""):
+            ips.append(InterfaceAddress(address=external, address_type="ExternalIP"))
+        interface = MachineInterface(name="eth0", ips=tuple(ips))
         return await self.admin(cluster).create(
             VirtualMachine(
                 metadata=Meta(name=name, namespace=self.namespace),
@@ -133,13 +144,13 @@ class FederatedScenario:
 
     async def native(self, cluster: ClusterId, name: str, **addresses: str) -> None:
         """A native service that joins, at an interface with these addresses."""
+        marks = {GLOBAL: self.web}
         await self.admin(cluster).create(
             NetworkInterface(
                 metadata=Meta(name=f"{name}-nic", namespace=self.namespace),
                 spec=NetworkInterfaceSpec(**addresses),
             )
         )
-        marks = {GLOBAL: self.web}
         await self.admin(cluster).create(
             NativeService(
                 metadata=Meta(name=name, namespace=self.namespace, annotations=marks),

@@ -9,6 +9,7 @@ from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.names import FEDERATED, JOIN
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
+from hanse.model.internal_addresses import INTERNAL_FROM
 from hanse.model.kinds.core import Node, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, NativeService, VirtualMachine
@@ -249,16 +250,35 @@ async def test_a_machine_is_a_service_without_any_leader(federated: FederatedSce
     await scenario.eventually(gone)
 
 
-async def test_machines_and_native_services_join_federated_services(
+async def test_machines_and_native_services_are_reached_as_the_asking_cluster_reaches_them(
     federated: FederatedScenario,
 ) -> None:
+    """By internal addresses where their owner says that a cluster is on their network."""
     scenario = federated.scenario
-    await federated.machine("bergen", "db-1", "10.7.0.1", ports="http:80/TCP", joins=federated.web)
+    await federated.machine(
+        "bergen",
+        "db-1",
+        "10.7.0.1",
+        external="203.0.113.7",
+        internal_from="bergen,hamburg",
+        ports="http:80/TCP",
+        joins=federated.web,
+    )
     await federated.native("hamburg", "cloud", internal_ip="10.8.0.1", external_ip="203.0.113.8")
     await federated.join("lubeck", 1)
-    await scenario.eventually(
-        federated.everywhere(bergen=["10.7.0.1"], hamburg=["203.0.113.8"], lubeck=[L1])
-    )
+    inside, outside, cloud = ["10.7.0.1"], ["203.0.113.7"], ["203.0.113.8"]
+    for cluster, machine in (("bergen", inside), ("hamburg", inside), ("lubeck", outside)):
+        check = federated.has(cluster, bergen=machine, hamburg=cloud, lubeck=[L1])
+        await scenario.eventually(check)
+
+    change = {"metadata": {"annotations": {INTERNAL_FROM: "lubeck"}}}
+    await federated.edit("hamburg", NativeService, "cloud", change)
+    tags = {"spec": {"tags": {INTERNAL_FROM: None}}}
+    await federated.edit("bergen", VirtualMachine, "db-1", tags)
+    near = ["10.8.0.1"]
+    for cluster, service in (("bergen", cloud), ("hamburg", cloud), ("lubeck", near)):
+        check = federated.has(cluster, bergen=outside, hamburg=service, lubeck=[L1])
+        await scenario.eventually(check)
 
     await federated.admin("bergen").delete(VirtualMachine, "db-1", federated.namespace)
     await federated.admin("hamburg").delete(NativeService, "cloud", federated.namespace)

@@ -28,3 +28,22 @@ async def test_every_answer_stays_right_while_clusters_are_upgraded_and_rolled_b
 ) -> None:
     """The name servers of all clusters give every ready address and no dead one, all the time."""
     await play_order(testbed, Order(version, STEPS), shop_of(request.node.nodeid))
+
+
+RETURNS = (
+    Step("upgrade", "hamburg"),
+    Step("upgrade", "lubeck"),
+    Step("roll_back", "lubeck"),
+    Step("unexport", "hamburg", "web"),
+    Step("roll_back", "hamburg"),
+    Step("upgrade", "lubeck"),
+    Step("upgrade", "hamburg"),
+    Step("upgrade", "bergen"),
+)
+
+
+@pytest.mark.virtual  # five more exchanges of agents, each with a Lease that expires: minutes
+async def test_an_agent_that_is_upgraded_again_has_forgotten_what_it_imported_before(
+    testbed: ClusterTestbed, request: pytest.FixtureRequest
+) -> None:
+    await play_order(testbed, Order("0.14", RETURNS), shop_of(request.node.nodeid))

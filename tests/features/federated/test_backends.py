@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hanse.features.federated.backends import backends_from
 from hanse.features.federated.records import Backends
 from hanse.model.facts import Answer
+from hanse.model.internal_addresses import INTERNAL_FROM, InternalAddress
 from hanse.model.kinds.core import (
     IngressPort,
     LoadBalancerIngress,
@@ -250,6 +252,19 @@ def test_a_native_service_is_reached_at_its_interface(fields: dict[str, str], ad
     assert [(b.ready, [p.port for p in b.ports]) for b in reported.backends] == [
         ((address,), [5432])
     ]
+
+
+def test_nodes_have_internal_addresses_for_the_clusters_on_their_network() -> None:
+    marks = {GLOBAL_ANNOTATION: "web", INTERNAL_FROM: "bergen"}
+    shared = service(ports=HTTP, type="NodePort", annotations=marks)
+
+    [reported] = written_records(plan_for(record_key(), observed({HERE: (shared, PODS, *NODES)})))
+
+    nodes = next(b for b in reported.backends if b.family == "IPv4")
+    internal = InternalAddress("203.0.113.1", "10.1.0.1", ("bergen",))
+    assert nodes.internal == (internal,)
+    assert backends_from("bergen", nodes).ready == ("10.1.0.1", "10.1.0.2", "10.1.0.4")
+    assert backends_from("hamburg", nodes).ready == nodes.ready
 
 
 def test_the_ports_of_a_native_service_get_unique_names() -> None:

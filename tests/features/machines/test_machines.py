@@ -9,6 +9,7 @@ from msgspec.structs import replace
 from hanse.features.machines.machine import dns_label
 from hanse.features.machines.names import MACHINE_LABEL, SERVICE_LABEL, VM_SERVICE
 from hanse.model.facts import WriteOutcome
+from hanse.model.internal_addresses import INTERNAL_FROM
 from hanse.model.kinds.antrea import ExternalEntity
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import EndpointSlice
@@ -83,6 +84,21 @@ def test_a_tagged_machine_is_a_service(machine: Object) -> None:
     ("machine", "reported"),
     [
         pytest.param(virtual_machine(external="203.0.113.5"), ["203.0.113.5"], id="external first"),
+        pytest.param(
+            virtual_machine(external="203.0.113.5", tags={TAG: "db", INTERNAL_FROM: HERE}),
+            ["10.7.0.1"],
+            id="internal where this cluster is on its network",
+        ),
+        pytest.param(
+            virtual_machine(external="203.0.113.5", tags={TAG: "db", INTERNAL_FROM: "bergen"}),
+            ["203.0.113.5"],
+            id="external where only others are",
+        ),
+        pytest.param(
+            virtual_machine(external="fd00::5", tags={TAG: "db", INTERNAL_FROM: HERE}),
+            ["10.7.0.1", "fd00::5"],
+            id="an internal address of another family",
+        ),
         pytest.param(virtual_machine(internal="fd00::5"), ["fd00::5"], id="IPv6"),
         pytest.param(virtual_machine(external="fd00::5"), ["10.7.0.1", "fd00::5"], id="2"),
         pytest.param(virtual_machine(internal="127.0.0.1"), [], id="loopback is none"),
@@ -213,6 +229,11 @@ def test_a_foreign_service_of_that_name_is_left_alone_and_reported() -> None:
         ),
         pytest.param({TAG: "db", PORTS: "http:99999"}, "'http:99999' is not like", id="number"),
         pytest.param({TAG: "db", PORTS: "80/ICMP"}, "'80/ICMP' is not like", id="protocol"),
+        pytest.param(
+            {TAG: "db", INTERNAL_FROM: "here, There"},
+            "'here, There' is not a list of clusters",
+            id="clusters",
+        ),
     ],
 )
 def test_a_bad_tag_is_reported_on_the_machine(tags: dict[str, str], message: str) -> None:

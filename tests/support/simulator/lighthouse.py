@@ -6,8 +6,9 @@ ServiceImport. Objects on the broker have the label of their cluster; what an ag
 replaces labels and annotations, and at its start it deletes what it published and has no more.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -40,11 +41,31 @@ from hanse.model.kinds.multicluster import (
     ServiceImportStatus,
 )
 from hanse.model.naming import BROKER_NAMESPACE
-from hanse.model.objects import ClusterId, K, Meta, to_wire
+from hanse.model.objects import ClusterId, K, Meta, Object, to_wire
 
 CLUSTER_ID = "submariner-io/clusterID"
 ORIGINAL_NAMESPACE = "submariner-io/originatingNamespace"
 AGGREGATED = "lighthouse.submariner.io/aggregated-here"
+
+
+class Lists:
+    """Lists of objects, each kept while its server says that nothing has changed there.
+
+    Without versions every list is read anew.
+    """
+
+    def __init__(self, versions: Callable[[Client], object] = lambda _: None) -> None:
+        self._versions = versions
+        self._kept: dict[tuple[int, type[Object], str], tuple[object, list[Any]]] = {}
+
+    async def of(self, client: Client, kind: type[K], space: str) -> list[K]:
+        """All objects of a kind in a namespace."""
+        version, place = self._versions(client), (id(client), kind, space)
+        kept = self._kept.get(place)
+        if version is None or kept is None or kept[0] != version:
+            kept = version, list((await client.list(kind, namespace=space)).objects)
+            self._kept[place] = kept
+        return list(kept[1])
 
 
 class LighthouseAgent:
@@ -58,9 +79,11 @@ class LighthouseAgent:
         broker: Client,
         space: str,
         home: str,
+        lists: "Lists | None" = None,
     ) -> None:
         self.cluster, self.version = cluster, version
         self._local, self._broker = local, broker
+        self._lists = lists or Lists()
         self._space, self._home = space, home
         """The namespace of the services, and the agent's own."""
 
@@ -72,8 +95,10 @@ class LighthouseAgent:
 
     async def _publish_local(self) -> None:
         """The ServiceImport and the slice of each export, in this cluster."""
-        exports = {e.metadata.name for e in await _all(self._local, ServiceExport, self._space)}
-        services = await _all(self._local, Service, self._space)
+        exports = {
+            e.metadata.name for e in await self._lists.of(self._local, ServiceExport, self._space)
+        }
+        services = await self._lists.of(self._local, Service, self._space)
         imports, slices = [], []
         for service in (s for s in services if s.metadata.name in exports):
             imports.append(self._import(service))
@@ -82,11 +107,11 @@ class LighthouseAgent:
         await _mirror(self._local, slices, await self._own_slices(self._local, self._space))
 
     async def _own_imports(self) -> list[ServiceImport]:
-        found = await _all(self._local, ServiceImport, self._home)
+        found = await self._lists.of(self._local, ServiceImport, self._home)
         return [i for i in found if CLUSTER_ID not in i.metadata.labels]
 
     async def _own_slices(self, client: Client, space: str) -> list[EndpointSlice]:
-        found = await _all(client, EndpointSlice, space)
+        found = await self._lists.of(client, EndpointSlice, space)
         return [
             s
             for s in found
@@ -116,7 +141,7 @@ class LighthouseAgent:
     async def _slice(self, service: Service) -> EndpointSlice:
         pods = [
             s
-            for s in await _all(self._local, EndpointSlice, self._space)
+            for s in await self._lists.of(self._local, EndpointSlice, self._space)
             if s.metadata.labels.get(KUBE_SERVICE) == service.metadata.name
         ]
         endpoints = [e for s in pods for e in s.endpoints or ()]
@@ -149,7 +174,7 @@ class LighthouseAgent:
         marks = {CLUSTER_ID: self.cluster, ORIGINAL_NAMESPACE: self._space}
         published = [
             s
-            for s in await _all(self._broker, EndpointSlice, BROKER_NAMESPACE)
+            for s in await self._lists.of(self._broker, EndpointSlice, BROKER_NAMESPACE)
             if s.metadata.labels.get(CLUSTER_ID) == self.cluster
         ]
         exported = {s.metadata.labels[SERVICE_NAME] for s in own}
@@ -162,7 +187,7 @@ class LighthouseAgent:
         imports = [_moved(i, BROKER_NAMESPACE, marks) for i in await self._own_imports()]
         old = [
             i
-            for i in await _all(self._broker, ServiceImport, BROKER_NAMESPACE)
+            for i in await self._lists.of(self._broker, ServiceImport, BROKER_NAMESPACE)
             if i.metadata.labels.get(CLUSTER_ID) == self.cluster
         ]
         await _mirror(self._broker, imports, old)
@@ -184,7 +209,7 @@ class LighthouseAgent:
 
         An aggregate without clusters is deleted.
         """
-        for aggregate in await _all(self._broker, ServiceImport, BROKER_NAMESPACE):
+        for aggregate in await self._lists.of(self._broker, ServiceImport, BROKER_NAMESPACE):
             name = aggregate.metadata.annotations.get(SERVICE_NAME)
             if name is None:
                 continue
@@ -209,27 +234,27 @@ class LighthouseAgent:
         """Copy what other clusters published."""
         slices = [
             _moved(s, self._space)
-            for s in await _all(self._broker, EndpointSlice, BROKER_NAMESPACE)
+            for s in await self._lists.of(self._broker, EndpointSlice, BROKER_NAMESPACE)
             if self._is_remote(s) and s.metadata.labels.get(LEGACY_NAMESPACE) == self._space
         ]
         copies = [
             s
-            for s in await _all(self._local, EndpointSlice, self._space)
+            for s in await self._lists.of(self._local, EndpointSlice, self._space)
             if CLUSTER_ID in s.metadata.labels
         ]
         await _mirror(self._local, slices, copies)
         imports, aggregates = [], []
-        for found in await _all(self._broker, ServiceImport, BROKER_NAMESPACE):
+        for found in await self._lists.of(self._broker, ServiceImport, BROKER_NAMESPACE):
             name = found.metadata.annotations.get(SERVICE_NAME)
             if name is not None and self.version == "0.15":
                 meta = Meta(name=name, namespace=self._space, annotations={AGGREGATED: "true"})
                 aggregates.append(replace(found, metadata=meta))
             elif self._is_remote(found):
                 imports.append(_moved(found, self._home))
-        local = await _all(self._local, ServiceImport, self._home)
+        local = await self._lists.of(self._local, ServiceImport, self._home)
         await _mirror(self._local, imports, [i for i in local if CLUSTER_ID in i.metadata.labels])
         if self.version == "0.15":
-            held = await _all(self._local, ServiceImport, self._space)
+            held = await self._lists.of(self._local, ServiceImport, self._space)
             await _mirror(self._local, aggregates, held)
 
     def _is_remote(self, obj: EndpointSlice | ServiceImport) -> bool:
@@ -239,7 +264,7 @@ class LighthouseAgent:
         """What its name server says of one cluster's service, from the objects in this cluster."""
         slices = [
             s
-            for s in await _all(self._local, EndpointSlice, self._space)
+            for s in await self._lists.of(self._local, EndpointSlice, self._space)
             if s.metadata.labels.get(MANAGED_BY) == LIGHTHOUSE_AGENT
             and s.metadata.labels.get(SERVICE_NAME) == name
             and s.metadata.labels[SOURCE_CLUSTER] == exporter
@@ -247,14 +272,14 @@ class LighthouseAgent:
         assert len(slices) <= 1, f"{self.cluster} has several slices of {name} of {exporter}"
         endpoints = [e for s in slices for e in s.endpoints or ()]
         if self.version == "0.14":
-            imports = await _all(self._local, ServiceImport, self._home)
+            imports = await self._lists.of(self._local, ServiceImport, self._home)
             of = [i for i in imports if _is_import(i, exporter, name)]
             if not of:
                 return frozenset()
             if of[0].spec.type == "Headless":
                 return frozenset(a for e in endpoints for a in e.addresses)
             return frozenset(of[0].spec.ips[:1] if endpoints else ())
-        imports = await _all(self._local, ServiceImport, self._space)
+        imports = await self._lists.of(self._local, ServiceImport, self._space)
         if not any(
             i.metadata.name == name and not i.metadata.labels.get(SERVICE_NAME) for i in imports
         ):
@@ -284,15 +309,14 @@ def _moved(obj: K, space: str, marks: dict[str, str] | None = None) -> K:
     )
 
 
-async def _all(client: Client, kind: type[K], space: str) -> list[K]:
-    return list((await client.list(kind, namespace=space)).objects)
-
-
 async def _mirror(client: Client, wanted: Sequence[K], found: Sequence[K]) -> None:
     """Create and update what is wanted, and delete what else was found."""
     names = {o.metadata.name for o in wanted}
+    current = {o.metadata.name: o for o in found}
     for obj in wanted:
-        await _put(client, obj)
+        name = obj.metadata.name
+        if name not in current or not _is_whole(obj, current[name]):
+            await _put(client, obj)
     for obj in found:
         if obj.metadata.name not in names:
             with suppress(NotFound):
@@ -332,6 +356,15 @@ async def _put_status(client: Client, obj: K) -> None:
                 await client.patch(
                     ServiceImport, meta.name, meta.namespace, change, subresource="status"
                 )
+
+
+def _is_whole(wanted: K, current: K) -> bool:
+    """Whether an object has the content and the status that is wanted."""
+    if isinstance(wanted, ServiceImport) and isinstance(current, ServiceImport):
+        clusters = wanted.status.clusters
+        if clusters and clusters != current.status.clusters:
+            return False
+    return _is_equal(wanted, current)
 
 
 def _is_equal(wanted: K, current: K) -> bool:

@@ -7,9 +7,11 @@ its number. The law is judged all the time in every cluster, with whichever name
 import argparse
 import asyncio
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Literal, get_args
 
@@ -18,6 +20,7 @@ from msgspec import Struct
 from hanse.features.services.feature import Services
 from hanse.features.services.legacy import LEGACY_CLUSTER, LIGHTHOUSE_AGENT
 from hanse.features.services.zone import ServiceZone
+from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.hanse import LighthouseVersion
@@ -28,12 +31,13 @@ from tests.scenarios.services import ServicesScenario
 from tests.support.faults import LinkFaults
 from tests.support.simulator.exports import NAMES, Exports
 from tests.support.simulator.fleet import Fleet
-from tests.support.simulator.lighthouse import LighthouseAgent
+from tests.support.simulator.lighthouse import LighthouseAgent, Lists
 from tests.support.simulator.loop import run
 from tests.support.simulator.runner import quiet_logs
 from tests.support.simulator.schedule import BROKER, CLUSTERS
 from tests.support.testbed import ClusterTestbed
 from tests.support.testbed_embedded import EmbeddedTestbed, embedded_testbed
+from tinykube.storage import Change, StorageEvent
 
 Action = Literal["upgrade", "roll_back", "pods", "export", "unexport", "crash"]
 ACTIONS: tuple[Action, ...] = get_args(Action)
@@ -124,6 +128,9 @@ class Migration:
         self._agents: dict[ClusterId, LighthouseAgent] = {}
         self._serves: dict[ClusterId, NameServerOf] = {}
         """Whose name server answers in a cluster."""
+        self._changes = Counter[ClusterId]()
+        """How often objects that Lighthouse reads have changed, by cluster, where that is known."""
+        self._lists = Lists(self._version_of)
         self._synced: dict[ClusterId, tuple[int, ...]] = {}
         """The versions of a cluster and the broker after the last pass of a Lighthouse agent."""
         self._answers: dict[tuple[ClusterId, ClusterId, str], tuple[tuple[int, ...], Answers]] = {}
@@ -133,6 +140,7 @@ class Migration:
     async def open(self) -> None:
         """Services in two clusters, one of them headless, published by Lighthouse agents."""
         await self._users.open(lease=LEASE)
+        self._count_changes()
         await self._users.patch_clusterset({"lighthouse": self.version})
         for number, cluster in enumerate(CLUSTERS):
             for name in NAMES:
@@ -154,18 +162,33 @@ class Migration:
             fleet.hand(BROKER),
             fleet.namespace,
             fleet.system,
+            self._lists,
         )
 
     async def _sync_all(self) -> None:
         for agent in list(self._agents.values()):
             await agent.sync()
 
+    def _count_changes(self) -> None:
+        """Count the changes of embedded clusters, but not those of Leases, which come and come."""
+        testbed = self.fleet.testbed
+
+        def count(cluster: ClusterId, event: StorageEvent) -> None:
+            if not isinstance(event, Change) or event.object.get("kind") != "Lease":
+                self._changes[cluster] += 1
+
+        if isinstance(testbed, EmbeddedTestbed):
+            for cluster in self.fleet.everywhere:
+                self._changes[cluster] = 1
+                testbed.servers[cluster].storage.subscribe(partial(count, cluster))
+
+    def _version_of(self, client: Client) -> int | None:
+        clusters = (c for c in self._changes if self.fleet.hand(c) is client)
+        return next((self._changes[cluster] for cluster in clusters), None)
+
     def _versions(self, *clusters: ClusterId) -> tuple[int, ...]:
         """The versions of clusters: what is computed from them stands until they change."""
-        testbed = self.fleet.testbed
-        if not isinstance(testbed, EmbeddedTestbed):
-            return ()
-        return tuple(testbed.servers[cluster].storage.version for cluster in clusters)
+        return tuple(self._changes[cluster] for cluster in clusters if self._changes)
 
     async def _sync(self, agent: LighthouseAgent) -> bool:
         """One pass of an agent, unless nothing has changed since its last one."""

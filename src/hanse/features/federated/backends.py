@@ -1,6 +1,6 @@
 """The addresses at which a member Service is reached, by its type."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
@@ -10,6 +10,15 @@ from hanse.features.federated.merge import Number, name_ports
 from hanse.features.federated.names import DOMAIN
 from hanse.features.federated.records import Backends, MemberPort
 from hanse.model.affinity import ZONE_DISTRIBUTIONS
+from hanse.model.internal_addresses import (
+    INTERNAL_FROM,
+    PreferredAddress,
+    decode_addresses,
+    internal_addresses,
+    parse_clusters,
+    preferred_addresses,
+    reached_from,
+)
 from hanse.model.kinds.core import LoadBalancerIngress, Node, Service
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -21,7 +30,7 @@ from hanse.model.kinds.discovery import (
     address_family,
 )
 from hanse.model.kinds.federation import NativeService, NetworkInterface
-from hanse.model.objects import ClusterId
+from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Question
 from hanse.model.questions import host_lookup
 from hanse.model.snapshot import Index, Snapshot
@@ -70,10 +79,12 @@ def resolve_backends(
         resolved = ResolvedBackends(tuple(_node_backends(service, where, snapshot)))
     elif spec.external_ips:
         resolved = ResolvedBackends(
-            tuple(_address_backends("external", spec.external_ips, _endpoint_ports(service)))
+            tuple(
+                _address_backends("external", _plain(spec.external_ips), _endpoint_ports(service))
+            )
         )
     else:
-        return ResolvedBackends(pod_backends(service, where, snapshot))
+        return ResolvedBackends(tuple(map(_as_published, pod_backends(service, where, snapshot))))
     return replace(resolved, sources=tuple(sorted(_sources(service, where, snapshot))))
 
 
@@ -117,7 +128,8 @@ def resolve_native_backends(
     ports = tuple(
         EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in native_ports(native)
     )
-    backends = tuple(_address_backends("interface", (interface.address,), ports))
+    address = PreferredAddress(interface.address, interface.spec.internal_ip)
+    backends = tuple(_address_backends("interface", (address,), ports, _sharing(meta)))
     own = {interface.spec.internal_ip, interface.spec.external_ip}
     return ResolvedBackends(backends, tuple(sorted(a for a in own if address_family(a))))
 
@@ -174,6 +186,7 @@ def _slice_backends(endpoint_slice: EndpointSlice, *, with_zones: bool) -> Backe
             for address in endpoint.addresses[:1]
             if endpoint.zone
         },
+        internal=decode_addresses(endpoint_slice.metadata.annotations),
     )
 
 
@@ -192,16 +205,57 @@ def _endpoint_ports(service: Service) -> tuple[EndpointPort, ...]:
 
 
 def _address_backends(
-    slot: str, addresses: Iterable[str], ports: tuple[EndpointPort, ...]
+    slot: str,
+    addresses: Iterable[PreferredAddress],
+    ports: tuple[EndpointPort, ...],
+    sharing: tuple[ClusterId, ...] = (),
 ) -> Iterator[Backends]:
-    """Ready backends for each address family; texts that no endpoint may have are skipped."""
-    families: dict[AddressType, set[str]] = {}
-    for text in addresses:
-        family = address_family(text)
+    """Ready backends for each address family; texts that no endpoint may have are skipped.
+
+    `sharing` are the clusters on their network, which use internal addresses of the same family.
+    """
+    families: dict[AddressType, set[PreferredAddress]] = {}
+    for one in addresses:
+        family = address_family(one.address)
         if family is not None:
-            families.setdefault(family, set()).add(text)
-    for family, texts in sorted(families.items()):
-        yield Backends(f"{slot} {family}", family, ports, ready=tuple(sorted(texts)))
+            internal = one.internal if address_family(one.internal) == family else ""
+            families.setdefault(family, set()).add(PreferredAddress(one.address, internal))
+    for family, found in sorted(families.items()):
+        inside = sorted(internal_addresses(found, sharing), key=lambda i: i.address)
+        ready = tuple(sorted({one.address for one in found}))
+        yield Backends(f"{slot} {family}", family, ports, ready=ready, internal=tuple(inside))
+
+
+def _plain(addresses: Iterable[str]) -> Iterator[PreferredAddress]:
+    """Addresses that are the same for all."""
+    return (PreferredAddress(address, "") for address in addresses)
+
+
+def _sharing(meta: Meta) -> tuple[ClusterId, ...]:
+    """The clusters on the network of a member Service's nodes or interface."""
+    return parse_clusters(meta.annotations.get(INTERNAL_FROM, "")) or ()
+
+
+def backends_from(cluster: ClusterId, backends: Backends) -> Backends:
+    """The backends with the addresses by which a cluster reaches them."""
+    return _with_addresses(backends, reached_from(cluster, backends.internal))
+
+
+def _as_published(backends: Backends) -> Backends:
+    """The backends of this cluster with the addresses by which most others reach them."""
+    return _with_addresses(backends, {i.internal: i.address for i in backends.internal})
+
+
+def _with_addresses(backends: Backends, instead: Mapping[str, str]) -> Backends:
+    """The backends with some addresses instead of others."""
+    if not instead:
+        return backends
+    ready, unready, draining = (
+        tuple(sorted(instead.get(address, address) for address in addresses))
+        for addresses in (backends.ready, backends.unready, backends.draining)
+    )
+    zones = {instead.get(address, address): zone for address, zone in backends.zones.items()}
+    return replace(backends, ready=ready, unready=unready, draining=draining, zones=zones)
 
 
 def _node_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> Iterator[Backends]:
@@ -215,7 +269,8 @@ def _node_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> It
     if service.spec.external_traffic_policy == "Local":
         used = _nodes_with_endpoints(service, where, snapshot)
         nodes = [n for n in nodes if n.metadata.name in used]
-    yield from _address_backends("nodes", (a for n in nodes for a in _node_addresses(n)), ports)
+    addresses = (a for n in nodes for a in _node_addresses(n))
+    yield from _address_backends("nodes", addresses, ports, _sharing(service.metadata))
 
 
 def _nodes_with_endpoints(service: Service, where: ClusterId, snapshot: Snapshot) -> set[str]:
@@ -229,18 +284,9 @@ def _nodes_with_endpoints(service: Service, where: ClusterId, snapshot: Snapshot
     }
 
 
-def _node_addresses(node: Node) -> Iterator[str]:
+def _node_addresses(node: Node) -> Iterator[PreferredAddress]:
     """One address of each family: the ExternalIP if there is one."""
-    for family in ("IPv4", "IPv6"):
-        for type_ in ("ExternalIP", "InternalIP"):
-            found = [
-                a.address
-                for a in node.status.addresses
-                if a.type == type_ and address_family(a.address) == family
-            ]
-            if found:
-                yield found[0]
-                break
+    return preferred_addresses([(a.address, a.type) for a in node.status.addresses])
 
 
 def _load_balancer_backends(
@@ -257,7 +303,7 @@ def _load_balancer_backends(
         ports = _ingress_ports(service, ingress)
         slot = f"ingress {number}"
         if ingress.ip:
-            backends += _address_backends(slot, (ingress.ip,), ports)
+            backends += _address_backends(slot, _plain((ingress.ip,)), ports)
         elif ingress.hostname:
             found = host_lookup(ingress.hostname, snapshot)
             questions.append(found.question)
@@ -266,7 +312,7 @@ def _load_balancer_backends(
             if "." in host:  # an FQDN slice needs a name with a dot
                 backends.append(Backends(f"{slot} FQDN", "FQDN", ports, ready=(host,)))
             if found.addresses is not None:
-                backends += _address_backends(slot, found.addresses, ports)
+                backends += _address_backends(slot, _plain(found.addresses), ports)
             else:  # not resolved now: keep the recorded addresses
                 backends += [b for b in before if b.slot in (f"{slot} IPv4", f"{slot} IPv6")]
     return ResolvedBackends(

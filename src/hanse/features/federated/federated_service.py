@@ -6,7 +6,7 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from hanse.features.federated.backends import BACKEND_SLICES, pod_backends
+from hanse.features.federated.backends import BACKEND_SLICES, backends_from, pod_backends
 from hanse.features.federated.external_dns import (
     ExternalHostname,
     dns_endpoint,
@@ -268,12 +268,15 @@ def _keeps_slices(cluster: ClusterId, federated: FederatedName, snapshot: Snapsh
 def _member_endpoints(
     record: MemberRecord, member: ClusterId, snapshot: Snapshot, origin: Origin
 ) -> MemberEndpoints:
-    """The endpoints of a member Service as this cluster reaches them: a local one by its pods."""
+    """The endpoints of a member Service as this cluster reaches them: a local one by its pods.
+
+    Machines and nodes on a network that this cluster shares are reached by internal addresses.
+    """
     if record.cluster == member and record.kind == "Service":
         local = snapshot.get(member, Service, record.name, record.namespace)
         if local is not None:
             return MemberEndpoints(origin, pod_backends(local, member, snapshot))
-    return MemberEndpoints(origin, record.backends)
+    return MemberEndpoints(origin, tuple(backends_from(member, b) for b in record.backends))
 
 
 def _must_be_recreated(current: Service, merged: MergedService) -> bool:

@@ -53,6 +53,7 @@ def source_addresses(records: Iterable[MemberRecord]) -> set[str]:
         for backends in () if record.sources else record.backends:
             if backends.family != "FQDN":
                 addresses.update((*backends.ready, *backends.unready, *backends.draining))
+                addresses.update(one.internal for one in backends.internal)
     return addresses
 
 

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import RECORD, RECORD_NAMESPACE
+from hanse.model.internal_addresses import InternalAddress
 from hanse.model.kinds.core import ConfigMap, Protocol
 from hanse.model.kinds.discovery import AddressType, EndpointPort
 from hanse.model.kinds.federation import SYSTEM
@@ -51,6 +52,8 @@ class Backends(Struct, frozen=True, omit_defaults=True, rename="camel"):
     """Terminating, and still serving."""
     zones: dict[str, str] = {}
     """The zone of each address, where its Service prefers endpoints that are close."""
+    internal: tuple[InternalAddress, ...] = ()
+    """The addresses that some clusters use instead: they are on the network of the machine."""
 
 
 class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):

@@ -8,7 +8,7 @@ from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import DOMAIN
 from hanse.features.federated.records import Identity, Origin
 from hanse.model.affinity import FORMAT, AffinityRule, parse_affinity
-from hanse.model.naming import is_label
+from hanse.model.internal_addresses import CLUSTERS_FORMAT, INTERNAL_FROM, parse_clusters
 from hanse.model.objects import ClusterId
 
 _HEALTH_RULES = ("lease", "probe", "none")
@@ -38,8 +38,8 @@ AFFINITY = Setting(
 
 PUBLISH_FROM = Setting(
     f"{DOMAIN}/publish-from",
-    "a list of clusters as lubeck,hamburg",
-    lambda text: bool(text) and all(map(is_label, text.split(","))),
+    CLUSTERS_FORMAT,
+    lambda text: bool(parse_clusters(text)),
     lambda o: o.publish_from,
 )
 """The clusters that publish the external name, the first that answers; without it, all do."""
@@ -83,6 +83,8 @@ def setting_faults(
 
     `joined` are the federated Services that it joins, with their members.
     """
+    if parse_clusters(text := annotations.get(INTERNAL_FROM, "")) is None:
+        yield f"annotation {INTERNAL_FROM}: {text[:40]!r} is not {CLUSTERS_FORMAT}"
     services = [(federated, list(members)) for federated, members in joined]
     for setting in (HEALTH, AFFINITY, PUBLISH_FROM):
         name, text = setting.annotation, annotations.get(setting.annotation, "")

@@ -1,19 +1,26 @@
 """A machine, read from any of three kinds, and the tags that make it a Service."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from hashlib import blake2b
 from typing import Any, TypeAlias, assert_never
 
 from msgspec import Struct
 
 from hanse.features.machines.names import PORTS_TAG, SERVICE_TAG
+from hanse.model.internal_addresses import (
+    CLUSTERS_FORMAT,
+    INTERNAL_FROM,
+    PreferredAddress,
+    parse_clusters,
+    preferred_addresses,
+)
 from hanse.model.kinds.core import Protocol
 from hanse.model.kinds.discovery import address_family
 from hanse.model.kinds.federation import VirtualMachine, spelled_label, spelled_value
 from hanse.model.kinds.machines import CloudMachine, VirtualMachineInstance
 from hanse.model.naming import is_service_name
-from hanse.model.objects import Kind
+from hanse.model.objects import ClusterId, Kind
 from hanse.model.snapshot import Index
 
 Source: TypeAlias = VirtualMachine | CloudMachine | VirtualMachineInstance
@@ -38,7 +45,7 @@ class Machine(Struct, frozen=True):
     namespace: str
     id: str
     tags: dict[str, str]
-    addresses: tuple[str, ...]
+    addresses: tuple[PreferredAddress, ...]
     """One of each family: the ExternalIP if there is one."""
     every_address: tuple[str, ...]
     """Those of all its interfaces: its packets may come from any."""
@@ -55,6 +62,8 @@ class ServiceTags(Struct, frozen=True):
 
     service: str = ""
     ports: tuple[Port, ...] = ()
+    internal_from: tuple[ClusterId, ...] = ()
+    """The clusters on the network of the machine, which use its internal addresses."""
     faults: tuple[str, ...] = ()
 
 
@@ -100,7 +109,7 @@ def parse_machine(source: Source) -> Machine:
         namespace=meta.namespace,
         id=id_ or meta.name,
         tags=tags,
-        addresses=tuple(_preferred_addresses(addresses)),
+        addresses=tuple(preferred_addresses(addresses)),
         every_address=tuple(dict.fromkeys(a for a, _ in addresses if address_family(a))),
         running=state.lower() == "running" and meta.deletion_timestamp is None,
     )
@@ -131,7 +140,11 @@ def parse_service_tags(machine: Machine) -> ServiceTags:
                 faults.append(f"tag {tag}: {text.strip()[:63]!r} is not like http:80/TCP")
             else:
                 ports.append(port)
-    return ServiceTags(name, tuple(ports), tuple(faults))
+    internal_from = parse_clusters(machine.tags.get(INTERNAL_FROM, ""))
+    if internal_from is None:
+        text = machine.tags[INTERNAL_FROM][:63]
+        faults.append(f"tag {INTERNAL_FROM}: {text!r} is not {CLUSTERS_FORMAT}")
+    return ServiceTags(name, tuple(ports), internal_from or (), tuple(faults))
 
 
 def _service_of(source: Source) -> Iterator[str]:
@@ -155,16 +168,6 @@ def dns_label(text: str) -> str:
         return label
     digest = blake2b(text.encode(), digest_size=4).hexdigest()
     return f"{label[:54].rstrip('-')}-{digest}"
-
-
-def _preferred_addresses(addresses: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Of (address, type) pairs the first of each family, ExternalIP before InternalIP."""
-    for family in ("IPv4", "IPv6"):
-        for type_ in ("ExternalIP", "InternalIP"):
-            found = [a for a, t in addresses if t == type_ and address_family(a) == family]
-            if found:
-                yield found[0]
-                break
 
 
 def _parse_port(text: str) -> Port | None:

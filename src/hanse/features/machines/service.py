@@ -14,6 +14,12 @@ from hanse.features.machines.machine import (
 )
 from hanse.features.machines.names import DOMAIN, FEDERATION_TAGS, VM_SERVICE
 from hanse.features.machines.status import machines_status_plan, name_conflict_plan
+from hanse.model.internal_addresses import (
+    InternalAddress,
+    encode_addresses,
+    internal_addresses,
+    reached_from,
+)
 from hanse.model.kinds.core import ObjectReference, Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -27,7 +33,7 @@ from hanse.model.kinds.discovery import (
 )
 from hanse.model.kinds.federation import label_spellings
 from hanse.model.naming import unique_name
-from hanse.model.objects import Meta
+from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.ports import default_port_name, unused_port_name
 from hanse.model.snapshot import Snapshot
@@ -63,7 +69,7 @@ def plan_service(key: Key, snapshot: Snapshot) -> Plan:
     desired = [Desired(_service(key, machines, ports), snapshot.local, sources=sources)]
     desired += [
         Desired(endpoint_slice, snapshot.local, step=1, sources=sources)
-        for endpoint_slice in _slices(key, running, ports)
+        for endpoint_slice in _slices(key, running, ports, snapshot.local)
     ]
     statuses = machines_status_plan(key, machines, snapshot)
     conflict = name_conflict_plan(current, machines[0].machine.name, snapshot)
@@ -131,13 +137,22 @@ def _federation_annotations(machines: Iterable[Machine]) -> dict[str, str]:
 
 
 def _slices(
-    key: Key, machines: Sequence[ServiceMachine], ports: Sequence[Port]
+    key: Key, machines: Sequence[ServiceMachine], ports: Sequence[Port], local: ClusterId
 ) -> Iterator[EndpointSlice]:
-    """Slices of machines by family and served ports, a hundred endpoints in each, all ready."""
+    """Slices of machines by family and served ports, a hundred endpoints in each, all ready.
+
+    Each endpoint has the address by which this cluster reaches the machine; an annotation says
+    which others there are.
+    """
     groups: dict[tuple[AddressType, tuple[Port, ...]], list[Endpoint]] = {}
+    others: list[InternalAddress] = []
     for one in machines:
         served = _served_ports(one.tags, ports)
-        for address in one.machine.addresses:
+        internal = list(internal_addresses(one.machine.addresses, one.tags.internal_from))
+        others += internal
+        own = reached_from(local, internal)
+        for preferred in one.machine.addresses:
+            address = own.get(preferred.address, preferred.address)
             family = address_family(address)
             if family is not None:
                 endpoint = _machine_endpoint(one.machine, address)
@@ -145,14 +160,19 @@ def _slices(
     for (family, served), endpoints in sorted(groups.items()):
         some = () if served == tuple(ports) else (str([(p.protocol, p.port) for p in served]),)
         for start in range(0, len(endpoints), MOST_ENDPOINTS):
+            chunk = tuple(endpoints[start : start + MOST_ENDPOINTS])
+            used = {address for endpoint in chunk for address in endpoint.addresses}
             yield EndpointSlice(
                 metadata=Meta(
                     name=unique_name(key.name, "vm", family, *some, str(start)),
                     namespace=key.namespace,
                     labels={KUBE_SERVICE: key.name, MANAGED_BY: DOMAIN},
+                    annotations=encode_addresses(
+                        o for o in others if used & {o.address, o.internal}
+                    ),
                 ),
                 address_type=family,
-                endpoints=tuple(endpoints[start : start + MOST_ENDPOINTS]),
+                endpoints=chunk,
                 ports=tuple(
                     EndpointPort(port=p.port, name=p.name, protocol=p.protocol) for p in served
                 ),

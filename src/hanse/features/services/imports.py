@@ -62,18 +62,12 @@ from hanse.model.affinity import (
     parse_affinity,
     preferred_side_of,
 )
-from hanse.model.clusterset import broker_cluster, clusterset_spec
+from hanse.model.clusterset import broker_cluster, clusterset_spec, unanswered_clusters
 from hanse.model.conditions import Condition, condition, merge_conditions
-from hanse.model.kinds.core import (
-    Namespace,
-    Service,
-)
+from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
-from hanse.model.kinds.multicluster import (
-    ServiceExport,
-    ServiceImport,
-)
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.member_ranges import own_ranges
 from hanse.model.objects import ClusterId, Meta, Object
 from hanse.model.ownership import OWNER, OWNER_KEY
@@ -187,7 +181,10 @@ def _published(
     counted = [*counted_slices(confirmed, *place), *(s for some in older.values() for s in some)]
     slices = drop_foreign_namespaces(counted, clusterset_spec(snapshot, broker))
     exports = read_exports(slices)
-    kept = exports.newer | awaited_clusters(published, *place)
+    awaited = awaited_clusters(published, *place)
+    if is_migrating:  # no answer names them; they may stand since before their own roll-back
+        awaited -= unanswered_clusters(snapshot)
+    kept = exports.newer | awaited
     kept |= being_upgraded(key, snapshot, broker, broker_namespace)
     kept |= unconfirmed.clusters & imported_from_lighthouse(key, snapshot)
     if _is_unpublished(key, snapshot, published, standing):
