@@ -7,7 +7,7 @@ import msgspec
 
 from hanse.app import BROKER
 from hanse.kube.client import Client
-from hanse.kube.errors import NotFound
+from hanse.kube.errors import ApiError, NotFound
 from hanse.kube.transport import Request
 from hanse.model.facts import HolderState, LeaseLiveness
 from hanse.model.kinds.acceptance import (
@@ -20,12 +20,15 @@ from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import (
     Event,
+    Node,
     Pod,
     Service,
     ServicePort,
     ServiceSpec,
 )
 from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefulSet
+from hanse.model.kinds.networking import LabelSelector
+from hanse.model.kinds.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.kinds.storage import PersistentVolumeClaim
 from hanse.model.naming import BROKER_NAMESPACE
@@ -42,6 +45,9 @@ KINDS: tuple[type[Any], ...] = (
     StatefulSetPart,
     StatefulSetShares,
 )
+
+UNSCHEDULABLE: Wire = {"nodeSelector": {"disk": "of-no-node"}}
+"""Fields of pods that no node takes."""
 
 
 def spec_of(replicas: int = 11, image: str = "etcd:3.6", **fields: Any) -> StatefulSetSpec:
@@ -71,6 +77,12 @@ def spec_of(replicas: int = 11, image: str = "etcd:3.6", **fields: Any) -> State
         volume_claim_templates=(claim,),
         **{"pod_management_policy": "Parallel", **fields},
     )
+
+
+def template(image: str, **pod_spec: Any) -> Wire:
+    """The change of the example's pod template to another image, and more fields of its pods."""
+    made = dict(spec_of(image=image).template)
+    return {**made, "spec": {"nodeSelector": None, **made["spec"], **pod_spec}}
 
 
 def headless(name: str, namespace: str) -> Service:
@@ -196,6 +208,39 @@ class StatefulSetsScenario:
         path = f"/apis/apps/v1/namespaces/{self.scenario.namespace}/statefulsets/store"
         body = msgspec.json.encode({"propagationPolicy": "Orphan"})
         await self.admin(BROKER).send(Request("DELETE", path, body=body))
+
+    async def protect(self) -> None:
+        """Submit a PodDisruptionBudget that lets one replica of all clusters be evicted."""
+        selector = LabelSelector(match_labels={"app": "etcd"})
+        spec = PodDisruptionBudgetSpec(max_unavailable=1, selector=selector)
+        meta = Meta(name="etcd", namespace=self.scenario.namespace)
+        await self.admin(BROKER).create(PodDisruptionBudget(metadata=meta, spec=spec))
+
+    async def cordon(self, cluster: ClusterId, node: str, *, cordoned: bool = True) -> None:
+        """As `kubectl cordon` and `uncordon` do."""
+        change = {"spec": {"unschedulable": cordoned or None}}
+        await self.admin(cluster).patch(Node, node, "", change)
+
+    async def evict(self, cluster: ClusterId) -> bool:
+        """Ask for the eviction of a cluster's first replica, as `kubectl drain` does.
+
+        Whether it goes: budgets may deny it.
+        """
+        name, namespace = f"store-{cluster}-0", self.scenario.namespace
+        path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
+        meta = {"name": name, "namespace": namespace}
+        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+        try:
+            await self.admin(cluster).send(
+                Request("POST", path, body=msgspec.json.encode(eviction))
+            )
+        except NotFound:
+            return False
+        except ApiError as error:
+            if "disruption budget" not in str(error):
+                raise
+            return False
+        return True
 
     # -- seeing
 

@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
@@ -13,10 +12,15 @@ from hanse.model.kinds.core import Node, Pod
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.objects import Meta
 from tests.scenarios.replica_watch import ReplicaWatch, replica_watch
-from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
+from tests.scenarios.statefulsets import (
+    UNSCHEDULABLE,
+    StatefulSetsScenario,
+    headless,
+    spec_of,
+    template,
+)
 from tests.support.scenario import Check
 
-BAD = {"nodeSelector": {"disk": "of-no-node"}}
 A_WHILE = timedelta(seconds=5)
 
 
@@ -49,7 +53,7 @@ async def test_a_roll_out_takes_one_replica_at_a_time_and_a_bad_template_only_on
         ]
         watch.start_counting()
 
-        await sets.edit({"spec": {"template": template("etcd:3.8", **BAD)}})
+        await sets.edit({"spec": {"template": template("etcd:3.8", **UNSCHEDULABLE)}})
         await scenario.eventually(counts(watch, 3))
         await scenario.always(counts(watch, 3), A_WHILE)
         assert watch.taken == ["store-lubeck-0"]
@@ -62,7 +66,7 @@ async def test_what_is_surplus_goes_while_a_roll_out_stands_still(
 ) -> None:
     scenario = sets.scenario
     async with launched(sets, 4) as watch:
-        await sets.edit({"spec": {"template": template("etcd:3.8", **BAD)}})
+        await sets.edit({"spec": {"template": template("etcd:3.8", **UNSCHEDULABLE)}})
         await scenario.eventually(counts(watch, 3))
         await scenario.always(counts(watch, 3), A_WHILE)
 
@@ -149,7 +153,7 @@ async def test_a_replica_whose_node_is_lost_for_ever_costs_no_other(
     await scenario.eventually(sets.is_ready(3))
     nodes = [node.metadata.name for node in (await hamburg.list(Node)).objects]
     for node in nodes:  # no other can take its volume
-        await hamburg.patch(Node, node, "", {"spec": {"unschedulable": True}})
+        await sets.cordon("hamburg", node)
     try:
         async with replica_watch(sets) as watch:
             await scenario.eventually(counts(watch, 3))
@@ -170,7 +174,7 @@ async def test_a_replica_whose_node_is_lost_for_ever_costs_no_other(
             assert (watch.least, len(watch.taken)) == (1, 2)
     finally:
         for node in nodes:
-            await hamburg.patch(Node, node, "", {"spec": {"unschedulable": None}})
+            await sets.cordon("hamburg", node, cordoned=False)
     await scenario.eventually(has_rolled_out(sets, 3))
 
 
@@ -244,12 +248,6 @@ async def test_another_first_ordinal_comes_to_one_cluster_after_the_other(
         await scenario.eventually(has_rolled_out(sets, 3))
         assert watch.least >= 2
         assert watch.taken == [f"store-{c}-0" for c in ("lubeck", "hamburg", "bergen")]
-
-
-def template(image: str, **pod_spec: Any) -> dict[str, Any]:
-    """The example's pod template with another image, and more fields of its pods."""
-    made = dict(spec_of(image=image).template)
-    return {**made, "spec": {"nodeSelector": None, **made["spec"], **pod_spec}}
 
 
 async def submit_ordered(sets: StatefulSetsScenario, replicas: int) -> None:

@@ -1,14 +1,7 @@
 """A PodDisruptionBudget at the broker: nodes of several clusters are drained, one replica goes."""
 
-import msgspec
-
-from hanse.app import BROKER
-from hanse.kube.errors import ApiError, NotFound
-from hanse.kube.transport import Request
-from hanse.model.kinds.core import Node
-from hanse.model.kinds.networking import LabelSelector
-from hanse.model.kinds.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
-from hanse.model.objects import ClusterId, Meta
+from hanse.model.kinds.policy import PodDisruptionBudget
+from hanse.model.objects import ClusterId
 from tests.scenarios.replica_watch import replica_watch
 from tests.scenarios.statefulsets import StatefulSetsScenario
 from tests.scenarios.test_statefulsets_budget import counts
@@ -21,28 +14,24 @@ async def test_nodes_of_two_clusters_are_drained_and_one_replica_is_down_at_a_ti
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
-    spec = PodDisruptionBudgetSpec(
-        max_unavailable=1, selector=LabelSelector(match_labels={"app": "etcd"})
-    )
-    meta = Meta(name="etcd", namespace=scenario.namespace)
-    await sets.admin(BROKER).create(PodDisruptionBudget(metadata=meta, spec=spec))
+    await sets.protect()
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
     await scenario.eventually(allow(sets, bergen=0, hamburg=0, lubeck=0))
     before = {cluster: (await pod_of(sets, cluster)) for cluster in DRAINED}
     for cluster in DRAINED:
-        assert not await evict(sets, cluster), "no node is drained"
+        assert not await sets.evict(cluster), "no node is drained"
 
     async with replica_watch(sets) as watch:
         await scenario.eventually(counts(watch, 3))
         watch.start_counting()
         for cluster, (_, node) in before.items():
-            await cordon(sets, cluster, node)
+            await sets.cordon(cluster, node)
         try:
             await scenario.eventually(all_moved(sets, before))
         finally:
             for cluster, (_, node) in before.items():
-                await cordon(sets, cluster, node, cordoned=False)
+                await sets.cordon(cluster, node, cordoned=False)
         await scenario.eventually(counts(watch, 3))
 
         assert watch.least == 2
@@ -56,30 +45,6 @@ async def pod_of(sets: StatefulSetsScenario, cluster: ClusterId) -> tuple[str, s
     return pod.metadata.uid, pod.spec.node_name
 
 
-async def cordon(
-    sets: StatefulSetsScenario, cluster: ClusterId, node: str, *, cordoned: bool = True
-) -> None:
-    change = {"spec": {"unschedulable": cordoned or None}}
-    await sets.admin(cluster).patch(Node, node, "", change)
-
-
-async def evict(sets: StatefulSetsScenario, cluster: ClusterId) -> bool:
-    """Ask for the eviction of a cluster's replica, as `kubectl drain` does; whether it goes."""
-    name, namespace = f"store-{cluster}-0", sets.scenario.namespace
-    path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
-    meta = {"name": name, "namespace": namespace}
-    eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
-    try:
-        await sets.admin(cluster).send(Request("POST", path, body=msgspec.json.encode(eviction)))
-    except NotFound:
-        return False
-    except ApiError as error:
-        if "disruption budget" not in str(error):
-            raise
-        return False
-    return True
-
-
 def all_moved(sets: StatefulSetsScenario, before: dict[ClusterId, tuple[str, str]]) -> Check[None]:
     """Drain on: that every replica is another pod now, on another node."""
 
@@ -88,7 +53,7 @@ def all_moved(sets: StatefulSetsScenario, before: dict[ClusterId, tuple[str, str
             pods = await sets.pods(cluster)
             pod = pods.get(f"store-{cluster}-0")
             if pod is not None and pod.metadata.uid == uid:
-                await evict(sets, cluster)
+                await sets.evict(cluster)
             assert pod is not None, cluster
             assert pod.metadata.uid != uid, cluster
             assert pod.ready, cluster

@@ -11,8 +11,8 @@ from hanse.model.kinds.hanse import ClusterMember, ClusterMemberSpec
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from tests.scenarios.replica_watch import replica_watch
-from tests.scenarios.statefulsets import StatefulSetsScenario
-from tests.scenarios.test_statefulsets_budget import counts, has_rolled_out, template
+from tests.scenarios.statefulsets import StatefulSetsScenario, template
+from tests.scenarios.test_statefulsets_budget import counts, has_rolled_out
 from tests.support.federation import install_crds
 
 REGION = "topology.kubernetes.io/region"

@@ -7,9 +7,10 @@ from functools import partial
 from hanse.features.statefulsets.names import LB_NEEDED, REBALANCE
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.core import Pod, Service
+from hanse.model.kinds.core import Node, Pod, Service
+from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.objects import ClusterId, Wire
-from tests.scenarios.statefulsets import KINDS, StatefulSetsScenario, spec_of
+from tests.scenarios.statefulsets import KINDS, UNSCHEDULABLE, StatefulSetsScenario, template
 from tests.support.federation import install_crds
 from tests.support.simulator.fleet import Fleet, find, is_live
 from tests.support.simulator.laws import Law
@@ -22,6 +23,8 @@ SURELY_AWAY = 45.0
 """Seconds of silence after which everybody knows that a cluster is away."""
 CALM = 10.0
 """Seconds within which controllers have followed what people do."""
+CERTAIN = 120.0
+"""Seconds after which every agent knows of a lost replica, also one that was stopped meanwhile."""
 BUDGET = 1
 """Replicas of a set that may be unready by our doing."""
 
@@ -36,6 +39,8 @@ class StatefulSets:
         self._users = StatefulSetsScenario(fleet)
         self.edited = 0.0
         """When somebody last took replicas, or our objects, away by hand."""
+        self.lost: set[ClusterId] = set()
+        """Clusters with a replica that no node takes."""
 
     async def open(self) -> None:
         for cluster in self._fleet.everywhere:
@@ -43,7 +48,13 @@ class StatefulSets:
         await self._fleet.make_namespace(BROKER, self._fleet.namespace)
 
     async def heal(self) -> None:
-        """Nothing: what users do stands."""
+        """Templates can run again, and nodes take pods; all else that users do stands."""
+        for cluster in CLUSTERS:
+            await self.restore_nodes(cluster)
+        found = find(await self._fleet.objects(BROKER, StatefulSet, self._fleet.namespace), NAME)
+        if found is not None and found["spec"]["template"]["spec"].get("nodeSelector"):
+            with suppress(NotFound):
+                await self.update("1")
 
     def laws(self) -> Sequence[Law]:
         return (ReplicasPlaced(self._fleet), BudgetKept(self._fleet, self))
@@ -61,7 +72,12 @@ class StatefulSets:
     @step(2, tag=("1", "2", "3"))
     async def update(self, tag: str) -> None:
         """A new image: every replica is replaced."""
-        await self._edit({"spec": {"template": spec_of(image=f"etcd:{tag}").template}})
+        await self._edit({"spec": {"template": template(f"etcd:{tag}")}})
+
+    @step(1, tag=("4", "5"))
+    async def update_badly(self, tag: str) -> None:
+        """A template that no node takes: replicas that get it do not start."""
+        await self._edit({"spec": {"template": template(f"etcd:{tag}", **UNSCHEDULABLE)}})
 
     @step(1, wish=("a", "b"))
     async def rebalance(self, wish: str) -> None:
@@ -103,6 +119,42 @@ class StatefulSets:
         with suppress(NotFound):
             pod = f"{NAME}-{cluster}-0"
             await self._fleet.hand(cluster).delete(Pod, pod, self._fleet.namespace)
+
+    # -- nodes
+
+    @step(1)
+    async def protect(self) -> None:
+        """Users allow one eviction at a time over all clusters."""
+        await self._users.protect()
+
+    @step(2, cluster=CLUSTERS)
+    async def drain(self, cluster: ClusterId) -> None:
+        """Somebody drains the node of a replica, and asks once whether it may go."""
+        space = self._fleet.namespace
+        pod = find(await self._fleet.objects(cluster, Pod, space), f"{NAME}-{cluster}-0")
+        if pod is None or "nodeName" not in pod["spec"]:
+            return
+        await self._users.cordon(cluster, pod["spec"]["nodeName"])
+        budgets = await self._fleet.objects(cluster, PodDisruptionBudget, space)
+        is_counted = find(budgets, f"{NAME}-{cluster}") is not None
+        if await self._users.evict(cluster) and not is_counted:
+            self.edited = self._fleet.now
+
+    @step(1, cluster=CLUSTERS)
+    async def lose_node(self, cluster: ClusterId) -> None:
+        """A node goes for ever with a replica, whose volume no other node can take."""
+        for node in await self._fleet.objects(cluster, Node):
+            await self._users.cordon(cluster, node["metadata"]["name"])
+        await self.delete_pod(cluster)
+        self.lost.add(cluster)
+
+    @step(2, cluster=CLUSTERS)
+    async def restore_nodes(self, cluster: ClusterId) -> None:
+        """Nodes take pods again."""
+        for node in await self._fleet.objects(cluster, Node):
+            if node["spec"].get("unschedulable"):
+                await self._users.cordon(cluster, node["metadata"]["name"], cordoned=False)
+        self.lost.discard(cluster)
 
 
 async def _wanted(fleet: Fleet) -> int | None:
@@ -161,7 +213,7 @@ class BudgetKept(Law):
         super().__init__(fleet)
         self._sets = sets
         self._judged_from: float | None = None
-        """When people last took some away, if all that were wanted have been ready since."""
+        """When people last took some away, if all others have been ready since."""
         self._seen: list[str] = []
         testbed = fleet.testbed
         if isinstance(testbed, EmbeddedTestbed):
@@ -205,8 +257,9 @@ class BudgetKept(Law):
 
     async def observe(self) -> AsyncIterator[str]:
         wanted, ready = await _wanted(self.fleet), await _ready(self.fleet)
-        calm = self.fleet.now - self._taken_at > CALM
-        if wanted is not None and ready >= wanted and calm:
+        lost = len(self._sets.lost)
+        calm = self.fleet.now - self._taken_at > (CERTAIN if lost else CALM)
+        if wanted is not None and ready >= wanted - lost and calm:
             self._judged_from = self._taken_at
         for seen in self._seen:
             yield seen

@@ -207,19 +207,17 @@ def permit_patch(
 ) -> tuple[Patch, ...]:
     """Take or return permits of this cluster, unless it has what it needs already.
 
-    They are returned only after the report that shows what they were used for.
+    One that is returned is counted here and in the report that shows what it was used for: others
+    wait until they see both, whichever comes first.
     """
     held = fleet.permit(here)
     if (step.permits, step.removes) == (held.pods, held.removes):
-        return ()
-    own, returns = fleet.parts.get(here), is_returned(held, step)
-    if returns and (own is None or own.returned <= held.returned):
         return ()
     permit = Permit(
         name=here,
         pods=step.permits,
         removes=step.removes,
-        returned=held.returned + returns,
+        returned=held.returned + is_returned(held, step),
         set_uid=held.set_uid,
     )
     permits = [p for p in fleet.record.spec.permits if p.name != here] + [permit]
