@@ -62,3 +62,13 @@ def test_a_name_server_that_starts_denies_nothing() -> None:
         seed=1089,
         parts=SERVICES,
     )
+
+
+def test_a_clusterset_ip_outlives_the_silence_of_its_only_exporter() -> None:
+    play(
+        do("services.offer", "lubeck", "web", False),
+        do("services.set_profile", "kep-1645", pause=1),
+        do("faults.kill", "lubeck", pause=40),
+        seed=1121,
+        parts=SERVICES,
+    )

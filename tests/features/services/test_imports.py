@@ -35,7 +35,12 @@ from hanse.model.kinds.discovery import (
     EndpointSlice,
     ForZone,
 )
-from hanse.model.kinds.hanse import MemberSettings
+from hanse.model.kinds.hanse import (
+    ClusterMember,
+    ClusterMemberSpec,
+    ClusterMemberStatus,
+    MemberSettings,
+)
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import unique_name
 from hanse.model.objects import Meta, Object
@@ -417,6 +422,43 @@ def test_when_the_profile_changes_back_the_derived_service_is_no_longer_wanted()
 
     assert desired(result, Service) == []
     assert KUBE_SERVICE not in desired(result, EndpointSlice)[0].metadata.labels
+
+
+@pytest.mark.parametrize("lease", [HolderState.UNKNOWN, HolderState.SILENT])
+def test_the_address_of_an_import_outlives_the_silence_of_those_who_export_it(
+    lease: HolderState,
+) -> None:
+    slices = [KEP, *published_slices(record("bergen"))]
+    here = [derived_with_ips("10.0.0.77")]
+    [current] = desired(plan(observed(here, slices)), ServiceImport)
+    ours = replace(
+        stored(annotated(current, {OWNER_KEY: "import"})),
+        status=replace(current.status, clusters=()),
+    )
+    silent = [LeaseLiveness(BROKER, HOME, "bergen", "bergen", lease, EPOCH)]
+
+    new = plan(observed(here, slices, facts=silent))
+    kept = plan(observed([*here, ours], slices, facts=silent))
+
+    assert new == Plan()
+    [reported] = desired(kept, ServiceImport)
+    assert (reported.spec.ips, exporting_clusters(kept)) == (("10.0.0.77",), [])
+    assert ready(reported) == ("False", "ExportersSilent")
+    assert desired(kept, EndpointSlice) == []
+    assert [s.metadata.name for s in desired(kept, Service)] == [DERIVED]
+
+
+def test_the_address_of_an_import_ends_when_those_who_export_it_have_left() -> None:
+    slices = [KEP, *published_slices(record("bergen"))]
+    here = [derived_with_ips("10.0.0.77")]
+    [current] = desired(plan(observed(here, slices)), ServiceImport)
+    ours = stored(annotated(current, {OWNER_KEY: "import"}))
+    meta = Meta(name="bergen", namespace=HOME)
+    status = ClusterMemberStatus(phase="Left")
+    spec = ClusterMemberSpec(cluster_id="bergen", uid="x")
+    left = stored(ClusterMember(metadata=meta, spec=spec, status=status))
+
+    assert plan(observed([*here, ours], [*slices, left])) == Plan()
 
 
 # -- weights, failover, ranges

@@ -88,6 +88,24 @@ def counted_slices(
     return [s for s in slices if counted[source_cluster(s)]]
 
 
+def silent_slices(
+    slices: Sequence[EndpointSlice],
+    standing: frozenset[ClusterId],
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
+) -> list[EndpointSlice]:
+    """The slices of members that do not count now and may again: they have not left."""
+    place = (snapshot, broker, broker_namespace)
+    counted = {source_cluster(s) for s in counted_slices(slices, standing, *place)}
+    silent = {
+        cluster
+        for cluster in {source_cluster(s) for s in slices} - counted
+        if member_state(cluster, *place) is not MemberState.GONE
+    }
+    return [s for s in slices if source_cluster(s) in silent]
+
+
 def awaited_clusters(
     slices: Iterable[EndpointSlice],
     standing: frozenset[ClusterId],

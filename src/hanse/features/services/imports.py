@@ -21,6 +21,7 @@ from hanse.features.services.clusters import (
     list_published_slices,
     overlap_message,
     own_addresses,
+    silent_slices,
     source_cluster,
 )
 from hanse.features.services.derived import (
@@ -42,17 +43,13 @@ from hanse.features.services.legacy import (
 )
 from hanse.features.services.lighthouse import lighthouse_version
 from hanse.features.services.merge import MergedImport, merge_exports
-from hanse.features.services.names import (
-    AFFINITY,
-    AGENT,
-    DERIVED_SERVICE,
-    PRIORITY,
-    WEIGHT,
-)
+from hanse.features.services.names import AFFINITY, DERIVED_SERVICE
 from hanse.features.services.records import ExportRecord, PublishedExports, read_exports
 from hanse.features.services.slices import (
+    agent_annotation,
     build_imported_slice,
     build_own_slices,
+    share_annotations,
 )
 from hanse.features.services.status import ADDRESSES_ALLOWED
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
@@ -66,7 +63,7 @@ from hanse.model.clusterset import broker_cluster, clusterset_spec, unanswered_c
 from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
+from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.member_ranges import own_ranges
 from hanse.model.objects import ClusterId, Meta, Object
@@ -87,6 +84,11 @@ class _ImportState(Struct, frozen=True):
     broker_namespace: str
     own_ranges: tuple[str, ...]
     """Of this cluster: no address of another one is imported that lies in them."""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nobody who exports it is heard of: the address stands, with nothing behind it."""
+        return not self.slices and bool(self.derived)
 
     @property
     def derived(self) -> str:
@@ -117,6 +119,8 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     published = _published(key, written, snapshot, broker, broker_namespace)
     records = published.exports.records
     merged = merge_exports(records, rules.profile)
+    if merged is None and written is not None and written.spec.ips:
+        merged = merge_exports(published.silent, rules.profile)
     objects: list[Object] = []
     if merged is not None:
         admitted = [r for r in records if r.cluster in merged.clusters]
@@ -130,7 +134,7 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
             broker_namespace,
             own_ranges(snapshot, broker, broker_namespace, rules),
         )
-        objects.extend(_objects(state, snapshot) if visible else ())
+        objects.extend(_objects(state, snapshot) if visible or state.is_silent else ())
     if published.kept:
         objects = _keep_current(objects, key, published.kept, snapshot)
     sources, here = frozenset({broker}), snapshot.local
@@ -151,6 +155,8 @@ class _Published(Struct, frozen=True):
 
     slices: tuple[EndpointSlice, ...]
     exports: PublishedExports
+    silent: tuple[ExportRecord, ...]
+    """Of clusters that are members and do not count now: silent, or unknown and not in use."""
     kept: frozenset[ClusterId]
     """The clusters whose objects stand, since what they publish is not known now."""
     questions: tuple[Question, ...]
@@ -181,6 +187,8 @@ def _published(
     counted = [*counted_slices(confirmed, *place), *(s for some in older.values() for s in some)]
     slices = drop_foreign_namespaces(counted, clusterset_spec(snapshot, broker))
     exports = read_exports(slices)
+    uncounted = silent_slices(confirmed, *place)
+    silent = read_exports(drop_foreign_namespaces(uncounted, clusterset_spec(snapshot, broker)))
     awaited = awaited_clusters(published, *place)
     if is_migrating:  # no answer names them; they may stand since before their own roll-back
         awaited -= unanswered_clusters(snapshot)
@@ -189,7 +197,8 @@ def _published(
     kept |= unconfirmed.clusters & imported_from_lighthouse(key, snapshot)
     if _is_unpublished(key, snapshot, published, standing):
         kept |= {snapshot.local}
-    return _Published(tuple(slices), exports, kept, unconfirmed.questions)
+    for_us = tuple(record for record in silent.records if record.is_for(snapshot.local))
+    return _Published(tuple(slices), exports, for_us, kept, unconfirmed.questions)
 
 
 def _is_ours(service_import: ServiceImport) -> bool:
@@ -248,8 +257,8 @@ def _objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
             state.merged,
             state.derived,
             {
-                **_share_annotations(record, cluster_settings(record.cluster, state.rules)),
-                **_agent_annotation(endpoint_slice),
+                **share_annotations(record, cluster_settings(record.cluster, state.rules)),
+                **agent_annotation(endpoint_slice),
             },
         )
         for endpoint_slice in _backing_slices(state, snapshot)
@@ -354,6 +363,10 @@ def _ready_condition(state: _ImportState, addresses: ClusterSetAddresses) -> Con
             f"have {' and '.join(addresses.unsupported)}; export it over one that all clusters have"
         )
         return condition("Ready", False, "IPFamilyNotSupported", message)
+    if state.is_silent:
+        clusters = ", ".join(state.merged.clusters)
+        message = f"no cluster that exports it renews its Lease: {clusters}; its address stands"
+        return condition("Ready", False, "ExportersSilent", message)
     if state.derived and not addresses.ips:
         return condition("Ready", False, "Pending", f"Service {state.derived} has no address yet")
     return condition("Ready", True, "Ready")
@@ -374,22 +387,3 @@ def _address_conditions(state: _ImportState, local: ClusterId) -> list[Condition
     if not messages:
         return []
     return [condition(ADDRESSES_ALLOWED, False, reason, "; ".join(messages)[:32000])]
-
-
-def _share_annotations(record: ExportRecord, settings: MemberSettings) -> dict[str, str]:
-    """Weight and priority of a cluster in DNS answers, where they are not the defaults."""
-    defaults = MemberSettings(id=record.cluster)
-    annotations: dict[str, str] = {}
-    for name, own, clusterset, default in (
-        (WEIGHT, record.weight, settings.weight, defaults.weight),
-        (PRIORITY, record.priority, settings.priority, defaults.priority),
-    ):
-        if own is not None or clusterset != default:
-            annotations[name] = str(clusterset if own is None else own)
-    return annotations
-
-
-def _agent_annotation(endpoint_slice: EndpointSlice) -> dict[str, str]:
-    """Whose agent published a slice, if it is not ours."""
-    agent = endpoint_slice.metadata.annotations.get(AGENT)
-    return {AGENT: agent} if agent else {}

@@ -9,11 +9,14 @@ from msgspec.structs import replace
 
 from hanse.features.services.merge import MergedImport
 from hanse.features.services.names import (
+    AGENT,
     DOMAIN,
+    PRIORITY,
     RECORD,
     SERVICE_NAME,
     SERVICE_NAMESPACE,
     SOURCE_CLUSTER,
+    WEIGHT,
 )
 from hanse.features.services.records import ExportRecord, encode_record
 from hanse.model.affinity import with_zone_hint
@@ -26,6 +29,7 @@ from hanse.model.kinds.discovery import (
     EndpointPort,
     EndpointSlice,
 )
+from hanse.model.kinds.hanse import MemberSettings
 from hanse.model.naming import unique_name
 from hanse.model.objects import Meta
 
@@ -265,3 +269,22 @@ def _rename_ports(
 def address_family(address: str) -> AddressType:
     """The address family of an IP address; raises ValueError for other texts."""
     return "IPv6" if ip_address(address).version == 6 else "IPv4"
+
+
+def share_annotations(record: ExportRecord, settings: MemberSettings) -> dict[str, str]:
+    """Weight and priority of a cluster in DNS answers, where they are not the defaults."""
+    defaults = MemberSettings(id=record.cluster)
+    annotations: dict[str, str] = {}
+    for name, own, clusterset, default in (
+        (WEIGHT, record.weight, settings.weight, defaults.weight),
+        (PRIORITY, record.priority, settings.priority, defaults.priority),
+    ):
+        if own is not None or clusterset != default:
+            annotations[name] = str(clusterset if own is None else own)
+    return annotations
+
+
+def agent_annotation(endpoint_slice: EndpointSlice) -> dict[str, str]:
+    """Whose agent published a slice, if it is not ours."""
+    agent = endpoint_slice.metadata.annotations.get(AGENT)
+    return {AGENT: agent} if agent else {}
