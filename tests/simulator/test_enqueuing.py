@@ -1,4 +1,4 @@
-"""A change that alters the plan of a key enqueues the key, in every feature.
+"""A change that alters the plan or the DNS names of a key enqueues the key, in every feature.
 
 Everything that agents observe while users act is replayed change by change; then every object and
 fact that they know changes once, in every part of it, and back.
@@ -11,9 +11,10 @@ from datetime import timedelta
 import pytest
 
 from hanse.app.agent import Agent
+from hanse.model.dns.zones import View
 from hanse.model.kinds.hanse import LighthouseVersion
 from tests.support.enqueuing import Observed
-from tests.support.simulator.fleet import Fleet
+from tests.support.simulator.fleet import GLOBAL_ZONE, Fleet
 from tests.support.simulator.loop import run
 from tests.support.simulator.migration import Migration
 from tests.support.simulator.migration import Step as MigrationStep
@@ -52,7 +53,8 @@ class ObservedFleet(Fleet):
     async def start_agent(self, cluster: str, replica: str = "", *, home: str = "") -> Agent:
         agent = await super().start_agent(cluster, replica, home=home)
         features = tuple(agent.reconciler.features.values())
-        self.observed.append(Observed(agent.reconciler, features))
+        zones = self.zone_sources(View(cluster, cluster, global_zones=(GLOBAL_ZONE,)))
+        self.observed.append(Observed(agent.reconciler, features, zones))
         return agent
 
 

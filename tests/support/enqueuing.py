@@ -1,4 +1,4 @@
-"""The law of enqueuing: a change that alters the plan of a key enqueues the key.
+"""The law of enqueuing: a change that alters the plan or the DNS names of a key enqueues the key.
 
 What agents observed is replayed change by change, through the enqueuer of the runtime. A plan that
 a change alters without enqueuing its key stays as it was until something else happens: in a fleet
@@ -15,6 +15,7 @@ from msgspec.structs import fields, replace
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Applied, Deleted
 from hanse.model.clusterset import IDENTITY_NAMESPACE
+from hanse.model.dns.zones import ZoneSource
 from hanse.model.facts import (
     Answer,
     ClusterState,
@@ -85,16 +86,19 @@ class Unnoticed(Struct, frozen=True):
 class Observed:
     """Every change that an agent observes, in order."""
 
-    def __init__(self, reconciler: Reconciler, features: Sequence[Feature]) -> None:
+    def __init__(
+        self, reconciler: Reconciler, features: Sequence[Feature], zones: Sequence[ZoneSource]
+    ) -> None:
         self.local = reconciler.informers.local
         self.features = features
+        self.zones = zones
         facts = reconciler.informers.facts
         self.changes: list[Change] = [FactChange(None, f) for f in facts.all(ClusterState)]
         reconciler.event_handlers.append(self.changes.append)
 
     def unnoticed(self, now: datetime) -> Iterator[Unnoticed]:
         """The changes that altered a plan unnoticed; then those that any object may undergo."""
-        replay = Replay(self.features, self.local, now)
+        replay = Replay(self.features, self.zones, self.local, now)
         for change in self.changes:
             yield from replay.apply(change)
         for change in possible_changes(replay):
@@ -150,14 +154,21 @@ def _variants(obj: Object) -> Iterator[Object]:
 
 
 class Replay:
-    """The stores and facts of an agent that observes changes one by one, and its plans.
+    """The stores and facts of an agent that observes changes one by one, its plans and DNS names.
 
     All plans are made at one time: what ages by itself is planned again by its own request.
     """
 
-    def __init__(self, features: Sequence[Feature], local: ClusterId, now: datetime) -> None:
+    def __init__(
+        self,
+        features: Sequence[Feature],
+        zones: Sequence[ZoneSource],
+        local: ClusterId,
+        now: datetime,
+    ) -> None:
         self._features = {feature.name: feature for feature in features}
-        self._watches = [w for feature in features for w in feature.watches]
+        self._zones = {f"DNS names of {zone.name}": zone for zone in zones}
+        self._watches = [w for part in (*features, *zones) for w in part.watches]
         self._local, self._now = local, now
         self.stores: dict[tuple[ClusterId, Kind], list[Store[Any]]] = {}
         self._scopes: dict[ClusterId, dict[Scope, Store[Any]]] = {}
@@ -184,6 +195,8 @@ class Replay:
             self._enqueued = set()
         self._planned = self._is_planning()
         self._enqueuer.on_change(change, Priority.FRESH)
+        for name, zone in self._zones.items():
+            self._enqueued.update((name, key) for key in zone.keys_for(change, self.snapshot()))
         if not self._planned:
             return []  # what is enqueued waits until the cluster is listed
         found: list[Unnoticed] = []
@@ -255,11 +268,16 @@ class Replay:
         name, key = item
         planned: object
         try:
-            planned = self._features[name].plan(key, snapshot)
+            if name in self._zones:
+                planned = self._zones[name].records_for(snapshot)(key)
+            else:
+                planned = self._features[name].plan(key, snapshot)
         except Exception as error:  # noqa: BLE001 - an error is a result like any other here
             planned = repr(error)
         if planned == Plan(keep_all=True) and not self._owned.of(name, key):
             planned = Plan()  # there is nothing to keep
+        if name in self._zones and planned is None:
+            planned = self._plans.get(item, ())  # the names built before stay
         self._plans[item], self._reads[item] = planned, reads
         return planned
 

@@ -130,15 +130,14 @@ class StatefulSetZone:
                 record = snapshot.get(change.where, StatefulSetShares, spec.name, spec.namespace)
                 known = record is not None and record.spec.service
                 return [Key(SERVICE, known, spec.namespace)] if known else ()
-            case EndpointSlice(metadata=meta) if change.where == snapshot.local:
-                service = meta.labels.get(KUBE_SERVICE, "")
-                service_key = f"{meta.namespace}/{service}"
-                governs = any(
-                    True
-                    for broker in snapshot.clusters(Role.BROKER)
-                    for _ in snapshot.by(broker, SHARES_BY_SERVICE, service_key)
-                )
-                return [Key(SERVICE, service, meta.namespace)] if governs else ()
+            case EndpointSlice() if change.where == snapshot.local:
+                sides = (side for side in (change.before, change.after) if side is not None)
+                keys = {
+                    Key(SERVICE, service, side.metadata.namespace)
+                    for side in sides
+                    if (service := side.metadata.labels.get(KUBE_SERVICE))
+                }
+                return {key for key in keys if _governs_sets(key, snapshot)}
             case _:
                 return ()
 
@@ -317,6 +316,16 @@ def _name_in_namespace(name: str, namespace: str, parent: bytes) -> bytes | None
     """`<name>.<namespace>` below a name; None if that would be invalid."""
     namespace_domain = child_name(namespace, parent)
     return child_name(name, namespace_domain) if namespace_domain is not None else None
+
+
+def _governs_sets(key: Key, snapshot: Snapshot) -> bool:
+    """Whether sets on a broker have a Service as their governing one."""
+    service = f"{key.namespace}/{key.name}"
+    return any(
+        True
+        for broker in snapshot.clusters(Role.BROKER)
+        for _ in snapshot.by(broker, SHARES_BY_SERVICE, service)
+    )
 
 
 def _is_synced(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:
