@@ -168,7 +168,8 @@ class Replay:
     ) -> None:
         self._features = {feature.name: feature for feature in features}
         self._zones = {f"DNS names of {zone.name}": zone for zone in zones}
-        self._watches = [w for part in (*features, *zones) for w in part.watches]
+        self._watches = [w for feature in features for w in feature.watches]
+        self._watches += [w for zone in zones for w in zone.watches]
         self._local, self._now = local, now
         self.stores: dict[tuple[ClusterId, Kind], list[Store[Any]]] = {}
         self._scopes: dict[ClusterId, dict[Scope, Store[Any]]] = {}
