@@ -59,6 +59,19 @@ hanse statefulsets undo mynamespace/store
 at rollout status statefulset/store --timeout=60s
 kubectl --context c2 -n mynamespace get statefulset store-c2 -o jsonpath='{..image}'
 hanse statefulsets undo mynamespace/store --to-revision 7 2>&1 || true
+
+host() { kubectl --context c1 -n mynamespace "$@"; }
+sed -i 's/replicas: 8/replicas: 2/' examples/statefulset/hosted.yaml
+host apply -f examples/statefulset/hosted.yaml
+host wait --for=condition=Ready --timeout=60s federatedstatefulset/cache
+image=/spec/template/spec/template/spec/containers/0/image
+host patch federatedstatefulset cache --type=json \\
+  -p "[{\"op\": \"replace\", \"path\": \"$image\", \"value\": \"redis:next\"}]"
+at_c2() { kubectl --context c2 -n mynamespace get controllerrevisions -o jsonpath='{..image}'; }
+until at_c2 | grep redis:next; do sleep 0.2; done
+hanse statefulsets undo mynamespace/cache --from c2
+hanse statefulsets restart mynamespace/cache
+host get federatedstatefulset cache -o jsonpath='hosted {.spec.template.spec.template}'
 """
 
 
@@ -80,3 +93,7 @@ def test_a_set_is_rolled_back_to_the_template_that_its_clusters_had(tmp_path: Pa
     assert before is not None, result.out
     assert result.out.count(before[1]) >= 3, "in the history, by undo, and in the cluster"
     assert "c1 has no revision 7; see `hanse statefulsets history`" in result.out
+    assert "mynamespace/cache has the template of revision 1 again (redis:8)" in result.out
+    hosted = result.out.rpartition("hosted ")[2]
+    assert '"image":"redis:8"' in hosted, result.out
+    assert "restartedAt" in hosted, result.out

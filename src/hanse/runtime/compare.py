@@ -109,7 +109,7 @@ def _struct_patch(
             if deeper:
                 change[f.encode_name] = deeper
         elif _is_open(f.type):
-            if not _contains(present, wanted):
+            if not contains(present, wanted):
                 change[f.encode_name] = _replace_patch(msgspec.to_builtins(wanted), present)
         elif not _matches(wanted, present, inner, allocated):
             change[f.encode_name] = _field_patch(wanted, present, _is_default(f, wanted))
@@ -132,17 +132,17 @@ def _matches(desired: Any, observed: Any, path: str, allocated: frozenset[str]) 
     return bool(desired == observed) or (desired in _EMPTY and observed in _EMPTY)
 
 
-def _contains(observed: Any, desired: Any) -> bool:
+def contains(observed: Any, desired: Any) -> bool:
     """Whether an open field has everything desired; the server may have added defaults to it."""
     if isinstance(desired, dict):
         return isinstance(observed, dict) and all(
-            name in observed and _contains(observed[name], value) for name, value in desired.items()
+            name in observed and contains(observed[name], value) for name, value in desired.items()
         )
     if isinstance(desired, list | tuple):
         return (
             isinstance(observed, list | tuple)
             and len(desired) == len(observed)
-            and all(_contains(o, d) for d, o in zip(desired, observed, strict=True))
+            and all(contains(o, d) for d, o in zip(desired, observed, strict=True))
         )
     return bool(desired == observed)
 

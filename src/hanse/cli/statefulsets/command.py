@@ -142,8 +142,8 @@ def history(context: click.Context, name: str, source: str) -> None:
 def undo(context: click.Context, name: str, to_revision: int | None, source: str) -> None:
     """Roll a set back to an earlier template.
 
-    It takes the template from a cluster that ran it and submits it at the broker, so that it is
-    rolled out like any other.
+    It takes the template from a cluster that ran it and submits it where the set was submitted, at
+    the broker or in the cluster that hosts it, so that it is rolled out like any other.
 
     \b
     Examples:
@@ -161,6 +161,31 @@ def undo(context: click.Context, name: str, to_revision: int | None, source: str
     done = run_async(lambda: roll_back(clusters, namespace, set_name, to_revision, source))
     images = ", ".join(done.images)
     click.echo(f"{name} has the template of revision {done.number} again ({images})")
+
+
+@command.command("restart")
+@click.argument("name", metavar="NAMESPACE/NAME")
+@click.pass_context
+def restart(context: click.Context, name: str) -> None:
+    """Replace all replicas of a set, one after the other.
+
+    `kubectl rollout restart` does so for StatefulSets at the broker, and does not know
+    FederatedStatefulSets; this knows both.
+
+    \b
+    Examples:
+      hanse statefulsets restart shop/store
+    """
+    from hanse.cli.clusters import select_clusters
+    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.statefulsets.history import restart as restart_set
+
+    settings = global_options(context)
+    start_logging(settings)
+    namespace, set_name = _parse_set(name)
+    clusters = select_clusters(settings)
+    run_async(lambda: restart_set(clusters, namespace, set_name))
+    click.echo(f"{name} is restarted; see `hanse statefulsets`")
 
 
 def _parse_set(name: str) -> tuple[str, str]:

@@ -6,7 +6,8 @@ keeps those of its StatefulSet, and who may read them there has chosen to trust 
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from contextlib import suppress
+from datetime import UTC, datetime
 
 import msgspec
 from msgspec import Struct
@@ -22,6 +23,30 @@ from hanse.model.kinds.apps import ControllerRevision, StatefulSet
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import Wire
 from hanse.model.ownership import OWNER
+from hanse.runtime.compare import contains
+
+_RESTARTED = "kubectl.kubernetes.io/restartedAt"
+
+
+class Door(Struct, frozen=True):
+    """Where a set was submitted: the broker, or the cluster that hosts it."""
+
+    access: ClusterAccess
+    present: StatefulSet | FederatedStatefulSet
+
+    @property
+    def template(self) -> Wire:
+        """The pod template of the set."""
+        if isinstance(self.present, StatefulSet):
+            return self.present.spec.template
+        template: Wire = self.present.spec.template.spec["template"]
+        return template
+
+    @property
+    def template_path(self) -> tuple[str, ...]:
+        """The field with the pod template."""
+        above = ("spec", "template") if isinstance(self.present, FederatedStatefulSet) else ()
+        return (*above, "spec", "template")
 
 
 class Revision(Struct, frozen=True):
@@ -61,14 +86,12 @@ async def read_history(
     clusters: Sequence[ClusterAccess], namespace: str, name: str, source: str = ""
 ) -> History:
     """The templates of a set in the first cluster that runs it, or in that of a context."""
-    broker = await find_broker(clusters)
-    async with connect(broker) as client:
-        present = await _read_set(client, namespace, name)
+    door = await _find_door(clusters, namespace, name)
     for cluster in clusters:
-        if cluster.name == broker.name or source not in ("", cluster.name):
+        if source not in ("", cluster.name):
             continue
         async with connect(cluster) as client:
-            if found := await _revisions(client, namespace, name, _template(present)):
+            if found := await _revisions(client, namespace, name, door.template):
                 return History(cluster.name, tuple(found))
     where = f"{source} has" if source else "no context of the kubeconfig is a cluster that has"
     raise CommandFailed(f"{where} no StatefulSet of the set {namespace}/{name}")
@@ -84,47 +107,68 @@ async def undo(
     """Give a set the template of an earlier revision; returns it."""
     history = await read_history(clusters, namespace, name, source)
     chosen = history.choose(number)
-    async with connect(await find_broker(clusters)) as client:
-        present = await _read_set(client, namespace, name)
-        if OVERRIDES in present.metadata.annotations:
-            raise CommandFailed(
-                f"{namespace}/{name} has {OVERRIDES}, which are a part of the templates in "
-                "clusters: apply an earlier manifest instead"
-            )
-        kind = type(present).kind
-        field = "/spec/template" + ("/spec/template" * isinstance(present, FederatedStatefulSet))
-        changes = [
-            {"op": "test", "path": field, "value": _template(present)},
-            {"op": "replace", "path": field, "value": chosen.template},
-        ]
-        path = f"/apis/{kind.api_version}/namespaces/{namespace}/{kind.plural}/{name}"
-        body, content = msgspec.json.encode(changes), "application/json-patch+json"
+    door = await _find_door(clusters, namespace, name)
+    present = door.present
+    if OVERRIDES in present.metadata.annotations:
+        raise CommandFailed(
+            f"{namespace}/{name} has {OVERRIDES}, which are a part of the templates in clusters: "
+            "apply an earlier manifest instead"
+        )
+    kind, field = type(present).kind, "/" + "/".join(door.template_path)
+    changes = [
+        {"op": "test", "path": field, "value": door.template},
+        {"op": "replace", "path": field, "value": chosen.template},
+    ]
+    path = f"/apis/{kind.api_version}/namespaces/{namespace}/{kind.plural}/{name}"
+    body, content = msgspec.json.encode(changes), "application/json-patch+json"
+    async with connect(door.access) as client:
         await client.send(Request("PATCH", path, body=body, content_type=content))
     return chosen
 
 
+async def restart(clusters: Sequence[ClusterAccess], namespace: str, name: str) -> None:
+    """Give a set a template with the present time, as `kubectl rollout restart` does."""
+    door = await _find_door(clusters, namespace, name)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    change: Wire = {"metadata": {"annotations": {_RESTARTED: now}}}
+    for field in reversed(door.template_path):
+        change = {field: change}
+    async with connect(door.access) as client:
+        await client.patch(type(door.present), name, namespace, change)
+
+
+async def _find_door(clusters: Sequence[ClusterAccess], namespace: str, name: str) -> Door:
+    """The set where it was submitted; a host is the cluster whose own set the broker's copies."""
+    broker = await find_broker(clusters)
+    async with connect(broker) as client:
+        present = await _read_set(client, namespace, name, (StatefulSet, FederatedStatefulSet))
+    if present is None:
+        raise CommandFailed(f"there is no set {namespace}/{name} at the broker")
+    if OWNER not in present.metadata.labels:
+        return Door(broker, present)
+    for cluster in clusters:
+        async with connect(cluster) as client:
+            hosted = await _read_set(client, namespace, name, (FederatedStatefulSet,))
+        if hosted is None or OWNER in hosted.metadata.labels or hosted.spec != present.spec:
+            continue
+        return Door(cluster, hosted)
+    raise CommandFailed(
+        f"{namespace}/{name} is hosted in a cluster, and no context of the kubeconfig has it: "
+        "change it there"
+    )
+
+
 async def _read_set(
-    client: Client, namespace: str, name: str
-) -> StatefulSet | FederatedStatefulSet:
-    """The set at the broker."""
-    found: StatefulSet | FederatedStatefulSet
-    try:
-        found = await client.read(StatefulSet, name, namespace)
-    except NotFound:
-        try:
-            found = await client.read(FederatedStatefulSet, name, namespace)
-        except NotFound:
-            raise CommandFailed(f"there is no set {namespace}/{name} at the broker") from None
-    if OWNER in found.metadata.labels:
-        raise CommandFailed(f"{namespace}/{name} is hosted in a cluster: change it there")
-    return found
-
-
-def _template(present: StatefulSet | FederatedStatefulSet) -> Wire:
-    if isinstance(present, StatefulSet):
-        return present.spec.template
-    template: Wire = present.spec.template.spec["template"]
-    return template
+    client: Client,
+    namespace: str,
+    name: str,
+    kinds: Sequence[type[StatefulSet | FederatedStatefulSet]],
+) -> StatefulSet | FederatedStatefulSet | None:
+    """The set of a name, of the first of these kinds that has one; None if there is none."""
+    for kind in kinds:
+        with suppress(NotFound):
+            return await client.read(kind, name, namespace)
+    return None
 
 
 async def _revisions(client: Client, namespace: str, name: str, present: Wire) -> list[Revision]:
@@ -137,8 +181,22 @@ async def _revisions(client: Client, namespace: str, name: str, present: Wire) -
 
 
 def _decoded(revisions: Iterable[ControllerRevision], present: Wire) -> Iterable[Revision]:
-    for each in revisions:
-        template = {**each.data.get("spec", {}).get("template", {})}
+    kept = list(revisions)
+    templates = [{**each.data.get("spec", {}).get("template", {})} for each in kept]
+    for template in templates:
         template.pop("$patch", None)
+    now = _index_of(present, templates)
+    for at, (each, template) in enumerate(zip(kept, templates, strict=True)):
         created = each.metadata.creation_timestamp
-        yield Revision(each.revision, created, template, is_present=template == present)
+        yield Revision(each.revision, created, template, is_present=at == now)
+
+
+def _index_of(present: Wire, templates: Sequence[Wire]) -> int | None:
+    """Which template is the set's now: the same one, or the newest that only adds defaults to it.
+
+    API servers fill in the defaults of StatefulSets, not those of FederatedStatefulSets.
+    """
+    found = (at for at, template in enumerate(templates) if template == present)
+    filled = (at for at, template in enumerate(templates) if contains(template, present))
+    same = max(found, default=None)
+    return same if same is not None else max(filled, default=None)
