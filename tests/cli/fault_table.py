@@ -331,12 +331,20 @@ SILENT = (
     Fault("ClusterSetMissing ClusterSet default in broker", "k broker delete clusterset --all"),
 )
 BROKERLESS = (Fault("BrokerLost Cluster broker", "hanse local kill broker"),)
+EMPTIED = (
+    Fault(
+        "BrokerNamespaceMissing Cluster broker",
+        "k broker delete namespace hanse-broker",
+        causes=True,
+    ),
+)
 CLUSTERS = {
     "killed": KILLED,
     "stopped": STOPPED,
     "cut": CUT,
     "refused": REFUSED,
     "brokerless": BROKERLESS,
+    "emptied": EMPTIED,
     "silent": SILENT,
 }
 """Faults of clusters, which hide others: one group after another."""

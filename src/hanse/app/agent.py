@@ -343,7 +343,8 @@ class Agent:
                 "the broker rejects our token: it ended, or this cluster was made to leave",
                 extra={"mend": "hanse join --broker CONTEXT", "end": "hanse uninstall"},
             )
-        state = HeartbeatState(BROKER, renewed, self._clock.now(), rejected)
+        namespace = self.settings.options.broker_namespace
+        state = HeartbeatState(BROKER, renewed, self._clock.now(), rejected, namespace)
         self.reconciler.informers.put_fact(state)
 
     def _publish_slot(self, number: int | None) -> None:

@@ -10,12 +10,12 @@ from msgspec import Struct
 from hanse.app import BROKER
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster, read_clusters
 from hanse.cli.inventory import discover_kinds
-from hanse.features.services.manifests import MEMBER
 from hanse.features.services.status import DISCONNECTED
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError, BadCredentials, Forbidden, NotFound
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Listed
+from hanse.model.broker_namespace import MEMBER
 from hanse.model.conditions import Condition
 from hanse.model.facts import (
     AgentRun,
@@ -149,7 +149,8 @@ async def _read_cluster(
         except NotFound:
             unserved.add(watch.kind.kind)
         except Forbidden as error:
-            denied[watch.kind.kind] = str(error)
+            if not watch.optional:
+                denied[watch.kind.kind] = str(error)
 
     await asyncio.gather(*(read(watch) for watch in watches))
     return ClusterRead(cluster.name, lists, frozenset(unserved), denied)

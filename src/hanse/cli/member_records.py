@@ -6,12 +6,12 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.errors import CommandFailed
-from hanse.features.services.manifests import MEMBER, accounts_namespace
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.requests import delete, resource_path
 from hanse.kube.transport import Request
+from hanse.model.broker_namespace import MEMBER, accounts_namespace
 from hanse.model.clusterset import agreed_rules
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.coordination import Lease

@@ -175,6 +175,8 @@ class HeartbeatState(Fact, frozen=True):
     since: datetime
     rejected: bool = False
     """Whether that is because the cluster does not know our credentials any more."""
+    namespace: str = ""
+    """Where the Lease is."""
 
     @property
     def key(self) -> ClusterId:

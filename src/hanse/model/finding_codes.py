@@ -54,6 +54,11 @@ CODES: dict[str, CodeExplanation] = {
         "A person paused all agents in the ClusterSet: they write only status.",
         "spec.paused of the ClusterSet is false.",
     ),
+    "BrokerNamespaceMissing": _said(
+        "The namespace on the broker of what clusters share was deleted. What clusters have of "
+        "each other stays as it was; nothing new is shared, and nobody can say who is alive.",
+        "`hanse broker init` has made it again; agents fill it by themselves.",
+    ),
     "ClusterSetMissing": _said(
         "A broker has members and no ClusterSet. The rules that each member has kept in its record "
         "stand; they cannot be changed.",

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from hanse.model.facts import ClusterState, LeaseLiveness
+from hanse.model.facts import ClusterState, HeartbeatState, LeaseLiveness
 from hanse.model.findings import Finding, judge
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.snapshot import Change, FactChange
@@ -45,7 +45,7 @@ class Judgement:
     def on_change(self, change: Change) -> None:
         """Mark the keys that a change concerns; a cluster that is lost or back concerns all."""
         concerns_all = isinstance(change, FactChange) and isinstance(
-            change.fact, ClusterState | LeaseLiveness
+            change.fact, ClusterState | HeartbeatState | LeaseLiveness
         )
         for name, view in self._views.items():
             self._dirty[name].update(view.keys_for(change))

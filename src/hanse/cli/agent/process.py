@@ -16,7 +16,7 @@ from hanse.app.log_level import following_log_level
 from hanse.cli.agent.running import running_agent
 from hanse.cli.clusters import check_readable, open_client
 from hanse.cli.errors import CommandFailed, InputError
-from hanse.features.services.manifests import CLUSTER_ID, KUBECONFIG, accounts_namespace
+from hanse.features.services.manifests import CLUSTER_ID, KUBECONFIG
 from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
@@ -31,6 +31,7 @@ from hanse.kube.token_renewal import (
     TokenStore,
     token_account,
 )
+from hanse.model.broker_namespace import accounts_namespace
 from hanse.model.kinds.core import Secret
 from hanse.model.naming import BROKER_SECRET
 

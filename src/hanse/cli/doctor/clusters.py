@@ -43,6 +43,8 @@ class Finding(Struct, frozen=True):
     code: str = "Check"
     pasteable: bool = False
     """Whether the remedy is a command as it stands."""
+    of_cluster: bool = False
+    """Whether what is wrong with its cluster explains it."""
 
 
 class CheckContext(Struct, frozen=True):

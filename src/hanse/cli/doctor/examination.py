@@ -17,7 +17,7 @@ from hanse.cli.findings import Report
 from hanse.cli.fleet import read_fleet
 from hanse.cli.inventory import InventoryResult, read_inventories
 from hanse.model.crds import crds
-from hanse.model.findings import Finding, Ref, Remedy, Severity, judge
+from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, judge
 
 _DEGRADED = ("AgentForbidden", "CrdMissing", "LeaderMissing", "LeaseMissing", "WebhookDown")
 
@@ -56,4 +56,5 @@ def _finding(check: Check) -> Finding:
         subject=Ref("Check", check.problem, cluster=check.cluster),
         summary=f"{check.cluster}: {check.problem}",
         remedy=Remedy(commands=(check.remedy,)) if check.pasteable else Remedy(check.remedy),
+        caused_by=(cluster_ref(check.cluster),) if check.of_cluster else (),
     )

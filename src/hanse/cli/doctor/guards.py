@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from hanse import app
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import ClusterLists
-from hanse.features.services.manifests import accounts_namespace, broker_policies
+from hanse.features.services.manifests import broker_policies
+from hanse.model.broker_namespace import shared_namespace
 from hanse.model.kinds.admission import ValidatingAdmissionPolicyBinding
 
 _SHOWN = 3
@@ -30,9 +31,7 @@ def check_guards(lists: ClusterLists) -> Iterator[Finding]:
 
 def broker_namespace(account: dict[str, dict[str, str]]) -> str:
     """The broker namespace that a member's account belongs to."""
-    namespace = account["metadata"]["namespace"]
-    suffix = accounts_namespace("")
-    return namespace.removesuffix(suffix)
+    return shared_namespace(account["metadata"]["namespace"])
 
 
 def _expected(namespace: str) -> set[str]:

@@ -25,6 +25,7 @@ def check_heartbeats(lists: ClusterLists) -> Iterator[Finding]:
                 f"--cluster-id {member} --context {member}",
                 "LeaseMissing",
                 pasteable=True,
+                of_cluster=True,
             )
 
 

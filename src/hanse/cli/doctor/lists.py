@@ -7,11 +7,11 @@ from typing import Any
 from msgspec import Struct
 
 from hanse.cli.clusters import REQUEST_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
-from hanse.features.services.manifests import MEMBER
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
+from hanse.model.broker_namespace import MEMBER
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.admission import ValidatingAdmissionPolicyBinding

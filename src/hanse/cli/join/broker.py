@@ -23,7 +23,7 @@ from hanse.cli.join.replace import replace_member
 from hanse.cli.join.restore import restore_members
 from hanse.cli.member_records import MemberPlace, find_record, recorded_rules, set_phase
 from hanse.features.services import manifests
-from hanse.features.services.manifests import BrokerCredentials, accounts_namespace
+from hanse.features.services.manifests import BrokerCredentials
 from hanse.features.statefulsets.admission_policies import (
     annotation_policy,
     autoscaler_policy,
@@ -36,6 +36,7 @@ from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, Sta
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
+from hanse.model.broker_namespace import accounts_namespace
 from hanse.model.clusterset import CLUSTER_UID, IDENTITY_NAMESPACE
 from hanse.model.feature_names import FEATURES
 from hanse.model.kinds.coordination import Lease

@@ -22,9 +22,9 @@ from hanse.cli.member_records import (
     list_prepared,
     list_published,
 )
-from hanse.features.services.manifests import accounts_namespace
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
+from hanse.model.broker_namespace import accounts_namespace
 from hanse.model.clusterset import oldest_clusterset
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.stateful import StatefulSetPart

@@ -4,11 +4,12 @@ from hanse import app
 from hanse.cli.apply import AppliedManifest, Effect, apply
 from hanse.cli.member_records import set_phase
 from hanse.features.services import manifests
-from hanse.features.services.manifests import FEATURES, GIVEN_UP, MEMBER, accounts_namespace
+from hanse.features.services.manifests import FEATURES
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
+from hanse.model.broker_namespace import GIVEN_UP, MEMBER, accounts_namespace
 from hanse.model.clusterset import CLUSTER_UID
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.hanse import ClusterMember

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from hanse.model.broker_namespace import lost_broker_namespace
 from hanse.model.clusterset import oldest_clusterset
 from hanse.model.facts import AgentRun, ClusterState, CredentialsRefused, ListDenied, Phase, Role
 from hanse.model.findings import (
@@ -32,6 +33,7 @@ def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iter
     if down is not None:
         yield down
     yield from _pauses(cluster, snapshot)
+    yield from _lost_namespace(cluster, snapshot)
     yield from _lost_rules(cluster, snapshot)
     yield from _ignored_rules(cluster, snapshot)
     yield from _abandoned_members(cluster, snapshot)
@@ -165,6 +167,26 @@ def _pauses(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
             )
 
 
+def _lost_namespace(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """BrokerNamespaceMissing: somebody deleted what clusters share; what they have stands."""
+    namespace = lost_broker_namespace(cluster, snapshot)
+    if namespace:
+        yield Finding(
+            code="BrokerNamespaceMissing",
+            severity=Severity.DEGRADED,
+            subject=cluster_ref(cluster),
+            summary=f"namespace {namespace} of broker {cluster} is gone, or being deleted: what "
+            "clusters have of each other stays as it was, and nothing new is shared",
+            remedy=remedy(_init_broker(cluster, namespace, snapshot)),
+        )
+
+
+def _init_broker(cluster: ClusterId, namespace: str, snapshot: MultiClusterSnapshot) -> str:
+    """The command that makes everything that a broker needs."""
+    place = f" --namespace {namespace}" if namespace != BROKER_NAMESPACE else ""
+    return f"hanse broker init --context {snapshot.context(cluster)}{place}"
+
+
 def _lost_rules(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
     """ClusterSetMissing: a broker with members has no ClusterSet; the rules they kept stand."""
     own = snapshot.for_cluster(cluster)
@@ -172,15 +194,13 @@ def _lost_rules(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[
         return
     members = [one for one in snapshot.all(cluster, ClusterMember) if not one.has_left]
     if members and not any(True for _ in snapshot.all(cluster, ClusterSet)):
-        namespace = members[0].namespace
-        place = f" --namespace {namespace}" if namespace != BROKER_NAMESPACE else ""
         yield Finding(
             code="ClusterSetMissing",
             severity=Severity.RISK,
             subject=Ref("ClusterSet", "default", cluster=cluster),
             summary=f"{cluster} has {len(members)} members and no ClusterSet: the last rules "
             "stand, and cannot be changed",
-            remedy=remedy(f"hanse broker init --context {snapshot.context(cluster)}{place}"),
+            remedy=remedy(_init_broker(cluster, members[0].namespace, snapshot)),
         )
 
 

@@ -4,13 +4,22 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from hanse.features.fleet.findings import cluster_findings, link_findings
-from hanse.model.facts import AgentRun, ClusterState, Leadership, LeaseLiveness, Phase, Role
+from hanse.model.broker_namespace import MEMBER
+from hanse.model.facts import (
+    AgentRun,
+    ClusterState,
+    HeartbeatState,
+    Leadership,
+    LeaseLiveness,
+    Phase,
+    Role,
+)
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.kinds.core import Namespace, Node
+from hanse.model.kinds.core import Namespace, Node, ServiceAccount
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.naming import SYSTEM_NAMESPACE, holder_cluster
-from hanse.model.objects import ClusterId, Object
+from hanse.model.naming import holder_cluster
+from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 from hanse.model.view import Item, Part, State, state_of
 
@@ -58,7 +67,8 @@ class ClustersView:
     name = "clusters"
     reads = (
         Watch(Role.LOCAL, Node),
-        Watch(Role.LOCAL, Namespace, name=SYSTEM_NAMESPACE),
+        Watch(Role.LOCAL, Namespace),
+        Watch(Role.LOCAL, ServiceAccount, labels=MEMBER, optional=True),
         Watch(Role.LOCAL, ClusterSet),
         Watch(Role.LOCAL, ClusterMember),
     )
@@ -72,7 +82,7 @@ class ClustersView:
             case FactChange():
                 return _concerned_clusters(change)
             case ObjectChange(where, before, after):
-                if isinstance(after or before, Node | ClusterSet) or _is_system(after or before):
+                if isinstance(after or before, Node | ClusterSet | Namespace):
                     return (where,)
                 counted = isinstance(after or before, ServiceExport | ServiceImport)
                 return (where,) if counted and (before is None or after is None) else ()
@@ -162,6 +172,8 @@ def _concerned_clusters(change: Change) -> tuple[ClusterId, ...]:
             return (member,)
         case LeaseLiveness(lease=lease):
             return (lease,)
+        case HeartbeatState(where):
+            return (where,)
         case _:
             return ()
 
@@ -187,7 +199,3 @@ def _has_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
         return snapshot.silence_of(cluster) is not None
     run = reporter.fact(AgentRun, cluster)
     return run is None or bool(run.holder)
-
-
-def _is_system(obj: Object | None) -> bool:
-    return isinstance(obj, Namespace) and obj.name == SYSTEM_NAMESPACE

@@ -217,6 +217,8 @@ def _condition_finding(
     code, severity = _CODES.get(bad.type, ("", Severity.DEGRADED))
     if bad.reason == "Pending":
         code, severity = "ExportPending", Severity.RISK
+    unwritten = code in ("ExportPending", "ExportFailed")
+    brokers = snapshot.clusters_with_role(Role.BROKER)
     others = f" (in {', '.join(clusters)})" if len(clusters) > 1 else f" in {first}"
     return Finding(
         code=code,
@@ -225,7 +227,7 @@ def _condition_finding(
         summary=f"the export of {service.namespace}/{service.name}{others}: {bad.message}",
         remedy=_condition_remedy(bad, first, exports[first], snapshot),
         since=bad.last_transition_time,
-        caused_by=(cluster_ref(first),) if code in ("ExportPending", "ExportFailed") else (),
+        caused_by=tuple(cluster_ref(c) for c in (first, *brokers)) if unwritten else (),
     )
 
 

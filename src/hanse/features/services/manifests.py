@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from hanse.model import naming
 from hanse.model.admission_policies import PolicyScope, policy_manifests
+from hanse.model.broker_namespace import GIVEN_UP, MEMBER, accounts_namespace
 from hanse.model.clusterset import CLUSTER_UID
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease
@@ -44,13 +45,9 @@ KUBECONFIG = "kubeconfig"
 SERVICES = "services"
 """The feature that every member has."""
 
-MEMBER = "hanse.dev/member"
-"""Label of the objects that a broker has for one member."""
 CLUSTER_ID = "hanse.dev/cluster-id"
 """Annotation of the Secret: the id under which the cluster joined."""
 
-GIVEN_UP = "hanse.dev/given-up"
-"""Annotation of a member's account: whether the member was made to leave."""
 FEATURES = "hanse.dev/features"
 """Annotation of a member's account: the features that it has rights for, parted by commas."""
 
@@ -84,11 +81,6 @@ def cluster_id_error(cluster: ClusterId) -> str:
     if cluster in RESERVED:
         return f"cluster id {cluster!r} is taken by the broker itself; choose another"
     return ""
-
-
-def accounts_namespace(broker_namespace: str) -> str:
-    """The namespace of the members' accounts: losing the broker's own revokes nobody."""
-    return f"{broker_namespace}-accounts"
 
 
 def broker_rules(access: FeatureAccess, broker_namespace: str) -> tuple[RbacRule, ...]:

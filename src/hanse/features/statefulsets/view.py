@@ -5,8 +5,9 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from hanse.features.statefulsets.status import SHARE_DISPUTED
+from hanse.model.broker_namespace import lost_broker_namespace
 from hanse.model.facts import Role
-from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
+from hanse.model.findings import Finding, Ref, Severity, Unknown, cluster_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.acceptance import ACCEPT
 from hanse.model.kinds.apps import StatefulSet
@@ -65,7 +66,8 @@ class StatefulSetsView:
             reports = [p.spec for p in snapshot.all(broker, StatefulSetPart)]
             own = {p.cluster: p for p in reports if (p.namespace, p.name) == (namespace, name)}
             if shares is not None:
-                return _set_item(shares, own, snapshot)
+                unreported = bool(lost_broker_namespace(broker, snapshot))
+                return _set_item(shares, own, snapshot, broker if unreported else "")
             left = {c: p for c, p in own.items() if p.ended is None and p.problem}
             if left:
                 return _set_item(_no_shares(namespace, name), left, snapshot)
@@ -104,11 +106,12 @@ def _set_item(
     shares: StatefulSetShares,
     reports: dict[str, StatefulSetPartSpec],
     snapshot: MultiClusterSnapshot,
+    emptied: ClusterId = "",
 ) -> FeatureItem:
     """The item of a StatefulSet from its shares and the reports of the clusters.
 
     Shares with a newer schema give an unreadable item; such reports do not count as ready, nor
-    do those of clusters that are lost.
+    do those of clusters that are lost. `emptied` is a broker that has lost all reports.
     """
     if shares.spec.has_newer_schema:
         return _unreadable_item(shares)
@@ -123,15 +126,21 @@ def _set_item(
             share.replicas,
             wanted,
             readable.get(share.name) if share.name not in lost else None,
+            known=not emptied or share.name in reports,
         )
         for share in shares.spec.shares
     )
-    findings = tuple(_findings(shares, reports, lost, snapshot))
+    known = not emptied or all(share.name in reports for share in shares.spec.shares)
+    findings = tuple(
+        _findings(shares, reports, lost, snapshot)
+        if known
+        else _unreported(shares, reports, emptied)
+    )
     return FeatureItem(
         namespace=shares.namespace,
         name=shares.name,
         state=state_of(findings, "good" if wanted else "idle"),
-        told=f"{ready}/{wanted} ready",
+        told=f"{ready if known else '?'}/{wanted} ready",
         facts=(
             ("Service", shares.spec.service),
             ("Load balancers", "one for each replica" if shares.spec.load_balanced else "none"),
@@ -197,6 +206,23 @@ def _findings(
             )
 
 
+def _unreported(
+    shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec], broker: ClusterId
+) -> Iterator[Finding]:
+    """SetShort, of which nothing is known: the broker has lost the reports of clusters."""
+    silent = ", ".join(s.name for s in shares.spec.shares if s.name not in reports)
+    yield Finding(
+        code="SetShort",
+        severity=Severity.DEGRADED,
+        subject=_subject(shares),
+        summary=f"how many replicas of StatefulSet {shares.namespace}/{shares.name} are ready is "
+        f"not known in {silent}",
+        remedy=remedy(advice="clusters report again once the broker has its namespace"),
+        certainty=Unknown(f"the reports are gone from {broker}"),
+        caused_by=(cluster_ref(broker),),
+    )
+
+
 def _short(
     shares: StatefulSetShares,
     reports: dict[str, StatefulSetPartSpec],
@@ -242,17 +268,18 @@ def _ready_in(cluster: str, reports: dict[str, StatefulSetPartSpec], lost: froze
 
 
 def _cluster_part(
-    cluster: str, replicas: int, wanted: int, report: StatefulSetPartSpec | None
+    cluster: str, replicas: int, wanted: int, report: StatefulSetPartSpec | None, *, known: bool
 ) -> ClusterPart:
     """A cluster's part: good if all its replicas are ready, warn if some, else bad.
 
-    `share` is its percentage of the wanted replicas; a cluster without report has none ready.
+    `share` is its percentage of the wanted replicas; a cluster without report has none ready,
+    unless its report is lost, so that nothing is `known`.
     """
     ready = report.ready if report is not None else 0
     return ClusterPart(
         cluster=cluster,
-        state="good" if ready == replicas else "warn" if ready else "bad",
-        text=f"{ready}/{replicas}",
+        state="good" if ready == replicas else "warn" if ready or not known else "bad",
+        text=f"{ready if known else '?'}/{replicas}",
         share=round(100 * replicas / wanted) if wanted else 0,
         ready=ready,
         all=replicas,

@@ -8,13 +8,13 @@ import msgspec
 from msgspec import Struct
 
 from hanse.features.federation.manifests import token_request
-from hanse.features.services.manifests import accounts_namespace
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request, Transport
 from hanse.local.kubeconfig import Context
 from hanse.local.up.bootstrap import ForEachCluster, check, cluster_uid, create_or_patch
 from hanse.local.up.topology import BROKER, LocalMember
+from hanse.model.broker_namespace import accounts_namespace
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE
