@@ -1,19 +1,19 @@
 """The fleet as a person sees it: every cluster read once, as snapshots that views judge."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
 
 from hanse.app import BROKER
-from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster, read_clusters
+from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster
 from hanse.cli.inventory import discover_kinds
 from hanse.features.services.status import DISCONNECTED
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError, BadCredentials, Forbidden, NotFound
-from hanse.kube.store import Store
+from hanse.kube.listed_objects import ListedObjects
 from hanse.kube.watch_events import Listed
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.conditions import Condition
@@ -83,34 +83,18 @@ class ClusterRead(Struct, frozen=True):
         return bool(self.objects(ClusterSet) or self.objects(ClusterMember))
 
 
-async def read_fleet(
-    clusters: Sequence[ClusterAccess], watches: Iterable[Watch], *, local: bool = False
-) -> MultiClusterSnapshot:
-    """Read what the watches name in every cluster; one that fails is unreachable, not absent."""
-    results = await read_clusters(clusters, _reading(watches), limit=None)
-    reads = [_unread(one) if isinstance(one, ReadFailure) else one for one in results]
-    return build_fleet(reads, datetime.now(UTC), local=local)
-
-
 async def read_one(cluster: ClusterAccess, watches: Iterable[Watch]) -> ClusterRead:
-    """Read what the watches name in one cluster."""
-    found = await read_cluster(cluster, _reading(watches))
-    return _unread(found) if isinstance(found, ReadFailure) else found
-
-
-def _reading(
-    watches: Iterable[Watch],
-) -> Callable[[ClusterAccess, Client], Awaitable[ClusterRead]]:
-    """A function that reads the watches, and what tells a broker, of a cluster."""
-    needed = tuple(dict.fromkeys((*watches, *BROKER_READS)))
+    """Read what the watches name in one cluster; one that fails is unreachable, not absent."""
 
     async def read(cluster: ClusterAccess, client: Client) -> ClusterRead:
-        return await _read_cluster(cluster, client, needed)
+        await discover_kinds(client)
+        return await read_objects(cluster, client, watches)
 
-    return read
+    found = await read_cluster(cluster, read)
+    return unread(found) if isinstance(found, ReadFailure) else found
 
 
-def _unread(failure: ReadFailure) -> ClusterRead:
+def unread(failure: ReadFailure) -> ClusterRead:
     """A cluster that could not be read."""
     refused = isinstance(failure.error, BadCredentials | ApiError)
     message = failure.message("no answer in time")
@@ -131,11 +115,14 @@ def build_fleet(
     )
 
 
-async def _read_cluster(
-    cluster: ClusterAccess, client: Client, watches: tuple[Watch, ...]
+async def read_objects(
+    cluster: ClusterAccess, client: Client, watches: Iterable[Watch]
 ) -> ClusterRead:
-    """List everything concurrently; kinds that are not served or not allowed are told apart."""
-    await discover_kinds(client)
+    """List what the watches name, and what tells a broker, of a cluster whose kinds are known.
+
+    Kinds that are not served, and those that may not be listed, are told apart.
+    """
+    needed = dict.fromkeys((*watches, *BROKER_READS))
     lists: dict[Watch, Listed[Any]] = {}
     unserved: set[Kind] = set()
     denied: dict[Kind, str] = {}
@@ -152,7 +139,7 @@ async def _read_cluster(
             if not watch.optional:
                 denied[watch.kind.kind] = str(error)
 
-    await asyncio.gather(*(read(watch) for watch in watches))
+    await asyncio.gather(*(read(watch) for watch in needed))
     return ClusterRead(cluster.name, lists, frozenset(unserved), denied)
 
 
@@ -161,9 +148,8 @@ def _snapshot(name: ClusterId, read: ClusterRead, now: datetime, broker: Cluster
     facts = Facts()
     stores: dict[tuple[ClusterId, Kind], list[Any]] = {}
     for watch, listed in read.lists.items():
-        store: Store[Any] = Store(watch.indexes)
-        store.apply_event(listed)
-        stores.setdefault((name, watch.kind.kind), []).append(store)
+        found = ListedObjects(listed, watch.indexes)
+        stores.setdefault((name, watch.kind.kind), []).append(found)
     for fact in (*_facts(name, read, now), *_reported_links(name, read, now, broker)):
         facts.put(fact)
     return Snapshot(stores, facts, now, name)

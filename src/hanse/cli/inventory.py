@@ -153,13 +153,13 @@ async def read_inventories(
     checked = tuple(permissions)
 
     async def read(cluster: ClusterAccess, client: Client) -> ClusterInventory:
-        return await _read_inventory(cluster, client, checked)
+        return await read_inventory(cluster, client, checked)
 
     results = await read_clusters(clusters, read, limit=None)
-    return [_unread_cluster(one) if isinstance(one, ReadFailure) else one for one in results]
+    return [unread_cluster(one) if isinstance(one, ReadFailure) else one for one in results]
 
 
-def _unread_cluster(failure: ReadFailure) -> UnreadCluster:
+def unread_cluster(failure: ReadFailure) -> UnreadCluster:
     """The failure with its fault: credentials, silence if unreachable, else refusal."""
     fault: Literal["silence", "refusal", "credentials"] = "refusal"
     if isinstance(failure.error, BadCredentials):
@@ -169,7 +169,7 @@ def _unread_cluster(failure: ReadFailure) -> UnreadCluster:
     return UnreadCluster(failure.cluster, str(failure.error), fault)
 
 
-async def _read_inventory(
+async def read_inventory(
     cluster: ClusterAccess, client: Client, permissions: tuple[Permission, ...]
 ) -> ClusterInventory:
     """Read one cluster: version, clock skew, objects and denied permissions."""
@@ -258,7 +258,7 @@ def _get_request(path: str) -> Request:
 async def _get_or_none(client: Client, path: str) -> dict[str, Any] | None:
     """A document; None where it is absent or forbidden. A 401 is raised: it concerns all."""
     try:
-        response = await client.send(_get_request(path))
+        response = await client.send(Request("GET", path))  # it has answered before
     except ApiError:
         return None
     found: dict[str, Any] = decode_json(response.body)

@@ -147,8 +147,8 @@ class MultiClusterSnapshot:
 
     def get(self, where: ClusterId, kind: type[K], name: str, namespace: str = "") -> K | None:
         """The object in the first snapshot that has it; None if none has."""
-        for snapshot in self._snapshots_for(where):
-            found = snapshot.get(where, kind, name, namespace)
+        for agent in self._agents_of(where):
+            found = self.by_agent[agent].get(where, kind, name, namespace)
             if found is not None:
                 return found
         return None
@@ -174,13 +174,14 @@ class MultiClusterSnapshot:
 
         What those that do not reach it remember does not count while others reach it.
         """
-        if where not in self._reporters:
+        found = self._reporters.get(where)
+        if found is None:
             states = {n: s.fact(ClusterState, where) for n, s in self.by_agent.items()}
             known = {n: state.phase for n, state in states.items() if state is not None}
             reached = [n for n, phase in known.items() if phase is not Phase.UNREACHABLE]
             named = [where] if where in self.by_agent else []
-            self._reporters[where] = tuple(dict.fromkeys((*named, *(reached or known))))
-        return self._reporters[where]
+            found = self._reporters[where] = tuple(dict.fromkeys((*named, *(reached or known))))
+        return found
 
     def everywhere(self, kind: type[K]) -> Iterator[tuple[ClusterId, K]]:
         """Every object of a kind, with its cluster."""

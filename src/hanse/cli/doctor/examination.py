@@ -8,14 +8,21 @@ from typing import Any
 from msgspec import Struct
 
 from hanse.app.views import examine, reads
-from hanse.cli.clusters import ClusterAccess
+from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
 from hanse.cli.doctor.clusters import REQUIRED_PERMISSIONS, CheckContext, check_clusters
 from hanse.cli.doctor.clusters import Finding as Check
-from hanse.cli.doctor.lists import read_lists
+from hanse.cli.doctor.lists import ClusterLists, read_lists
 from hanse.cli.doctor.objects import check_objects
 from hanse.cli.findings import Report
-from hanse.cli.fleet import read_fleet
-from hanse.cli.inventory import InventoryResult, read_inventories
+from hanse.cli.fleet import ClusterRead, build_fleet, read_objects, unread
+from hanse.cli.inventory import (
+    ClusterInventory,
+    InventoryResult,
+    discover_kinds,
+    read_inventory,
+    unread_cluster,
+)
+from hanse.kube.client import Client
 from hanse.model.crds import crds
 from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, judge
 
@@ -32,20 +39,32 @@ class FleetExamination(Struct, frozen=True):
 
 async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) -> FleetExamination:
     """Read every cluster, and judge what is wrong with them."""
-    fleet, inventories, lists = await asyncio.gather(
-        read_fleet(clusters, reads(), local=local),
-        read_inventories(clusters, REQUIRED_PERMISSIONS),
-        read_lists(clusters),
-    )
+    results = await read_clusters(clusters, _read, limit=None)
     now = datetime.now(UTC)
+    inventories: list[InventoryResult] = [
+        unread_cluster(one) if isinstance(one, ReadFailure) else one[1] for one in results
+    ]
     checks = (
         *check_clusters(inventories, CheckContext(now, crds(), local)),
-        *check_objects(lists, now),
+        *check_objects([one[2] for one in results if not isinstance(one, ReadFailure)], now),
     )
-    seen = examine(fleet)
+    read = [unread(one) if isinstance(one, ReadFailure) else one[0] for one in results]
+    seen = examine(build_fleet(read, now, local=local))
     findings = judge((*seen.unjudged, *map(_finding, checks)))
     report = Report(tuple(cluster.name for cluster in clusters), findings)
     return FleetExamination(inventories, seen.items, report)
+
+
+async def _read(
+    cluster: ClusterAccess, client: Client
+) -> tuple[ClusterRead, ClusterInventory, ClusterLists]:
+    """All that is read of one cluster, by one connection: all of it, or it has failed."""
+    await discover_kinds(client)
+    return await asyncio.gather(
+        read_objects(cluster, client, reads()),
+        read_inventory(cluster, client, REQUIRED_PERMISSIONS),
+        read_lists(cluster, client),
+    )
 
 
 def _finding(check: Check) -> Finding:

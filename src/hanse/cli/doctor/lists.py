@@ -1,12 +1,12 @@
 """The lists that doctor reads of each cluster beside its inventory, undecoded."""
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Struct
 
-from hanse.cli.clusters import REQUEST_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
+from hanse.cli.clusters import ClusterAccess
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError
 from hanse.kube.requests import resource_path
@@ -53,13 +53,7 @@ class ClusterLists(Struct, frozen=True):
         return self.lists.get(list_name, ())
 
 
-async def read_lists(clusters: Iterable[ClusterAccess]) -> list[ClusterLists]:
-    """Read every cluster; those that fail are left out, as the inventory reports them."""
-    results = await read_clusters(clusters, _read_lists, limit=None)
-    return [one for one in results if not isinstance(one, ReadFailure)]
-
-
-async def _read_lists(cluster: ClusterAccess, client: Client) -> ClusterLists:
+async def read_lists(cluster: ClusterAccess, client: Client) -> ClusterLists:
     """Read all lists of one cluster concurrently; those that it refuses are empty."""
     items = await asyncio.gather(*(_list_items(client, path) for path in PATHS.values()))
     return ClusterLists(cluster.name, dict(zip(PATHS, items, strict=True)))
@@ -68,7 +62,7 @@ async def _read_lists(cluster: ClusterAccess, client: Client) -> ClusterLists:
 async def _list_items(client: Client, path: str) -> Items:
     """The items of a list, none if the API server answers with an error."""
     try:
-        response = await client.send(Request("GET", path, timeout=REQUEST_TIMEOUT))
+        response = await client.send(Request("GET", path))
     except ApiError:
         return ()
     listed: dict[str, Any] = decode_json(response.body)

@@ -1,6 +1,8 @@
 """Multi-cluster services: who exports them, what is ready where, and what is wrong with them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from msgspec.structs import replace
 
 from hanse.features.services.clusters import IMPORTED, PUBLISHED, source_cluster
 from hanse.features.services.exported import (
@@ -97,10 +99,9 @@ class ServicesView:
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ServiceItem | None:
         """The item of a service over all members; None if it is neither exported nor imported."""
         namespace, _, name = key.partition("/")
-        clusters = [
-            _cluster_services(where, namespace, name, snapshot) for where in snapshot.members
-        ]
-        if not any(one.exports or one.imports for one in clusters):
+        found = (_cluster_services(where, namespace, name, snapshot) for where in snapshot.members)
+        clusters = _with_slices(key, [one for one in found if one is not None], snapshot)
+        if not clusters:
             return None
         service = exported_service(namespace, name, clusters)
         exporters = _exporters(service, clusters, snapshot)
@@ -155,16 +156,39 @@ def _service_keys(obj: Object) -> tuple[str, ...]:
 
 def _cluster_services(
     where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot
-) -> ClusterServices:
-    """The export, the import and the imported EndpointSlices of a service in one cluster."""
+) -> ClusterServices | None:
+    """The export and the import of a service in one cluster; None if there is neither."""
     exported = snapshot.get(where, ServiceExport, name, namespace)
     imported = snapshot.get(where, ServiceImport, name, namespace)
+    if exported is None and imported is None:
+        return None
     return ClusterServices(
         where,
         () if exported is None else (exported,),
         () if imported is None else (imported,),
-        tuple(snapshot.by(where, IMPORTED, f"{namespace}/{name}")),
     )
+
+
+def _with_slices(
+    key: str, clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
+) -> list[ClusterServices]:
+    """The clusters, with the imported EndpointSlices of those that know most about the service.
+
+    Exporters know their own endpoints best. Importers are asked until one of them has those of
+    each exporter, so that not every cluster of a large fleet is.
+    """
+    exporters = {one.cluster for one in clusters if one.exports}
+    exporters |= {e.cluster for one in clusters for i in one.imports for e in i.status.clusters}
+    importers = [one.cluster for one in clusters if one.cluster not in exporters]
+    missing = set(exporters)
+    known: dict[ClusterId, tuple[EndpointSlice, ...]] = {}
+    for where in (*(one.cluster for one in clusters if one.cluster in exporters), *importers):
+        if where in exporters or where == importers[0] or missing:
+            known[where] = tuple(snapshot.by(where, IMPORTED, key))
+            missing -= {s.metadata.labels.get(SOURCE_CLUSTER, "") for s in known[where]}
+    return [
+        replace(one, slices=known[one.cluster]) if one.cluster in known else one for one in clusters
+    ]
 
 
 def _exporters(
