@@ -10,10 +10,8 @@ from msgspec.structs import replace
 from hanse.cli.errors import InputError
 from hanse.cli.replica_name_options import parse_replica_names
 from hanse.cli.statefulsets.replicas import set_view, sets_without_shares
-from hanse.cli.status.statefulsets import json_document, print_table
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.kinds.stateful import (
-    Refusal,
     Replica,
     Share,
     StatefulSetPartSpec,
@@ -107,23 +105,6 @@ def test_what_a_newer_hanse_made_is_not_guessed_at() -> None:
     later = replace(record, spec=replace(record.spec, schema=3))
     found = set_view(later, [], frozenset(), NAMES)
     assert (found.replicas, found.trouble) == ((), (f"shares: {newer}",))
-
-
-def test_a_cluster_that_refuses_is_named_by_status_too(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    refusal = Refusal(field="workloads.namespaces", reason="namespace shop is not selected")
-    part = StatefulSetPartSpec(
-        namespace="shop", name="store", cluster="lubeck", refused=refusal, most=0
-    )
-    view = set_view(shares(bergen=2), [part], frozenset(), NAMES)
-    refused = "lubeck: refused by workloads.namespaces: namespace shop is not selected"
-
-    print_table([view])
-
-    assert f"✗ shop/store: {refused}" in capsys.readouterr().out
-    assert json_document([view])[0]["problems"] == [refused]
-    assert json_document([view])[0]["replicas"] == {"bergen": 2}
 
 
 @pytest.mark.parametrize(

@@ -147,19 +147,6 @@ def format_view(view: GslbView) -> str:
     return "\n".join(parts)
 
 
-def print_hosts(view: GslbView) -> None:
-    """Print hosts and problems for `hanse status`; nothing where no cluster has an AMKOCluster."""
-    if not any(site.clusters for site in view.sites):
-        return
-    source = next(iter(view.leaders), None) or next((s for s in view.sites if s.hosts), None)
-    if source is not None and source.hosts:
-        rows = [_host_row(service) for service in source.hosts]
-        click.echo()
-        click.echo(table(("GLOBAL HOST", "UP", "MEMBERS"), rows))
-    for problem in view.problems:
-        click.echo(f"! gslb: {click.style(problem, fg='yellow')}")
-
-
 def _cluster_row(site: GslbCluster, view: GslbView) -> tuple[str, ...]:
     """The table row of a cluster; with the error and no details if it is unreachable."""
     if site.unreachable:

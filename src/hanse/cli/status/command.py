@@ -11,20 +11,11 @@ from hanse.cli.settings import GlobalOptions, global_options
 
 if TYPE_CHECKING:
     from hanse.cli.doctor.examination import FleetExamination
-    from hanse.cli.federated_services import FederatedView
-    from hanse.cli.gslb.view import GslbView
-    from hanse.cli.statefulsets.replicas import SetView
     from hanse.cli.status.local import LocalFederationState
     from hanse.features.services.view import ServiceItem
     from hanse.model.findings import Finding
 
-    Results = tuple[
-        FleetExamination,
-        FederatedView,
-        list[SetView],
-        GslbView,
-        LocalFederationState,
-    ]
+    Results = tuple[FleetExamination, LocalFederationState]
 
 
 WATCH_INTERVAL = 2.0
@@ -62,10 +53,10 @@ def command(
     Of a local federation that runs in this folder, else of the kubeconfig's contexts: whether each
     cluster answers, its version, whether its agent is alive, how many nodes and exported services
     are ready, and how many services it imports. Then every exported service: who exports it, its
-    ports, and the endpoints that are ready in each cluster; then the same of federated Services
-    and of machines that are Services; then StatefulSets over clusters, with the clusters that
-    refuse one, and global hosts. A cluster that does not answer is shown as such; the exit status
-    is 0 all the same, unless --fail-on says otherwise. `hanse doctor` has the remedies.
+    ports, and the endpoints that are ready in each cluster; then federated Services, StatefulSets
+    over clusters, global hosts and federated policies, with each cluster's part. A cluster that
+    does not answer is shown as such; the exit status is 0 all the same, unless --fail-on says
+    otherwise. `hanse doctor` has the remedies.
 
     \b
     Examples:
@@ -109,13 +100,13 @@ def _status_text(
     ]
     failed = fail_on is not None and reaches(findings, Severity(fail_on))
     if form in ("json", "yaml"):
-        document = _document(results, findings, services)
+        document = _document(results, findings, services, namespace)
         if form == "json":
             return json.dumps(document, indent=2), failed
         from hanse.cli.yaml_text import to_yaml
 
         return to_yaml([document]).strip(), failed
-    return _tables(results, findings, services, wide=form == "wide"), failed
+    return _tables(results, findings, services, namespace, wide=form == "wide"), failed
 
 
 def _concerns(finding: "Finding", namespace: str) -> bool:
@@ -125,22 +116,22 @@ def _concerns(finding: "Finding", namespace: str) -> bool:
 
 
 def _document(
-    results: "Results", findings: "Sequence[Finding]", exported: "Sequence[ServiceItem]"
+    results: "Results",
+    findings: "Sequence[Finding]",
+    exported: "Sequence[ServiceItem]",
+    namespace: str,
 ) -> dict[str, Any]:
     """Everything as JSON values."""
     from hanse.cli.findings import findings_document
-    from hanse.cli.gslb import view as gslb_view
-    from hanse.cli.status import clusters, federated, services, statefulsets
+    from hanse.cli.status import clusters, features, services
 
-    examination, federated_view, sets, gslb, local = results
+    examination, local = results
     return {
         "clusters": [clusters.json_document(one, local) for one in examination.inventories],
         "dns": local.clusterless_dns,
         "findings": findings_document(findings),
         "services": [services.json_document(one) for one in exported],
-        **federated.json_document(federated_view),
-        "statefulSets": statefulsets.json_document(sets),
-        "gslb": gslb_view.json_document(gslb),
+        **features.json_document(examination.items, namespace),
     }
 
 
@@ -148,6 +139,7 @@ def _tables(
     results: "Results",
     findings: "Sequence[Finding]",
     exported: "Sequence[ServiceItem]",
+    namespace: str,
     *,
     wide: bool,
 ) -> str:
@@ -157,10 +149,9 @@ def _tables(
     from contextlib import redirect_stdout
 
     from hanse.cli.findings import print_finding, print_summaries
-    from hanse.cli.gslb import view as gslb_view
-    from hanse.cli.status import clusters, federated, services, statefulsets
+    from hanse.cli.status import clusters, features, services
 
-    examination, federated_view, sets, gslb, local = results
+    examination, local = results
     context = click.get_current_context()
     colored = context.color if context.color is not None else sys.stdout.isatty()
     context.color = True  # what is printed into a text keeps its colours until it is shown
@@ -174,9 +165,7 @@ def _tables(
         clusters.print_unsynced(local.phases)
         clusters.print_memberships(examination.inventories)
         services.print_table(exported)
-        federated.print_tables(federated_view)
-        statefulsets.print_table(sets)
-        gslb_view.print_hosts(gslb)
+        features.print_tables(examination.items, namespace)
     context.color = colored
     shown = text.getvalue().rstrip()
     return shown if colored else click.unstyle(shown)
@@ -188,11 +177,8 @@ def _read_results(settings: GlobalOptions) -> "Results":
 
     from hanse.cli.clusters import is_local, select_clusters
     from hanse.cli.doctor.examination import examine_clusters
-    from hanse.cli.federated_services import read_federated_services
-    from hanse.cli.gslb.view import read_gslb
     from hanse.cli.process import run_async, start_logging
     from hanse.cli.status.local import read_local_state
-    from hanse.cli.status.statefulsets import read_sets_of_broker
 
     start_logging(settings)
     clusters = select_clusters(settings)
@@ -200,9 +186,6 @@ def _read_results(settings: GlobalOptions) -> "Results":
     async def read() -> "Results":
         return await asyncio.gather(
             examine_clusters(clusters, local=is_local(settings)),
-            read_federated_services(clusters),
-            read_sets_of_broker(clusters),
-            read_gslb(clusters),
             read_local_state(settings),
         )
 

@@ -1,0 +1,58 @@
+"""What spans clusters in `hanse status`: the items of views, as the page has them."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import click
+import msgspec
+
+from hanse.cli.tables import table
+from hanse.model.view import FeatureItem, State
+
+SECTIONS = {
+    "federated": ("federatedServices", "FEDERATED SERVICE"),
+    "statefulsets": ("statefulSets", "STATEFULSET"),
+    "gslb": ("globalHosts", "GLOBAL HOST"),
+    "policies": ("policies", "POLICY"),
+}
+"""By the name of a view: its key in the document, and the head of its table."""
+
+_COLORS: Mapping[State, str | None] = {"bad": "red", "warn": "yellow", "good": None, "idle": None}
+
+Items = Mapping[str, Mapping[str, FeatureItem]]
+
+
+def json_document(items: Items, namespace: str) -> dict[str, Any]:
+    """The items of each view, as part of the JSON of `hanse status`."""
+    return {
+        key: [msgspec.to_builtins(one) for one in _in_namespace(items[name], namespace)]
+        for name, (key, _) in SECTIONS.items()
+    }
+
+
+def print_tables(items: Items, namespace: str) -> None:
+    """Print a table for each view that has items."""
+    for name, (_, head) in SECTIONS.items():
+        rows = [_row(one) for one in _in_namespace(items[name], namespace)]
+        if rows:
+            click.echo()
+            click.echo(table((head, "STATE", "CLUSTERS", ""), rows))
+
+
+def _in_namespace(items: Mapping[str, FeatureItem], namespace: str) -> Iterator[FeatureItem]:
+    return (one for one in items.values() if namespace in ("", one.namespace))
+
+
+def _row(one: FeatureItem) -> tuple[str, ...]:
+    """The name, the state, each cluster's part, and what else there is to know."""
+    clusters = (
+        click.style(f"{part.cluster} {part.text}".rstrip(), fg=_COLORS[part.state])
+        for part in one.parts
+    )
+    name = one.name if "." in one.name else f"{one.namespace}/{one.name}".lstrip("/")
+    state = click.style(one.told, fg=_COLORS[one.state])
+    return (name, state, _list(clusters) or "-", _list(f"{k}: {v}" for k, v in one.facts if v))
+
+
+def _list(texts: Iterable[str]) -> str:
+    return "; ".join(texts)
