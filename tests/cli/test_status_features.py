@@ -66,10 +66,11 @@ def test_sets_and_hosts_are_shown_with_the_part_of_each_cluster(
     fleet = build_fleet([read("hub", *broker(), agent=None), read("bergen", host())], NOW)
     items = examine(fleet).items
 
-    print_tables(items, "")
+    print_tables(items, "", wide=True)
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
     document = json_document(items, "")
 
+    assert "Algorithm:" in shown[-1]
     assert ["shop/store", "1/1", "ready", "bergen", "1/1"] in [line[:5] for line in shown]
     assert ["web.global.test", "1/1", "up", "bergen", "192.0.2.1,"] in [line[:5] for line in shown]
     (store,) = document["statefulSets"]

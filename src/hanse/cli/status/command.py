@@ -29,7 +29,7 @@ WATCH_INTERVAL = 2.0
     "--output",
     type=click.Choice(["table", "wide", "json", "yaml"]),
     default="table",
-    help="How to print it; wide has all findings with their remedies.",
+    help="How to print it; wide has remedies and details.",
 )
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Only what is in a namespace.")
 @click.option("--watch", is_flag=True, help="Print it again whenever it changes, until Ctrl-C.")
@@ -165,7 +165,7 @@ def _tables(
         clusters.print_unsynced(local.phases)
         clusters.print_memberships(examination.inventories)
         services.print_table(exported)
-        features.print_tables(examination.items, namespace)
+        features.print_tables(examination.items, namespace, wide=wide)
     context.color = colored
     shown = text.getvalue().rstrip()
     return shown if colored else click.unstyle(shown)

@@ -30,28 +30,29 @@ def json_document(items: Items, namespace: str) -> dict[str, Any]:
     }
 
 
-def print_tables(items: Items, namespace: str) -> None:
-    """Print a table for each view that has items."""
+def print_tables(items: Items, namespace: str, *, wide: bool) -> None:
+    """Print a table for each view that has items; `wide` with all that is known of each."""
     for name, (_, head) in SECTIONS.items():
-        rows = [_row(one) for one in _in_namespace(items[name], namespace)]
+        rows = [_row(one, wide=wide) for one in _in_namespace(items[name], namespace)]
         if rows:
             click.echo()
-            click.echo(table((head, "STATE", "CLUSTERS", ""), rows))
+            click.echo(table((head, "STATE", "CLUSTERS", *(("DETAILS",) if wide else ())), rows))
 
 
 def _in_namespace(items: Mapping[str, FeatureItem], namespace: str) -> Iterator[FeatureItem]:
     return (one for one in items.values() if namespace in ("", one.namespace))
 
 
-def _row(one: FeatureItem) -> tuple[str, ...]:
-    """The name, the state, each cluster's part, and what else there is to know."""
+def _row(one: FeatureItem, *, wide: bool) -> tuple[str, ...]:
+    """The name, the state, each cluster's part, and with `wide` what else there is to know."""
     clusters = (
         click.style(f"{part.cluster} {part.text}".rstrip(), fg=_COLORS[part.state])
         for part in one.parts
     )
     name = one.name if "." in one.name else f"{one.namespace}/{one.name}".lstrip("/")
     state = click.style(one.told, fg=_COLORS[one.state])
-    return (name, state, _list(clusters) or "-", _list(f"{k}: {v}" for k, v in one.facts if v))
+    details = _list(f"{k}: {v}" for k, v in one.facts if v)
+    return (name, state, _list(clusters) or "-", *((details,) if wide else ()))
 
 
 def _list(texts: Iterable[str]) -> str:
