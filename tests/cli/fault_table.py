@@ -188,13 +188,12 @@ OBJECTS = (
         """,
     ),
     Fault(
-        "BrokerUnguarded Check 1 admission policies of hanse-broker are missing "
-        "(hanse-broker-imports), so that a member can write what is another's in broker",
+        "BrokerUnguarded ValidatingAdmissionPolicyBinding hanse-broker-imports in broker",
         "k broker delete validatingadmissionpolicybinding hanse-broker-imports",
         unseen_by=OBSERVERS,
     ),
     Fault(
-        "WebhookDown Check webhook old.hanse.dev has no ready endpoints behind hanse-old in lubeck",
+        "WebhookDown ValidatingWebhookConfiguration hanse-old in lubeck",
         """
         make lubeck '{apiVersion: admissionregistration.k8s.io/v1,
         kind: ValidatingWebhookConfiguration, metadata: {name: hanse-old},
@@ -278,8 +277,7 @@ KILLED = (
         """k broker patch clusterset local --type merge -p '{"spec":{"paused":true}}'""",
     ),
     Fault(
-        "CrdOld Check definitions are not of this version: "
-        "serviceexports.multicluster.x-k8s.io in hamburg",
+        "CrdOld CustomResourceDefinition serviceexports.multicluster.x-k8s.io in hamburg",
         """
         k hamburg patch crd serviceexports.multicluster.x-k8s.io --type json -p '[{"op": "add",
         "path": "/spec/versions/0/additionalPrinterColumns", "value": []}]'

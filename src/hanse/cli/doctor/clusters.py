@@ -12,7 +12,8 @@ from hanse.cli.inventory import ClusterInventory, InventoryResult
 from hanse.cli.permissions import Permission
 from hanse.model.crds import OWN_KINDS
 from hanse.model.feature_names import FEATURES
-from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.findings import Ref
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
 OLDEST_MINOR, NEWEST_MINOR = 30, 35
@@ -41,6 +42,8 @@ class Finding(Struct, frozen=True):
     problem: str
     remedy: str
     code: str = "Check"
+    subject: Ref | None = None
+    """What is wrong, without its cluster; the cluster's API server if it is no object."""
     pasteable: bool = False
     """Whether the remedy is a command as it stands."""
     of_cluster: bool = False
@@ -73,6 +76,7 @@ def _old_credentials(cluster: ClusterInventory, context: CheckContext) -> Iterat
             f"log in anew as your cluster's provider says, or: kubectl config set-credentials "
             f"of the user of context {cluster.name}",
             "TokenExpiring",
+            Ref("Credentials", cluster.name),
         )
 
 
@@ -122,6 +126,7 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
             f"definitions are missing: {_first_three(missing)}",
             remedy,
             "CrdMissing",
+            Ref("CustomResourceDefinition", missing[0]),
             pasteable=True,
         )
     if old:
@@ -130,6 +135,7 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
             f"definitions are not of this version: {_first_three(old)}",
             remedy,
             "CrdOld",
+            Ref("CustomResourceDefinition", old[0]),
             pasteable=True,
         )
 
@@ -162,6 +168,7 @@ def denied_permissions(cluster: ClusterInventory, context: CheckContext) -> Iter
             f"these credentials may not {listed}",
             f"kubectl --context {cluster.name} auth can-i --list",
             "RightMissing",
+            Ref("Credentials", cluster.name),
         )
 
 
@@ -176,6 +183,7 @@ def _agent_rights(cluster: ClusterInventory, context: CheckContext) -> Iterator[
             f"hanse manifests --cluster-id {cluster.name} --features {features} | "
             f"kubectl --context {cluster.name} apply -f -",
             "AgentForbidden",
+            Ref("ServiceAccount", AGENT, SYSTEM_NAMESPACE),
             pasteable=True,
         )
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.app.views import examine, reads
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
@@ -72,7 +73,7 @@ def _finding(check: Check) -> Finding:
     return Finding(
         code=check.code,
         severity=Severity.DEGRADED if check.code in _DEGRADED else Severity.RISK,
-        subject=Ref("Check", check.problem, cluster=check.cluster),
+        subject=replace(check.subject or Ref("APIServer", check.cluster), cluster=check.cluster),
         summary=f"{check.cluster}: {check.problem}",
         remedy=Remedy(commands=(check.remedy,)) if check.pasteable else Remedy(check.remedy),
         caused_by=(cluster_ref(check.cluster),) if check.of_cluster else (),

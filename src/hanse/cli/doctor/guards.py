@@ -7,6 +7,7 @@ from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import ClusterLists
 from hanse.features.services.manifests import broker_policies
 from hanse.model.broker_namespace import shared_namespace
+from hanse.model.findings import Ref
 from hanse.model.kinds.admission import ValidatingAdmissionPolicyBinding
 
 _SHOWN = 3
@@ -25,6 +26,7 @@ def check_guards(lists: ClusterLists) -> Iterator[Finding]:
                 f"({names}), so that a member can write what is another's",
                 f"hanse broker init --context {lists.name} --namespace {namespace}",
                 "BrokerUnguarded",
+                Ref(ValidatingAdmissionPolicyBinding.kind.name, missing[0]),
                 pasteable=True,
             )
 

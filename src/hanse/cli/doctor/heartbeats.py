@@ -7,6 +7,7 @@ from typing import Any
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.guards import broker_namespace
 from hanse.cli.doctor.lists import ClusterLists
+from hanse.model.findings import Ref
 
 
 def check_heartbeats(lists: ClusterLists) -> Iterator[Finding]:
@@ -24,6 +25,7 @@ def check_heartbeats(lists: ClusterLists) -> Iterator[Finding]:
                 f"hanse join --broker {lists.name} --broker-namespace {namespace} "
                 f"--cluster-id {member} --context {member}",
                 "LeaseMissing",
+                Ref("Lease", member, namespace),
                 pasteable=True,
                 of_cluster=True,
             )

@@ -15,9 +15,10 @@ from hanse.cli.doctor.guards import check_guards
 from hanse.cli.doctor.heartbeats import check_heartbeats, lease_silence
 from hanse.cli.doctor.lists import ClusterLists
 from hanse.features.networks.ranges import overlaps, parse_range
+from hanse.model.findings import Ref
 from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
-from hanse.model.naming import ZONE
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, ZONE
 from hanse.model.tokens import parse_claims
 
 NEARLY_FULL = 0.9
@@ -50,6 +51,7 @@ def _expired_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
                 f"nobody leads {name}: {holder} has not renewed its Lease for {seconds} s",
                 f"start the agent of a supervisor that reaches {lists.name}",
                 "LeaderMissing",
+                Ref("Lease", name, SYSTEM),
             )
 
 
@@ -70,11 +72,16 @@ def _unserved_webhooks(lists: ClusterLists) -> Iterator[Finding]:
                         lists.name,
                         f"webhook {webhook['name']} has no ready endpoints behind {name}",
                         f"kubectl --context {lists.name} delete {kind}webhookconfiguration "
-                        f"{configuration['metadata']['name']}",
+                        f"{_name(configuration)}",
                         "WebhookDown",
+                        Ref(f"{kind.capitalize()}WebhookConfiguration", _name(configuration)),
                         pasteable=True,
                     )
                     break
+
+
+def _name(item: dict[str, Any]) -> str:
+    return str(item["metadata"]["name"])
 
 
 def _unforwarded_zone(lists: ClusterLists) -> Iterator[Finding]:
@@ -93,6 +100,7 @@ def _unforwarded_zone(lists: ClusterLists) -> Iterator[Finding]:
             f"add to its Corefile what `hanse dns corefile ADDRESS` prints, with the address of "
             f"`kubectl --context {lists.name} -n hanse-system get service hanse-dns`",
             "ZoneNotDelegated",
+            Ref("ConfigMap", "coredns", "kube-system"),
         )
 
 
@@ -123,6 +131,7 @@ def _overlapping_networks(lists: ClusterLists) -> Iterator[Finding]:
                     "and those hide each other",
                     f"create a network with another range, and delete {name}",
                     "RangesOverlap",
+                    Ref("Network", name),
                 )
 
 
@@ -143,6 +152,7 @@ def _unexpiring_tokens(lists: ClusterLists) -> Iterator[Finding]:
                 f"hanse join --federation {federation} --cluster-id {member} --context {member} "
                 f"--supervisor {lists.name}",
                 "TokenUnending",
+                Ref("Secret", name, SYSTEM),
                 pasteable=True,
             )
 
@@ -172,6 +182,7 @@ def _unreadable_acceptance(lists: ClusterLists) -> Iterator[Finding]:
                 f"defaults count: {error}",
                 f"kubectl --context {lists.name} edit acceptancepolicy {name}",
                 "AcceptanceUnreadable",
+                Ref("AcceptancePolicy", name),
             )
 
 
@@ -200,6 +211,7 @@ def _overlapping_clusters(clusters: Sequence[ClusterLists]) -> Iterator[Finding]
                 "give clusters ranges of their own, or use Globalnet; in profile kep-1645 service "
                 "ranges may overlap, pod ranges may not",
                 "RangesOverlap",
+                Ref("ClusterRange", f"{one}-{other}"),
             )
 
 
@@ -226,6 +238,7 @@ def _too_many_supervisors(clusters: Sequence[ClusterLists]) -> Iterator[Finding]
             f"{len(supervising)} clusters supervise the federation; {MAX_SUPERVISORS} are plenty",
             f"kubectl --context {supervising[-1]} delete clusterclaim {SUPERVISOR}",
             "TooManySupervisors",
+            Ref("ClusterClaim", SUPERVISOR),
             pasteable=True,
         )
 
@@ -236,7 +249,7 @@ def _version_skew(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
         lists.name: one["metadata"].get("labels", {}).get(VERSION, "")
         for lists in clusters
         for one in lists["deployments"]
-        if one["metadata"]["name"] == "hanse-agent"
+        if _name(one) == AGENT
     }
     for name, version in versions.items():
         if version and _minor_versions_between(version, __version__) > 1:
@@ -245,6 +258,7 @@ def _version_skew(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
                 f"its agent is version {version}, and this is {__version__}",
                 f"hanse manifests --cluster-id {name} | kubectl --context {name} apply -f -",
                 "VersionSkew",
+                Ref("Deployment", AGENT, SYSTEM_NAMESPACE),
                 pasteable=True,
             )
 
