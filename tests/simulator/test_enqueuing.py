@@ -1,4 +1,4 @@
-"""A change that alters the plan or the DNS names of a key enqueues the key, in every feature.
+"""A change that alters the plan, the DNS names or the view of a key enqueues the key.
 
 Everything that agents observe while users act is replayed change by change; then every object and
 fact that they know changes once, in every part of it, and back.
@@ -11,6 +11,7 @@ from datetime import timedelta
 import pytest
 
 from hanse.app.agent import Agent
+from hanse.app.views import views
 from hanse.model.dns.zones import View
 from hanse.model.kinds.hanse import LighthouseVersion
 from tests.support.enqueuing import Observed
@@ -54,7 +55,7 @@ class ObservedFleet(Fleet):
         agent = await super().start_agent(cluster, replica, home=home)
         features = tuple(agent.reconciler.features.values())
         zones = self.zone_sources(View(cluster, cluster, global_zones=(GLOBAL_ZONE,)))
-        self.observed.append(Observed(agent.reconciler, features, zones))
+        self.observed.append(Observed(agent.reconciler, features, zones, views()))
         return agent
 
 

@@ -1,4 +1,6 @@
-"""The law of enqueuing: a change that alters the plan or the DNS names of a key enqueues the key.
+"""The law of enqueuing: a change that alters the plan of a key enqueues the key.
+
+The same holds for the DNS names of a key, and for what views show of it.
 
 What agents observed is replayed change by change, through the enqueuer of the runtime. A plan that
 a change alters without enqueuing its key stays as it was until something else happens: in a fleet
@@ -30,10 +32,13 @@ from hanse.model.facts import (
     Role,
     WriteOutcome,
 )
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.judgement import concerns_all_keys
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Kind, Object, ObjectRef, object_ref
-from hanse.model.plan import Feature, Plan
+from hanse.model.plan import Feature, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Stores
+from hanse.model.view import View
 from hanse.runtime.backoff import BackoffTracker
 from hanse.runtime.connection import Scope, wanted_scopes
 from hanse.runtime.enqueue import Enqueuer
@@ -50,6 +55,10 @@ Source = tuple[ClusterId, Kind] | type[Fact]
 
 
 FACTS = (ClusterState, LeaseLiveness, Leadership, HeartbeatState, WriteOutcome)
+ITEM = "item"
+"""The topic of keys of views."""
+NOTHING = "nothing"
+"""What a view shows of a key without an item."""
 PERMANENT = frozenset({ObjectRef(Namespace.kind, IDENTITY_NAMESPACE)})
 """What nobody deletes while a cluster lives."""
 
@@ -87,18 +96,22 @@ class Observed:
     """Every change that an agent observes, in order."""
 
     def __init__(
-        self, reconciler: Reconciler, features: Sequence[Feature], zones: Sequence[ZoneSource]
+        self,
+        reconciler: Reconciler,
+        features: Sequence[Feature],
+        zones: Sequence[ZoneSource],
+        views: Sequence[View],
     ) -> None:
         self.local = reconciler.informers.local
         self.features = features
-        self.zones = zones
+        self.zones, self.views = zones, views
         facts = reconciler.informers.facts
         self.changes: list[Change] = [FactChange(None, f) for f in facts.all(ClusterState)]
         reconciler.event_handlers.append(self.changes.append)
 
     def unnoticed(self, now: datetime) -> Iterator[Unnoticed]:
         """The changes that altered a plan unnoticed; then those that any object may undergo."""
-        replay = Replay(self.features, self.zones, self.local, now)
+        replay = Replay(self.features, self.zones, self.views, self.local, now)
         for change in self.changes:
             yield from replay.apply(change)
         for change in possible_changes(replay):
@@ -163,11 +176,13 @@ class Replay:
         self,
         features: Sequence[Feature],
         zones: Sequence[ZoneSource],
+        views: Sequence[View],
         local: ClusterId,
         now: datetime,
     ) -> None:
         self._features = {feature.name: feature for feature in features}
         self._zones = {f"DNS names of {zone.name}": zone for zone in zones}
+        self._views = {f"view of {view.name}": view for view in views}
         self._watches = [w for feature in features for w in feature.watches]
         self._watches += [w for zone in zones for w in zone.watches]
         self._local, self._now = local, now
@@ -198,6 +213,8 @@ class Replay:
         self._enqueuer.on_change(change, Priority.FRESH)
         for name, zone in self._zones.items():
             self._enqueued.update((name, key) for key in zone.keys_for(change, self.snapshot()))
+        for name, view in self._views.items():
+            self._enqueued.update((name, Key(ITEM, key)) for key in view.keys_for(change))
         if not self._planned:
             return []  # what is enqueued waits until the cluster is listed
         found: list[Unnoticed] = []
@@ -240,6 +257,8 @@ class Replay:
     def _is_noticed(self, item: Item, change: Change, before: object) -> bool:
         if item in self._enqueued:
             return True
+        if item[0] in self._views and concerns_all_keys(change):
+            return True
         if isinstance(change, FactChange) and isinstance(change.fact, Answer):
             questions = before.questions if isinstance(before, Plan) else ()
             return any(q.ask.id == change.fact.question for q in questions)
@@ -271,6 +290,9 @@ class Replay:
         try:
             if name in self._zones:
                 planned = self._zones[name].records_for(snapshot)(key)
+            elif name in self._views:
+                fleet = MultiClusterSnapshot({self._local: snapshot})
+                planned = self._views[name].render(key.name, fleet) or NOTHING
             else:
                 planned = self._features[name].plan(key, snapshot)
         except Exception as error:  # noqa: BLE001 - an error is a result like any other here

@@ -6,8 +6,23 @@ from typing import Any
 from hanse.model.facts import ClusterState, HeartbeatState, LeaseLiveness
 from hanse.model.findings import Finding, judge
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.snapshot import Change, FactChange
 from hanse.model.view import View
+
+
+def concerns_all_keys(change: Change) -> bool:
+    """Whether a change may alter every item: the rules of all, or a cluster that is lost or back.
+
+    A ClusterSet with only another status does not.
+    """
+    if isinstance(change, FactChange):
+        return isinstance(change.fact, ClusterState | HeartbeatState | LeaseLiveness)
+    if not isinstance(change.object, ClusterSet):
+        return False
+    sides = (change.before, change.after)
+    before, after = (side.spec if isinstance(side, ClusterSet) else None for side in sides)
+    return before != after
 
 
 class Judgement:
@@ -43,10 +58,8 @@ class Judgement:
         return self._unlisted or any(self._dirty.values())
 
     def on_change(self, change: Change) -> None:
-        """Mark the keys that a change concerns; a cluster that is lost or back concerns all."""
-        concerns_all = isinstance(change, FactChange) and isinstance(
-            change.fact, ClusterState | HeartbeatState | LeaseLiveness
-        )
+        """Mark the keys that a change concerns: all for a ClusterSet, or a cluster lost or back."""
+        concerns_all = concerns_all_keys(change)
         for name, view in self._views.items():
             self._dirty[name].update(view.keys_for(change))
             if concerns_all:

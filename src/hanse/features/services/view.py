@@ -91,10 +91,11 @@ class ServicesView:
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The services of a changed object; none for facts."""
+        """The services of an object before and after its change; none for facts."""
         if isinstance(change, FactChange):
             return ()
-        return _service_keys(change.object)
+        sides = (side for side in (change.before, change.after) if side is not None)
+        return {key for side in sides for key in _service_keys(side)}
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ServiceItem | None:
         """The item of a service over all members; None if it is neither exported nor imported."""
