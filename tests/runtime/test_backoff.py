@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.plan import Key
+from hanse.runtime import backoff
 from hanse.runtime.actions import Action, Create, Update
 from hanse.runtime.apply import WriteReport
 from hanse.runtime.backoff import CONTEST_WINDOW, OTHERS_ACTIVE, SHARED_DELAY, BackoffTracker
@@ -210,3 +211,15 @@ def test_what_was_written_is_remembered_for_as_long_as_a_repetition_would_count(
 
     remembered = {place.ref.name for place in waiting.patience._repeats}
     assert remembered == {"sum-1", "sum-2"}
+
+
+def test_refusals_of_what_nobody_wants_any_more_do_not_grow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(backoff, "MAX_TRACKED", 3)
+    waiting = Waiting()
+    for name in ("a", "b", "a", "c", "d"):
+        action = Create("broker", configmap(name), 0)
+        waiting.patience.record(ITEM, [WriteReport(action, "Refused")])
+
+    assert [place.ref.name for place in waiting.patience._refusals] == ["a", "c", "d"]

@@ -8,12 +8,13 @@ from msgspec.structs import replace
 
 from hanse.kube.store import Store
 from hanse.kube.watch_events import Applied, Deleted, Listed
-from hanse.model.facts import Leadership, Role
+from hanse.model.facts import ClusterDeparted, Leadership, Role
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch, Writes
+from hanse.runtime.handover import disconnect_released
 from hanse.runtime.ownership import Owner, with_owner
 from tests.runtime.toy_world import (
     SHOP,
@@ -280,6 +281,21 @@ async def test_a_second_look_does_not_wait_for_clusters_that_are_gone_or_dead() 
             await asyncio.wait_for(look, 60)
 
             assert waiting, "a cluster that went down meanwhile was not waited for"
+
+
+async def test_clusters_that_are_handed_over_are_disconnected_all_at_once() -> None:
+    """Else one that is named again in between is connected, and then disconnected for ever."""
+    async with toy_world("lubeck", "child", "other", agents=False) as world:
+        reconciler = world.reconciler("lubeck")
+        for name in ("child", "other"):
+            reconciler.informers.join(name, {Role.MEMBER}, world.api("lubeck", name))
+        async with reconciler.running():
+            await asyncio.sleep(5)
+
+            disconnect_released(reconciler.informers, ["child", "other"])
+
+            assert not {"child", "other"} & reconciler.informers.connections.keys()
+            assert list(reconciler.informers.facts.all(ClusterDeparted)) == []
 
 
 async def test_a_reconciler_ends_although_a_second_list_waits() -> None:

@@ -1,8 +1,8 @@
 """Facts, webhooks and our own writes: rules 7 to 9."""
 
 import asyncio
-from collections.abc import Iterable
-from datetime import timedelta
+from collections.abc import Coroutine, Iterable
+from datetime import datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -31,16 +31,17 @@ from hanse.model.facts import (
 from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
-from hanse.model.plan import Desired, Key, Plan, Question, Read
+from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef, Wire
+from hanse.model.plan import Call, Desired, Key, Plan, Question, Read
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
+from hanse.runtime.questions import Questions
 from hanse.web.webhooks.server import decide
 from tests.runtime.toy_world import SHOP, get_configmap, offer, toy_world
 from tests.support.builders import configmap, namespace
 from tests.support.faults import LinkFaults
 from tests.support.toy import HOME, OFFERED, Toy
 from tests.support.world import BROKER, World
-from tinykube.virtual_time import ON_VIRTUAL_TIME
+from tinykube.virtual_time import EPOCH, ON_VIRTUAL_TIME
 
 
 @pytest.fixture
@@ -85,6 +86,46 @@ async def test_rule_7_answers_are_facts_and_enqueue_the_key_that_asked() -> None
         assert (await get_configmap(world, "lubeck", "note")).data == {"x": "1"}
         assert len(reads) == 1, "asked again though the answer was young enough"
         await world.stop()
+
+
+async def test_rule_7_an_answer_is_not_young_because_the_clock_was_set_back() -> None:
+    class Clock:
+        """A clock that can be set."""
+
+        ahead = timedelta(0)
+
+        def now(self) -> datetime:
+            return EPOCH + self.ahead
+
+    class Provider:
+        """Counts what it is asked."""
+
+        asked = 0
+
+        async def __call__(self) -> Wire:
+            self.asked += 1
+            return {}
+
+    async with toy_world("lubeck", agents=False) as world:
+        clock, provider = Clock(), Provider()
+        informers = world.reconciler("lubeck").informers
+        questions = Questions(informers, {"names": provider}, clock, lambda _: None)
+        question = Question(Call("names"), timedelta(minutes=1))
+        async with asyncio.TaskGroup() as group:
+
+            def start(task: Coroutine[Any, Any, None], name: str) -> None:
+                group.create_task(task, name=name)
+
+            async def ask() -> int:
+                questions.ask(("toy", Key("look")), [question], start)
+                await asyncio.sleep(1)
+                return provider.asked
+
+            asked = [await ask(), await ask()]
+            clock.ahead = timedelta(hours=-1)
+            asked += [await ask(), await ask()]
+
+        assert asked == [1, 1, 2, 2]
 
 
 async def test_rule_7_facts_carry_each_clusters_state_and_since_when() -> None:
@@ -202,6 +243,22 @@ async def test_rule_7_no_lease_expires_while_leases_alone_cannot_be_read() -> No
             await asyncio.sleep(10)
 
         assert [f.state for f in facts.all(LeaseLiveness)] == [HolderState.READY]
+
+
+async def test_rule_7_a_dead_holder_is_silent_also_where_every_answer_takes_seconds() -> None:
+    async with toy_world("lubeck", features=(LivenessFeature(),)) as world:
+        facts = world.agents["lubeck"].reconciler.informers.facts
+        spec = LeaseSpec(holder_identity="bergen", lease_duration_seconds=30)
+        client = world.client(BROKER)
+        await client.create(Lease(metadata=LeaseMeta(name="bergen", namespace=HOME), spec=spec))
+        await asyncio.sleep(5)
+        await client.patch(Lease, "bergen", HOME, {"spec": {"renewTime": RENEWED}})
+        await asyncio.sleep(5)
+
+        world.network.link("lubeck", BROKER).faults = LinkFaults(delay=timedelta(seconds=2))
+        await asyncio.sleep(90)
+
+        assert [f.state for f in facts.all(LeaseLiveness)] == [HolderState.SILENT]
 
 
 RENEWED = "2001-01-01T00:00:01.000000Z"

@@ -299,7 +299,10 @@ class BackoffTracker:
         backoff = REFUSED if report.result == "Refused" else FORBIDDEN
         delay = backoff.delay(attempt, self._random)
         until = self._time() + delay.total_seconds()
+        self._refusals.pop(report.target, None)  # so that the dictionary stays in order of age
         self._refusals[report.target] = _Refusal(item, digest, attempt, until)
+        if len(self._refusals) > MAX_TRACKED:
+            del self._refusals[next(iter(self._refusals))]
         return delay
 
 

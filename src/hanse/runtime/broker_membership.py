@@ -69,6 +69,7 @@ class BrokerMembership:
     async def run(self, is_active: Callable[[], bool]) -> None:
         """Leave the broker when this cluster has to; returns then."""
         while True:
+            self._changed.clear()  # before the record is read, so that no change is missed
             record = await self._record() if is_active() else None
             if record is not None and record.status.epoch >= self._epoch:
                 self._epoch = record.status.epoch
@@ -78,7 +79,6 @@ class BrokerMembership:
                 if record.has_left:
                     await self._withdraw_at_home()
                     return
-            self._changed.clear()
             with suppress(TimeoutError):
                 async with asyncio.timeout(RECHECK_INTERVAL):
                     await self._changed.wait()

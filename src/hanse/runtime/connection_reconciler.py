@@ -346,7 +346,7 @@ class ConnectionReconciler:
         self._handover = None
         for cluster in sorted(clusters):
             self.managed.pop(cluster, None)
-        await disconnect_released(self._informers, sorted(clusters))
+        disconnect_released(self._informers, sorted(clusters))
 
     def _background_tasks(self) -> list[asyncio.Task[None]]:
         """The tasks that leave clusters or hand them over."""

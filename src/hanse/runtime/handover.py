@@ -37,13 +37,16 @@ async def wait_for_successors(
     await asyncio.gather(*(elections.resign(member) for member in members))
 
 
-async def disconnect_released(informers: ClusterInformers, members: Iterable[ClusterId]) -> None:
-    """Disconnect members that others lead: none counts as departed. Our own cluster stays."""
+def disconnect_released(informers: ClusterInformers, members: Iterable[ClusterId]) -> None:
+    """Disconnect members that others lead: none counts as departed. Our own cluster stays.
+
+    All at once: one that is named again is connected anew, by whoever waits meanwhile.
+    """
     for member in members:
         if member == informers.local:
             informers.set_roles(member, {Role.LOCAL})
         elif member in informers.connections:
-            await informers.disconnect(member, departed=False)
+            informers.release(member)
         log.info("cluster handed over", extra={"cluster": member})
 
 

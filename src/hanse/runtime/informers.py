@@ -125,15 +125,23 @@ class ClusterInformers:
         for scope in list(connection.informers):
             self._restart_informer(connection, scope)
 
-    async def disconnect(self, cluster: ClusterId, *, departed: bool = True) -> None:
-        """Stop a cluster's informers, close its API, and put a `ClusterDeparted` fact if it has."""
+    async def disconnect(self, cluster: ClusterId) -> None:
+        """Stop a departed cluster's informers, put a `ClusterDeparted` fact, and close its API."""
+        api = self._drop(cluster)
+        self.put_fact(ClusterDeparted(cluster, self._clock.now()))
+        self._closing.append(api)
+        await self._close_api(api)
+
+    def release(self, cluster: ClusterId) -> None:
+        """Disconnect a cluster that has not departed, at once; its API is closed later."""
+        self._close_replaced(self._drop(cluster))
+
+    def _drop(self, cluster: ClusterId) -> Api:
+        """Stop a cluster's informers and forget its state; returns its API, to be closed."""
         connection = self.connections.pop(cluster)
         self._disconnect(connection)
         self.drop_fact(ClusterState, cluster)
-        if departed:
-            self.put_fact(ClusterDeparted(cluster, self._clock.now()))
-        self._closing.append(connection.api)
-        await self._close_api(connection.api)
+        return connection.api
 
     async def close(self) -> None:
         """Close every API, also those whose closing was cancelled."""

@@ -19,6 +19,9 @@ RECHECK_INTERVAL = 0.25
 LATE_ANSWER = 1.0
 """Seconds after which a late answer means that nobody could have renewed a Lease in time."""
 
+SLOW_ANSWER = 5.0
+"""The same, for a cluster whose last answer was late, too: it is slow, and takes renewals."""
+
 
 class LeaseTracker:
     """Keeps a `LeaseLiveness` fact for each watched Lease, also for one that was deleted."""
@@ -28,6 +31,8 @@ class LeaseTracker:
         self._clock = clock
         self._observers: dict[ClusterId, LeaseObserver] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._slow: set[ClusterId] = set()
+        """The clusters whose answer was late when a Lease expired last."""
 
     def on_change(self, change: Change) -> None:
         """Track changes of Leases, and of the state of the clusters that hold them."""
@@ -100,15 +105,19 @@ class LeaseTracker:
     def _expired(self, where: ClusterId, observer: LeaseObserver) -> tuple[Name, ...]:
         """The Leases that expired before their cluster last answered.
 
-        After a late answer every Lease has its full duration again.
+        After a late answer every Lease has its full duration again, but not again and again.
         """
         due = observer.next_expiry
         if due is None or due > _now():
             return ()
         answered_at = self._informers.suspect(where)
-        if answered_at - due > LATE_ANSWER:
+        if answered_at < due:
+            return ()  # wait for the answer
+        late = answered_at - due
+        if late > (SLOW_ANSWER if where in self._slow else LATE_ANSWER):
             observer.mark_unreachable()
             observer.mark_reachable(answered_at)
+        (self._slow.add if late > LATE_ANSWER else self._slow.discard)(where)
         return observer.expire(answered_at)
 
     def _publish_state(self, where: ClusterId, lease: Lease) -> None:

@@ -1,6 +1,7 @@
 """Answers the questions of plans by live reads and provider calls; answers become facts."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from datetime import timedelta
 from typing import Any, TypeAlias
 
 import msgspec
@@ -43,7 +44,7 @@ class Questions:
         """Start to answer the questions of a key; the key is enqueued with each answer."""
         for question in questions:
             known = self._informers.facts.get(Answer, question.ask.id)
-            if known is not None and self._clock.now() - known.at < question.max_age:
+            if known is not None and self._is_recent(known, question.max_age):
                 continue
             askers = self._in_flight.get(question.ask.id)
             if askers is not None:
@@ -51,6 +52,10 @@ class Questions:
                 continue
             self._in_flight[question.ask.id] = {item}
             start(self.answer(question.ask), f"ask {question.ask.id}")
+
+    def _is_recent(self, known: Answer, max_age: timedelta) -> bool:
+        """Whether an answer is young enough; one of the future is of before the clock was set."""
+        return timedelta(0) <= self._clock.now() - known.at < max_age
 
     async def answer(self, query: Read | Call) -> None:
         """Answer now, store the answer as a fact, and enqueue the keys that asked."""
