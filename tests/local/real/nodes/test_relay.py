@@ -1,10 +1,13 @@
 """The egress proxy and the relay, in this machine's own network namespace."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
+
+import pytest
 
 from hanse.local.real.nodes.namespaces import NetworkNamespace
 from hanse.local.real.nodes.relay import egress_proxy, relay_to_loopback
@@ -84,3 +87,30 @@ async def test_the_relay_reaches_the_same_port_of_loopback() -> None:
         writer.close()
 
     assert answer == b"ahoy"
+
+
+async def test_a_side_that_is_lost_ends_the_other_and_no_task_is_collected(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """asyncio keeps no reference to the task of a connection that is lost."""
+    [port] = free_ports(1)
+    accepted: asyncio.Queue[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = asyncio.Queue()
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await accepted.put((reader, writer))
+
+    far = await asyncio.start_server(hold, "127.0.0.1", port)
+    async with far:
+        async with relay_to_loopback(HERE, "127.0.0.2", port):
+            _, near = await asyncio.open_connection("127.0.0.2", port)
+            near.write(b"ahoy")
+            reader, writer = await accepted.get()
+            assert await reader.readexactly(4) == b"ahoy"
+            near.transport.abort()
+            assert await reader.read(-1) == b"", "it hears of the end, and is silent"
+            gc.collect()
+        assert await reader.read(-1) == b""
+        writer.close()
+
+    gc.collect()
+    assert [record.message for record in caplog.records if record.name == "asyncio"] == []

@@ -6,10 +6,11 @@ proxy on a Unix socket (its egress selector). The network of this machine stays 
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 
 from hanse.local.real.nodes.namespaces import NetworkNamespace
 from hanse.local.unix_socket import private_listener
@@ -20,6 +21,7 @@ _CLOSED = (OSError, RuntimeError)
 _CLOSE_DELAY = 1.0
 """Seconds until a socket that could not be connected is closed."""
 _Connect = Callable[[], Awaitable[_Streams]]
+_Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], None]
 
 
 @asynccontextmanager
@@ -32,7 +34,7 @@ async def relay_to_loopback(
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await _join((reader, writer), lambda: asyncio.open_connection("127.0.0.1", port))
 
-    async with _serving(await asyncio.start_server(on_connection, sock=listener)):
+    async with _serving(on_connection, lambda handle: asyncio.start_server(handle, sock=listener)):
         yield
 
 
@@ -52,16 +54,40 @@ async def egress_proxy(fabric: NetworkNamespace, path: Path) -> AsyncIterator[No
         )
 
     listener = private_listener(path)
-    async with _serving(await asyncio.start_unix_server(on_connection, sock=listener)):
+    async with _serving(
+        on_connection, lambda handle: asyncio.start_unix_server(handle, sock=listener)
+    ):
         yield
 
 
 @asynccontextmanager
-async def _serving(server: asyncio.Server) -> AsyncIterator[None]:
+async def _serving(
+    on_connection: Callable[
+        [asyncio.StreamReader, asyncio.StreamWriter], Coroutine[Any, Any, None]
+    ],
+    start: Callable[[_Handler], Awaitable[asyncio.Server]],
+) -> AsyncIterator[None]:
+    """Serve until the end, which ends all connections.
+
+    asyncio forgets the task of a connection that is lost: it would be collected as garbage while it
+    still waits for the far side, which would never be closed.
+    """
+    running: set[asyncio.Task[None]] = set()
+
+    def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(on_connection(reader, writer))
+        running.add(task)
+        task.add_done_callback(running.discard)
+
+    server = await start(handle)
     try:
         yield
     finally:
         server.close()
+        left = list(running)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
 
 
 async def _dial(fabric: NetworkNamespace, host: str, port: int) -> _Streams:
