@@ -91,10 +91,14 @@ class UsedRights:
     def record(
         self, rights: Mapping[str, Sequence[Right]], uses: Iterable[Use], system: str
     ) -> list[Use]:
-        """Record what one agent was granted and used; returns uses that nothing grants."""
+        """Record what one agent was granted and used; returns uses that nothing grants.
+
+        Rights that are used only with something that not every installation has are left out.
+        """
         distinct = set(uses)
-        rules = [(feature, right.rule) for feature, rs in rights.items() for right in rs]
-        for feature, rule in rules:
+        every = [(feature, right) for feature, rs in rights.items() for right in rs]
+        rules = [(feature, right.rule) for feature, right in every]
+        for feature, rule in ((feature, r.rule) for feature, r in every if not r.is_special):
             self.granted.update(_verbs(feature, rule, rule.verbs, system))
             verbs = {use.verb for use in distinct if allows(rule, use)}
             self.used.update(_verbs(feature, rule, verbs, system))

@@ -48,7 +48,9 @@ def test_names_bind_all_but_those_who_have_none() -> None:
 
 def test_what_is_used_without_a_right_is_named_and_what_is_not_used_is_listed() -> None:
     rights = UsedRights()
-    granted = {"toy": [Right(RbacRule("", "", "pods", ("get", "list", "patch", "watch")))]}
+    pods = Right(RbacRule("", "", "pods", ("get", "list", "patch", "watch")))
+    special = Right(RbacRule("", "kubeovn.io", "vpcs", ("get",)), is_special=True)
+    granted = {"toy": [pods, special]}
 
     missing = rights.record(
         granted, [Use("watch", "", "pods"), Use("delete", "", "pods", "a", "b")], "x-system"

@@ -55,7 +55,8 @@ def rights_by_feature(
     """
     token = Right(
         RbacRule(system, "", SECRET.plural, ("get", "patch"), (BROKER_SECRET,)),
-        ("the token for the broker, which the agent renews",),
+        ("the token for the broker, which the agent renews, only with a Secret that has it",),
+        is_special=True,
     )
     base = [*agent_rights(watches.get(BASE, ()), [(system, AGENT)]), token]
     by_feature = {BASE: base}

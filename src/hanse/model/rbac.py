@@ -43,6 +43,8 @@ class Right(Struct, frozen=True, order=True):
 
     rule: RbacRule
     reasons: tuple[str, ...] = ()
+    is_special: bool = False
+    """Whether it is used only with something that not every installation has."""
 
 
 class _Grant(Struct, frozen=True):
@@ -54,6 +56,7 @@ class _Grant(Struct, frozen=True):
     subresource: str = ""
     names: tuple[str, ...] = ()
     reason: str = ""
+    is_special: bool = False
 
 
 def rbac_rules(
@@ -157,8 +160,9 @@ def _watch_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_
         def grant(
             *verbs: str, subresource: str = "", watch: Watch = watch, names: tuple[str, ...] = names
         ) -> _Grant:
-            kind = watch.kind.kind
-            return _Grant(watch.namespace, kind, verbs, subresource, names, watch.reason)
+            kind, special = watch.kind.kind, bool(watch.only_with)
+            reason = f"{watch.reason}, only with {watch.only_with}" if special else watch.reason
+            return _Grant(watch.namespace, kind, verbs, subresource, names, reason, special)
 
         yield grant(*_READ)
         if Writes.OBJECTS in watch.writes:
@@ -177,13 +181,19 @@ def _merge(grants: Iterable[_Grant]) -> tuple[Right, ...]:
     """One right for each namespace, resource and set of names; those that others include go."""
     verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
     reasons: dict[tuple[str, str, str, tuple[str, ...]], dict[str, None]] = {}
+    usual: set[tuple[str, str, str, tuple[str, ...]]] = set()
     for one in grants:
         resource = f"{one.kind.plural}/{one.subresource}" if one.subresource else one.kind.plural
         place = (one.namespace, one.kind.group, resource, one.names)
         verbs.setdefault(place, set()).update(one.verbs)
         reasons.setdefault(place, {}).update({one.reason: None} if one.reason else {})
+        usual.update(() if one.is_special else (place,))
     merged = _join_names(
-        Right(RbacRule(n, g, r, tuple(sorted(verbs[n, g, r, names])), names), tuple(why))
+        Right(
+            RbacRule(n, g, r, tuple(sorted(verbs[n, g, r, names])), names),
+            tuple(why),
+            (n, g, r, names) not in usual,
+        )
         for (n, g, r, names), why in reasons.items()
     )
     return tuple(
@@ -204,7 +214,8 @@ def _join_names(rights: Iterable[Right]) -> list[Right]:
         if (found := joined.get(place)) is not None:
             names = (*found.rule.names, *rule.names)
             why = tuple(dict.fromkeys((*found.reasons, *right.reasons)))
-            right = Right(replace(found.rule, names=names), why)  # noqa: PLW2901 - merged
+            special = found.is_special and right.is_special
+            right = Right(replace(found.rule, names=names), why, special)  # noqa: PLW2901 - merged
         joined[place] = right
     return list(joined.values())
 

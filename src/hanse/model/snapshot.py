@@ -57,6 +57,8 @@ class Watch(Struct, frozen=True):
     """Whether it is done without where the agent may not read it."""
     reason: str = ""
     """Why the feature reads or writes it: the explanation of the rights that follow from it."""
+    only_with: str = ""
+    """What must run or be chosen for it to be used, such as `Antrea`; empty if nothing special."""
 
 
 class Lister(Protocol[K_co]):

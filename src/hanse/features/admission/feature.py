@@ -145,8 +145,16 @@ def _watches(namespace: str, *, writes: bool) -> tuple[Watch, ...]:
     return (
         *(Watch(Role.LOCAL, k, name=NAME, writes=kept, reason=why) for k in _CONFIGURATIONS),
         *(
-            Watch(Role.LOCAL, k, namespace=namespace, name=NAME, writes=kept, reason=why)
-            for k in (Secret, Service)
+            Watch(
+                Role.LOCAL,
+                kind,
+                namespace=namespace,
+                name=NAME,
+                writes=kept,
+                reason=why,
+                only_with=only_with,
+            )
+            for kind, only_with in ((Secret, ""), (Service, "agents in pods"))
         ),
     )
 

@@ -61,7 +61,7 @@ _OPTIONAL = (ClusterGroup.kind, Group.kind, DNSEndpoint.kind)
 
 
 _GROUP_USERS = "which groups of federated Services policies name, and where"
-_GROUPS = "backends in other members, as peers of Antrea policies"
+_GROUPS = "backends in other members, as peers of policies"
 
 
 class FederatedServices:
@@ -112,8 +112,8 @@ class FederatedServices:
             Role.LED, AntreaClusterNetworkPolicy, indexes=(CLUSTER_POLICIES,), reason=_GROUP_USERS
         ),
         Watch(Role.LED, AntreaNetworkPolicy, indexes=(NAMESPACE_POLICIES,), reason=_GROUP_USERS),
-        Watch(Role.LED, ClusterGroup, writes=Writes.OBJECTS, reason=_GROUPS),
-        Watch(Role.LED, Group, writes=Writes.OBJECTS, reason=_GROUPS),
+        Watch(Role.LED, ClusterGroup, writes=Writes.OBJECTS, reason=_GROUPS, only_with="Antrea"),
+        Watch(Role.LED, Group, writes=Writes.OBJECTS, reason=_GROUPS, only_with="Antrea"),
         Watch(
             Role.LED, DNSEndpoint, writes=Writes.OBJECTS, reason="names outside, for ExternalDNS"
         ),

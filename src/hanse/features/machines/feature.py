@@ -65,7 +65,8 @@ class Machines:
             Role.LOCAL,
             ExternalEntity,
             writes=Writes.OBJECTS,
-            reason="machines as peers of Antrea policies",
+            reason="machines as peers of policies",
+            only_with="Antrea",
         ),
     )
 

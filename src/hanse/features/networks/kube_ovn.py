@@ -34,7 +34,7 @@ SWITCH = "ovn.kubernetes.io/logical_switch"
 IP_ADDRESS = "ovn.kubernetes.io/ip_address"
 
 
-_KUBE_OVN = "networks as VPCs of Kube-OVN, where it runs"
+_KUBE_OVN, _PRODUCT = "networks as VPCs", "Kube-OVN"
 
 
 class KubeOvnProvider:
@@ -43,9 +43,11 @@ class KubeOvnProvider:
     name = "kube-ovn"
     has_ports = True
     watches: tuple[Watch, ...] = (
-        Watch(Role.LOCAL, Vpc, writes=Writes.OBJECTS, reason=_KUBE_OVN),
-        Watch(Role.LOCAL, OvnSubnet, writes=Writes.OBJECTS, reason=_KUBE_OVN),
-        Watch(Role.LOCAL, SwitchLBRule, writes=Writes.OBJECTS, reason=_KUBE_OVN),
+        Watch(Role.LOCAL, Vpc, writes=Writes.OBJECTS, reason=_KUBE_OVN, only_with=_PRODUCT),
+        Watch(Role.LOCAL, OvnSubnet, writes=Writes.OBJECTS, reason=_KUBE_OVN, only_with=_PRODUCT),
+        Watch(
+            Role.LOCAL, SwitchLBRule, writes=Writes.OBJECTS, reason=_KUBE_OVN, only_with=_PRODUCT
+        ),
     )
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:  # noqa: ARG002 - the contract

@@ -129,7 +129,14 @@ WATCHES: tuple[Watch, ...] = (
     Watch(Role.LOCAL, ServiceAccount, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
     Watch(Role.LOCAL, RbacRole, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
     Watch(Role.LOCAL, RoleBinding, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
-    Watch(Role.LOCAL, ConfigMap, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
+    Watch(
+        Role.LOCAL,
+        ConfigMap,
+        labels=_TENANT_LABEL,
+        writes=_ALL,
+        reason=_DNS_SERVER,
+        only_with="CoreDNS as that server",
+    ),
     *(
         Watch(Role.LOCAL, kind, name=name, writes=_ALL, reason=_GUARDS)
         for kind in (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)
@@ -140,6 +147,7 @@ WATCHES: tuple[Watch, ...] = (
         ClusterNetworkPolicy,
         writes=_ALL,
         reason="isolation that tenants cannot override",
+        only_with="ClusterNetworkPolicies of policy.networking.k8s.io",
     ),
 )
 """All watches but those of providers."""
