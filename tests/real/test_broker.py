@@ -30,6 +30,7 @@ from tests.real.joined_fleet import (
     derived_service,
     endpoint_slice,
     joined_fleet,
+    owner_key,
     parse_json,
     stateful_set,
 )
@@ -397,24 +398,43 @@ async def test_a_member_takes_no_name_of_one_whose_id_ends_with_its_own(
         "metadata": {"name": "eu-lubeck", "namespace": BROKER_NAMESPACE},
         "spec": {"clusterID": "eu-lubeck", "uid": "eu"},
     }
-    squat = {
+    report = {
         "apiVersion": "hanse.dev/v1alpha1",
         "kind": "StatefulSetPart",
         "metadata": {"name": "store-eu-lubeck-0a"},
         "spec": {"namespace": "shop", "name": "store", "cluster": "lubeck"},
     }
+    owner = {"hanse.dev/owner-key": owner_key("store-eu", "lubeck")}
+    balancer = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": "store-eu-lubeck-0",
+            "annotations": {**owner, "statefulsets.hanse.dev/cluster": "lubeck"},
+        },
+        "spec": {
+            "type": "LoadBalancer",
+            "loadBalancerClass": "hanse.dev/elsewhere",
+            "ports": [{"port": 80}],
+        },
+    }
     joined = msgspec.json.encode(longer).decode()
     made = await fleet.on("broker", "create", "-f", "-", stdin=joined)
     assert made.status == 0, made.errors
     try:
-        for _ in range(50):  # until the policy knows the new member
+        for squat, where, word in (
+            (report, BROKER_NAMESPACE, "report"),
+            (balancer, "default", "replica"),
+        ):
             taken = msgspec.json.encode(squat).decode()
-            result = await fleet.as_member("lubeck", "create", "-f", "-", stdin=taken)
-            if result.status:
-                break
-            await fleet.on("broker", *at_home, "delete", "statefulsetpart", "store-eu-lubeck-0a")
-            await asyncio.sleep(0.1)
-        assert "the name is that of a report of eu-lubeck" in result.errors
+            for _ in range(50):  # until the policies know the new member
+                space = ("-n", where)
+                result = await fleet.as_member("lubeck", *space, "create", "-f", "-", stdin=taken)
+                if result.status:
+                    break
+                await fleet.on("broker", *space, "delete", "-f", "-", stdin=taken)
+                await asyncio.sleep(0.1)
+            assert f"the name is that of a {word} of eu-lubeck" in result.errors
     finally:
         await fleet.on("broker", *at_home, "delete", "clustermember", "eu-lubeck", "--wait=false")
 

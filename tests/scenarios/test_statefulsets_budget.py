@@ -145,8 +145,16 @@ async def test_the_living_are_not_taken_because_the_dead_count(sets: StatefulSet
     await scenario.eventually(sets.is_ready(2))
 
 
+@pytest.mark.parametrize(
+    ("annotation", "value"),
+    [
+        ("hanse.dev/max-unavailable", "2"),
+        # the same objects and requests, but for one annotation of the set
+        pytest.param("hanse.dev/disrupt-without", "hamburg", marks=pytest.mark.virtual),
+    ],
+)
 async def test_a_replica_whose_node_is_lost_for_ever_costs_no_other(
-    sets: StatefulSetsScenario,
+    sets: StatefulSetsScenario, annotation: str, value: str
 ) -> None:
     scenario, hamburg = sets.scenario, sets.admin("hamburg")
     await sets.launch(3)
@@ -167,8 +175,7 @@ async def test_a_replica_whose_node_is_lost_for_ever_costs_no_other(
             assert watch.taken == []
             assert "lubeck" in told["Updated"]
 
-            more = {"metadata": {"annotations": {"hanse.dev/max-unavailable": "2"}}}
-            await sets.edit(more)
+            await sets.edit({"metadata": {"annotations": {annotation: value}}})
             await scenario.eventually(sets.runs("bergen", "etcd:3.7"))
             await scenario.eventually(counts(watch, 2))
             assert (watch.least, len(watch.taken)) == (1, 2)

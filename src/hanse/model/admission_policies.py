@@ -104,4 +104,6 @@ def _policy_binding(rule: WriteRule, scope: PolicyScope) -> Manifest:
         spec["matchResources"] = {"namespaceSelector": selector}
     if rule.params is not None:
         spec["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
+        if rule.params_in:
+            spec["paramRef"]["namespace"] = scope.values.get(rule.params_in, rule.params_in)
     return manifest(ValidatingAdmissionPolicyBinding.kind, name, body={"spec": spec}, optional=True)

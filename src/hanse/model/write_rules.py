@@ -78,6 +78,8 @@ class WriteRule(Struct, frozen=True):
     """Whether it holds for every requester, not only for such accounts."""
     params: Kind | None = None
     """The kind of all objects that its requirements read, one by one, as `params`."""
+    params_in: str = ""
+    """Their namespace; if empty, that of the request."""
 
     @property
     def resource(self) -> str:

@@ -146,6 +146,28 @@ def test_a_permit_is_for_no_more_replicas_than_its_holder_can_have() -> None:
     assert (silent.away, silent.away_permits) == (("bergen",), 1)
 
 
+def test_a_cluster_that_keeps_its_permit_is_waited_for_unless_users_go_on_without_it() -> None:
+    outdated = submitted_set(4)
+    ignoring = submitted_set(4, {"hanse.dev/disrupt-without": "bergen, riga"})
+    shares = record(bergen=2, hamburg=1, lubeck=1)
+    kept = Permit(name="bergen", pods=2, removes=True, returned=9, set_uid="uid-store")
+    shares = replace(shares, spec=replace(shares.spec, permits=(kept,)))
+    ready = (Replica(name="store-hamburg-0", ready=True),)
+    reports = {"bergen": part("bergen", 2).spec, "hamburg": part("hamburg", 1, replicas=ready).spec}
+    members = frozenset({"bergen", "hamburg", "lubeck"})
+
+    waited = FleetPart(from_stateful_set(outdated), shares, reports, members, members)
+    others = waited.others("lubeck")
+    assert (others.permits, others.down, others.removing) == (2, 2, ("bergen",))
+
+    without = FleetPart(from_stateful_set(ignoring), shares, reports, members, members)
+    for healthy in (members, members - {"bergen"}):
+        others = replace(without, healthy=healthy).others("lubeck")
+        assert (others.permits, others.down, others.ready) == (0, 0, 1)
+        assert (others.removing, others.unreported, others.away) == ((), (), ())
+        assert "bergen" not in (*others.unfinished, *others.before_us)
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_who_goes_on_without_a_cluster_does_not_wait_for_its_permit(goes_on: bool) -> None:
     outdated = state([(True, False)] * 2, 2, 2, outdated=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from random import Random
+from typing import Any
 
 import dns.message
 import pytest
@@ -24,6 +25,7 @@ from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.kinds.stateful import (
     NamedPort,
     Replica,
+    ReplicaNames,
     Share,
     StatefulSetPart,
     StatefulSetPartSpec,
@@ -75,21 +77,28 @@ def address_of(name: str, ordinal: int) -> str:
     return f"198.19.{name[1:]}.{ordinal + 1}"
 
 
-def part(name: str, *addresses: str, share: int | None = None) -> StatefulSetPart:
+def part(
+    name: str,
+    *addresses: str,
+    share: int | None = None,
+    of: str = "store",
+    names: ReplicaNames | None = None,
+) -> StatefulSetPart:
     """What a cluster reports of its replicas, each with a balancer's address or none yet."""
     replicas = tuple(
-        Replica(name=f"store-{name}-{n}", ready=True, addresses=(a,) if a else ())
+        Replica(name=f"{of}-{name}-{n}", ready=True, addresses=(a,) if a else ())
         for n, a in enumerate(addresses)
     )
     spec = StatefulSetPartSpec(
         namespace=SPACE,
-        name="store",
+        name=of,
         cluster=name,
         share=len(replicas) if share is None else share,
         replicas=replicas,
+        names=names,
     )
     return StatefulSetPart(
-        metadata=Meta(name=part_name(SPACE, "store", name), namespace=HOME), spec=spec
+        metadata=Meta(name=part_name(SPACE, of, name), namespace=HOME), spec=spec
     )
 
 
@@ -187,7 +196,8 @@ def test_a_set_has_no_replicas_of_another_whose_name_begins_like_its_own() -> No
     endpoints = tuple(
         replace(e, hostname=host) for e, host in zip(slices.endpoints or (), hosts, strict=True)
     )
-    names = Names(seen_by("c1", [record, other], [replace(slices, endpoints=endpoints)]))
+    seen = [record, other, part("c1", share=1), part("c1", share=1, of="store-c1")]
+    names = Names(seen_by("c1", seen, [replace(slices, endpoints=endpoints)]))
 
     assert names.targets(f"store.{SPACE}.myfederation.svc.example.com") == [f"store-c1-0.{LOCAL}"]
     assert names.targets(f"store-c1.{SPACE}.myfederation.svc.example.com") == [
@@ -253,6 +263,60 @@ def test_shares_that_a_member_forges_take_no_names_away() -> None:
     names = Names(seen_by("c1", [shares(c9=5), part("c1", "198.19.1.1")]))
 
     assert names.targets(WIDE) == [f"store-c1-0.{WIDE}"]
+
+
+def named(service: str = "etcd", port: int = 80) -> ReplicaNames:
+    ports = (NamedPort(port=port, name="store"),)
+    return ReplicaNames(service=service, ports=ports, load_balanced=True)
+
+
+@pytest.mark.parametrize(
+    "forged",
+    [
+        {"service": "web"},
+        {"service": ""},
+        {"ports": (NamedPort(port=6666, name="store"),)},
+        {"ports": ()},
+        {"load_balanced": False},
+    ],
+)
+def test_a_record_that_a_member_forges_changes_no_name(forged: dict[str, Any]) -> None:
+    """Each report says by which names its own replicas are found."""
+    own = part("c1", "198.19.1.1", names=named())
+    record = shares(c1=1)
+    true = Names(seen_by("c2", [record, own]))
+    lie = Names(seen_by("c2", [replace(record, spec=replace(record.spec, **forged)), own]))
+
+    for name in (WIDE, f"_store._tcp.{WIDE}", f"store.{SPACE}.myfederation.svc.example.com"):
+        assert true.ask(name, "SRV").records
+        assert lie.ask(name, "SRV").records == true.ask(name, "SRV").records
+    assert lie.ask(f"store-c1-0.{WIDE}").records == ("198.19.1.1",)
+
+
+@pytest.mark.parametrize("service", ["aaa", "etcd", "store", "store-c1-0"])
+def test_a_report_with_other_names_takes_none_of_others_away(service: str) -> None:
+    true = part("c1", "198.19.1.1", names=named())
+    false = part("a9", "198.19.9.9", names=named(service, 6666))
+    joined = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in ("a9", "c1")]
+    names = Names(seen_by("c2", [shares(c1=1), true, false], joined=joined))
+
+    for name in (WIDE, f"store.{SPACE}.myfederation.svc.example.com"):
+        records = names.ask(name, "SRV").records
+        assert [r.split()[2:] for r in records if "a9" not in r] == [["80", f"store-c1-0.{WIDE}."]]
+    assert names.ask(f"store-c1-0.{WIDE}").records == ("198.19.1.1",)
+    short = names.ask(f"store-c1-0.{SPACE}.myfederation.svc.example.com")
+    assert short.records == ("198.19.1.1",)
+
+
+def test_a_name_that_two_clusters_claim_is_that_of_the_longer_id() -> None:
+    """As admission has it for reports and Services: lubeck is not eu-lubeck."""
+    true = part("eu-c1", "198.19.1.1", names=named())
+    false = part("c1", "198.19.9.9", of="store-eu", names=named())
+    joined = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in ("eu-c1", "c1")]
+    names = Names(seen_by("c2", [shares(c1=1), true, false], joined=joined))
+
+    assert names.ask(f"store-eu-c1-0.{WIDE}").records == ("198.19.1.1",)
+    assert names.ask(WIDE).records == ("198.19.1.1",)
 
 
 def test_a_report_names_replicas_of_its_own_cluster_alone() -> None:
@@ -338,14 +402,14 @@ def test_a_broker_that_is_away_holds_up_no_other_names() -> None:
 def test_a_change_recompiles_only_the_names_of_its_service() -> None:
     zone = StatefulSetZone(View("c1", local="c1"), HOME)
     observed = seen_by("c1", [shares(), *parts()], [pods("c1", 4)])
-    own = [Key(SERVICE, "etcd", SPACE)]
+    own = {Key(SERVICE, "etcd", SPACE), Key(SERVICE, "store", SPACE)}
     other = EndpointSlice(
         metadata=Meta(name="x", namespace=SPACE, labels={"kubernetes.io/service-name": "web"}),
         address_type="IPv4",
     )
 
-    assert list(zone.keys_for(ObjectChange("broker", None, part("c1")), observed)) == own
-    assert list(zone.keys_for(ObjectChange("c1", None, pods("c1", 4)), observed)) == own
+    assert set(zone.keys_for(ObjectChange("broker", None, part("c1")), observed)) == own
+    assert set(zone.keys_for(ObjectChange("c1", None, pods("c1", 4)), observed)) == own
     assert list(zone.keys_for(ObjectChange("c1", None, other), observed)) == []
 
 

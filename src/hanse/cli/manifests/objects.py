@@ -28,6 +28,8 @@ METRICS_PORT = 8080
 WEBHOOK_PORT = 9443
 DASHBOARD_PORT = 8090
 DNS_PORT = 5353
+LAST_ANSWERS_SECONDS = 5
+"""How long a name server that is about to end answers: until no node sends it questions."""
 BROKER_FOLDER = "/var/run/hanse/broker"
 CACHE_FOLDER = "/var/cache/hanse"
 TOKEN_FOLDER = "/var/run/hanse/dashboard"  # noqa: S105 - where it is mounted
@@ -191,6 +193,7 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
         ],
         "livenessProbe": http_probe("/healthz", 20),
         "readinessProbe": http_probe("/readyz", 5),
+        "lifecycle": {"preStop": {"sleep": {"seconds": LAST_ANSWERS_SECONDS}}},
         "volumeMounts": [
             {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
             {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own

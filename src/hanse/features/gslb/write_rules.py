@@ -37,6 +37,14 @@ _OUR_EVENT = Requirement(
     "reportingComponent is hanse, before and after",
     before_and_after("has(it.reportingComponent) && it.reportingComponent == 'hanse'"),
 )
+_TOLD = ("involvedObject", "reason", "message", "type", "source", "firstTimestamp")
+_COUNTED = Requirement(
+    f"of an Event that exists only the count and its time change, not {', '.join(_TOLD)}, "
+    "reportingInstance, action or related",
+    "request.operation != 'UPDATE' || ("
+    + " && ".join(map(unchanged, (*_TOLD, "reportingInstance", "action", "related")))
+    + ")",
+)
 
 
 def _copies(name: str, kind: Kind, *requirements: Requirement) -> WriteRule:
@@ -85,6 +93,6 @@ LEADER_RULES = (
         Event.kind,
         ("create", "get", "patch"),
         "those of Hanse",
-        (_OUR_EVENT, OUTSIDE_KUBE),
+        (_OUR_EVENT, _COUNTED, OUTSIDE_KUBE),
     ),
 )

@@ -4,7 +4,7 @@ from hanse.features.services.names import SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
-from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.hanse import MAX_LEASE_SECONDS, ClusterSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.write_rules import (
     ACCOUNTS,
@@ -62,6 +62,12 @@ _OWN_LEASE = Requirement(
     "request.name == variables.me",
     "'the Lease must be ' + variables.me + ': a member renews its own only'",
 )
+_SHORT_LEASE = Requirement(
+    f"spec.leaseDurationSeconds is at most {MAX_LEASE_SECONDS}: a member that is gone is not alive",
+    "request.operation == 'DELETE' || !has(object.spec) || "
+    "!has(object.spec.leaseDurationSeconds) || "
+    f"object.spec.leaseDurationSeconds <= {MAX_LEASE_SECONDS}",
+)
 _OBJECTS = ("create", "patch", "delete")
 _FREE = ("labels", "annotations")
 
@@ -113,7 +119,7 @@ MEMBER_RULES = (
         Lease.kind,
         ("patch",),
         "its own, by name",
-        (_OWN_LEASE,),
+        (_OWN_LEASE, _SHORT_LEASE),
         namespace=HOME,
         own_name=True,
     ),

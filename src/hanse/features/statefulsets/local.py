@@ -39,7 +39,7 @@ from hanse.features.statefulsets.owned_objects import (
     plan_release,
     plan_unchanged,
 )
-from hanse.features.statefulsets.part_report import PartProgress, build_report
+from hanse.features.statefulsets.part_report import PartProgress, build_report, replica_names
 from hanse.features.statefulsets.permits import (
     FleetPart,
     is_drained,
@@ -125,7 +125,9 @@ def _plan_live_set(
         return plan_deletion(current, report, snapshot, broker)
     usable: SubmittedSet | None = submitted.in_cluster(snapshot.local)
     if submitted.errors:
-        usable = with_last_applied(submitted, record.spec, current)
+        told = report.spec.names if report is not None else None
+        balanced = (told or record.spec.names).load_balanced
+        usable = with_last_applied(submitted, current, load_balanced=balanced)
     if usable is None:
         return plan_unchanged(key, snapshot, broker, broker_namespace)
     service = snapshot.get(broker, Service, usable.spec.service_name, usable.namespace)
@@ -273,6 +275,7 @@ def _report(
     )
     return build_report(
         placed.submitted,
+        replica_names(placed.submitted, placed.service),
         progress,
         desired,
         snapshot,

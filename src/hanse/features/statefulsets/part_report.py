@@ -17,8 +17,10 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.stateful import (
     LIMITED_SCHEMA,
+    NamedPort,
     Refusal,
     Replica,
+    ReplicaNames,
     StatefulSetPart,
     StatefulSetPartSpec,
 )
@@ -42,8 +44,20 @@ class PartProgress(Struct, frozen=True):
     waits: str
 
 
+def replica_names(submitted: SubmittedSet, service: Service | None) -> ReplicaNames:
+    """How replicas of a set are found by name, as the set and its headless Service say."""
+    ports = service.spec.ports if service is not None else ()
+    return ReplicaNames(
+        service=submitted.spec.service_name,
+        ports=tuple(NamedPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports),
+        load_balanced=submitted.load_balanced,
+        unready=service is None or service.spec.publish_not_ready_addresses,
+    )
+
+
 def build_report(
     submitted: SubmittedSet,
+    names: ReplicaNames,
     progress: PartProgress,
     desired: list[Desired],
     snapshot: Snapshot,
@@ -74,6 +88,7 @@ def build_report(
         updated_replicas=status.updated_replicas if status else 0,
         available_replicas=status.available_replicas if status else 0,
         replicas=tuple(_list_replicas(submitted, owned, snapshot)),
+        names=names,
         trouble="; ".join(_problems(submitted, desired, snapshot))[:32000],
         returned=progress.returned,
         waits=progress.waits[:1024],

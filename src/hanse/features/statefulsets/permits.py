@@ -57,8 +57,13 @@ class FleetPart(Struct, frozen=True):
         return next(found, Permit(name=cluster, set_uid=uid))
 
     def others(self, here: ClusterId) -> OtherReplicas:
-        """The replicas outside of this cluster; a cluster that has left is no longer waited for."""
+        """The replicas outside of this cluster.
+
+        A cluster that has left is no longer waited for, nor one that the set goes on without: its
+        replicas count neither as ready nor as down.
+        """
         names = {share.name for share in self.record.spec.shares if share.replicas} | {*self.parts}
+        names -= self.submitted.disrupts_without
         living = sorted(names & self.healthy - {here})
         away = sorted((names & self.members) - self.healthy - {here})
         permits = {cluster: self._credible_permit(cluster) for cluster in names}
@@ -120,14 +125,15 @@ class FleetPart(Struct, frozen=True):
     def _before(self, here: ClusterId) -> Iterator[ClusterId]:
         """The clusters before this one in the roll-out that have not completed it.
 
-        One that is away, or has refused the new template, is not waited for here.
+        One that is away, has refused the new template, or is ignored is not waited for here.
         """
         for share in rollout_order(self.submitted, self.record):
             if share.name == here:
                 return
             part = self.parts.get(share.name)
             refused = part is not None and part.refused is not None
-            if share.name not in self.healthy or refused:
+            ignored = share.name in self.submitted.disrupts_without
+            if share.name not in self.healthy or refused or ignored:
                 continue
             if part is None or part.revision != self.submitted.revision:
                 yield share.name

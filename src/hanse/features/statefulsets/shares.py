@@ -14,6 +14,7 @@ from hanse.features.statefulsets.fleet import (
 )
 from hanse.features.statefulsets.identity import belongs_to
 from hanse.features.statefulsets.names import name_error
+from hanse.features.statefulsets.part_report import replica_names
 from hanse.features.statefulsets.planner import (
     DEFAULT_PREFERENCE,
     Distribution,
@@ -35,7 +36,6 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import (
     FIRST_SCHEMA,
     LIMITED_SCHEMA,
-    NamedPort,
     Share,
     StatefulSetPartSpec,
     StatefulSetShares,
@@ -229,6 +229,11 @@ def _status_inputs(
         joined=fleet.members,
         selected=tuple(c for c, labels in fleet.labels.items() if submitted.choice.selects(labels)),
         service_missing=bool(submitted.spec.service_name) and decision.service is None,
+        permitted=tuple(
+            permit.name
+            for permit in (state.record.spec.permits if state.record is not None else ())
+            if permit.pods and permit.set_uid == submitted.uid
+        ),
     )
 
 
@@ -353,7 +358,7 @@ def _build_record(
     owner = OwnerReference(
         api_version=kind.api_version, kind=kind.name, name=meta.name, uid=meta.uid
     )
-    ports = service.spec.ports if service is not None else ()
+    names = replica_names(submitted, service)
     return StatefulSetShares(
         metadata=Meta(
             name=submitted.name, namespace=submitted.namespace, owner_references=(owner,)
@@ -361,11 +366,11 @@ def _build_record(
         spec=StatefulSetSharesSpec(
             shares=tuple(Share(name=c, replicas=n) for c, n in distribution.shares.items()),
             told=", ".join(f"{c} {n}" for c, n in distribution.shares.items())[:32000],
-            service=submitted.spec.service_name,
-            ports=tuple(NamedPort(port=p.port, name=p.name, protocol=p.protocol) for p in ports),
-            load_balanced=submitted.load_balanced,
+            service=names.service,
+            ports=names.ports,
+            load_balanced=names.load_balanced,
             first_ordinal=submitted.first_ordinal,
-            unready_names=service is None or service.spec.publish_not_ready_addresses,
+            unready_names=names.unready,
             rebalanced=submitted.rebalance[:253],
             schema=LIMITED_SCHEMA if limited else FIRST_SCHEMA,
         ),

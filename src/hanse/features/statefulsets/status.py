@@ -6,7 +6,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.features.statefulsets.names import CLUSTER_SELECTOR, MAX_SET_NAME, REBALANCE
+from hanse.features.statefulsets.names import (
+    CLUSTER_SELECTOR,
+    DISRUPT_WITHOUT,
+    MAX_SET_NAME,
+    REBALANCE,
+)
 from hanse.features.statefulsets.planner import Distribution
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
@@ -45,6 +50,8 @@ class StatusInputs(Struct, frozen=True):
     selected: tuple[ClusterId, ...] = ()
     """Clusters that the set selects by their labels."""
     service_missing: bool = False
+    permitted: tuple[ClusterId, ...] = ()
+    """Clusters that hold permits to take replicas down."""
 
     @property
     def refusals(self) -> dict[ClusterId, Refusal]:
@@ -325,6 +332,10 @@ def _updated_condition(inputs: StatusInputs, present: Sequence[Condition]) -> It
         f"{c}: {w}" for c in waiting if (w := inputs.parts[c].waits if c in inputs.parts else "")
     ]
     text = f"to be updated: {', '.join(waiting)}; {'; '.join(reasons)}"
+    if reasons and inputs.permitted:
+        names = ",".join(inputs.permitted)
+        text += f"; replicas may be replaced now in {', '.join(inputs.permitted)}: annotation "
+        text += f"{DISRUPT_WITHOUT}={names} goes on without"
     halted = bool(inputs.away) and not inputs.submitted.disrupts_while_away
     reason = "Halted" if halted else "RollingOut"
     yield condition("Updated", False, reason, text.removesuffix("; ")[:MAX_MESSAGE])

@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hanse.features.statefulsets.cluster_choice import ClusterChoice, parse_choice
 from hanse.features.statefulsets.names import (
     DISRUPT_WHILE_AWAY,
+    DISRUPT_WITHOUT,
     LB_NEEDED,
     MAX_UNAVAILABLE,
     ON_LEAVE,
@@ -32,7 +33,6 @@ from hanse.features.statefulsets.preferences import (
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import Node
 from hanse.model.kinds.hanse import FederatedStatefulSet
-from hanse.model.kinds.stateful import StatefulSetSharesSpec
 from hanse.model.objects import ClusterId, ObjectRef, Wire, object_ref
 from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
@@ -131,6 +131,12 @@ class SubmittedSet(Struct, frozen=True):
         return self.all_annotations.get(DISRUPT_WHILE_AWAY, "false") == "true"
 
     @property
+    def disrupts_without(self) -> frozenset[ClusterId]:
+        """The clusters that nobody waits for, whatever they hold and report."""
+        names = self.all_annotations.get(DISRUPT_WITHOUT, "").split(",")
+        return frozenset(filter(None, map(str.strip, names)))
+
+    @property
     def rolls(self) -> bool:
         """Whether pods are replaced after a change of the template, without anybody's help."""
         return bool(self.spec.update_strategy.get("type", "RollingUpdate") == "RollingUpdate")
@@ -202,7 +208,7 @@ def _list_submitted_sets(key: Key, snapshot: Snapshot, broker: ClusterId) -> lis
 
 
 def with_last_applied(
-    submitted: SubmittedSet, record: StatefulSetSharesSpec, stateful_set: StatefulSet | None
+    submitted: SubmittedSet, stateful_set: StatefulSet | None, *, load_balanced: bool
 ) -> SubmittedSet | None:
     """An invalid set with the spec that was last applied in a cluster, which runs on with it.
 
@@ -210,7 +216,7 @@ def with_last_applied(
     """
     annotations = {
         **submitted.all_annotations,
-        LB_NEEDED: "true" if record.load_balanced else "false",
+        LB_NEEDED: "true" if load_balanced else "false",
     }
     if stateful_set is not None:
         meta = stateful_set.metadata

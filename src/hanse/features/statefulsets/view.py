@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from msgspec.structs import replace
 
+from hanse.features.statefulsets.names import DISRUPT_WITHOUT
 from hanse.features.statefulsets.status import SHARE_DISPUTED
 from hanse.model.broker_namespace import lost_broker_namespace
 from hanse.model.facts import Role
@@ -255,8 +256,10 @@ def _short(
         f"ready: {where}",
         remedy=remedy(
             *restarts,
-            advice="which starts it anew; " * bool(restarts)
-            + "`hanse statefulsets` and `kubectl describe pod` say why pods are not ready",
+            advice="which starts it anew; "
+            * bool(restarts)
+            + "`hanse statefulsets` and `kubectl describe pod` say why pods are not ready; "
+            f"roll-outs go on without clusters that annotation {DISRUPT_WITHOUT} of the set names",
         ),
         caused_by=tuple(cluster_ref(c) for c in behind if c in lost),
     )

@@ -111,6 +111,14 @@ _HARMLESS_SERVICE = Requirement(
     "object.metadata.annotations.all(k, !k.startsWith('external-dns.'))))",
 )
 
+_NO_REPLICA_OF_OTHERS = Requirement(
+    "its name is not that of a replica of another member",
+    "request.operation != 'CREATE' || params.metadata.name == variables.me || "
+    "variables.me.endsWith('-' + params.metadata.name) || "
+    "!object.metadata.name.matches('-' + params.metadata.name + '-[0-9]+$')",
+    "'the name is that of a replica of ' + params.metadata.name",
+)
+
 _PROXIED = Requirement(
     "ipMode of an address is Proxy, so that no node here takes packets for it",
     "!has(object.status) || !has(object.status.loadBalancer) || "
@@ -178,6 +186,7 @@ MEMBER_RULES = (
         namespace=HOME,
         sets=_FREE,
         params=ClusterMember.kind,
+        params_in=HOME,
     ),
     WriteRule(
         "sets",
@@ -230,6 +239,17 @@ MEMBER_RULES = (
         "its own: headless Services of sets it hosts, and its replicas' load balancers",
         (_OWN_SERVICE, IN_USER_NAMESPACE, _HARMLESS_SERVICE),
         sets=_FREE,
+    ),
+    WriteRule(
+        "service-names",
+        Writer.MEMBER,
+        Service.kind,
+        (),
+        "under no name of another member's replica",
+        (_NO_REPLICA_OF_OTHERS,),
+        sets=_FREE,
+        params=ClusterMember.kind,
+        params_in=HOME,
     ),
     WriteRule(
         "services-status",

@@ -13,6 +13,9 @@ LighthouseVersion = Literal["0.14", "0.15"]
 Weight = Annotated[int, Schema(minimum=0, maximum=1000)]
 FeatureTitle = Annotated[str, Schema(min_length=1, max_length=63)]
 
+MAX_LEASE_SECONDS = 3600
+"""The longest time that a silent cluster can count as alive."""
+
 
 class MemberSettings(Value, frozen=True, kw_only=True):
     """What one cluster may publish, and how much of the traffic it takes."""
@@ -67,7 +70,7 @@ class ClusterSetSpec(Value, frozen=True, kw_only=True):
     ] = False
     lease_duration_seconds: Annotated[
         int,
-        Schema("How long a silent cluster counts as alive.", minimum=2, maximum=3600),
+        Schema("How long a silent cluster counts as alive.", minimum=2, maximum=MAX_LEASE_SECONDS),
     ] = 30
     lighthouse: Annotated[
         LighthouseVersion | None,

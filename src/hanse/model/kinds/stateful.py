@@ -62,6 +62,25 @@ class NamedPort(Value, frozen=True, kw_only=True):
     protocol: Annotated[str, Schema("TCP, UDP or SCTP.", max_length=4)] = "TCP"
 
 
+class ReplicaNames(Value, frozen=True, kw_only=True):
+    """How replicas are found by name."""
+
+    service: Annotated[str, Schema("The headless Service; none: by no name.", max_length=63)] = ""
+    ports: Annotated[
+        tuple[NamedPort, ...], Schema("The ports of the headless Service.", max_items=100)
+    ] = ()
+    load_balanced: Annotated[
+        bool, Schema("Whether each replica has a load balancer of its own.", default=False)
+    ] = False
+    unready: Annotated[
+        bool,
+        Schema(
+            "Whether replicas that are not ready have names, as the headless Service says.",
+            default=True,
+        ),
+    ] = True
+
+
 class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
     """Who runs how many replicas, and how they are found."""
 
@@ -107,6 +126,16 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
     def has_newer_schema(self) -> bool:
         """Whether a newer agent wrote it, in a schema that this one does not know."""
         return self.schema > SCHEMA
+
+    @property
+    def names(self) -> ReplicaNames:
+        """How replicas are found in clusters whose reports do not say so."""
+        return ReplicaNames(
+            service=self.service,
+            ports=self.ports,
+            load_balanced=self.load_balanced,
+            unready=self.unready_names,
+        )
 
     def share_of(self, cluster: str) -> int:
         """The replicas of one cluster."""
@@ -184,6 +213,10 @@ class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
         tuple[Replica, ...],
         Schema("The replicas that exist.", keys=("name",), max_items=10000),
     ] = ()
+    names: Annotated[
+        ReplicaNames | None,
+        Schema("How these are found by name; none: as the record of shares says."),
+    ] = None
     trouble: Annotated[str, Schema("What stands in the way, in a sentence.", max_length=32000)] = ""
     refused: Annotated[
         Refusal | None,

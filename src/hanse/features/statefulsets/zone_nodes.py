@@ -1,0 +1,67 @@
+"""Nodes of the zone of federated StatefulSets: replicas, sets of them, and their ports."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+from hanse.model.dns.names import child_name
+from hanse.model.dns.records import RecordType, ZoneNode, address_rdata, full_rrset, srv_rdata
+from hanse.model.dns.service_records import target_rrsets
+from hanse.model.kinds.stateful import NamedPort
+
+T = TypeVar("T")
+NEAR_WEIGHT, FAR_WEIGHT = 50, 5
+"""The weights of SRV records for replicas in the client's cluster, and in others."""
+
+
+class ReplicaAddress(Struct, frozen=True):
+    """One replica: its label, the target of its SRV records, its addresses and its ports."""
+
+    label: str
+    target: bytes
+    addresses: tuple[str, ...]
+    ports: tuple[NamedPort, ...]
+    is_near: bool = True
+    """Whether it runs in the cluster of the client."""
+
+    def srv_rdata(self, port: int) -> bytes:
+        """Its SRV record: clients choose by weight, so that most stay in their cluster."""
+        return srv_rdata(port, self.target, weight=NEAR_WEIGHT if self.is_near else FAR_WEIGHT)
+
+
+def replica_nodes(
+    replicas: Iterable[ReplicaAddress], parent: bytes, ttl: int
+) -> Iterator[ZoneNode]:
+    """A node for each replica below a name."""
+    for replica in replicas:
+        name = child_name(replica.label, parent)
+        if name is not None:
+            yield ZoneNode(name, tuple(target_rrsets(replica.addresses, ttl)))
+
+
+def set_nodes(
+    name: bytes, replicas: Sequence[ReplicaAddress], ports: Sequence[NamedPort], ttl: int
+) -> Iterator[ZoneNode]:
+    """The node with the addresses and SRV records of all replicas, and its named ports."""
+    known = [a for replica in replicas for a in replica.addresses if address_rdata(a) is not None]
+    rrsets = [*target_rrsets(known, ttl)]
+    by_port = {p: [r.srv_rdata(p.port) for r in replicas if p in r.ports] for p in ports}
+    every = [record for records in by_port.values() for record in records]
+    if every:
+        rrsets.append(full_rrset(RecordType.SRV, distinct(every), ttl))
+    yield ZoneNode(name, tuple(rrsets))
+    for port, records in by_port.items():
+        protocol = child_name(f"_{port.protocol}", name)
+        port_name = (
+            child_name(f"_{port.name}", protocol) if port.name and protocol is not None else None
+        )
+        if port_name is not None:
+            yield ZoneNode(
+                port_name, (full_rrset(RecordType.SRV, records, ttl),) if records else ()
+            )
+
+
+def distinct(values: Iterable[T]) -> list[T]:
+    """Each value once, in order."""
+    return list(dict.fromkeys(values))
