@@ -155,6 +155,8 @@ def service_attacks() -> Iterator[Attack]:
     mark = {"statefulsets.hanse.dev/cluster": "lubeck"}
     replica = _service("store-hamburg-0", elsewhere, **mark)
     yield Attack("the name of another's replica", "POST", services, replica)
+    squat = _service("store-hamburg-7", {"clusterIP": "None"})
+    yield Attack("the name of another's replica, headless", "POST", services, squat)
     named = _service("evil", {"clusterIP": "None"}, **dns)
     yield Attack("a public name of its own", "POST", services, named)
     imports = {"kind": "ServiceImport", "metadata": {"name": "x"}}
@@ -232,6 +234,7 @@ def account_attacks() -> Iterator[Attack]:  # noqa: PLR0915 - a list
     lease = f"{_LEASES}/lubeck"
     uid = {"hanse.dev/cluster-uid": "another"}
     yield _patch("another cluster's id", lease, _meta(annotations=uid))
+    yield _patch("alive for ever", lease, {"spec": {"leaseDurationSeconds": 2**31 - 1}})
     yield _patch("a label of its Lease", lease, _meta(labels={"a": "b"}))
     yield _patch("an owner of its Lease", lease, _meta(ownerReferences=_BOGUS))
     yield Attack("its Lease deleted", "DELETE", lease)
