@@ -53,6 +53,17 @@ def workload(
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
+def never_ready(cluster: str, name: str, replicas: int) -> Manifest:
+    """A Deployment of pods of the Service NAME whose readiness probes fail."""
+    deployment = workload("Deployment", cluster, f"{name}-never-ready", replicas)
+    labels = {"app": name, "state": "never-ready"}
+    deployment["spec"]["selector"] = {"matchLabels": labels}
+    deployment["spec"]["template"]["metadata"] = {"labels": labels}
+    [container] = deployment["spec"]["template"]["spec"]["containers"]
+    container["readinessProbe"]["tcpSocket"] = {"port": 1}
+    return deployment
+
+
 def service(name: str = "web", **more: Any) -> Manifest:
     """A Service of the servers with the label app=NAME: HTTP on 80, TCP on 81, UDP on 82."""
     annotations, http = more.pop("annotations", {}), more.pop("http", HTTP)

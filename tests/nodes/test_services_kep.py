@@ -6,7 +6,7 @@ from contextlib import contextmanager
 import pytest
 
 from tests.nodes.fleet import NodesFleet, until
-from tests.nodes.manifests import TCP, export, service, workload
+from tests.nodes.manifests import TCP, export, never_ready, service, workload
 
 HERE, THERE = "lubeck", "hamburg"
 SPACE = "kep"
@@ -28,6 +28,9 @@ def fleet(flat: NodesFleet) -> Iterator[NodesFleet]:
     ):
         deployment = workload("Deployment", THERE, name, replicas)
         flat.apply(THERE, SPACE, deployment, service(name, **more), export(name))
+    for cluster in flat.clusters:
+        near = workload("Deployment", cluster, "near"), service("near"), export("near")
+        flat.apply(cluster, SPACE, *near)
     headless = (workload("StatefulSet", THERE, "db", 2), service("db", clusterIP="None"))
     flat.apply(THERE, SPACE, *headless, export("db"))
     yield flat
@@ -95,6 +98,23 @@ def test_the_other_cluster_answers_while_the_own_one_cannot(fleet: NodesFleet) -
     fleet.must(HERE, "-n", SPACE, "scale", "deployment/web", "--replicas=1")
 
     fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE, THERE}, 24)
+
+
+def test_the_own_cluster_answers_alone_while_enough_of_its_pods_are_ready(
+    fleet: NodesFleet,
+) -> None:
+    for cluster in fleet.clusters:
+        setting = ("serviceexport/near", "services.hanse.dev/affinity=local:50")
+        fleet.must(cluster, "-n", SPACE, "annotate", "--overwrite", *setting)
+    target = f"http://near.{ZONE}"
+    for cluster in fleet.clusters:
+        fleet.await_answers(cluster, SPACE, target, {cluster}, 24)
+
+    fleet.apply(HERE, SPACE, never_ready(HERE, "near", 2))  # one of three is ready
+    fleet.await_answers(HERE, SPACE, target, {HERE, THERE}, 24)
+    fleet.must(HERE, "-n", SPACE, "scale", "deployment/near-never-ready", "--replicas=1")
+
+    fleet.await_answers(HERE, SPACE, target, {HERE}, 24)
 
 
 @pytest.mark.parametrize("dead", [HERE, THERE, "broker"])
