@@ -250,6 +250,21 @@ SPANNING = (
         """,
     ),
     Fault(
+        "PolicyConflict NetworkPolicy faults/crossed",
+        """
+        make lubeck '{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {
+        name: crossed, namespace: faults,
+        annotations: {federated.anp.antreaplus.vmware-tanzu.com: "true"}},
+        spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {app: web}}}]}}'
+        policy=networkpolicies.crd.antrea.io/crossed
+        k bergen -n faults wait --for=create --timeout=60s $policy
+        for c in lubeck hamburg; do k $c annotate namespace hanse-system hanse.dev/paused=true; done
+        k lubeck -n faults patch $policy --type merge -p '{"spec":{"priority":6}}'
+        k bergen -n faults patch $policy --type merge -p '{"spec":{"priority":7}}'
+        for c in lubeck hamburg; do k $c annotate namespace hanse-system hanse.dev/paused-; done
+        """,
+    ),
+    Fault(
         "HostDown GlobalService avi-system/down.global.test",
         """
         k hamburg -n faults create deployment fallen --image x --replicas 0
