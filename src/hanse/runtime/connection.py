@@ -217,7 +217,8 @@ class Connection:
         failing = [i for i in self.informers.values() if i.error is not None]
         if failing:
             first = next(i for i in failing if not isinstance(i.error, Forbidden))
-            return Phase.UNREACHABLE, f"{first.scope.kind.kind}: {first.error}"
+            asked = "" if isinstance(first.error, Unreachable) else f"{first.scope.kind.kind}: "
+            return Phase.UNREACHABLE, f"{asked}{first.error}"
         if self.relists_pending:
             return Phase.RESTORED, "it was restored to an earlier state; everything is read again"
         if self.leaving and Role.LOCAL not in self.roles:

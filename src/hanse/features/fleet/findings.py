@@ -175,8 +175,8 @@ def _lost_namespace(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
             code="BrokerNamespaceMissing",
             severity=Severity.DEGRADED,
             subject=cluster_ref(cluster),
-            summary=f"namespace {namespace} of broker {cluster} is gone, or being deleted: what "
-            "clusters have of each other stays as it was, and nothing new is shared",
+            summary=f"namespace {namespace}, where clusters share, is gone from {cluster} or being "
+            "deleted: what they have of each other stays as it was, and nothing new is shared",
             remedy=remedy(_init_broker(cluster, namespace, snapshot)),
         )
 

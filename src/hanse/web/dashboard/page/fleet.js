@@ -51,6 +51,8 @@ function edge(link, at) {
   return s("path", { class: `link ${kind} ${link.leads ? "leads" : ""}`, d: `M${from.x},${from.y} Q${cx},${cy} ${to.x},${to.y}` }, s("title", {}, title));
 }
 
+const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+
 function node(c, at, picked) {
   const { x, y } = at[c.name], told = condition(c), local = LOCAL(c.name);
   const standing = local?.standing || (isBroker(c) ? "broker" : c.roles.includes("local") ? "cluster" : c.roles[0] || "");
@@ -60,8 +62,8 @@ function node(c, at, picked) {
     s("g", { class: `node ${told.state} ${picked === c.name ? "picked" : ""}`, transform: `translate(${x - NODE_W / 2},${y - NODE_H / 2})` },
       s("rect", { width: NODE_W, height: NODE_H, rx: 10 }),
       s("circle", { class: "dot", cx: 18, cy: 21, r: 5 }),
-      s("text", { x: 31, y: 26 }, c.name.length > 15 ? `${c.name.slice(0, 14)}…` : c.name),
-      s("text", { class: "small", x: 15, y: 43 }, `${standing} · ${late || told.text}`),
+      s("text", { x: 31, y: 26 }, shortened(c.name, 15)),
+      s("text", { class: "small", x: 15, y: 43 }, shortened(told.state === "good" || late ? `${standing} · ${late || told.text}` : told.text, 26)),
       s("text", { class: "small", x: 15, y: 59 }, more)));
 }
 
