@@ -153,7 +153,7 @@ async def read_inventories(
     checked = tuple(permissions)
 
     async def read(cluster: ClusterAccess, client: Client) -> ClusterInventory:
-        return await read_inventory(cluster, client, checked)
+        return await read_inventory(cluster, client, checked, await read_version(client))
 
     results = await read_clusters(clusters, read, limit=None)
     return [unread_cluster(one) if isinstance(one, ReadFailure) else one for one in results]
@@ -170,22 +170,24 @@ def unread_cluster(failure: ReadFailure) -> UnreadCluster:
 
 
 async def read_inventory(
-    cluster: ClusterAccess, client: Client, permissions: tuple[Permission, ...]
+    cluster: ClusterAccess,
+    client: Client,
+    permissions: tuple[Permission, ...],
+    answer: "VersionAnswer",
 ) -> ClusterInventory:
-    """Read one cluster: version, clock skew, objects and denied permissions."""
+    """Read one cluster: clock skew, objects and denied permissions."""
     access = await cluster.credentials.config()
-    version, response, began = await _version(client)
-    now = began + (datetime.now(UTC) - began) / 2
+    now = answer.sent + (answer.received - answer.sent) / 2
     documents = asyncio.gather(*(_get_or_none(client, path) for path in _PATHS))
     denied, read = await asyncio.gather(denied_permissions(client, permissions), documents)
     nodes, agent, definitions, sets, records, exports, imports, federations, claims, account = read
     features = granted_features(account or {})
     needed = agent_permissions(features) if permissions and account is not None else ()
-    clock = server_clock(response, now)
+    clock = server_clock(answer.response, now)
     return ClusterInventory(
         name=cluster.name,
         server=access.endpoint.url,
-        version=version,
+        version=answer.version,
         skew=clock - now,
         nodes=_count_nodes(nodes),
         agent=parse_agent_lease(agent, clock),
@@ -240,15 +242,23 @@ async def discover_kinds(client: Client) -> None:
     await refresh(client)
 
 
-async def _version(client: Client) -> tuple[str, Response, datetime]:
-    """The server's version, the response it came with, and when that was requested."""
-    with suppress(ApiError):
-        await client.send(
-            _get_request("/version")
-        )  # connects, so that the next one measures the clock
-    began = datetime.now(UTC)
+class VersionAnswer(Struct, frozen=True):
+    """A server's version, with the response and its times, by which its clock is measured."""
+
+    version: str
+    response: Response
+    sent: datetime
+    received: datetime
+
+
+async def read_version(client: Client) -> VersionAnswer:
+    """Ask for the version, before the server has anything else to do for us."""
+    with suppress(ApiError):  # connects, so that the next one measures the clock
+        await client.send(_get_request("/version"))
+    sent = datetime.now(UTC)
     response = await client.send(_get_request("/version"))
-    return str(decode_json(response.body).get("gitVersion", "")), response, began
+    version = str(decode_json(response.body).get("gitVersion", ""))
+    return VersionAnswer(version, response, sent, datetime.now(UTC))
 
 
 def _get_request(path: str) -> Request:

@@ -6,7 +6,6 @@ import msgspec
 from msgspec import Struct
 
 from hanse import app
-from hanse.cli.clusters import REQUEST_TIMEOUT
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError
 from hanse.kube.transport import Request
@@ -57,7 +56,7 @@ async def _is_allowed(client: Client, permission: Permission, user: str = "") ->
     path = f"/apis/authorization.k8s.io/v1/{kind.lower()}s"
     body = msgspec.json.encode(review)
     try:
-        response = await client.send(Request("POST", path, body=body, timeout=REQUEST_TIMEOUT))
+        response = await client.send(Request("POST", path, body=body))
     except ApiError:
         return bool(user)
     return bool(decode_json(response.body).get("status", {}).get("allowed"))

@@ -21,6 +21,7 @@ from hanse.cli.inventory import (
     InventoryResult,
     discover_kinds,
     read_inventory,
+    read_version,
     unread_cluster,
 )
 from hanse.kube.client import Client
@@ -60,10 +61,11 @@ async def _read(
     cluster: ClusterAccess, client: Client
 ) -> tuple[ClusterRead, ClusterInventory, ClusterLists]:
     """All that is read of one cluster, by one connection: all of it, or it has failed."""
+    answer = await read_version(client)
     await discover_kinds(client)
     return await asyncio.gather(
         read_objects(cluster, client, reads()),
-        read_inventory(cluster, client, REQUIRED_PERMISSIONS),
+        read_inventory(cluster, client, REQUIRED_PERMISSIONS, answer),
         read_lists(cluster, client),
     )
 
