@@ -137,7 +137,7 @@ async def test_rules_that_were_refused_or_removed_are_written_again(
         await kernel.written.wait()
 
         assert "goto from-acme.default" in kernel.applied[-1]
-        guard.remove()
+        await guard.remove()
         assert kernel.applied[-1] == REMOVAL
 
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from http import HTTPStatus
 from random import Random
 from typing import Protocol
@@ -13,6 +14,8 @@ from typing import Protocol
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from hanse.app.cni import CniFolders, NodePlugin, remove_plugin
+from hanse.features.networks.cni import PodRef, is_prepared
 from hanse.features.networks.guard.facts import (
     AddressOwner,
     ClusterFacts,
@@ -35,7 +38,7 @@ from hanse.features.networks.lookups import tenant_namespaces
 from hanse.health import Readiness
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
-from hanse.kube.errors import KubeError
+from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request
 from hanse.model.facts import Facts, Role
@@ -77,6 +80,8 @@ class GuardSettings(Struct, frozen=True):
     node: str
     pod_ranges: tuple[str, ...] = ()
     """Its pod ranges, where its Node does not have them."""
+    cni: CniFolders | None = None
+    """Where the CNI plugin is installed, if it is."""
 
 
 class GuardMetrics:
@@ -121,6 +126,7 @@ class Guard:
         self._rules = rules
         self._snapshot = snapshot
         self._bypass = bypass
+        self.plugin: NodePlugin | None = None
         self._ruleset: Ruleset | None = None
         self._facts = ClusterFacts()
         self._owners: dict[str, AddressOwner] = {}
@@ -134,7 +140,7 @@ class Guard:
         """Ready once the rules are those of the listed cluster."""
         if self._ruleset is None:
             return Readiness(False, "waiting for the cluster's pods and networks")
-        if why := self._bypass():
+        if why := self._bypass() or (self.plugin.problem if self.plugin is not None else ""):
             return Readiness(False, why)
         return Readiness(True, f"{len(self._owners)} addresses guarded")
 
@@ -166,6 +172,8 @@ class Guard:
                 async with asyncio.timeout(CHECK_SECONDS):
                     await self._changed.wait()
             except TimeoutError:
+                if self.plugin is not None:
+                    self.plugin.refresh()
                 if self._ruleset is not None and not self._is_in_place():
                     log.warning("the rules were removed; they are written again")
                     self._ruleset = None
@@ -180,9 +188,9 @@ class Guard:
                 self._changed.set()
                 await asyncio.sleep(RETRY_SECONDS)
 
-    def remove(self) -> None:
-        """Remove all rules."""
-        self._rules.run(REMOVAL)
+    async def remove(self) -> None:
+        """Remove all rules, and the CNI plugin if it was installed."""
+        await _remove(self._rules, self._settings.cni)
 
     def _update(self) -> None:
         """Change the rules if something has changed; nothing until everything is listed."""
@@ -274,25 +282,53 @@ async def guarding(
     rules = rules or _open_rules()
     clock, random = WallClock(), Random()  # noqa: S311 - spreads retries, guards nothing
     informers = ClusterInformers(GUARD_WATCHES, Facts(), clock, "here")
-    informers.join("here", {Role.LOCAL}, ClusterClient(HttpTransport(credentials), random))
+    client = ClusterClient(HttpTransport(credentials), random)
+    informers.join("here", {Role.LOCAL}, client)
     guard = Guard(settings, rules, informers.snapshot)
     informers.change_handler = guard
     try:
         async with asyncio.TaskGroup() as group:
-            task = group.create_task(guard.run(), name="guard")
+            tasks = [group.create_task(guard.run(), name="guard")]
+            if settings.cni is not None:
+                guard.plugin = NodePlugin(
+                    settings.cni, rules, partial(_read_pod, informers.snapshot, client)
+                )
+                tasks.append(group.create_task(guard.plugin.run(), name="CNI plugin"))
             async with informers.running():
                 yield guard
-            task.cancel()
+            for task in tasks:
+                task.cancel()
     finally:
         await informers.close()
 
 
-def remove_rules() -> None:
-    """Remove the rules of this machine, if there are any; raises `GuardUnavailable`."""
+async def _read_pod(
+    snapshot: Callable[[], Snapshot], client: ClusterClient, ref: PodRef
+) -> Pod | None:
+    """A pod as it was observed once its port was prepared, else as the API server has it."""
+    view = snapshot()
+    known = view.get(view.local, Pod, ref.name, ref.namespace)
+    if known is not None and known.metadata.uid == ref.uid and is_prepared(known):
+        return known
     try:
-        _open_rules().run(REMOVAL)
+        return await client.read(Pod, ref.name, ref.namespace)
+    except NotFound:
+        return None
+
+
+async def remove_rules(cni: CniFolders | None) -> None:
+    """Remove the rules of this machine and its CNI plugin; raises `GuardUnavailable`."""
+    rules = _open_rules()
+    try:
+        await _remove(rules, cni)
     except NftablesError as error:
         raise GuardUnavailable(f"the rules cannot be removed: {error}") from None
+
+
+async def _remove(rules: Rules, cni: CniFolders | None) -> None:
+    rules.run(REMOVAL)
+    if cni is not None:
+        await remove_plugin(cni, rules)
 
 
 async def is_gone(credentials: Credentials, namespace: str, daemonset: str) -> bool:

@@ -23,10 +23,10 @@ from hanse.features.networks.cni import (
     merge_cni_args,
     parse_config,
     parse_pod,
+    pod_cni_args,
     render_error,
     render_versions,
 )
-from hanse.features.networks.names import CNI_ARGS, READINESS
 from hanse.kube import credentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
 from hanse.model.json_input import decode_json
@@ -82,20 +82,13 @@ async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> st
     try:
         pod = await _read_pod(config, ref)
     except NotFound:
-        if command == "DEL":
-            return ""
-        raise CniError(TRY_AGAIN, f"pod {ref.namespace}/{ref.name} is not there") from None
+        pod = None
     except (KubeError, BadCredentials, TimeoutError) as error:
         if command == "DEL":
             return ""  # an unreachable API server must not block the deletion of a pod
         why = str(error) or "no answer in time"
         raise CniError(TRY_AGAIN, f"pod {ref.namespace}/{ref.name} cannot be read: {why}") from None
-    if ref.uid and pod.metadata.uid != ref.uid:
-        return ""  # another pod of that name
-    if READINESS in pod.metadata.annotations and command == "ADD":
-        message = f"the network of pod {ref.namespace}/{ref.name} has not prepared its port yet"
-        raise CniError(TRY_AGAIN, message)
-    return pod.metadata.annotations.get(CNI_ARGS, "")
+    return pod_cni_args(ref, pod, command)
 
 
 async def _read_pod(config: CniConfig, ref: PodRef) -> Pod:

@@ -1,7 +1,8 @@
 """Network namespaces as pods, a router with nftables rules between them, and packets.
 
-Run under `unshare -rn` with a plan on standard input; prints who reached whom, and which datagrams
-pods heard, as JSON. Pods are wired to the router each by itself, or to one bridge.
+Run under `unshare -rn` with a plan on standard input; prints who reached whom, which datagrams
+pods heard and which neighbours of the plan they know, as JSON. Pods are wired to the router each
+by itself, or to one bridge.
 """
 
 import fcntl
@@ -83,8 +84,12 @@ sys.stdin.readline()
 threads = [threading.Thread(target=knock, args=tuple(t)) for t in plan["tries"]]
 [t.start() for t in threads]; [t.join() for t in threads]
 print(json.dumps([t for t in plan["tries"] if answers[tuple(t)]]), flush=True)
+def send_frame(frame):
+    wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
+    wire.bind(("eth0", 0))
+    wire.send(bytes.fromhex(frame))
 for attempt in plan["sends"]:
-    send(*attempt)
+    send_frame(attempt) if isinstance(attempt, str) else send(*attempt)
 print("sent", flush=True)
 sys.stdin.readline()
 print(json.dumps(sorted({w for hall in halls for w in drain(hall)})), flush=True)
@@ -146,6 +151,15 @@ def set_up(plan: dict[str, Any]) -> None:
     run("nft", "-f", "-", text=plan["rules"])
 
 
+def neighbours(pid: int, watched: set[str]) -> dict[str, str]:
+    """The hardware addresses that a pod knows of some others."""
+    if not watched:
+        return {}
+    command = ["nsenter", "-t", str(pid), "-n", "ip", "-j", "neigh"]
+    lines: list[dict[str, str]] = json.loads(subprocess.check_output(command))
+    return {n["dst"]: n["lladdr"] for n in lines if n["dst"] in watched and "lladdr" in n}
+
+
 def main() -> None:
     plan: dict[str, Any] = json.loads(sys.stdin.read())
     set_up(plan)
@@ -181,10 +195,12 @@ def main() -> None:
     assert set(hear()) == {"sent\n"}
     tell("and what was heard?")
     heard = {a: json.loads(line) for a, line in zip(addresses, hear(), strict=True)}
+    watched = set(plan.get("neighbours", []))
+    known = {a: neighbours(pod.pid, watched) for a, pod in zip(addresses, pods, strict=True)}
     for pod in pods:
         pod.kill()
         pod.wait()
-    sys.stdout.write(json.dumps({"reached": reached, "heard": heard}) + "\n")
+    sys.stdout.write(json.dumps({"reached": reached, "heard": heard, "known": known}) + "\n")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """Packets through the guard's rules, between network namespaces on a real network stack."""
 
 import json
+import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -11,6 +13,7 @@ import pytest
 from msgspec.structs import astuple, replace
 
 from hanse.features.networks.guard.facts import Access, AddressOwner, ClusterFacts, NetworkFacts
+from hanse.features.networks.guard.ports import PodPort, ports_table
 from hanse.features.networks.guard.ruleset import Ruleset, build_ruleset
 from hanse.features.networks.guard.transaction import (
     REMOVAL,
@@ -208,6 +211,96 @@ def test_no_pod_sends_with_the_address_of_another() -> None:
 
     assert heard.pop(B1) == ["to a peer"]
     assert heard == {address: [] for address in heard}
+
+
+PORTS = [
+    PodPort(f"pod{n}", f"02:00:00:00:00:{n:02x}", (address, six(address)))
+    for n, address in enumerate(PODS)
+]
+MACS = {port.addresses[0]: port.mac for port in PORTS}
+
+
+@pytest.mark.parametrize("family", [4, 6])
+def test_pods_with_rules_of_their_ports_reach_whom_they_may(family: int) -> None:
+    facts = FACTS if family == 4 else facts_of_six()
+    address = str if family == 4 else six
+    owners = {address(a): o for a, o in OWNERS.items()}
+    rules = replacement(build_ruleset(facts, owners)) + ports_table(PORTS)
+
+    found = connections(rules, {address(a): n for a, n in PODS.items()}, bridged=True)
+
+    inside = set(PODS.values())
+    assert found == {one for one in expected(PASSES) if {one[0], one[1]} <= inside}
+
+
+STRANGER, STRANGER6 = "10.4.0.200", "fd04::c8"
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_no_pod_on_a_bridge_forges_a_source_or_another_as_neighbour(checked: bool) -> None:
+    """B1 and B2 are of one network, A1 is the attacker; without rules of ports it succeeds."""
+    as_b2 = udp_frame(MACS[A1], MACS[B1], B2, B1, "as B2")
+    wholly_b2 = udp_frame(MACS[B2], MACS[B1], B2, B1, "as B2, by its MAC")
+    attacks = [
+        *(as_b2, wholly_b2, as_b2[:24] + "8100000a" + as_b2[24:]),
+        arp_request(MACS[A1], STRANGER, B1),
+        (B2, B1, "by the kernel"),
+    ]
+    sends = {A1: attacks, B2: [(None, B1, "from B2")]}
+    rules = replacement(build_ruleset(FACTS, OWNERS)) + ports_table(PORTS if checked else [])
+
+    found = packets(rules, tuple(PODS), bridged=True, sends=sends, neighbours=[STRANGER])
+
+    told = ["as B2", "as B2, by its MAC", "by the kernel", "from B2"]
+    assert found["heard"][B1] == (["from B2"] if checked else told)
+    assert found["known"][B1] == ({} if checked else {STRANGER: MACS[A1]})
+
+
+@pytest.mark.parametrize("checked", [True, False])
+def test_no_pod_on_a_bridge_forges_another_as_neighbour_by_ipv6(checked: bool) -> None:
+    owners = {six(a): o for a, o in OWNERS.items()}
+    attack = neighbour_solicitation(MACS[A1], STRANGER6, six(B1), MACS[B1])
+    ports = ports_table(PORTS if checked else [])
+    rules = replacement(build_ruleset(facts_of_six(), owners)) + ports
+    more: Any = {"sends": {six(A1): [attack]}, "neighbours": [STRANGER6]}
+
+    found = packets(rules, [six(a) for a in PODS], bridged=True, **more)
+
+    assert found["known"][six(B1)] == ({} if checked else {STRANGER6: MACS[A1]})
+
+
+def hardware(mac: str) -> bytes:
+    return bytes.fromhex(mac.replace(":", ""))
+
+
+def udp_frame(from_mac: str, to_mac: str, source: str, target: str, word: str) -> str:
+    body = struct.pack("!HHHH", 9, 9000, 8 + len(word), 0) + word.encode()
+    ends = socket.inet_aton(source), socket.inet_aton(target)
+    head = struct.pack("!BBHHHBBH4s4s", 69, 0, 20 + len(body), 0, 0, 64, 17, 0, *ends)
+    total = sum(struct.unpack("!10H", head))
+    checksum = struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF)
+    packet = head[:10] + checksum + head[12:] + body
+    return (hardware(to_mac) + hardware(from_mac) + b"\x08\x00" + packet).hex()
+
+
+def arp_request(mac: str, source: str, target: str) -> str:
+    """Who has the target? Tell the source, at this MAC: the target learns it."""
+    ends = (hardware(mac), socket.inet_aton(source), bytes(6), socket.inet_aton(target))
+    request = struct.pack("!HHBBH6s4s6s4s", 1, 0x0800, 6, 4, 1, *ends)
+    return (b"\xff" * 6 + hardware(mac) + b"\x08\x06" + request).hex()
+
+
+def neighbour_solicitation(mac: str, source: str, target: str, to_mac: str) -> str:
+    """The same by IPv6."""
+    ends = [socket.inet_pton(socket.AF_INET6, text) for text in (source, target)]
+    body = b"\x87\0\0\0" + bytes(4) + ends[1] + b"\x01\x01" + hardware(mac)
+    pseudo = b"".join(ends) + struct.pack("!II", len(body), 58)
+    total = sum(struct.unpack(f"!{(len(pseudo) + len(body)) // 2}H", pseudo + body))
+    total = (total & 0xFFFF) + (total >> 16)
+    checksum = struct.pack("!H", ~(total + (total >> 16)) & 0xFFFF)
+    body = body[:2] + checksum + body[4:]
+    head = struct.pack("!IHBB", 6 << 28, len(body), 58, 255) + ends[0] + ends[1]
+    return (hardware(to_mac) + hardware(mac) + b"\x86\xdd" + head + body).hex()
 
 
 def test_changes_in_steps_end_in_the_same_rules() -> None:

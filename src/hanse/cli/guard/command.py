@@ -1,5 +1,7 @@
 """`hanse guard`: the options of a node's guard."""
 
+from pathlib import Path
+
 import click
 
 from hanse.cli.errors import CommandFailed, InputError
@@ -38,6 +40,25 @@ from hanse.cli.settings import global_options
     metavar="NAMESPACE/NAME",
     help="Remove the rules at the end if this DaemonSet is gone.",
 )
+@click.option(
+    "--cni-config",
+    default=None,
+    envvar="HANSE_CNI_CONFIG",
+    show_envvar=True,
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="Network configurations of this node: install the CNI plugin in front of the first.",
+)
+@click.option(
+    "--cni-plugins",
+    default="/opt/cni/bin",
+    envvar="HANSE_CNI_PLUGINS",
+    show_envvar=True,
+    show_default=True,
+    metavar="FOLDER",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the CNI plugins of this node are.",
+)
 @click.option("--remove", is_flag=True, help="Remove the rules of this machine, and end.")
 @click.pass_context
 def command(
@@ -46,6 +67,8 @@ def command(
     pod_ranges: tuple[str, ...],
     metrics_listen: str,
     daemonset: str,
+    cni_config: Path | None,
+    cni_plugins: Path,
     remove: bool,
 ) -> None:
     """Keep the networks of tenants apart on this machine.
@@ -55,12 +78,16 @@ def command(
     namespace of the node and CAP_NET_ADMIN. The rules are one nftables table, hanse-guard; they
     stay when it ends, so that it can be restarted, and --remove takes them away.
 
+    With --cni-config, it also installs a CNI plugin in front of the node's own: it hands a pod's
+    cni-args on, and pods on a bridge send with the addresses that they were given alone.
+
     \b
     Examples:
       hanse guard --node worker-1 --kubeconfig /etc/hanse/guard.kubeconfig
       hanse guard --remove
       nft list table inet hanse-guard
     """
+    from hanse.app.cni import CniFolders
     from hanse.app.guard import GuardSettings, GuardUnavailable, remove_rules
     from hanse.cli.addresses import bind_listener
     from hanse.cli.guard.process import run_guard
@@ -71,11 +98,12 @@ def command(
     start_logging(settings, service=not remove)
     if not node and not remove:
         raise InputError("--node is needed; give the name of this machine's Node")
-    guarded = GuardSettings(node, tuple(_pod_range(text) for text in pod_ranges))
+    cni = CniFolders(cni_config, cni_plugins) if cni_config is not None else None
+    guarded = GuardSettings(node, tuple(_pod_range(text) for text in pod_ranges), cni)
     owner = _daemonset(daemonset)
     try:
         if remove:
-            remove_rules()
+            run_async(lambda: remove_rules(cni))
             return
         listener = bind_listener("--metrics-listen", metrics_listen) if metrics_listen else None
         access = credentials.find_credentials(settings.kubeconfig, context=settings.context)

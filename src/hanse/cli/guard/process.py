@@ -34,6 +34,6 @@ async def run_guard(
         log.info("guarding", extra={"node": settings.node})
         await stop.wait()
     if daemonset is not None and await is_gone(access, *daemonset):
-        guard.remove()
+        await guard.remove()
         log.info("rules removed")
     return 0

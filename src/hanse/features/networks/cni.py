@@ -1,12 +1,22 @@
 """The CNI wrapper plugin: parses the input of the runtime and builds that of the delegate."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from hanse.features.networks.interfaces import format_cni_args, parse_cni_args
+from hanse.features.networks.names import CNI_ARGS, READINESS
 from hanse.model.json_input import decode_json
+from hanse.model.kinds.core import Pod
+
+PLUGIN = "hanse"
+"""The type of the plugin in a network configuration."""
+CONFIG_FILE = "00-hanse.conflist"
+"""Runtimes take the first file of their folder."""
+STATE_FOLDER = "/run/hanse-cni"
+"""Where the plugin of a node and its guard exchange files."""
 
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 INCOMPATIBLE, BAD_ENVIRONMENT, BAD_CONFIG, TRY_AGAIN = 1, 4, 7, 11
@@ -14,6 +24,8 @@ INCOMPATIBLE, BAD_ENVIRONMENT, BAD_CONFIG, TRY_AGAIN = 1, 4, 7, 11
 
 _RUNTIME_PREFIXES = ("K8S", "IgnoreUnknown")
 """Prefixes of CNI_ARGS that only the runtime may set."""
+_INHERITED = ("name", "prevResult", "runtimeConfig")
+"""What runtimes add to the configuration of a plugin, beside `cni.dev/…`."""
 
 
 class CniError(Exception):
@@ -62,7 +74,7 @@ def parse_config(text: bytes) -> CniConfig:
     if not plugin or "/" in plugin or plugin in (".", ".."):
         raise CniError(BAD_CONFIG, f"delegate.type {plugin!r} is not the name of a plugin")
     inherited: dict[str, Any] = {
-        n: config[n] for n in ("name", "prevResult", "runtimeConfig") if n in config
+        n: value for n, value in config.items() if n in _INHERITED or n.startswith("cni.dev/")
     }
     return CniConfig(
         {"cniVersion": version, **inherited, **delegate},
@@ -91,6 +103,52 @@ def merge_cni_args(args: str, annotation: str) -> str:
         raise CniError(BAD_CONFIG, f"the pod's cni-args annotation: {error}") from None
     added = {n: v for n, v in more.items() if not n.startswith(_RUNTIME_PREFIXES)}
     return ";".join(part for part in (args, format_cni_args(added)) if part)
+
+
+def pod_cni_args(ref: PodRef, pod: Pod | None, command: str) -> str:
+    """The cni-args annotation of a pod; empty for a deletion of one that is gone.
+
+    Raises `CniError` (try again) for a pod that is not there, or whose port is not prepared yet.
+    """
+    if pod is None:
+        if command == "DEL":
+            return ""
+        raise CniError(TRY_AGAIN, f"pod {ref.namespace}/{ref.name} is not there")
+    if ref.uid and pod.metadata.uid != ref.uid:
+        return ""  # another pod of that name
+    if not is_prepared(pod) and command == "ADD":
+        message = f"the network of pod {ref.namespace}/{ref.name} has not prepared its port yet"
+        raise CniError(TRY_AGAIN, message)
+    return pod.metadata.annotations.get(CNI_ARGS, "")
+
+
+def is_prepared(pod: Pod) -> bool:
+    """Whether a pod waits for nothing of its network; its arguments are final then."""
+    return READINESS not in pod.metadata.annotations
+
+
+def wrap_config(text: bytes) -> dict[str, Any]:
+    """The network configuration of a node with its first plugin as our delegate.
+
+    Raises `CniError` for a configuration that has no plugin.
+    """
+    try:
+        config = decode_json(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise CniError(BAD_CONFIG, f"it is not JSON: {error}") from None
+    plugins = config.get("plugins", [config])
+    first = plugins[0] if isinstance(plugins, list) and plugins else None
+    if not isinstance(first, dict) or not isinstance(first.get("type"), str):
+        raise CniError(BAD_CONFIG, "it names no plugin")
+    if "plugins" not in config:
+        config = {name: config[name] for name in ("cniVersion", "name") if name in config}
+    return {**config, "plugins": [_wrapped(first), *plugins[1:]]}
+
+
+def _wrapped(plugin: Mapping[str, Any]) -> dict[str, Any]:
+    """A plugin as delegate; runtimes have to see its capabilities."""
+    shown = {"capabilities": plugin["capabilities"]} if "capabilities" in plugin else {}
+    return {"type": PLUGIN, **shown, "delegate": dict(plugin)}
 
 
 def render_error(version: str, error: CniError) -> bytes:

@@ -1,0 +1,297 @@
+"""The CNI plugin on a guarded node: installs it, answers its calls, keeps the rules of ports."""
+
+import asyncio
+import logging
+import os
+import re
+import shutil
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from hanse.features.networks.cni import (
+    CONFIG_FILE,
+    PLUGIN,
+    STATE_FOLDER,
+    TRY_AGAIN,
+    CniError,
+    PodRef,
+    merge_cni_args,
+    parse_config,
+    parse_pod,
+    pod_cni_args,
+    render_error,
+    render_versions,
+    wrap_config,
+)
+from hanse.features.networks.cni_script import plugin_script
+from hanse.features.networks.guard.ports import (
+    PORTS_REMOVAL,
+    PORTS_TABLE,
+    PodPort,
+    pod_port,
+    ports_table,
+    replace_ports,
+)
+from hanse.kube.errors import KubeError
+from hanse.model.json_input import decode_json
+from hanse.model.kinds.core import Pod
+from hanse.providers.nftables import NftablesError
+
+log = logging.getLogger(__name__)
+
+ANSWER_SECONDS = 20
+READ_SECONDS = 10.0
+RELOAD_SECONDS = 1.0
+"""How long a runtime may take to notice that its configuration has changed."""
+_CALL = re.compile(r"(call-[A-Za-z0-9]+) (begin|end)")
+_ENVIRONMENT = ("CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS")
+
+ReadPod = Callable[[PodRef], Awaitable[Pod | None]]
+"""Reads a pod; None if it is not there, and raises `KubeError` if the server does not say."""
+
+
+class CniFolders(Struct, frozen=True):
+    """The folders of a node: network configurations, plugins, and our own state."""
+
+    config: Path
+    plugins: Path
+    state: Path = Path(STATE_FOLDER)
+    system: Path = Path("/")
+
+
+class Commands(Protocol):
+    """Where nftables commands run: all of a call, or none."""
+
+    def run(self, commands: str) -> str: ...
+
+
+class NodePlugin:
+    """The plugin of one node; pods start only while it is answered, and end also without."""
+
+    def __init__(self, folders: CniFolders, rules: Commands, read_pod: ReadPod) -> None:
+        self._folders = folders
+        self._rules = rules
+        self._read_pod = read_pod
+        self._ports: dict[str, PodPort] = {}
+        """The port of each attachment, by the name of its folder."""
+        self.problem = "the CNI plugin is not installed yet"
+        """Why pods of this node are not checked by their ports; empty if they are."""
+
+    async def run(self) -> None:
+        """Install the plugin and answer its calls until cancelled; it stays installed."""
+        self._folders.state.mkdir(parents=True, exist_ok=True)
+        self._folders.state.chmod(0o700)
+        pipe = self._folders.state / "questions"
+        if not pipe.exists():
+            os.mkfifo(pipe, 0o600)
+        questions = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        loop = asyncio.get_running_loop()
+        self._ports = self._known_ports()
+        self.refresh(anew=True)
+        try:
+            async with asyncio.TaskGroup() as group:
+                asked = asyncio.Event()
+                loop.add_reader(questions, asked.set)
+                while True:
+                    await asked.wait()
+                    asked.clear()
+                    for call, step in _read_questions(questions):
+                        group.create_task(self._answer(call, step), name=f"{step} of {call}")
+        finally:
+            loop.remove_reader(questions)
+            os.close(questions)
+
+    def refresh(self, *, anew: bool = False) -> None:
+        """Write what is missing: the rules, the plugin, the configuration as others left it.
+
+        Without the rules, pods are not attached by the plugin: they would not start.
+        """
+        try:
+            if anew or not self._is_in_place():
+                self._rules.run(ports_table(self._ports.values()))
+            self._install()
+            self.problem = ""
+        except (CniError, NftablesError, OSError) as error:
+            self.problem = f"the CNI plugin is not in use: {error}"
+
+    def _install(self) -> None:
+        """Write the script, then the configuration that names it; raises `CniError`, `OSError`."""
+        folders = self._folders
+        script = plugin_script(str(folders.state), ANSWER_SECONDS)
+        _write(folders.plugins / PLUGIN, script.encode(), mode=0o755)
+        base = _first_config(folders.config)
+        if base is None:
+            (folders.config / CONFIG_FILE).unlink(missing_ok=True)
+            raise CniError(TRY_AGAIN, f"{folders.config} has no network configuration")
+        if base.name < CONFIG_FILE:
+            raise CniError(TRY_AGAIN, f"runtimes take {base.name} first; give it another name")
+        try:
+            wrapped = wrap_config(base.read_bytes())
+        except CniError as error:
+            raise CniError(error.code, f"{base}: {error}") from None
+        text = msgspec.json.format(msgspec.json.encode(wrapped)) + b"\n"
+        _write(folders.config / CONFIG_FILE, text, mode=0o600)
+
+    async def _answer(self, name: str, step: str) -> None:
+        """Answer one question; a caller that is gone is none."""
+        call = self._folders.state / name
+        try:
+            values = (call / "environment").read_text().splitlines()
+            environment = dict(zip(_ENVIRONMENT, values, strict=True))
+            answer = await self._decide(call, environment, step)
+            pipe = os.open(call / "answer", os.O_WRONLY | os.O_NONBLOCK)
+        except (OSError, ValueError) as error:
+            log.warning("a call of the CNI plugin was lost", extra={"why": str(error)})
+            return
+        try:
+            os.write(pipe, f"{answer}\n".encode())
+        finally:
+            os.close(pipe)
+
+    async def _decide(self, call: Path, environment: dict[str, str], step: str) -> str:
+        """What the caller shall do next; it finds the particulars in the folder of its call."""
+        version = "0.4.0"
+        try:
+            text = (call / "config").read_bytes()
+            if environment["CNI_COMMAND"] == "VERSION":
+                said = decode_json(text, type=dict[str, Any]).get("cniVersion", version)
+                (call / "body").write_bytes(render_versions(str(said)))
+                return "done"
+            version = parse_config(text).version
+            if step == "begin":
+                await self._begin(call, environment, text)
+                return "run"
+            self._attach(call, environment)
+        except (CniError, NftablesError, msgspec.DecodeError) as error:
+            failure = error if isinstance(error, CniError) else CniError(TRY_AGAIN, str(error))
+            log.warning("a pod is not attached", extra={"why": str(error)})
+            (call / "body").write_bytes(render_error(version, failure))
+            return "failed"
+        return "done"
+
+    async def _begin(self, call: Path, environment: dict[str, str], text: bytes) -> None:
+        """Write what the delegate gets; a port that is taken down loses its rules now."""
+        config = parse_config(text)
+        command, args = environment["CNI_COMMAND"], environment["CNI_ARGS"]
+        if command in ("ADD", "DEL", "CHECK") and (ref := parse_pod(args)) is not None:
+            args = merge_cni_args(args, await self._cni_args(ref, command))
+        (call / "plugin").write_text(config.plugin)
+        (call / "args").write_text(args)
+        (call / "delegate").write_bytes(msgspec.json.encode(config.delegate))
+        if command == "DEL":
+            self._change_port(_attachment(environment), None)
+
+    async def _cni_args(self, ref: PodRef, command: str) -> str:
+        """The arguments of a pod; an unreachable API server does not hold up its deletion."""
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                pod = await self._read_pod(ref)
+        except (KubeError, TimeoutError) as error:
+            if command == "DEL":
+                return ""
+            why = str(error) or "no answer in time"
+            message = f"pod {ref.namespace}/{ref.name} cannot be read: {why}"
+            raise CniError(TRY_AGAIN, message) from None
+        return pod_cni_args(ref, pod, command)
+
+    def _attach(self, call: Path, environment: dict[str, str]) -> None:
+        """Keep what the end of the pod needs, and check what it sends from now on."""
+        result = decode_json((call / "result").read_bytes(), type=dict[str, Any])
+        name = _attachment(environment)
+        kept = self._folders.state / name
+        kept.mkdir(mode=0o700, exist_ok=True)
+        for file in ("plugin", "args", "delegate", "result"):
+            shutil.copyfile(call / file, kept / file)
+        self._change_port(name, self._port_of(result))
+
+    def _port_of(self, result: dict[str, Any]) -> PodPort | None:
+        """The port that a plugin's result names; raises `CniError` for addresses that are none."""
+        links = self._folders.system / "sys/class/net"
+        try:
+            return pod_port(result, lambda name: (links / name / "bridge").is_dir())
+        except ValueError as error:
+            raise CniError(TRY_AGAIN, f"the result of the network plugin: {error}") from None
+
+    def _change_port(self, attachment: str, port: PodPort | None) -> None:
+        """Give an attachment other rules; raises `NftablesError`."""
+        gone = {n for n, p in self._ports.items() if port and p.interface == port.interface}
+        gone |= {attachment} & self._ports.keys()
+        old = {self._ports[name].interface: self._ports[name] for name in gone}
+        if commands := replace_ports(old.values(), [port] if port else []):
+            self._rules.run(commands)
+        for name in gone:
+            del self._ports[name]
+        if port is not None:
+            self._ports[attachment] = port
+
+    def _known_ports(self) -> dict[str, PodPort]:
+        """The ports of attachments whose interfaces exist."""
+        links, found = self._folders.system / "sys/class/net", {}
+        for path in sorted(self._folders.state.glob("attached-*")):
+            try:
+                result = decode_json((path / "result").read_bytes(), type=dict[str, Any])
+                port = self._port_of(result)
+            except (OSError, CniError, msgspec.DecodeError) as error:
+                log.warning("an attachment is unreadable", extra={"why": str(error)})
+                continue
+            if port is not None and (links / port.interface).exists():
+                found[port.interface] = (path.name, port)
+        return dict(found.values())
+
+    def _is_in_place(self) -> bool:
+        try:
+            return "vmap @ports" in self._rules.run(f"list chain {PORTS_TABLE} prerouting")
+        except NftablesError:
+            return False
+
+
+async def remove_plugin(folders: CniFolders, rules: Commands) -> None:
+    """Give a node its own configuration back, then remove everything else of ours.
+
+    Raises `NftablesError` if the rules cannot be removed.
+    """
+    (folders.config / CONFIG_FILE).unlink(missing_ok=True)
+    await asyncio.sleep(RELOAD_SECONDS)
+    (folders.plugins / PLUGIN).unlink(missing_ok=True)
+    rules.run(PORTS_REMOVAL)
+    for path in folders.state.iterdir() if folders.state.is_dir() else ():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def _read_questions(pipe: int) -> list[tuple[str, str]]:
+    """The calls that ask now; each line is one, written at once."""
+    try:
+        lines = os.read(pipe, 65536).decode("ascii", "replace").splitlines()
+    except BlockingIOError:
+        return []
+    found = [_CALL.fullmatch(line) for line in lines]
+    return [(one[1], one[2]) for one in found if one is not None]
+
+
+def _attachment(environment: dict[str, str]) -> str:
+    """The name of an attachment's folder; raises `CniError` for names that are no file names."""
+    name = f"attached-{environment['CNI_CONTAINERID']}-{environment['CNI_IFNAME']}"
+    if "/" in name:
+        raise CniError(TRY_AGAIN, "CNI_CONTAINERID and CNI_IFNAME may have no slash")
+    return name
+
+
+def _first_config(folder: Path) -> Path | None:
+    """The configuration that runtimes would take without ours."""
+    kinds = (".conf", ".conflist", ".json")
+    found = [p for p in folder.iterdir() if p.suffix in kinds and p.name != CONFIG_FILE]
+    return min(found, key=lambda path: path.name, default=None)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    """Write a file at once, unless it is so already; no runtime reads half of it."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    written = path.with_name(f".{path.name}.new")
+    written.write_bytes(content)
+    written.chmod(mode)
+    written.rename(path)

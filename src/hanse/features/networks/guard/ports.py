@@ -1,0 +1,106 @@
+"""Rules for the interface of each pod: it sends with the addresses that it was given alone.
+
+On a bridge, pods reach each other by frames: neither routes nor connection tracking tell whose a
+frame is, but the port that it came from does. The rules are a table of the bridge family, with a
+chain for each port. Pods with an interface of the node to themselves are checked by their route.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_interface
+from typing import Any
+
+from msgspec import Struct
+
+from hanse.features.networks.guard.ruleset import TABLE
+
+PORTS_TABLE = f"bridge {TABLE}"
+PORTS_REMOVAL = f"table {PORTS_TABLE}\ndelete table {PORTS_TABLE}\n"
+"""Removes the table, also if there is none."""
+_NAME = re.compile(r"[A-Za-z0-9_.\-]{1,15}")
+_MAC = re.compile(r"([0-9a-f]{2}:){5}[0-9a-f]{2}")
+_HOOK = "type filter hook prerouting priority -300; policy accept;"
+_FOREIGN_DISCOVERY = "icmpv6 type { nd-router-advert, nd-redirect } counter drop"
+_ADVERTISED = "icmpv6 type nd-neighbor-advert @th,64,128"
+"""The address that a neighbour advertisement is about."""
+
+
+class PodPort(Struct, frozen=True):
+    """The interface of the node that a pod is wired to, and the addresses that the pod has."""
+
+    interface: str
+    mac: str
+    addresses: tuple[str, ...] = ()
+
+
+def pod_port(result: Mapping[str, Any], is_bridge: Callable[[str], bool]) -> PodPort | None:
+    """The port of a pod by the result of a CNI plugin; None if it names no interface of the node.
+
+    `is_bridge` tells the bridge, which plugins list among the interfaces, from the pod's port.
+    """
+    interfaces = [one for one in result.get("interfaces") or () if isinstance(one, dict)]
+    inside = [one for one in interfaces if one.get("sandbox")]
+    names = [str(one.get("name", "")) for one in interfaces if not one.get("sandbox")]
+    ports = [name for name in names if _NAME.fullmatch(name) and not is_bridge(name)]
+    mac = str(inside[0].get("mac", "")).lower() if inside else ""
+    if len(ports) != 1 or not _MAC.fullmatch(mac):
+        return None
+    given = [str(one.get("address", "")) for one in result.get("ips") or ()]
+    return PodPort(ports[0], mac, tuple(sorted(str(ip_interface(text).ip) for text in given)))
+
+
+def ports_table(ports: Iterable[PodPort]) -> str:
+    """The commands that replace the table, in one transaction."""
+    lines = [
+        f"table {PORTS_TABLE}",
+        f"delete table {PORTS_TABLE}",
+        f"add table {PORTS_TABLE}",
+        f"add map {PORTS_TABLE} ports {{ type ifname : verdict; }}",
+        f"add chain {PORTS_TABLE} prerouting {{ {_HOOK} }}",
+        f"add rule {PORTS_TABLE} prerouting iifname vmap @ports",
+        *(line for port in ports for line in _added(port)),
+    ]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def replace_ports(old: Iterable[PodPort], new: Iterable[PodPort]) -> str:
+    """The commands that take ports away and add others, in one transaction."""
+    lines = [line for port in old for line in _removed(port)]
+    lines += [line for port in new for line in _added(port)]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _added(port: PodPort) -> Iterator[str]:
+    chain = f"port-{port.interface}"
+    yield f"add chain {PORTS_TABLE} {chain}"
+    yield from (f"add rule {PORTS_TABLE} {chain} {rule}" for rule in _port_rules(port))
+    yield f'add element {PORTS_TABLE} ports {{ "{port.interface}" : jump {chain} }}'
+
+
+def _removed(port: PodPort) -> Iterator[str]:
+    chain = f"port-{port.interface}"
+    yield f'delete element {PORTS_TABLE} ports {{ "{port.interface}" }}'
+    yield f"flush chain {PORTS_TABLE} {chain}"
+    yield f"delete chain {PORTS_TABLE} {chain}"
+
+
+def _port_rules(port: PodPort) -> Iterator[str]:
+    """Frames from its own MAC, packets and answers to who-has of its own addresses alone."""
+    four = [a for a in port.addresses if ":" not in a]
+    six = [a for a in port.addresses if ":" in a] + [link_local_address(port.mac)]
+    yield f"ether saddr != {port.mac} counter drop"
+    yield "ether type != { ip, arp, ip6 } counter drop"
+    yield f"arp saddr ether != {port.mac} counter drop"
+    yield f"arp saddr ip != {{ {', '.join((*four, str(IPv4Address(0))))} }} counter drop"
+    yield (f"ip saddr != {{ {', '.join(four)} }}" if four else "ether type ip") + " counter drop"
+    yield _FOREIGN_DISCOVERY
+    advertised = ", ".join(f"0x{int(ip_address(a)):032x}" for a in six)
+    yield f"{_ADVERTISED} != {{ {advertised} }} counter drop"
+    yield f"ip6 saddr != {{ ::, {', '.join(six)} }} counter drop"
+
+
+def link_local_address(mac: str) -> str:
+    """The address of the link that an interface gives itself, from its MAC (RFC 4291)."""
+    parts = bytearray(bytes.fromhex(mac.replace(":", "")))
+    parts[0] ^= 2
+    return str(IPv6Address(b"\xfe\x80" + bytes(6) + parts[:3] + b"\xff\xfe" + parts[3:]))
