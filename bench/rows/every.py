@@ -11,7 +11,7 @@ from bench.rows.embedded import EMBEDDED
 from bench.rows.embedded_http import EMBEDDED_HTTP
 from bench.rows.federated import FEDERATED
 from bench.rows.gslb import GSLB
-from bench.rows.guard import GUARD
+from bench.rows.guard import GUARD, GUARD_PACKETS
 from bench.rows.in_process import IN_PROCESS
 from bench.rows.judgement import JUDGEMENT
 from bench.rows.latency import LATENCY
@@ -34,6 +34,7 @@ ROWS: tuple[Row, ...] = (
     FEDERATED,
     NETWORKS_ROW,
     GUARD,
+    GUARD_PACKETS,
     GSLB,
     CLUSTERS,
     THROUGHPUT,

@@ -5,11 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from msgspec import structs
 
+from hanse.features.networks.antrea_reachability import antrea_rules, unevaluated
 from hanse.features.networks.isolation import cluster_network_policies
 from hanse.features.networks.names import TENANT, NetworkName
 from hanse.features.networks.reachability import can_reach, reachability_matrix
 from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy, Tier
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networking import IngressPolicyRule, NetworkPolicy, NetworkPolicySpec
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
@@ -234,6 +237,87 @@ def test_policies_of_administrators_decide_before_and_after_network_policies() -
     assert not can_reach(one, other, https, [], [baseline])
     assert can_reach(one, other, https, [opens], [baseline])
     assert can_reach(other, one, https, [], [deny, baseline])
+
+
+ACME = TrafficEndpoint("a", "acme-web", {"app": "web"}, {TENANT: "acme"}, ("10.4.0.2",))
+BOLT = TrafficEndpoint("b", "bolt-web", {}, {TENANT: "bolt"}, ("10.4.0.1",))
+TO_ACME = {"namespaceSelector": {"matchLabels": {TENANT: "acme"}}}
+
+
+def antrea(name: str, rule: dict[str, Any], **spec: Any) -> AntreaClusterNetworkPolicy:
+    """A policy for the pods of acme with one ingress rule."""
+    whole = {"appliedTo": [TO_ACME], "ingress": [rule], **spec}
+    return AntreaClusterNetworkPolicy(metadata=Meta(name=name), spec=whole)
+
+
+DROP, ALLOW = {"action": "Drop"}, {"action": "Allow"}
+HTTP: dict[str, Any] = {"ports": [{"protocol": "TCP", "port": 80, "endPort": 90}]}
+NOBODY = policy("{podSelector: {}, policyTypes: [Ingress]}", "acme-web")
+
+
+@pytest.mark.parametrize(
+    ("policies", "laws", "port", "reached"),
+    [
+        ([antrea("drop", DROP)], [], 80, False),
+        ([antrea("drop", DROP | HTTP)], [], 85, False),
+        ([antrea("drop", DROP | HTTP)], [], 91, True),
+        ([antrea("drop", DROP, priority=5), antrea("z", ALLOW, priority=4.5)], [], 80, True),
+        ([antrea("drop", DROP, tier="emergency"), antrea("z", ALLOW, priority=1)], [], 80, False),
+        ([antrea("drop", DROP, tier="late"), antrea("allow", ALLOW)], [], 80, True),
+        ([antrea("allow", ALLOW)], [NOBODY], 80, True),
+        ([antrea("pass", {"action": "Pass"}), antrea("z", ALLOW)], [NOBODY], 80, False),
+        ([antrea("base", DROP, tier="baseline")], [], 80, False),
+        ([antrea("base", ALLOW, tier="baseline")], [NOBODY], 80, False),
+        ([antrea("own", DROP | {"from": [{"namespaces": {"match": "Self"}}]})], [], 80, True),
+        (
+            [antrea("same", DROP | {"from": [{"namespaces": {"sameLabels": [TENANT]}}]})],
+            [],
+            80,
+            True,
+        ),
+        ([antrea("block", DROP | {"from": [{"ipBlock": {"cidr": "10.4.0.0/24"}}]})], [], 80, False),
+        ([antrea("pods", DROP | {"from": [{"podSelector": {}}]})], [], 80, False),
+        ([antrea("group", DROP | {"from": [{"group": "all"}]})], [], 80, True),
+    ],
+)
+def test_policies_of_antrea_decide_by_tier_and_priority(
+    policies: list[AntreaClusterNetworkPolicy],
+    laws: list[NetworkPolicy],
+    port: int,
+    reached: bool,
+) -> None:
+    late = Tier(metadata=Meta(name="late"), spec={"priority": 252})
+
+    rules = antrea_rules(policies, [late])
+
+    assert can_reach(BOLT, ACME, TrafficPort(port), laws, (), rules) is reached
+
+
+def test_policies_of_antrea_in_a_namespace_are_about_its_pods() -> None:
+    spec = {
+        "appliedTo": [{"podSelector": {}}],
+        "ingress": [{**DROP, "from": [{"podSelector": {}}]}],
+    }
+    own = AntreaNetworkPolicy(metadata=Meta(name="own", namespace="acme-web"), spec=spec)
+    rules = antrea_rules([own])
+    friend = structs.replace(ACME, name="c")
+
+    assert not can_reach(friend, ACME, TrafficPort(80), [], (), rules)
+    assert can_reach(BOLT, ACME, TrafficPort(80), [], (), rules)
+    assert can_reach(friend, BOLT, TrafficPort(80), [], (), rules)
+
+
+def test_what_is_not_evaluated_of_policies_of_antrea_is_told() -> None:
+    group = antrea("group", {**DROP, "from": [{"group": "all"}]})
+    seven = AntreaNetworkPolicy(
+        metadata=Meta(name="seven", namespace="acme-web"),
+        spec={"egress": [{**ALLOW, "toServices": [{"name": "a"}], "l7Protocols": []}]},
+    )
+
+    assert unevaluated([seven, group, antrea("known", DROP | HTTP)]) == [
+        "acme-web/seven: l7Protocols, toServices",
+        "group: group",
+    ]
 
 
 def test_the_matrix_knows_the_policies_that_we_write_for_administrators() -> None:

@@ -70,10 +70,12 @@ def list_(context: click.Context, as_json: bool) -> None:
 def matrix(context: click.Context, as_json: bool) -> None:
     """Show which networks reach which, by the policies written in the cluster.
 
-    Rows open connections, columns take them. It tells what is written: whether it holds is up to
-    the cluster's network plugin, and to guards on the nodes, which stop packets between networks
-    that are not peered whatever is written. The exit status is 1 if a network reaches another with
-    which it is not peered, and not all nodes are guarded.
+    Rows open connections, columns take them. NetworkPolicies, ClusterNetworkPolicies of
+    administrators and policies of Antrea count; what of the latter is not evaluated (groups,
+    names, Services, accounts, nodes, layer 7) is listed. It tells what is written: whether it
+    holds is up to the cluster's network plugin, and to guards on the nodes, which stop packets
+    between networks that are not peered whatever is written. The exit status is 1 if a network
+    reaches another with which it is not peered, and not all nodes are guarded.
 
     \b
     Examples:
@@ -95,9 +97,12 @@ def matrix(context: click.Context, as_json: bool) -> None:
             for one in view.matrix.names
         }
         guards = {"wanted": view.guards.wanted, "ready": view.guards.ready}
-        click.echo(json.dumps({"written": rows, "leaks": leaks, "guards": guards}, indent=2))
+        found = {"written": rows, "leaks": leaks, "guards": guards}
+        click.echo(json.dumps({**found, "notEvaluated": list(view.unevaluated)}, indent=2))
     else:
         _print_matrix(view.matrix)
+        for policy in view.unevaluated:
+            click.echo(f"not evaluated, as if they matched nothing: {policy}")
         if view.guards.wanted:
             click.echo(f"guards are ready on {view.guards.ready} of {view.guards.wanted} nodes")
         for leak in leaks if not view.guards.complete else ():

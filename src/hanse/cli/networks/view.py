@@ -2,22 +2,27 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed
+from hanse.features.networks.antrea_reachability import AntreaPolicy, antrea_rules, unevaluated
 from hanse.features.networks.names import DNS, NETWORK, TENANT, is_managed, parse_network_name
 from hanse.features.networks.reachability import ReachabilityMatrix, reachability_matrix
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
+from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy, Tier
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkPeering
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Object
+
+K = TypeVar("K", bound=Object)
 
 
 class ReachabilityView(Struct, frozen=True):
@@ -28,6 +33,8 @@ class ReachabilityView(Struct, frozen=True):
     """What policies allow between networks that are not peered."""
     guards: "GuardedNodes"
     peered: frozenset[tuple[str, str]] = frozenset()
+    unevaluated: tuple[str, ...] = ()
+    """What of policies is not evaluated."""
 
 
 class GuardedNodes(Struct, frozen=True):
@@ -106,10 +113,15 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
         policies = (await client.list(NetworkPolicy)).objects
         peerings = (await client.list(NetworkPeering)).objects
         guards = await _read_guards(client)
-        admin = await _read_admin_policies(client)
-    whole = reachability_matrix(
-        spaces, pods, policies, [parse_network_name(n.metadata.name) for n in networks], admin
-    )
+        admin = await _read_served(client, ClusterNetworkPolicy)
+        antrea: list[AntreaPolicy] = [
+            *await _read_served(client, AntreaNetworkPolicy),
+            *await _read_served(client, AntreaClusterNetworkPolicy),
+        ]
+        tiers = await _read_served(client, Tier) if antrea else []
+    names = [parse_network_name(n.metadata.name) for n in networks]
+    rules = antrea_rules(antrea, tiers)
+    whole = reachability_matrix(spaces, pods, policies, names, admin, rules)
     tenants = {s.metadata.name: s.metadata.labels.get(TENANT, "") for s in spaces}
     agreed = {
         (f"{tenants.get(p.metadata.namespace)}.{p.spec.network}", p.spec.peer)
@@ -118,13 +130,13 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
     }
     both = agreed | {(other, one) for one, other in agreed}
     leaks = tuple(pair for pair in whole.leaks() if pair not in both)
-    return ReachabilityView(whole, leaks, guards, frozenset(both))
+    return ReachabilityView(whole, leaks, guards, frozenset(both), tuple(unevaluated(antrea)))
 
 
-async def _read_admin_policies(client: Client) -> list[ClusterNetworkPolicy]:
-    """The policies of administrators; none where they are not served."""
+async def _read_served(client: Client, kind: type[K]) -> list[K]:
+    """All objects of a kind; none where it is not served."""
     try:
-        return list((await client.list(ClusterNetworkPolicy)).objects)
+        return list((await client.list(kind)).objects)
     except NotFound:
         return []
 

@@ -12,7 +12,8 @@ from typing import Literal
 
 from msgspec import Struct
 
-from hanse.features.networks.admin_reachability import admin_ports, admin_verdict
+from hanse.features.networks.admin_reachability import Verdict, admin_ports, admin_verdict
+from hanse.features.networks.antrea_reachability import AntreaRule, antrea_ports, antrea_verdict
 from hanse.features.networks.names import DEFAULT, DNS, NETWORK, TENANT, NetworkName
 from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
 from hanse.model.kinds.core import Namespace, Pod, Protocol
@@ -29,21 +30,25 @@ def can_reach(
     traffic_port: TrafficPort,
     policies: Sequence[NetworkPolicy],
     admin: Sequence[ClusterNetworkPolicy] = (),
+    antrea: Sequence[AntreaRule] = (),
 ) -> bool:
     """Whether policies allow a connection, those of administrators first; replies always are."""
-    ends: tuple[tuple[Direction, TrafficEndpoint], ...]
-    ends = (("egress", source), ("ingress", target))
-    for direction, end in ends:
-        verdict = admin_verdict(source, target, traffic_port, admin, direction, "Admin")
-        if verdict == "Pass" and end.is_pod:
-            said = _said_by_policies(source, target, traffic_port, policies, direction)
-            if said is None:
-                verdict = admin_verdict(source, target, traffic_port, admin, direction, "Baseline")
-            else:
-                verdict = "Accept" if said else "Deny"
-        if verdict == "Deny":
-            return False
-    return True
+    directions: tuple[Direction, ...] = ("egress", "ingress")
+    ends = (source, target, traffic_port)
+
+    def verdicts(direction: Direction) -> Iterator[Verdict]:
+        """What each kind of policies says, in their order."""
+        yield antrea_verdict(*ends, antrea, direction, baseline=False)
+        yield admin_verdict(*ends, admin, direction, "Admin")
+        said = _said_by_policies(*ends, policies, direction)
+        yield "Pass" if said is None else "Accept" if said else "Deny"
+        yield antrea_verdict(*ends, antrea, direction, baseline=True)
+        yield admin_verdict(*ends, admin, direction, "Baseline")
+
+    return all(
+        next((v for v in verdicts(direction) if v != "Pass"), "Accept") == "Accept"
+        for direction in directions
+    )
 
 
 def _said_by_policies(
@@ -55,6 +60,8 @@ def _said_by_policies(
 ) -> bool | None:
     """Whether NetworkPolicies of one end allow the connection; None if none selects it."""
     end, peer = (source, target) if direction == "egress" else (target, source)
+    if not end.is_pod:
+        return None
     wanted = "Egress" if direction == "egress" else "Ingress"
     selecting = [p for p in policies if _selects_endpoint(p, end) and wanted in policy_types(p)]
     if not selecting:
@@ -179,6 +186,7 @@ def reachability_matrix(
     policies: Sequence[NetworkPolicy],
     networks: Iterable[NetworkName],
     admin: Sequence[ClusterNetworkPolicy] = (),
+    antrea: Sequence[AntreaRule] = (),
 ) -> ReachabilityMatrix:
     """The matrix over existing pods, and one hypothetical pod in each namespace of a tenant.
 
@@ -186,7 +194,8 @@ def reachability_matrix(
     """
     pods = list(pods)
     groups = endpoint_groups(namespaces, pods, networks)
-    ports = list(dict.fromkeys((*sample_ports(policies, pods), *admin_ports(admin))))
+    named = (*sample_ports(policies, pods), *admin_ports(admin), *antrea_ports(antrea))
+    ports = list(dict.fromkeys(named))
     by_space: dict[str, list[NetworkPolicy]] = {}
     for policy in policies:
         by_space.setdefault(policy.metadata.namespace, []).append(policy)
@@ -196,7 +205,7 @@ def reachability_matrix(
         concerned = [*by_space.get(one.namespace, ())]
         if other.namespace != one.namespace:
             concerned += by_space.get(other.namespace, ())
-        return (can_reach(one, other, port, concerned, admin) for port in ports)
+        return (can_reach(one, other, port, concerned, admin, antrea) for port in ports)
 
     names = tuple(sorted(groups, key=lambda name: (name == OUTSIDE, name)))
     return ReachabilityMatrix(

@@ -34,6 +34,8 @@ class Tier(Object, frozen=True, kw_only=True):
 
     kind: ClassVar[Kind] = Kind(GROUP, "v1beta1", "Tier", "tiers", namespaced=False)
 
+    spec: Wire = {}
+
 
 class EntityEndpoint(Value, frozen=True, kw_only=True):
     """An address of something outside the cluster."""

@@ -24,6 +24,11 @@ _NOWHERE = (
     *("::/127", "fe80::/10", "ff00::/8"),
 )
 """What no range of an access means: a single host or link, and groups, broadcast included."""
+_FORGED_BY_POD = 'meta iifkind "veth" fib saddr . iif oif missing counter drop'
+"""Pods that have an interface of the node to themselves send with their own address only.
+
+They are looked up once: routes are what most of a packet costs here.
+"""
 _DISCOVERY = "icmpv6 type {{ {} }} accept"
 
 
@@ -113,6 +118,11 @@ def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[s
         "decide": tuple(_decide()),
         "platform-servers": tuple(_platform_servers()),
         "inside-clients": tuple(_inside("original")),
+        "links": (
+            _DISCOVERY.format("nd-neighbor-solicit, nd-neighbor-advert"),
+            *_single_links(),
+        ),
+        "checked": ("jump decide", *_unknown_pods("reply")),
     }
     for network in facts.networks:
         short = _short(network.name)
@@ -121,9 +131,10 @@ def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[s
             chains[f"to-{short}"] = tuple(_to_network(network))
     chains["forward"] = (
         "type filter hook forward priority filter; policy accept;",
-        _DISCOVERY.format("nd-neighbor-solicit, nd-neighbor-advert"),
-        *_single_links(),
+        "meta nfproto ipv6 jump links",
         "ct state invalid,untracked goto untracked",
+        _FORGED_BY_POD,
+        'meta iifkind "veth" goto checked',
         *_forged_sources(),
         "jump decide",
         *_unknown_pods("reply"),
@@ -134,6 +145,7 @@ def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[s
         _DISCOVERY.format("nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit"),
         "ct state invalid,untracked goto untracked",
         "ct direction reply accept",
+        _FORGED_BY_POD,
         *_forged_sources(),
         "jump decide",
     )
@@ -221,12 +233,7 @@ def _single_links() -> Iterator[str]:
 
 
 def _forged_sources() -> Iterator[str]:
-    """Drop packets of and to tenants that do not come from where their source address is.
-
-    Pods that have an interface of the node to themselves send with their own address only, to
-    whomever.
-    """
-    yield 'meta iifkind "veth" fib saddr . iif oif missing counter drop'
+    """Drop packets of and to tenants that do not come from where their source address is."""
     for family in FAMILIES:
         for side in ("saddr", "daddr"):
             yield (
