@@ -13,7 +13,7 @@ _IMPORTED = (
     "import time; t = time.perf_counter(); import hanse.cli.root; print(time.perf_counter() - t)"
 )
 """`hanse.cli` alone imports nothing: the root is what every command needs."""
-_VERSION = "from hanse.cli import main; main()"
+_MAIN = "from hanse.cli import main; main()"
 
 
 async def _started(*arguments: str) -> float:
@@ -44,17 +44,19 @@ async def _measured(_: Effort) -> dict[str, float]:
     return {
         "python alone": await _started("-c", "pass"),
         "import": min(imported),
-        "hanse version": await _started("-c", _VERSION, "version"),
+        "hanse version": await _started("-c", _MAIN, "version"),
+        "hanse --help": await _started("-c", _MAIN, "--help"),
     }
 
 
 CLI = Row(
     name="cli",
-    about="start of the command line: its import, and `hanse version` from start to end",
+    about="start of the command line: its import; `hanse version` and `hanse --help` from start to end",
     against="`python -c pass`, shown as the floor",
     figures=(
         Figure("import", "s", AtMost(0.3)),
         Figure("hanse version", "s", AtMost(0.3)),
+        Figure("hanse --help", "s", AtMost(0.06)),
         Figure("python alone", "s"),
     ),
     prepare=unprepared(_measured),

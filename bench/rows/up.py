@@ -47,7 +47,7 @@ UP = Row(
     about="`hanse up`: three embedded clusters, broker, agents and sample, from nothing to ready",
     against="fixed goals",
     figures=(
-        Figure("until ready", "s", AtMost(2.0)),
+        Figure("until ready", "s", AtMost(1.0)),
         Figure("most memory", "MiB", AtMost(200.0)),
         Figure("until all is ended again", "s"),
     ),

@@ -15,7 +15,6 @@ from pathlib import Path
 from random import Random
 from typing import TypeVar
 
-import msgspec
 from msgspec import Struct
 
 from hanse.cli.errors import CommandFailed, InputError, credentials_error
@@ -218,14 +217,14 @@ def select_cluster(settings: GlobalOptions, context: str = "") -> ClusterAccess:
             return configured_clusters(settings)[0]
         if not chosen:
             raise InputError("the kubeconfig has no current context; name one with --context")
-        return configured_clusters(msgspec.structs.replace(settings, context=chosen))[0]
+        return configured_clusters(settings._replace(context=chosen))[0]
     except BadCredentials as error:
         raise credentials_error(error) from None
 
 
 def all_contexts(settings: GlobalOptions) -> tuple[ClusterAccess, ...]:
     """Every cluster of the kubeconfig, whatever context is chosen; raises `InputError`."""
-    return select_clusters(msgspec.structs.replace(settings, context=""))
+    return select_clusters(settings._replace(context=""))
 
 
 def own_and_others(

@@ -4,7 +4,6 @@ Clusters are those of the kubeconfig; the rest is asked of them, briefly: a shel
 worse than one that does not know.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import timedelta
@@ -59,6 +58,8 @@ def _listed(kind: type[Any]) -> Callable[[GlobalOptions, str], list[tuple[str, A
     """Reads all objects of a kind, with their clusters, of those that answer in time."""
 
     def read(settings: GlobalOptions, namespace: str) -> list[tuple[str, Any]]:
+        import asyncio  # late: every command imports this module
+
         from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters, select_clusters
         from hanse.kube.client import Client
 

@@ -1,8 +1,6 @@
 """The root command: loads and runs a command, and prints errors as one line."""
 
-import difflib
 import sys
-import traceback
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -10,7 +8,6 @@ from pathlib import Path
 import click
 
 from hanse.cli.errors import EXIT_INTERNAL_ERROR, EXIT_INTERRUPTED, format_error
-from hanse.cli.name_completion import complete_names
 from hanse.cli.settings import accept_global_options, with_global_options
 
 COMMANDS = {
@@ -71,6 +68,8 @@ class Commands(click.Group):
         """Import a command and give it the global options; None if there is no such command."""
         if cmd_name not in COMMANDS:
             return None
+        from hanse.cli.name_completion import complete_names
+
         return complete_names(accept_global_options(_load(cmd_name)))
 
     def resolve_command(
@@ -78,6 +77,8 @@ class Commands(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """Resolve as click does; an unknown command is a usage error that suggests one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            import difflib
+
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f", did you mean {near[0]!r}?" if near else ""
             raise click.UsageError(f"There is no command {args[0]!r}{hint}", ctx)
@@ -130,6 +131,8 @@ def run(arguments: Sequence[str]) -> int:
         return error.exit_code
     except Exception as error:  # noqa: BLE001 - the boundary to the user
         if "--debug" in arguments:
+            import traceback
+
             traceback.print_exc()
         else:
             text = " ".join(f"{type(error).__name__}: {error}".split())

@@ -2,17 +2,15 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import click
-import msgspec
-from msgspec import Struct
 
 C = TypeVar("C", bound=Callable[..., Any])
 
 
-class GlobalOptions(Struct, frozen=True):
-    """The global options as they were given."""
+class GlobalOptions(NamedTuple):
+    """The global options as they were given; no Struct, since msgspec is a fifth of a start."""
 
     kubeconfig: Path | None = None
     context: str = ""
@@ -95,4 +93,4 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
         return
     root = context.find_root()
     assert parameter.name is not None, "options have names"
-    root.obj = msgspec.structs.replace(global_options(context), **{parameter.name: value})
+    root.obj = global_options(context)._replace(**{parameter.name: value})

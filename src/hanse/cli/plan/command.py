@@ -55,7 +55,6 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
 
 def _plan_files(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChanges":
     """Plan the files' documents for the target context, with all clusters read; starts logging."""
-    from msgspec.structs import replace
 
     from hanse.cli.clusters import configured_clusters, current_context
     from hanse.cli.errors import CommandFailed, credentials_error
@@ -68,7 +67,7 @@ def _plan_files(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChan
     documents = [document for file in files for document in read_documents(file)]
     try:
         target = settings.context or current_context(settings)
-        clusters = configured_clusters(replace(settings, context=""))
+        clusters = configured_clusters(settings._replace(context=""))
         if target not in {cluster.name for cluster in clusters}:
             configured_clusters(settings)  # raises, and lists the contexts
         return run_async(lambda: plan_changes(documents, clusters, target))

@@ -115,7 +115,6 @@ def _resolve_in_clusters(
     settings: GlobalOptions,
 ) -> "list[ClusterAnswer | NoAnswer]":
     """Resolve as a replica name if it is one outside the zone, else as a Service name."""
-    import msgspec
 
     from hanse.app.explain_replicas import parse_replica_name
     from hanse.cli.clusters import configured_clusters, select_clusters
@@ -128,7 +127,7 @@ def _resolve_in_clusters(
     clusters = select_clusters(settings)
     question = parse_replica_name(name, replicas)
     if question is not None and not is_subdomain(wire_name(name), wire_name(view.zone)):
-        candidates = configured_clusters(msgspec.structs.replace(settings, context=""))
+        candidates = configured_clusters(settings._replace(context=""))
         return run_async(
             lambda: resolve_replicas(
                 name, rtype, question, clusters, candidates=candidates, options=replicas
