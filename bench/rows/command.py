@@ -51,7 +51,7 @@ async def _measured(_: Effort) -> dict[str, float]:
 
 CLI = Row(
     name="cli",
-    about="start of the command line: its import; `hanse version` and `hanse --help` from start to end",
+    about="start of the command line: its import, `hanse version`, `hanse --help`",
     against="`python -c pass`, shown as the floor",
     figures=(
         Figure("import", "s", AtMost(0.3)),

@@ -2,6 +2,7 @@
 
 from bench.row import Row
 from bench.rows.agent import FOOTPRINT, RESTART
+from bench.rows.beside import BESIDE
 from bench.rows.clusters import CLUSTERS
 from bench.rows.command import CLI
 from bench.rows.dns import DNS
@@ -24,6 +25,7 @@ from bench.rows.up import UP
 ROWS: tuple[Row, ...] = (
     LIST,
     EVENT,
+    BESIDE,
     JUDGEMENT,
     CLI,
     SHARES,

@@ -189,6 +189,21 @@ def test_a_new_namespace_enqueues_its_imports() -> None:
     assert IMPORT in set(keys)
 
 
+def test_changed_endpoints_enqueue_only_what_has_endpoints_and_is_used_here() -> None:
+    (before,) = published_slices(record("bergen"))
+    (moved,) = published_slices(record("bergen"), "10.0.0.2")
+    (renamed,) = published_slices(record("bergen", port(80, "web")))
+
+    def keys(after: EndpointSlice, *here: Object, **view: Any) -> set[Key]:
+        change = ObjectChange(BROKER, before, after)
+        return set(FEATURE.keys_for(change, observed(here, [after], **view)))
+
+    assert keys(moved) == {IMPORT}
+    assert keys(moved, export()) == {IMPORT, Key("export", "web", SHOP)}
+    assert keys(moved, namespaces=()) == set()
+    assert keys(renamed, namespaces=()) == {IMPORT, AGGREGATE}
+
+
 def test_a_refused_cluster_is_not_imported() -> None:
     late = record("bergen", age=1, headless=True)
 

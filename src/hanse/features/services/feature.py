@@ -17,13 +17,14 @@ from hanse.features.services.imports import plan_import
 from hanse.features.services.legacy import (
     AGGREGATES,
     LEGACY_IMPORTS,
+    LEGACY_NAMESPACE,
     LEGACY_SLICES,
     aggregate_key,
     legacy_import_key,
     legacy_slice_keys,
 )
 from hanse.features.services.lighthouse import LEGACY, is_first_of_lighthouse, plan_legacy
-from hanse.features.services.names import SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
+from hanse.features.services.names import RECORD, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
 from hanse.features.services.records import parse_cluster_list
 from hanse.features.services.status import IMPORTED_HERE
 from hanse.model.clusterset import broker_cluster, clusterset_spec, is_broker_lost
@@ -257,7 +258,13 @@ class Services:
 
 
 def _keys_for_shared_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys that a slice or an import on the broker affects, before and after."""
+    """The keys that a slice or an import on the broker affects, before and after.
+
+    Most changes in a large fleet are of endpoints, and of services whose namespace is not here.
+    """
+    if _is_same_export(change):
+        yield from _backend_keys(change, snapshot)
+        return
     for obj in (change.before, change.after):
         if isinstance(obj, EndpointSlice):
             yield from _published_keys(obj, snapshot)
@@ -268,6 +275,32 @@ def _keys_for_shared_object(change: ObjectChange, snapshot: Snapshot) -> Iterato
                 yield from _lighthouse_keys(legacy, change, snapshot)
             if (shared := aggregate_key(obj)) is not None:
                 yield from (shared, Key("import", shared.name, shared.namespace))
+
+
+def _is_same_export(change: ObjectChange) -> bool:
+    """Whether a slice that we publish has the labels and the record that it had before."""
+    before, after = change.before, change.after
+    if not (isinstance(before, EndpointSlice) and isinstance(after, EndpointSlice)):
+        return False
+    old, new = before.metadata, after.metadata
+    return (
+        old.labels == new.labels
+        and SERVICE_NAMESPACE in new.labels
+        and LEGACY_NAMESPACE not in new.labels
+        and old.annotations.get(RECORD) == new.annotations.get(RECORD)
+    )
+
+
+def _backend_keys(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
+    """Import and export of the service whose endpoints have changed on the broker, if used here.
+
+    An aggregate has no endpoints, and nothing is imported where there is no namespace.
+    """
+    labels = change.object.metadata.labels
+    name, namespace = labels.get(SERVICE_NAME, ""), labels[SERVICE_NAMESPACE]
+    if name and snapshot.get(snapshot.local, Namespace, namespace) is not None:
+        yield Key("import", name, namespace)
+        yield from _export_key(name, namespace, snapshot)
 
 
 def _keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
