@@ -3,7 +3,7 @@
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,7 +15,7 @@ from bench.processes import as_installed
 from bench.row import Skip
 from hanse.local.real.binaries import cache_folder, find_programs
 from hanse.local.real.errors import ProgramMissing
-from hanse.local.real.fleet import RealFleet
+from hanse.local.real.fleet import NAMES, RealFleet
 from hanse.local.real.programs import CLUSTER
 
 
@@ -99,12 +99,12 @@ async def agents_of(fleet: RealFleet, names: Iterable[str]) -> AsyncIterator[lis
 
 
 @asynccontextmanager
-async def real_fleet() -> AsyncIterator[RealFleet]:
-    """Three real clusters and a broker, until the block ends; skips where they are not built."""
+async def real_fleet(names: Sequence[str] = NAMES) -> AsyncIterator[RealFleet]:
+    """Real clusters and a broker, until the block ends; skips where they are not built."""
     try:
         binaries = await find_programs(CLUSTER, cache_folder())
     except ProgramMissing as missing:
         raise Skip(str(missing)) from None
     with TemporaryDirectory(prefix="hanse-bench-") as folder:
-        async with RealFleet(Path(folder), binaries) as fleet:
+        async with RealFleet(Path(folder), binaries, names) as fleet:
             yield fleet

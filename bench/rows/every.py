@@ -10,7 +10,9 @@ from bench.rows.dns_latency import DNS_LATENCY
 from bench.rows.dns_names import DNS_NAMES
 from bench.rows.embedded import EMBEDDED
 from bench.rows.embedded_http import EMBEDDED_HTTP
+from bench.rows.fanout import FANOUT
 from bench.rows.federated import FEDERATED
+from bench.rows.growth import GROWTH
 from bench.rows.gslb import GSLB
 from bench.rows.guard import GUARD, GUARD_PACKETS
 from bench.rows.in_process import IN_PROCESS
@@ -34,11 +36,13 @@ ROWS: tuple[Row, ...] = (
     UP,
     IN_PROCESS,
     FEDERATED,
+    GROWTH,
     NETWORKS_ROW,
     GUARD,
     GUARD_PACKETS,
     GSLB,
     CLUSTERS,
+    FANOUT,
     THROUGHPUT,
     LATENCY,
     SCALING,

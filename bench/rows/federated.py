@@ -6,18 +6,17 @@ virtual time, so that counts are exact and a delay is all that a request costs.
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from datetime import timedelta
 
-import msgspec
 from tests.support.builders import namespace
-from tests.support.faults import READ_METHODS, LinkFaults
+from tests.support.faults import LinkFaults
 from tests.support.supervised_world import SupervisedWorld
 
 from bench.figures import AtMost, Figure, percentile
 from bench.row import Effort, Once, Row
+from bench.simulated_fleets import MemberFleet, bytes_held, count_plans
 from hanse.features.federated.feature import FederatedServices
-from hanse.kube.transport import Request, Response, Transport
 from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -27,10 +26,9 @@ from hanse.model.kinds.discovery import (
     EndpointSlice,
 )
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.objects import ClusterId, Meta
+from hanse.model.objects import Meta
 from tinykube.virtual_time import run
 
-SUPERVISORS = 3
 MEMBERS_OF_A_SERVICE = 3
 SHOP = "shop"
 GLOBAL = "svc.global.federated.antreaplus.vmware.com"
@@ -40,82 +38,18 @@ CALM = 10.0
 """Virtual seconds without a write after which a federation counts as settled."""
 
 
-class Measured(SupervisedWorld):
-    """A federation that counts what its supervisors read."""
+class Measured(MemberFleet):
+    """A federation of which one knows when it is settled."""
 
     def __init__(self, members: int) -> None:
-        names = [f"c{number}" for number in range(members)]
-        super().__init__(names, SUPERVISORS, lambda: (FederatedServices(),))
-        self.read = 0
-
-    def way(self, source: ClusterId, target: ClusterId) -> Transport:
-        return _Counting(self, super().way(source, target))
-
-    @property
-    def writes(self) -> int:
-        return sum(
-            1
-            for sent in self.network.sent
-            if sent.request.method not in READ_METHODS and "/leases" not in sent.request.path
-        )
-
-    @property
-    def plans(self) -> float:
-        return sum(
-            s.reconciler.metrics.registry.get_sample_value(
-                "hanse_plan_seconds_count", {"feature": FederatedServices.name}
-            )
-            or 0.0
-            for s in self.supervisors.values()
-        )
-
-    @property
-    def held(self) -> int:
-        """Bytes of all that supervisors keep in their stores, as they would travel."""
-        return sum(
-            len(msgspec.json.encode(obj))
-            for supervisor in self.supervisors.values()
-            for stores in supervisor.reconciler.informers.stores.values()
-            for store in stores
-            for obj in store.all()
-        )
+        super().__init__(members, lambda: (FederatedServices(),))
 
     async def calm(self) -> None:
         """Wait until nobody writes any more."""
         before = -1
-        while before != self.writes:
-            before = self.writes
+        while before != self.traffic.writes:
+            before = self.traffic.writes
             await asyncio.sleep(CALM)
-
-
-class _Counting:
-    """A way that counts the bytes that are read on it, by lists and by watches."""
-
-    def __init__(self, federation: Measured, inner: Transport) -> None:
-        self._federation = federation
-        self._inner = inner
-
-    async def send(self, request: Request) -> Response:
-        response = await self._inner.send(request)
-        if "/leases" not in request.path:
-            self._federation.read += len(response.body)
-        return response
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
-        return self._counted(request)
-
-    @asynccontextmanager
-    async def _counted(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        async with self._inner.stream(request) as lines:
-            yield lines if "/leases" in request.path else self._lines(lines)
-
-    async def _lines(self, lines: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-        async for line in lines:
-            self._federation.read += len(line)
-            yield line
-
-    async def close(self) -> None:
-        await self._inner.close()
 
 
 async def cost(members: int, services: int) -> dict[str, float]:
@@ -128,10 +62,10 @@ async def cost(members: int, services: int) -> dict[str, float]:
         await federation.calm()
         await _require_whole(federation, services)
         return {
-            "plans": federation.plans / members,
-            "writes": federation.writes / members,
-            "bytes read": federation.read / members,
-            "bytes held": federation.held / members,
+            "plans": count_plans(federation.reconcilers) / members,
+            "writes": federation.traffic.writes / members,
+            "bytes read": federation.traffic.bytes_read / members,
+            "bytes held": sum(map(bytes_held, federation.reconcilers)) / members,
         }
 
 
