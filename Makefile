@@ -51,8 +51,10 @@ types: install
 layers: install
 	@echo "==> layers"; $(BIN)/lint-imports --no-cache >.import-lint.log 2>&1 || { cat .import-lint.log; exit 1; }
 
-test: lint types layers ## everything that needs no Go
-	@echo "==> tests"; $(BIN)/pytest -n auto --dist worksteal
+test: lint ## everything that needs no Go; types and layers are checked beside the tests
+	@$(MAKE) --no-print-directory types layers >.checks.log 2>&1 & checks=$$!; \
+		echo "==> types, layers and tests"; $(BIN)/pytest -n auto --dist worksteal; tests=$$?; \
+		wait $$checks || { cat .checks.log; exit 1; }; exit $$tests
 
 faults: install ## every fault: told alike by all presentations, mended as printed; the page for all eyes
 	@echo "==> faults"; HANSE_FAULTS=1 $(BIN)/pytest -n0 tests/cli/test_faults.py tests/web/dashboard/test_page.py
@@ -91,4 +93,4 @@ bench: install ## measure against limits and peers
 	@$(BIN)/python -m bench
 
 clean: ## remove what was built here
-	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import-lint.log
+	@rm -rf $(VENV) dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import-lint.log .checks.log

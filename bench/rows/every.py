@@ -10,7 +10,6 @@ from bench.rows.dns_latency import DNS_LATENCY
 from bench.rows.dns_names import DNS_NAMES
 from bench.rows.embedded import EMBEDDED
 from bench.rows.embedded_http import EMBEDDED_HTTP
-from bench.rows.fanout import FANOUT
 from bench.rows.federated import FEDERATED
 from bench.rows.growth import GROWTH
 from bench.rows.gslb import GSLB
@@ -42,7 +41,6 @@ ROWS: tuple[Row, ...] = (
     GUARD_PACKETS,
     GSLB,
     CLUSTERS,
-    FANOUT,
     THROUGHPUT,
     LATENCY,
     SCALING,

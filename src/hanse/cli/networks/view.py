@@ -66,12 +66,7 @@ async def read_networks(cluster: ClusterAccess) -> list[NetworkSummary]:
     Raises `CommandFailed` if it has no tenant networks.
     """
     async with connect(cluster) as client:
-        try:
-            networks = (await client.list(Network)).objects
-        except NotFound:
-            raise CommandFailed(
-                f"{cluster.name} has no tenant networks; see `hanse crds`"
-            ) from None
+        networks = await _list_networks(client, cluster.name)
         pods = Counter(_networks_of((await client.list(Pod, labels=NETWORK)).objects))
         services = Counter(_networks_of((await client.list(Service, labels=NETWORK)).objects))
     return [
@@ -88,6 +83,14 @@ async def read_networks(cluster: ClusterAccess) -> list[NetworkSummary]:
     ]
 
 
+async def _list_networks(client: Client, cluster: str) -> tuple[Network, ...]:
+    """The networks of a cluster; raises `CommandFailed` if it does not have the kind."""
+    try:
+        return tuple((await client.list(Network)).objects)
+    except NotFound:
+        raise CommandFailed(f"{cluster} has no tenant networks; see `hanse crds`") from None
+
+
 def _networks_of(members: Iterable[Object]) -> Iterator[str]:
     """The network of each object that is not part of the network's own DNS."""
     for one in members:
@@ -102,12 +105,7 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
     Raises `CommandFailed` if it has no tenant networks.
     """
     async with connect(cluster) as client:
-        try:
-            networks = (await client.list(Network)).objects
-        except NotFound:
-            raise CommandFailed(
-                f"{cluster.name} has no tenant networks; see `hanse crds`"
-            ) from None
+        networks = await _list_networks(client, cluster.name)
         spaces = (await client.list(Namespace)).objects
         pods = (await client.list(Pod)).objects
         policies = (await client.list(NetworkPolicy)).objects
