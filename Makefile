@@ -84,10 +84,11 @@ soak: kube-binaries ## MINUTES=60 of churn on real clusters: does anything grow?
 mutants: install ## plant faults in copies of the source: do laws and tests notice them?
 	@$(BIN)/python -m tests.mutants $(MUTANTS)
 
-reference: install ## write docs/reference.md, write-rules.md and findings.md anew from the source
+reference: install ## write the generated documents and manifests of docs anew from the source
 	@$(BIN)/python -m tools.reference >docs/reference.md
 	@$(BIN)/python -m tools.write_rules >docs/write-rules.md
 	@$(BIN)/python -m tools.findings >docs/findings.md
+	@$(BIN)/python -m tests.cli.test_federation
 
 bench: install ## measure against limits and peers
 	@$(BIN)/python -m bench
