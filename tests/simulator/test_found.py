@@ -3,7 +3,7 @@
 import pytest
 
 from tests.support.simulator.runner import parts_named, play
-from tests.support.simulator.schedule import do
+from tests.support.simulator.schedule import Step, do
 
 SERVICES = parts_named(["services", "members"])
 
@@ -60,6 +60,23 @@ def test_a_name_server_that_starts_denies_nothing() -> None:
         do("faults.kill", "hamburg"),
         do("faults.restart", "lubeck"),
         seed=1089,
+        parts=SERVICES,
+    )
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        do("faults.forbid", "lubeck", "broker", "writes", pause=40),
+        do("faults.kill_at", "lubeck", 47, pause=5),
+        do("services.lose_crd", "hamburg", 20, pause=5),
+    ],
+)
+def test_lost_rights_processes_and_definitions_cost_no_answer(fault: Step) -> None:
+    play(
+        do("services.offer", "lubeck", "web", False, pause=5),
+        do("services.offer", "bergen", "db", True, pause=5),
+        fault,
         parts=SERVICES,
     )
 

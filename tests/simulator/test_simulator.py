@@ -7,7 +7,7 @@ import sys
 
 from tests.mutants.catalogue import ROOT
 from tests.support.simulator.loop import PROCESS, SimulationLoop, run
-from tests.support.simulator.runner import failure_of, step_kinds
+from tests.support.simulator.runner import PARTS, failure_of, parts_of, step_kinds
 from tests.support.simulator.schedule import Schedule, do, draw_schedule
 from tests.support.simulator.search import observed
 from tests.support.simulator.shrink import shrink
@@ -82,6 +82,41 @@ def test_a_stopped_process_does_nothing_until_it_goes_on() -> None:
 
     assert [at for name, at in seen if name == "other"] == [1, 2, 3]
     assert [at for name, at in seen if name == "stopped"] == [1, 12, 13]
+
+
+def test_a_process_stops_at_its_nth_await() -> None:
+    seen: list[int] = []
+
+    async def process() -> None:
+        PROCESS.set("stopped")
+        for number in range(10):
+            await asyncio.sleep(0)
+            seen.append(number)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, SimulationLoop)
+        task = asyncio.create_task(process())
+        await asyncio.sleep(0)
+        loop.stop_process_after("stopped", 3)
+        await asyncio.sleep(60)
+        stopped_at = len(seen)
+        loop.continue_process("stopped")
+        await task
+        assert 0 < stopped_at < 10
+
+    run(main())
+
+    assert seen == list(range(10))
+
+
+def test_a_schedule_is_played_with_the_parts_that_it_takes() -> None:
+    steps = (do("policies.write", "lubeck", "deny", 1), do("faults.restart", "lubeck"))
+
+    taken = {part.name for part in parts_of(Schedule(steps, 1))}
+
+    assert taken == {"faults", "policies", "federated"}
+    assert parts_of(Schedule(steps, 10)) is PARTS
 
 
 def test_a_search_observes_the_branches_that_a_schedule_takes() -> None:

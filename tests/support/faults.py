@@ -44,6 +44,8 @@ class LinkFaults(Struct, frozen=True):
     """A resource whose lists and watches start `LATE` after all others."""
     fails: str = ""
     """A resource: its lists and watches, and nothing else, are answered with an error status."""
+    forbids: Literal["", "writes", "everything"] = ""
+    """What is answered with 403, as if the agent had lost its rights."""
 
 
 NO_FAULTS = LinkFaults()
@@ -248,8 +250,8 @@ class FaultyTransport:
             network.sent.append(Sent(link.source, link.target, request, None))
             raise
         outcome = self._draw_outcome(request)
-        if outcome == "refused":
-            answer = _refusal(network.random)
+        if (forbidden := self._is_forbidden(request)) or outcome == "refused":
+            answer = _error(403, "Forbidden") if forbidden else _refusal(network.random)
             network.sent.append(Sent(link.source, link.target, request, answer.status))
             return answer
         if link.cut or outcome == "lost before":
@@ -271,6 +273,8 @@ class FaultyTransport:
         self._network.watched.append(Sent(link.source, link.target, request, None))
         await asyncio.sleep(self._delay(request))
         await link.answer(request)
+        if self._is_forbidden(request):
+            raise error_from_response(_error(403, "Forbidden"))
         match self._draw_outcome(request):
             case "refused":
                 raise error_from_response(_refusal(self._network.random))
@@ -304,6 +308,12 @@ class FaultyTransport:
             yield line
             if self._network.random.random() < self._link.faults.breaks:
                 raise Unreachable("the connection was reset")
+
+    def _is_forbidden(self, request: Request) -> bool:
+        forbids = self._link.faults.forbids
+        return forbids == "everything" or (
+            forbids == "writes" and request.method not in READ_METHODS
+        )
 
     def _lag(self, resource: str) -> timedelta:
         faults, random = self._link.faults, self._network.random
@@ -365,7 +375,10 @@ async def _delivered_late(
 
 
 def _refusal(random: Random) -> Response:
-    code, reason = random.choice(_REFUSALS)
+    return _error(*random.choice(_REFUSALS))
+
+
+def _error(code: int, reason: str) -> Response:
     status = {"kind": "Status", "code": code, "reason": reason, "message": f"injected {reason}"}
     headers = {"retry-after": "1"} if code == 429 else {}
     return Response(code, msgspec.json.encode(status), headers)

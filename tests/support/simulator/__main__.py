@@ -5,11 +5,13 @@ import secrets
 import sys
 from collections.abc import Iterator, Sequence
 
+from tests.support.simulator.faults import Faults
 from tests.support.simulator.part import Part
 from tests.support.simulator.runner import (
     PARTS,
     failure_of,
     parts_named,
+    parts_of,
     quiet_logs,
     step_kinds,
     trace_of,
@@ -26,7 +28,7 @@ def main() -> int:
     """The exit status: 1 if a law was broken."""
     options = _parser().parse_args()
     parts = PARTS if options.features == "all" else parts_named(options.features.split(","))
-    kinds = step_kinds(parts)
+    kinds = step_kinds(parts, searched=bool(options.hours) or options.every_step)
     if options.trace:
         quiet_logs()
         _say("\n".join(trace_of(draw_schedule(int(options.seeds), kinds))))
@@ -44,7 +46,7 @@ def main() -> int:
         played += 1
         if result.failure is not None:
             failed += 1
-            _say(_report(result, parts, whole=options.no_shrink))
+            _say(_report(result, whole=options.no_shrink))
             if not options.keep_going:
                 break
         if played % PROGRESS == 0:
@@ -66,6 +68,9 @@ def _parser() -> argparse.ArgumentParser:
         default="all",
         help="all, or some: a,b",
     )
+    parser.add_argument(
+        "--every-step", action="store_true", help="draw from all steps, as a search does"
+    )
     parser.add_argument("--no-shrink", action="store_true", help="print failing schedules whole")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--trace", action="store_true", help="print every request of one seed")
@@ -80,12 +85,13 @@ def _seeded(seeds: str, kinds: Kinds, parts: Sequence[type[Part]]) -> Iterator[P
     first, _, end = seeds.partition(":")
     for seed in range(int(first), int(end) if end else int(first) + 1):
         schedule = draw_schedule(seed, kinds)
-        yield Played(schedule, failure_of(schedule, parts))
+        own = parts_of(schedule) if parts is PARTS else parts
+        yield Played(schedule, failure_of(schedule, own), own)
 
 
-def _report(result: Played, parts: Sequence[type[Part]], *, whole: bool) -> str:
+def _report(result: Played, *, whole: bool) -> str:
     """The failure, and a test to paste."""
-    schedule, failure = result.schedule, result.failure
+    schedule, failure, parts = result.schedule, result.failure, result.parts
     assert failure is not None, "there is something to report"
     if not whole:
         law = failure.law
@@ -97,7 +103,10 @@ def _report(result: Played, parts: Sequence[type[Part]], *, whole: bool) -> str:
         schedule = shrink(schedule, breaks)
         failure = failure_of(schedule, parts) or failure
     name = failure.law.replace("-", "_")
-    return f"{failure}\n\ndef test_{name}_{schedule.seed}() -> None:\n{schedule}\n"
+    names = [part.name for part in parts if part is not Faults]
+    written = str(schedule).removesuffix("\n    )")
+    chosen = "" if parts is PARTS else f"\n        parts=parts_named({names}),"
+    return f"{failure}\n\ndef test_{name}_{schedule.seed}() -> None:\n{written}{chosen}\n    )\n"
 
 
 if __name__ == "__main__":

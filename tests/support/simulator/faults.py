@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -85,6 +86,15 @@ class Faults:
         for link in self._links(source, target):
             link.faults = LATE_WATCHES
 
+    @step(2, searched=True, source=CLUSTERS, target=EVERYWHERE, what=("writes", "everything"))
+    async def forbid(
+        self, source: ClusterId, target: ClusterId, what: Literal["writes", "everything"]
+    ) -> None:
+        """The rights of an agent in a cluster are revoked: 403 until links are healed."""
+        for link in self._links(source, target):
+            link.faults = LinkFaults(forbids=what)
+            link.break_watches()
+
     @step(3)
     async def heal_links(self) -> None:
         self._fleet.network.heal_all()
@@ -109,6 +119,17 @@ class Faults:
         fleet.network.cancel_crash()
         if done and crash.result() in fleet.agents:
             await fleet.restart_agent(crash.result())
+
+    @step(2, searched=True, cluster=CLUSTERS, awaits=(1, 2, 5, 11, 23, 47, 101, 211, 401, 997))
+    async def kill_at(self, cluster: ClusterId, awaits: int) -> None:
+        """A process is killed at the n-th await from now, whatever it is about, and started."""
+        loop = self._fleet.loop
+        if loop is None or cluster not in self._fleet.agents:
+            return
+        loop.stop_process_after(cluster, awaits)
+        await asyncio.sleep(CRASH_WAIT)
+        loop.stop_process(cluster)
+        await self._fleet.restart_agent(cluster)
 
     @step(2, cluster=CLUSTERS, seconds=(3, 12, 20, 60))
     async def stall(self, cluster: ClusterId, seconds: int) -> None:

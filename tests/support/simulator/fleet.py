@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import partial
+from functools import cache, lru_cache, partial
 from random import Random
 from typing import Any, cast
 
@@ -86,12 +86,21 @@ class NameServer:
 
     def query(self, name: str, rtype: str = "A") -> Answer:
         """The answer to one packet, in rotation."""
-        query = dns.message.make_query(name, rtype).to_wire()
-        packet = respond(query, self._table, stream=False, client="203.0.113.1")
+        packet = respond(_query(name, rtype), self._table, stream=False, client="203.0.113.1")
         assert packet is not None, "every query has an answer"
-        message = dns.message.from_wire(packet)
-        records = frozenset(record.to_text() for rrset in message.answer for record in rrset)
-        return Answer(dns.rcode.to_text(message.rcode()), records)
+        return _read_answer(packet)
+
+
+@cache
+def _query(name: str, rtype: str) -> bytes:
+    return dns.message.make_query(name, rtype, id=1).to_wire()
+
+
+@lru_cache(10_000)
+def _read_answer(packet: bytes) -> Answer:
+    message = dns.message.from_wire(packet)
+    records = frozenset(record.to_text() for rrset in message.answer for record in rrset)
+    return Answer(dns.rcode.to_text(message.rcode()), records)
 
 
 class Backup(Struct, frozen=True):
@@ -228,6 +237,7 @@ class Fleet(Scenario):
         for name in self.names:
             link = self.network.link(name, BROKER)
             mute = not self.is_running(name) or link.cut or not link.answers.is_set()
+            mute |= bool(link.faults.forbids)
             _note_episode(self._mute, name, self.now, mute)
             worked = self.now - self.calm_since(
                 agent_party(name), link_party(name, BROKER), server_party(BROKER)

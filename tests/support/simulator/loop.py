@@ -40,6 +40,7 @@ class SimulationLoop(VirtualLoop):
             lambda loop, coro, **options: _NumberedTask(coro, next(numbers), loop=loop, **options)
         )
         self.stopped: set[str] = set()
+        self._countdown: dict[str, int] = {}
         self._parked: list[asyncio.Handle] = []
         self._parked_timers: list[asyncio.TimerHandle] = []
         self._ready: Any
@@ -47,7 +48,25 @@ class SimulationLoop(VirtualLoop):
 
     def stop_process(self, process: str) -> None:
         """Stop a process at whatever it does now."""
+        self._countdown.pop(process, None)
         self.stopped.add(process)
+
+    def stop_process_after(self, process: str, awaits: int) -> None:
+        """Stop a process once so many of its tasks have begun to wait or to go on."""
+        self._countdown[process] = awaits
+
+    def call_soon(  # type: ignore[override]  # any callback with any arguments
+        self, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        """Count what processes do that are to be stopped."""
+        handle = super().call_soon(callback, *args, context=context)
+        if self._countdown:
+            process = handle._context.get(PROCESS, "")  # type: ignore[attr-defined]
+            if process in self._countdown:
+                self._countdown[process] -= 1
+                if self._countdown[process] <= 0:
+                    self.stop_process(process)
+        return handle
 
     def continue_process(self, process: str) -> None:
         """Continue a stopped process."""

@@ -38,6 +38,12 @@ PARTS: tuple[type[Part], ...] = (
     Gslb,
     Networks,
 )
+NEEDS = {"members": ("services",), "policies": ("federated",), "statefulsets": ("services",)}
+"""What a part acts on that another one opens: the broker, or the federation."""
+
+TOGETHER = 10
+"""Of so many schedules one is played with all features together."""
+
 TICK = 1.0
 MOST_REQUESTS = 40_000
 """What one run may take; most take some thousands."""
@@ -76,14 +82,27 @@ class Failure(Struct, frozen=True):
         return "\n".join((self.message, *self.log))
 
 
-def step_kinds(parts: Sequence[type[Part]] = PARTS) -> dict[str, list[StepKind]]:
-    """All kinds of steps by part."""
-    return {part.name: list(steps_of(part)) for part in parts}
+def step_kinds(
+    parts: Sequence[type[Part]] = PARTS, *, searched: bool = False
+) -> dict[str, list[StepKind]]:
+    """The kinds of steps by part, with or without those that only searches draw."""
+    return {part.name: list(steps_of(part, searched=searched)) for part in parts}
 
 
 def parts_named(names: Collection[str]) -> tuple[type[Part], ...]:
     """The parts of these names, and faults."""
     return tuple(part for part in PARTS if part.name in {Faults.name, *names})
+
+
+def parts_of(schedule: Schedule) -> tuple[type[Part], ...]:
+    """The parts that a schedule is played with: of every tenth all, of others those it takes.
+
+    Agents with fewer features take a quarter of the time.
+    """
+    if schedule.seed % TOGETHER == 0:
+        return PARTS
+    names = {step.name.partition(".")[0] for step in schedule.steps} - {Faults.name}
+    return parts_named(names | {need for name in names for need in NEEDS.get(name, ())})
 
 
 class Run:
@@ -195,7 +214,10 @@ class Run:
 
 
 def play(*steps: Step, seed: int = 0, parts: Sequence[type[Part]] = PARTS) -> None:
-    """Play these steps on embedded clusters and virtual time; raises `AssertionError`."""
+    """Play these steps on embedded clusters and virtual time; raises `AssertionError`.
+
+    Agents have the features of these parts.
+    """
     failure = failure_of(Schedule(steps, seed), parts)
     if failure is not None:
         raise AssertionError(str(failure))

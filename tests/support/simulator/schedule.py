@@ -50,6 +50,8 @@ class StepKind(Struct, frozen=True):
     opening: bool
     """Whether a schedule begins with some: they make what the others act on."""
     domains: tuple[tuple[Argument, ...], ...]
+    searched: bool = False
+    """Whether only searches draw it: what a seed draws elsewhere stays as it was."""
 
     def draw(self, random: Random) -> Step:
         """A step of this kind with random arguments and a random pause."""
@@ -61,23 +63,24 @@ _KIND = "__step__"
 
 
 def step(
-    weight: int, *, opening: bool = False, **domains: Sequence[Argument]
+    weight: int, *, opening: bool = False, searched: bool = False, **domains: Sequence[Argument]
 ) -> Callable[[Any], Any]:
     """Mark a method of a part as a step; each argument is drawn from its domain."""
 
     def mark(method: Any) -> Any:
-        setattr(method, _KIND, (weight, opening, tuple(map(tuple, domains.values()))))
+        setattr(method, _KIND, (weight, opening, tuple(map(tuple, domains.values())), searched))
         return method
 
     return mark
 
 
-def steps_of(part: type[Any]) -> Iterator[StepKind]:
-    """The steps of a part, in the order in which they are defined."""
+def steps_of(part: type[Any], *, searched: bool = False) -> Iterator[StepKind]:
+    """The steps of a part in the order in which they are defined, or with those of searches."""
     for name, method in vars(part).items():
         if (marked := getattr(method, _KIND, None)) is not None:
-            weight, opening, domains = marked
-            yield StepKind(f"{part.name}.{name}", weight, opening, domains)
+            kind = StepKind(f"{part.name}.{name}", *marked)
+            if searched or not kind.searched:
+                yield kind
 
 
 class Schedule(Struct, frozen=True):

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from tests.support.simulator.part import Part
-from tests.support.simulator.runner import Failure, failure_of
+from tests.support.simulator.runner import PARTS, Failure, failure_of, parts_of
 from tests.support.simulator.schedule import PAUSES, Schedule, Step, StepKind, draw_schedule
 
 Kinds = Mapping[str, Sequence[StepKind]]
@@ -36,6 +36,7 @@ class Played(Struct, frozen=True):
 
     schedule: Schedule
     failure: Failure | None
+    parts: Sequence[type[Part]]
 
 
 class Search:
@@ -58,9 +59,10 @@ class Search:
         while not until():
             schedule = self._next()
             with observed() as behaviour:
-                failure = failure_of(schedule, self._parts)
+                parts = parts_of(schedule) if self._parts is PARTS else self._parts
+                failure = failure_of(schedule, parts)
             self._learn(schedule, behaviour())
-            yield Played(schedule, failure)
+            yield Played(schedule, failure, parts)
 
     def _next(self) -> Schedule:
         random = self._random

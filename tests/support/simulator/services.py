@@ -1,11 +1,13 @@
 """Exported services: what their users do, and what they rely on."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.errors import AlreadyExists, NotFound
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import Profile
@@ -17,6 +19,7 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.objects import ClusterId, Meta
 from tests.scenarios.services import ServicesScenario
+from tests.support.federation import install_crds
 from tests.support.simulator.exports import NAMES, Exported, Exports
 from tests.support.simulator.fleet import LEASE, RENEWAL, Fleet, find, is_live
 from tests.support.simulator.laws import Law
@@ -122,6 +125,17 @@ class Services:
         meta = Meta(name=name, namespace=self._fleet.namespace)
         spec = ServiceImportSpec(type="ClusterSetIP", ports=(ImportedPort(port=7),))
         await self._fleet.admin(cluster).create(ServiceImport(metadata=meta, spec=spec))
+
+    @step(1, searched=True, cluster=CLUSTERS, seconds=(1, 20, 60))
+    async def lose_crd(self, cluster: ClusterId, seconds: int) -> None:
+        """Somebody deletes the definition of ServiceImports, and with it all, and installs it."""
+        fleet, hand = self._fleet, self._fleet.hand(cluster)
+        fleet.users.forget(lambda place: place[:2] == (cluster, ServiceImport))
+        self.edited[cluster] = fleet.now
+        await hand.delete(CustomResourceDefinition, ServiceImport.kind.definition, "")
+        await asyncio.sleep(seconds)
+        await install_crds(fleet, cluster, ServiceImport)
+        self.edited[cluster] = fleet.now
 
     @step(1, profile=("lighthouse", "kep-1645"))
     async def set_profile(self, profile: Profile) -> None:
