@@ -6,8 +6,9 @@ from hanse.app.explain import ExcludedCluster, Explanation, explained_records
 from hanse.dns.compiler import Compiler
 from hanse.features.services.backends import LEASE_EXPIRED
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
+from hanse.features.statefulsets.named_sets import SHARES_BY_SERVICE
 from hanse.features.statefulsets.options import StatefulSetOptions
-from hanse.features.statefulsets.zone import SHARES_BY_SERVICE, StatefulSetZone
+from hanse.features.statefulsets.zone import StatefulSetZone
 from hanse.model.clusterset import unanswered_clusters
 from hanse.model.dns.names import is_subdomain, split_labels, wire_name
 from hanse.model.dns.records import RecordType

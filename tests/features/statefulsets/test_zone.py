@@ -308,6 +308,19 @@ def test_a_report_with_other_names_takes_none_of_others_away(service: str) -> No
     assert short.records == ("198.19.1.1",)
 
 
+def test_a_service_takes_no_name_of_a_replica() -> None:
+    true = part("c1", "198.19.1.1", names=named("zeta"))
+    false = part("a9", "198.19.9.9", names=named("store-c1-0"))
+    joined = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in ("a9", "c1")]
+    names = Names(seen_by("c2", [true, false], joined=joined))
+
+    short = names.ask(f"store-c1-0.{SPACE}.myfederation.svc.example.com")
+    assert short.records == ("198.19.1.1",)
+    zone, key = StatefulSetZone(View("c2", local="c2"), HOME), Key(SERVICE, "store-c1-0", SPACE)
+    change = ObjectChange("broker", None, true)
+    assert key in zone.keys_for(change, seen_by("c2", [true, false], joined=joined))
+
+
 def test_a_name_that_two_clusters_claim_is_that_of_the_longer_id() -> None:
     """As admission has it for reports and Services: lubeck is not eu-lubeck."""
     true = part("eu-c1", "198.19.1.1", names=named())

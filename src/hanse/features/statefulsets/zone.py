@@ -2,14 +2,22 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from msgspec import Struct
-
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
-from hanse.features.statefulsets.names import cluster_set_name
+from hanse.features.statefulsets.named_sets import (
+    PARTS_BY_SERVICE,
+    SHARES_BY_SERVICE,
+    NamedPart,
+    NamedSet,
+    is_replica_name,
+    named_set,
+    set_names,
+)
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone_nodes import (
     ReplicaAddress,
     distinct,
+    is_replica_of,
+    name_in_namespace,
     replica_nodes,
     set_nodes,
 )
@@ -23,9 +31,7 @@ from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.stateful import (
     NamedPort,
-    ReplicaNames,
     StatefulSetPart,
-    StatefulSetPartSpec,
     StatefulSetShares,
 )
 from hanse.model.objects import ClusterId, Object
@@ -33,16 +39,6 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 
 SERVICE = "stateful"
-SHARES_BY_SERVICE = Index(
-    StatefulSetShares,
-    "dns-stateful-service",
-    lambda s: [f"{s.metadata.namespace}/{s.spec.service}"] if s.spec.service else [],
-)
-PARTS_BY_SERVICE = Index(
-    StatefulSetPart,
-    "dns-stateful-parts",
-    lambda p: [f"{p.spec.namespace}/{p.spec.names.service}"] if p.spec.names is not None else [],
-)
 SLICES_BY_SERVICE = Index(
     EndpointSlice,
     "dns-stateful-slices",
@@ -50,11 +46,7 @@ SLICES_BY_SERVICE = Index(
 )
 
 
-class _NamedPart(Struct, frozen=True):
-    """The report of one cluster, and how its replicas are found by name."""
-
-    spec: StatefulSetPartSpec
-    names: ReplicaNames
+_Found = tuple[NamedPart, ReplicaAddress]
 
 
 class StatefulSetZone:
@@ -102,12 +94,14 @@ class StatefulSetZone:
         )
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """A key for each governing Service, and for each set that has one."""
+        """A key for each governing Service, in reports and in the brokers' shares."""
         for broker in snapshot.clusters(Role.BROKER):
             for record in snapshot.all(broker, StatefulSetShares):
-                yield from _keys(record.metadata.namespace, record.metadata.name, record.spec.names)
+                if record.spec.service:
+                    yield Key(SERVICE, record.spec.service, record.metadata.namespace)
             for part in snapshot.all(broker, StatefulSetPart):
-                yield from _keys(part.spec.namespace, part.spec.name, part.spec.names)
+                if part.spec.names is not None and part.spec.names.service:
+                    yield Key(SERVICE, part.spec.names.service, part.spec.namespace)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The names that a change affects; all of them for a Lease's liveness or a record."""
@@ -122,12 +116,15 @@ class StatefulSetZone:
             case EndpointSlice() if change.where == snapshot.local:
                 sides = (side for side in (change.before, change.after) if side is not None)
                 return {
-                    Key(SERVICE, name, side.metadata.namespace)
+                    key
                     for side in sides
                     if (service := side.metadata.labels.get(KUBE_SERVICE))
                     for broker in snapshot.clusters(Role.BROKER)
-                    for one in _set_names(side.metadata.namespace, service, snapshot, broker)
-                    for name in (service, one)
+                    for name in set_names(side.metadata.namespace, service, snapshot, broker)
+                    for key in (
+                        Key(SERVICE, service, side.metadata.namespace),
+                        *_keys_of_set(name, side.metadata.namespace, snapshot, broker),
+                    )
                 }
             case _:
                 return ()
@@ -138,21 +135,23 @@ class StatefulSetZone:
         expired = self._expired_clusters(snapshot, brokers)
 
         def build_nodes(key: Key) -> Sequence[ZoneNode] | None:
-            """The nodes of a Service or set; None (keep them) if a schema is too new."""
-            parts: list[_NamedPart] = []
-            records: list[StatefulSetShares] = []
-            for broker in brokers:
-                names = _set_names(key.namespace, key.name, snapshot, broker) | {key.name}
-                for name in sorted(names):
-                    record = snapshot.get(broker, StatefulSetShares, name, key.namespace)
-                    parts += _named_parts(key, name, record, snapshot, broker)
-                    records += [record] if record is not None else []
-            if any(record.spec.has_newer_schema for record in records):
+            """The nodes of a Service and its sets; None (keep them) if a schema is too new."""
+            sets = [
+                named_set(name, key.namespace, snapshot, broker)
+                for broker in brokers
+                for name in sorted(
+                    set_names(key.namespace, key.name, snapshot, broker) | {key.name}
+                )
+            ]
+            governed = [one for one in sets if key.name in one.services]
+            if any(s.record is not None and s.record.spec.has_newer_schema for s in governed):
                 return None
-            named = [p.names for p in parts] + [record.spec.names for record in records]
-            if not any(names.service for names in named):
+            if not governed:
                 return ()
-            return list(self._nodes(key, named, parts, expired, snapshot))
+            nodes = list(self._set_nodes(key, sets, expired, snapshot))
+            if not any(is_replica_name(key, snapshot, broker) for broker in brokers):
+                nodes += self._service_nodes(key, sets, expired, snapshot)
+            return nodes
 
         return build_nodes
 
@@ -171,40 +170,68 @@ class StatefulSetZone:
                 }
         return frozenset(dead)
 
-    def _nodes(
+    def _service_nodes(
         self,
         key: Key,
-        named: Sequence[ReplicaNames],
-        parts: Sequence[_NamedPart],
+        sets: Sequence[NamedSet],
         expired: frozenset[ClusterId],
         snapshot: Snapshot,
     ) -> Iterator[ZoneNode]:
-        """All nodes of a governing Service, or of a set; none if a name is invalid."""
-        federation_name = _name_in_namespace(key.name, key.namespace, self._federation_services)
-        namespace_domain = child_name(key.namespace, self._federation_services)
-        if federation_name is None or namespace_domain is None:
+        """The nodes of a governing Service; none if its name is invalid.
+
+        It has all replicas that clusters report for it, or for a set of that name.
+        """
+        name = name_in_namespace(key.name, key.namespace, self._federation_services)
+        if name is None:
             return
-        if self.view.local and any(names.service == key.name for names in named):
-            yield from self._local_nodes(key, parts, snapshot)
+        parts = [p for s in sets for p in s.parts if key.name in (s.name, p.names.service)]
+        yield from self._local_nodes(key, parts, snapshot)
+        found = self._replicas_of(parts, expired, snapshot)
+        governed = [r for part, r in found if part.names.service == key.name]
+        yield from replica_nodes(governed, name, self.view.ttl)
+        yield from self._set_node(name, parts, found)
+
+    def _set_nodes(
+        self,
+        key: Key,
+        sets: Sequence[NamedSet],
+        expired: frozenset[ClusterId],
+        snapshot: Snapshot,
+    ) -> Iterator[ZoneNode]:
+        """The names of sets with all of their replicas, each at the first of its Services."""
+        for one in sets:
+            name = name_in_namespace(one.name, key.namespace, self._federation_services)
+            domain = child_name(key.namespace, self._federation_services)
+            if name is None or domain is None or min(one.services, default="") != key.name:
+                continue
+            found = self._replicas_of(one.parts, expired, snapshot)
+            balanced = [r for part, r in found if part.names.load_balanced]
+            yield from replica_nodes(balanced, domain, self.view.ttl)
+            if one.name != key.name:
+                yield from self._set_node(name, one.parts, found)
+
+    def _set_node(
+        self, name: bytes, parts: Sequence[NamedPart], found: Sequence[_Found]
+    ) -> Iterator[ZoneNode]:
+        """The nodes of a name with all replicas that were found."""
+        ports = distinct(port for part in parts for port in part.names.ports)
+        return set_nodes(name, [replica for _, replica in found], ports, self.view.ttl)
+
+    def _replicas_of(
+        self, parts: Sequence[NamedPart], expired: frozenset[ClusterId], snapshot: Snapshot
+    ) -> list[_Found]:
+        """All replicas of these reports with their report, the near ones first; each name once."""
         found = [(part, r) for part in parts for r in self._replicas(part, expired, snapshot)]
         owners = _owners_of_labels(found)
         found = [(part, r) for part, r in found if owners[r.label] == part.spec.cluster]
-        found.sort(key=lambda each: not each[1].is_near)
-        governed = [r for part, r in found if part.names.service == key.name]
-        yield from replica_nodes(governed, federation_name, self.view.ttl)
-        balanced = [
-            r for part, r in found if part.names.load_balanced and part.spec.name == key.name
-        ]
-        yield from replica_nodes(balanced, namespace_domain, self.view.ttl)
-        ports = distinct(port for part in parts for port in part.names.ports)
-        yield from set_nodes(federation_name, [r for _, r in found], ports, self.view.ttl)
+        return sorted(found, key=lambda each: not each[1].is_near)
 
     def _local_nodes(
-        self, key: Key, parts: Sequence[_NamedPart], snapshot: Snapshot
+        self, key: Key, parts: Sequence[NamedPart], snapshot: Snapshot
     ) -> Iterator[ZoneNode]:
         """The cluster names of a governing Service: of the ready pods here, if a set runs here."""
-        local = _name_in_namespace(key.name, key.namespace, self._cluster_services)
-        if local is None:
+        local = name_in_namespace(key.name, key.namespace, self._cluster_services)
+        if local is None or not self.view.local:
             return
         own = [part for part in parts if self._is_own(part) and part.names.service == key.name]
         ports = distinct(port for part in own for port in part.names.ports)
@@ -213,7 +240,7 @@ class StatefulSetZone:
         yield from replica_nodes(replicas, local, self.view.ttl)
 
     def _replicas(
-        self, part: _NamedPart, expired: frozenset[ClusterId], snapshot: Snapshot
+        self, part: NamedPart, expired: frozenset[ClusterId], snapshot: Snapshot
     ) -> Iterator[ReplicaAddress]:
         """The replicas of one cluster, as clients find them by federation names.
 
@@ -226,20 +253,20 @@ class StatefulSetZone:
         if not names.load_balanced:
             if self._is_own(part):
                 pods = self._pods(spec.namespace, names.service, names.ports, snapshot)
-                yield from (p for p in pods if _is_replica_of(p.label, spec.name, spec.cluster))
+                yield from (p for p in pods if is_replica_of(p.label, spec.name, spec.cluster))
             return
-        domain = _name_in_namespace(names.service, spec.namespace, self._federation_services)
+        domain = name_in_namespace(names.service, spec.namespace, self._federation_services)
         if domain is None or spec.cluster in expired:
             return
         is_near = not self.view.local or self._is_own(part)
         for replica in spec.replicas[: spec.share]:
             target = child_name(replica.name, domain)
-            is_own = _is_replica_of(replica.name, spec.name, spec.cluster)
+            is_own = is_replica_of(replica.name, spec.name, spec.cluster)
             if is_own and target is not None and (replica.ready or names.unready):
                 addresses = replica.addresses
                 yield ReplicaAddress(replica.name, target, addresses, names.ports, is_near)
 
-    def _is_own(self, part: _NamedPart) -> bool:
+    def _is_own(self, part: NamedPart) -> bool:
         """Whether a report is that of the client's cluster."""
         return bool(self.view.local) and part.spec.cluster == self.view.local
 
@@ -247,7 +274,7 @@ class StatefulSetZone:
         self, namespace: str, service: str, ports: Sequence[NamedPort], snapshot: Snapshot
     ) -> Iterator[ReplicaAddress]:
         """The ready pods of a Service in this cluster, by host name."""
-        local = _name_in_namespace(service, namespace, self._cluster_services)
+        local = name_in_namespace(service, namespace, self._cluster_services)
         if local is None:
             return
         found: dict[str, list[str]] = {}
@@ -262,63 +289,33 @@ class StatefulSetZone:
                 yield ReplicaAddress(hostname, target, tuple(addresses), tuple(ports))
 
 
-def _keys(namespace: str, name: str, names: ReplicaNames | None) -> Iterator[Key]:
-    """The keys of a set that is found by names: its governing Service and itself."""
-    if names is not None and names.service:
-        yield Key(SERVICE, names.service, namespace)
-        yield Key(SERVICE, name, namespace)
-
-
 def _keys_of(obj: Object, snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
-    """The keys of a record of shares or of a report; a record concerns all reports of its set."""
+    """The keys of the set that a record of shares or a report is about."""
     match obj:
         case StatefulSetShares(metadata=meta, spec=shares):
-            yield from _keys(meta.namespace, meta.name, shares.names)
-            for part in snapshot.by(broker, PARTS_BY_SET, f"{meta.namespace}/{meta.name}"):
-                yield from _keys(part.spec.namespace, part.spec.name, part.spec.names)
+            yield Key(SERVICE, shares.service, meta.namespace)
+            yield from _keys_of_set(meta.name, meta.namespace, snapshot, broker)
         case StatefulSetPart(spec=spec):
-            known = _names_of(spec, broker, snapshot)
-            yield from _keys(spec.namespace, spec.name, known)
+            if spec.names is not None:
+                yield Key(SERVICE, spec.names.service, spec.namespace)
+            for replica in spec.replicas:
+                if set_names(spec.namespace, replica.name, snapshot, broker):
+                    yield Key(SERVICE, replica.name, spec.namespace)
+            yield from _keys_of_set(spec.name, spec.namespace, snapshot, broker)
 
 
-def _names_of(
-    part: StatefulSetPartSpec, broker: ClusterId, snapshot: Snapshot
-) -> ReplicaNames | None:
-    """How replicas of a report are found: as it says, or (of older agents) its record of shares."""
-    if part.names is not None:
-        return part.names
-    record = snapshot.get(broker, StatefulSetShares, part.name, part.namespace)
-    return record.spec.names if record is not None else None
+def _keys_of_set(name: str, namespace: str, snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
+    """The keys of a set: its Services, by all reports and the record, and one of its own name."""
+    yield Key(SERVICE, name, namespace)
+    record = snapshot.get(broker, StatefulSetShares, name, namespace)
+    if record is not None:
+        yield Key(SERVICE, record.spec.service, namespace)
+    for part in snapshot.by(broker, PARTS_BY_SET, f"{namespace}/{name}"):
+        if part.spec.names is not None:
+            yield Key(SERVICE, part.spec.names.service, namespace)
 
 
-def _set_names(namespace: str, service: str, snapshot: Snapshot, broker: ClusterId) -> set[str]:
-    """The names of the sets that a Service governs, by reports and records of shares."""
-    key = f"{namespace}/{service}"
-    return {p.spec.name for p in snapshot.by(broker, PARTS_BY_SERVICE, key)} | {
-        record.metadata.name for record in snapshot.by(broker, SHARES_BY_SERVICE, key)
-    }
-
-
-def _named_parts(
-    key: Key, name: str, record: StatefulSetShares | None, snapshot: Snapshot, broker: ClusterId
-) -> Iterator[_NamedPart]:
-    """The reports about a set that count for a key, by cluster; not those of newer schemas.
-
-    Each says by which names its own replicas are found. So no other member can take them away.
-    """
-    owners = {o.uid for o in record.metadata.owner_references} if record is not None else set()
-    found = [part.spec for part in snapshot.by(broker, PARTS_BY_SET, f"{key.namespace}/{name}")]
-    for spec in sorted(found, key=lambda p: p.cluster):
-        names = _names_of(spec, broker, snapshot)
-        if names is None or spec.has_newer_schema or spec.ended or not _is_of(spec, owners):
-            continue
-        if names.service and key.name in (name, names.service):
-            yield _NamedPart(spec, names)
-
-
-def _owners_of_labels(
-    found: Iterable[tuple[_NamedPart, ReplicaAddress]],
-) -> dict[str, ClusterId]:
+def _owners_of_labels(found: Iterable[_Found]) -> dict[str, ClusterId]:
     """The cluster of each replica's name: of several that claim one, that with the longest id.
 
     `store-eu-lubeck-0` is of eu-lubeck, though lubeck could report a set `store-eu`.
@@ -328,23 +325,6 @@ def _owners_of_labels(
         claimant = part.spec.cluster
         owners[replica.label] = max(owners.get(replica.label, ""), claimant, key=len)
     return owners
-
-
-def _is_of(part: StatefulSetPartSpec, owners: set[str]) -> bool:
-    """Whether a report is about the very set that owns the shares, and no earlier one."""
-    return not part.set_uid or not owners or part.set_uid in owners
-
-
-def _is_replica_of(label: str, name: str, cluster: ClusterId) -> bool:
-    """Whether a host name is that of a replica of a set in one cluster."""
-    stateful_set, _, ordinal = label.rpartition("-")
-    return stateful_set == cluster_set_name(name, cluster) and ordinal.isdecimal()
-
-
-def _name_in_namespace(name: str, namespace: str, parent: bytes) -> bytes | None:
-    """`<name>.<namespace>` below a name; None if that would be invalid."""
-    namespace_domain = child_name(namespace, parent)
-    return child_name(name, namespace_domain) if namespace_domain is not None else None
 
 
 def _is_synced(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:

@@ -5,10 +5,12 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from hanse.features.statefulsets.names import cluster_set_name
 from hanse.model.dns.names import child_name
 from hanse.model.dns.records import RecordType, ZoneNode, address_rdata, full_rrset, srv_rdata
 from hanse.model.dns.service_records import target_rrsets
 from hanse.model.kinds.stateful import NamedPort
+from hanse.model.objects import ClusterId
 
 T = TypeVar("T")
 NEAR_WEIGHT, FAR_WEIGHT = 50, 5
@@ -65,3 +67,15 @@ def set_nodes(
 def distinct(values: Iterable[T]) -> list[T]:
     """Each value once, in order."""
     return list(dict.fromkeys(values))
+
+
+def is_replica_of(label: str, name: str, cluster: ClusterId) -> bool:
+    """Whether a host name is that of a replica of a set in one cluster."""
+    stateful_set, _, ordinal = label.rpartition("-")
+    return stateful_set == cluster_set_name(name, cluster) and ordinal.isdecimal()
+
+
+def name_in_namespace(name: str, namespace: str, parent: bytes) -> bytes | None:
+    """`<name>.<namespace>` below a name; None if that would be invalid."""
+    namespace_domain = child_name(namespace, parent)
+    return child_name(name, namespace_domain) if namespace_domain is not None else None
