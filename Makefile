@@ -52,7 +52,7 @@ layers: install
 	@echo "==> layers"; $(BIN)/lint-imports --no-cache >.import-lint.log 2>&1 || { cat .import-lint.log; exit 1; }
 
 test: lint ## everything that needs no Go; types and layers are checked beside the tests
-	@$(MAKE) --no-print-directory types layers >.checks.log 2>&1 & checks=$$!; \
+	@{ $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports --no-cache; } >.checks.log 2>&1 & checks=$$!; \
 		echo "==> types, layers and tests"; $(BIN)/pytest -n auto --dist worksteal; tests=$$?; \
 		wait $$checks || { cat .checks.log; exit 1; }; exit $$tests
 
