@@ -6,11 +6,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hanse.app.views import reads
+from hanse.cli.clusters import ClusterAccess, ReadFailure
+from hanse.cli.doctor.clusters import Finding as Check
+from hanse.cli.doctor.examination import as_finding
 from hanse.cli.findings import Report
-from hanse.cli.fleet import ClusterRead
+from hanse.cli.fleet import ClusterRead, read_objects, unread
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
+from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, ServerEndpoint, StaticCredentials
+from hanse.kube.errors import error_from_response
+from hanse.kube.transport import Request, Response
 from hanse.model.conditions import condition
-from hanse.model.findings import Severity, Unknown
+from hanse.model.findings import Finding, Severity, Unknown, cluster_ref, judge
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import (
     Namespace,
@@ -286,6 +294,43 @@ def test_what_is_forbidden_is_not_known_and_not_absent() -> None:
 
     assert found.certainty == Unknown("leases is forbidden")
     assert found.code == "NotReadable", "and not AgentMissing, whose remedy starts a second agent"
+
+
+async def test_a_kind_that_the_server_fails_to_list_takes_no_other_with_it() -> None:
+    class Failing:
+        async def send(self, request: Request) -> Response:
+            status = 500 if "serviceimports" in request.path else 200
+            return Response(status, b'{"metadata": {"resourceVersion": "1"}, "items": []}')
+
+        def stream(self, request: Request) -> Any:
+            raise NotImplementedError(request)
+
+        async def close(self) -> None: ...
+
+    access = ClusterAccess(
+        "lubeck", StaticCredentials(ClientConfig(ServerEndpoint("https://a.test")))
+    )
+    found = await read_objects(access, Client(Failing()), reads())
+
+    assert (set(found.denied), found.failure) == ({ServiceImport.kind}, "")
+    assert found.lists
+
+
+@pytest.mark.parametrize(("code", "refused"), [(500, False), (429, False), (401, True)])
+def test_a_server_that_fails_has_refused_no_credentials(code: int, refused: bool) -> None:
+    error = error_from_response(Response(code, b"{}"))
+
+    assert unread(ReadFailure("lubeck", error)).refused is refused
+
+
+def test_a_lease_is_missing_by_itself_unless_the_brokers_namespace_is() -> None:
+    check = Check("hub", "rome has joined", "hanse join", "LeaseMissing", of_namespace=True)
+    silent = Finding(
+        code="AgentSilent", severity=Severity.OUTAGE, subject=cluster_ref("hub"), summary="silent"
+    )
+
+    assert len(judge((silent, as_finding(check, ())))) == 2
+    assert len(judge((silent, as_finding(check, {cluster_ref("hub")})))) == 1
 
 
 def test_an_import_of_somebody_else_is_in_the_way() -> None:

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.cli.errors import InputError
+from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.replica_name_options import parse_replica_names
+from hanse.cli.statefulsets.history import History, Revision
 from hanse.cli.statefulsets.replicas import set_view, sets_without_shares
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.model.kinds.stateful import (
@@ -128,3 +129,12 @@ def test_without_a_broker_it_says_what_to_name(tmp_path: Path) -> None:
     assert result.status == 2
     assert "start `hanse up`" in result.err or "kubeconfig" in result.err
     assert len(result.err.splitlines()) == 1
+
+
+def test_undo_chooses_by_itself_only_if_the_present_template_is_known() -> None:
+    older, newer = (Revision(n, None, {"n": n}, is_present=False) for n in (1, 2))
+
+    assert History("c1", (older, replace(newer, is_present=True))).choose(None) == older
+    with pytest.raises(CommandFailed, match="--to-revision"):
+        History("c1", (older, newer)).choose(None)
+    assert History("c1", (older, newer)).choose(2) == newer

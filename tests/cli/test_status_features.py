@@ -82,6 +82,18 @@ def test_sets_and_hosts_are_shown_with_the_part_of_each_cluster(
     assert json_document(items, "shop")["globalHosts"] == []
 
 
+def test_a_set_with_a_dot_in_its_name_is_shown_with_its_namespace(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    shares = StatefulSetSharesSpec(shares=(Share(name="bergen", replicas=1),))
+    dotted = StatefulSetShares(metadata=Meta(name="web.v1", namespace="shop"), spec=shares)
+    fleet = build_fleet([read("hub", *broker()[:1], dotted, agent=None)], NOW)
+
+    print_tables(examine(fleet).items, "", wide=False)
+
+    assert "shop/web.v1 " in capsys.readouterr().out
+
+
 def test_what_a_service_says_of_itself_is_a_finding() -> None:
     bad = condition("Federated", False, "ExternalName", "it has no endpoints")
     service = Service(

@@ -12,7 +12,14 @@ from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster
 from hanse.cli.inventory import discover_kinds
 from hanse.features.services.status import DISCONNECTED
 from hanse.kube.client import Client
-from hanse.kube.errors import ApiError, BadCredentials, Forbidden, NotFound
+from hanse.kube.errors import (
+    ApiError,
+    BadCredentials,
+    Forbidden,
+    NotFound,
+    ServerError,
+    Throttled,
+)
 from hanse.kube.listed_objects import ListedObjects
 from hanse.kube.watch_events import Listed
 from hanse.model.broker_namespace import MEMBER
@@ -96,7 +103,9 @@ async def read_one(cluster: ClusterAccess, watches: Iterable[Watch]) -> ClusterR
 
 def unread(failure: ReadFailure) -> ClusterRead:
     """A cluster that could not be read."""
-    refused = isinstance(failure.error, BadCredentials | ApiError)
+    error = failure.error
+    answered = isinstance(error, ApiError) and not isinstance(error, ServerError | Throttled)
+    refused = answered or isinstance(error, BadCredentials)
     message = failure.message("no answer in time")
     return ClusterRead(failure.cluster, failure=message, refused=refused)
 
@@ -120,7 +129,7 @@ async def read_objects(
 ) -> ClusterRead:
     """List what the watches name, and what tells a broker, of a cluster whose kinds are known.
 
-    Kinds that are not served, and those that may not be listed, are told apart.
+    Kinds that are not served, and those that may not or cannot be listed, are told apart.
     """
     needed = dict.fromkeys((*watches, *BROKER_READS))
     lists: dict[Watch, Listed[Any]] = {}
@@ -138,6 +147,8 @@ async def read_objects(
         except Forbidden as error:
             if not watch.optional:
                 denied[watch.kind.kind] = str(error)
+        except ServerError as error:
+            denied[watch.kind.kind] = str(error)
 
     await asyncio.gather(*(read(watch) for watch in needed))
     return ClusterRead(cluster.name, lists, frozenset(unserved), denied)

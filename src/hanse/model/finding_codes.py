@@ -92,8 +92,9 @@ CODES: dict[str, CodeExplanation] = {
         "The cluster accepts them.",
     ),
     "NotReadable": _said(
-        "Your credentials may not list some kinds: what is wrong with them is not known.",
-        "You have the right to list them.",
+        "Some kinds could not be listed, by your rights or since the API server failed: what is "
+        "wrong with them is not known.",
+        "They can be listed.",
     ),
     "KubeconfigInvalid": _said("No kubeconfig could be read.", "A readable one is named."),
     "TokenExpiring": _said(

@@ -314,10 +314,14 @@ def test_what_is_not_evaluated_of_policies_of_antrea_is_told() -> None:
         spec={"egress": [{**ALLOW, "toServices": [{"name": "a"}], "l7Protocols": []}]},
     )
 
-    assert unevaluated([seven, group, antrea("known", DROP | HTTP)]) == [
+    source = antrea("source", {**DROP, "ports": [{"protocol": "TCP", "sourcePort": 53}]})
+
+    assert unevaluated([seven, group, source, antrea("known", DROP | HTTP)]) == [
         "acme-web/seven: l7Protocols, toServices",
         "group: group",
+        "source: ports.sourcePort",
     ]
+    assert can_reach(BOLT, ACME, TrafficPort(80), [], (), antrea_rules([source]))
 
 
 def test_the_matrix_knows_the_policies_that_we_write_for_administrators() -> None:

@@ -46,8 +46,8 @@ class Finding(Struct, frozen=True):
     """What is wrong, without its cluster; the cluster's API server if it is no object."""
     pasteable: bool = False
     """Whether the remedy is a command as it stands."""
-    of_cluster: bool = False
-    """Whether what is wrong with its cluster explains it."""
+    of_namespace: bool = False
+    """Whether the loss of the broker's namespace explains it."""
 
 
 class CheckContext(Struct, frozen=True):

@@ -1,7 +1,7 @@
 """Everything that is wrong with clusters, read once."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -52,7 +52,8 @@ async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) ->
     )
     read = [unread(one) if isinstance(one, ReadFailure) else one[0] for one in results]
     seen = examine(build_fleet(read, now, local=local))
-    findings = judge((*seen.unjudged, *map(_finding, checks)))
+    lost = {one.subject for one in seen.unjudged if one.code == "BrokerNamespaceMissing"}
+    findings = judge((*seen.unjudged, *(as_finding(one, lost) for one in checks)))
     report = Report(tuple(cluster.name for cluster in clusters), findings)
     return FleetExamination(inventories, seen.items, report)
 
@@ -70,13 +71,17 @@ async def _read(
     )
 
 
-def _finding(check: Check) -> Finding:
-    """A check that no view has taken over yet, as a finding."""
+def as_finding(check: Check, lost: Collection[Ref]) -> Finding:
+    """A check that no view has taken over yet, as a finding.
+
+    `lost` are the brokers without their namespace, which causes what is missing of it.
+    """
+    broker = cluster_ref(check.cluster)
     return Finding(
         code=check.code,
         severity=Severity.DEGRADED if check.code in _DEGRADED else Severity.RISK,
         subject=replace(check.subject or Ref("APIServer", check.cluster), cluster=check.cluster),
         summary=f"{check.cluster}: {check.problem}",
         remedy=Remedy(commands=(check.remedy,)) if check.pasteable else Remedy(check.remedy),
-        caused_by=(cluster_ref(check.cluster),) if check.of_cluster else (),
+        caused_by=(broker,) if check.of_namespace and broker in lost else (),
     )

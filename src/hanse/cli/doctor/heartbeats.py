@@ -27,7 +27,7 @@ def check_heartbeats(lists: ClusterLists) -> Iterator[Finding]:
                 "LeaseMissing",
                 Ref("Lease", member, namespace),
                 pasteable=True,
-                of_cluster=True,
+                of_namespace=True,
             )
 
 

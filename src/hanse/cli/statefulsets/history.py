@@ -75,6 +75,12 @@ class History(Struct, frozen=True):
 
     def choose(self, number: int | None) -> Revision:
         """The revision of a number, or the newest that the set does not have now."""
+        if number is None and not any(revision.is_present for revision in self.revisions):
+            raise CommandFailed(
+                f"which template the set has now is not among those of {self.cluster}, or is "
+                "written differently there; choose one of `hanse statefulsets history` by "
+                "--to-revision"
+            )
         for revision in reversed(self.revisions):
             if revision.number == number or (number is None and not revision.is_present):
                 return revision
@@ -146,12 +152,20 @@ async def _find_door(clusters: Sequence[ClusterAccess], namespace: str, name: st
         raise CommandFailed(f"there is no set {namespace}/{name} at the broker")
     if OWNER not in present.metadata.labels:
         return Door(broker, present)
+    different = ""
     for cluster in clusters:
         async with connect(cluster) as client:
             hosted = await _read_set(client, namespace, name, (FederatedStatefulSet,))
-        if hosted is None or OWNER in hosted.metadata.labels or hosted.spec != present.spec:
+        if hosted is None or OWNER in hosted.metadata.labels:
             continue
-        return Door(cluster, hosted)
+        if hosted.spec == present.spec:
+            return Door(cluster, hosted)
+        different = cluster.name
+    if different:
+        raise CommandFailed(
+            f"the broker does not have {namespace}/{name} as {different} has it now: try again "
+            f"once the agent of {different} has published it"
+        )
     raise CommandFailed(
         f"{namespace}/{name} is hosted in a cluster, and no context of the kubeconfig has it: "
         "change it there"

@@ -33,7 +33,8 @@ def json_document(items: Items, namespace: str) -> dict[str, Any]:
 def print_tables(items: Items, namespace: str, *, wide: bool) -> None:
     """Print a table for each view that has items; `wide` with all that is known of each."""
     for name, (_, head) in SECTIONS.items():
-        rows = [_row(one, wide=wide) for one in _in_namespace(items[name], namespace)]
+        shown = _in_namespace(items[name], namespace)
+        rows = [_row(one, is_host=name == "gslb", wide=wide) for one in shown]
         if rows:
             click.echo()
             click.echo(table((head, "STATE", "CLUSTERS", *(("DETAILS",) if wide else ())), rows))
@@ -43,13 +44,13 @@ def _in_namespace(items: Mapping[str, FeatureItem], namespace: str) -> Iterator[
     return (one for one in items.values() if namespace in ("", one.namespace))
 
 
-def _row(one: FeatureItem, *, wide: bool) -> tuple[str, ...]:
+def _row(one: FeatureItem, *, is_host: bool, wide: bool) -> tuple[str, ...]:
     """The name, the state, each cluster's part, and with `wide` what else there is to know."""
     clusters = (
         click.style(f"{part.cluster} {part.text}".rstrip(), fg=_COLORS[part.state])
         for part in one.parts
     )
-    name = one.name if "." in one.name else f"{one.namespace}/{one.name}".lstrip("/")
+    name = one.name if is_host else f"{one.namespace}/{one.name}".lstrip("/")
     state = click.style(one.told, fg=_COLORS[one.state])
     details = _list(f"{k}: {v}" for k, v in one.facts if v)
     return (name, state, _list(clusters) or "-", *((details,) if wide else ()))

@@ -307,7 +307,7 @@ def _unready_nodes(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterat
 
 
 def _denied_lists(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """NotReadable: kinds that these credentials may not list, so that nothing is known of them."""
+    """NotReadable: kinds that could not be listed, so that nothing is known of them."""
     own = snapshot.by_agent.get(cluster)
     denied = sorted(own.facts(ListDenied), key=lambda one: one.kind) if own is not None else []
     if denied:
@@ -317,11 +317,11 @@ def _denied_lists(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterato
             code="NotReadable",
             severity=Severity.RISK,
             subject=Ref("Credentials", snapshot.context(cluster), cluster=cluster),
-            summary=f"your credentials may not list {names}{more} in {cluster}: what is wrong "
-            "with them is not known",
+            summary=f"{names}{more} could not be listed in {cluster}: what is wrong with them is "
+            "not known",
             remedy=remedy(
                 snapshot.kubectl(cluster, "auth can-i --list"),
-                advice=f"the administrator of {cluster} grants them",
+                advice=f"the administrator of {cluster} grants them, or mends what it answers",
             ),
             certainty=Unknown(denied[0].reason),
         )

@@ -37,6 +37,7 @@ _BASELINE = _TIERS["baseline"]
 _ACTIONS: dict[str, Verdict] = {"Allow": "Accept", "Drop": "Deny", "Reject": "Deny"}
 _KNOWN_PEERS = {"podSelector", "namespaceSelector", "namespaces", "ipBlock"}
 _KNOWN_RULES = {"action", "appliedTo", "enableLogging", "from", "logLabel", "name", "ports", "to"}
+_KNOWN_PORTS = {"protocol", "port", "endPort"}
 
 
 class AntreaRule(Struct, frozen=True):
@@ -114,7 +115,13 @@ def _unknown_fields(spec: Wire) -> set[str]:
     for direction in ("ingress", "egress"):
         for rule in spec.get(direction) or ():
             fields |= {field for field in rule if field not in _KNOWN_RULES}
+            fields |= _unknown_ports(rule)
     return fields
+
+
+def _unknown_ports(rule: Wire) -> set[str]:
+    entries = rule.get("ports") or ()
+    return {f"ports.{field}" for one in entries for field in one if field not in _KNOWN_PORTS}
 
 
 def _rules(policy: AntreaPolicy, baseline: bool) -> Iterator[AntreaRule]:
@@ -122,7 +129,7 @@ def _rules(policy: AntreaPolicy, baseline: bool) -> Iterator[AntreaRule]:
     directions: tuple[Direction, ...] = ("ingress", "egress")
     for direction in directions:
         for rule in policy.spec.get(direction) or ():
-            if rule.keys() <= _KNOWN_RULES:
+            if rule.keys() <= _KNOWN_RULES and not _unknown_ports(rule):
                 subjects = policy.spec.get("appliedTo") or rule.get("appliedTo") or ()
                 action = _ACTIONS.get(str(rule.get("action")), "Pass")
                 space = policy.metadata.namespace
