@@ -66,6 +66,11 @@ def reached_from(cluster: ClusterId, machines: Iterable[InternalAddress]) -> dic
     return {m.address: m.internal for m in machines if cluster in m.clusters}
 
 
+def published_from(machines: Iterable[InternalAddress]) -> dict[str, str]:
+    """The addresses that others use, by the internal ones that their own cluster may use."""
+    return {m.internal: m.address for m in machines}
+
+
 def encode_addresses(machines: Iterable[InternalAddress]) -> dict[str, str]:
     """The annotation of a slice; empty if no machine has an internal address for anybody."""
     found = sorted(set(machines), key=lambda m: m.address)

@@ -10,6 +10,7 @@ from hanse.features.services.names import PRIORITY, RECORD, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import SCHEMA, build_record
 from hanse.model.conditions import condition
 from hanse.model.facts import HolderState, LeaseLiveness, Phase, WriteOutcome, WriteResult
+from hanse.model.internal_addresses import InternalAddress, encode_addresses
 from hanse.model.kinds.coordination import Lease, LeaseMeta
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings, Profile
@@ -45,7 +46,7 @@ from tests.features.services.builders import (
     service,
     with_status,
 )
-from tests.support.builders import stored
+from tests.support.builders import annotated, stored
 from tinykube.virtual_time import EPOCH
 
 
@@ -111,6 +112,21 @@ def test_every_other_type_is_exported_by_its_address(kind: str) -> None:
 
     assert slice_.metadata.namespace == HOME
     assert [e.addresses for e in slice_.endpoints or ()] == [("10.0.0.1",)]
+
+
+@pytest.mark.parametrize(("headless", "profile"), [(True, "lighthouse"), (False, "kep-1645")])
+def test_machines_are_exported_by_the_address_that_all_clusters_reach(
+    headless: bool, profile: Profile
+) -> None:
+    """Their own cluster may use the internal one, which others do not reach."""
+    shared = [InternalAddress("203.0.113.7", "10.9.0.1", (HERE, "hamburg"))]
+    machines = annotated(backends(2), encode_addresses(shared))
+    here = [export(), service(headless=headless), machines]
+
+    [slice_] = desired(plan(observed(here, [rules(profile)])), EndpointSlice)
+
+    found = [a for e in slice_.endpoints or () for a in e.addresses]
+    assert found == ["203.0.113.7", "10.9.0.2"]
 
 
 def test_no_condition_is_set_until_ready_is_known() -> None:

@@ -17,6 +17,7 @@ from hanse.model.internal_addresses import (
     internal_addresses,
     parse_clusters,
     preferred_addresses,
+    published_from,
     reached_from,
 )
 from hanse.model.kinds.core import LoadBalancerIngress, Node, Service
@@ -243,7 +244,7 @@ def backends_from(cluster: ClusterId, backends: Backends) -> Backends:
 
 def _as_published(backends: Backends) -> Backends:
     """The backends of this cluster with the addresses by which most others reach them."""
-    return _with_addresses(backends, {i.internal: i.address for i in backends.internal})
+    return _with_addresses(backends, published_from(backends.internal))
 
 
 def _with_addresses(backends: Backends, instead: Mapping[str, str]) -> Backends:

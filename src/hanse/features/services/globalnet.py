@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from hanse.features.services.slices import ExportBackends, address_family
 from hanse.model.addresses import is_address
+from hanse.model.internal_addresses import decode_addresses, published_from
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointSlice
 from hanse.model.kinds.submariner import GlobalIngressIP
@@ -47,14 +48,29 @@ def uses_globalnet(snapshot: Snapshot) -> bool:
 def reachable_backends(
     service: Service, pods: Sequence[EndpointSlice], snapshot: Snapshot, *, as_pods: bool
 ) -> ReachableBackends:
-    """The backends of a Service; with global addresses where the cluster serves GlobalIngressIP."""
+    """The backends of a Service; with global addresses where the cluster serves GlobalIngressIP.
+
+    Globalnet knows endpoints by the addresses in their own cluster, so those stay there.
+    """
     own = ExportBackends(_cluster_ips(service), tuple(pods))
     if not uses_globalnet(snapshot):
-        return ReachableBackends(own)
+        return ReachableBackends(replace(own, pods=tuple(map(_as_published, pods))))
     service_key = f"{service.metadata.namespace}/{service.metadata.name}"
     found = snapshot.by(snapshot.local, INGRESS, service_key)
     allocated = [i for i in found if is_address(i.status.allocated_ip)]
     return _with_global_pods(own, allocated) if as_pods else _with_global_ips(own, allocated)
+
+
+def _as_published(endpoint_slice: EndpointSlice) -> EndpointSlice:
+    """The slice of a Service with the addresses by which other clusters reach its machines."""
+    instead = published_from(decode_addresses(endpoint_slice.metadata.annotations))
+    if not instead:
+        return endpoint_slice
+    endpoints = tuple(
+        replace(e, addresses=tuple(instead.get(a, a) for a in e.addresses))
+        for e in endpoint_slice.endpoints or ()
+    )
+    return replace(endpoint_slice, endpoints=endpoints)
 
 
 def _cluster_ips(service: Service) -> tuple[str, ...]:
