@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from hanse.kube.lease import format_micro_time
 from hanse.kube.transport import Request
 from hanse.model.admission import (
     AdmissionDecision,
@@ -248,17 +249,50 @@ async def test_rule_7_no_lease_expires_while_leases_alone_cannot_be_read() -> No
 async def test_rule_7_a_dead_holder_is_silent_also_where_every_answer_takes_seconds() -> None:
     async with toy_world("lubeck", features=(LivenessFeature(),)) as world:
         facts = world.agents["lubeck"].reconciler.informers.facts
-        spec = LeaseSpec(holder_identity="bergen", lease_duration_seconds=30)
-        client = world.client(BROKER)
-        await client.create(Lease(metadata=LeaseMeta(name="bergen", namespace=HOME), spec=spec))
-        await asyncio.sleep(5)
-        await client.patch(Lease, "bergen", HOME, {"spec": {"renewTime": RENEWED}})
-        await asyncio.sleep(5)
+        for holder in ("bergen", "hamburg"):
+            await _hold(world, holder)
+        await _renew(world, "bergen", "hamburg")
 
-        world.network.link("lubeck", BROKER).faults = LinkFaults(delay=timedelta(seconds=2))
-        await asyncio.sleep(90)
+        world.network.link("lubeck", BROKER).faults = SLOW
+        for _ in range(9):
+            await _renew(world, "hamburg")
 
-        assert [f.state for f in facts.all(LeaseLiveness)] == [HolderState.SILENT]
+        states = {f.lease: f.state for f in facts.all(LeaseLiveness)}
+        assert states == {"bergen": HolderState.SILENT, "hamburg": HolderState.READY}
+
+
+async def test_rule_7_a_late_answer_of_long_ago_lets_nobody_be_silent_after_a_short_stall() -> None:
+    async with toy_world("lubeck", features=(LivenessFeature(),)) as world:
+        facts = world.agents["lubeck"].reconciler.informers.facts
+        await _hold(world, "bergen")
+        link, observed = world.network.link("lubeck", BROKER), set[HolderState]()
+        for _ in range(2):
+            for _ in range(12):
+                await _renew(world, "bergen")
+            link.faults = SLOW
+            await asyncio.sleep(25)  # the broker stalls: nobody can renew
+            observed |= {f.state for f in facts.all(LeaseLiveness)}
+            link.faults = LinkFaults()
+
+        assert observed == {HolderState.READY}
+
+
+SLOW = LinkFaults(delay=timedelta(seconds=2))
+
+
+async def _hold(world: World, holder: str) -> None:
+    """Create the Lease of a holder, for half a minute."""
+    spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=30)
+    lease = Lease(metadata=LeaseMeta(name=holder, namespace=HOME), spec=spec)
+    await world.client(BROKER).create(lease)
+
+
+async def _renew(world: World, *holders: str) -> None:
+    """Renew Leases, then wait for ten seconds."""
+    for holder in holders:
+        change = {"spec": {"renewTime": format_micro_time(world.clock.now())}}
+        await world.client(BROKER).patch(Lease, holder, HOME, change)
+    await asyncio.sleep(10)
 
 
 RENEWED = "2001-01-01T00:00:01.000000Z"

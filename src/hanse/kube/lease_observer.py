@@ -110,14 +110,19 @@ class LeaseObserver:
             observed = ObservedLease(record.observed.lease, now)
             self._records[name] = replace(record, observed=observed)
 
-    def expire(self, now: float) -> tuple[Name, ...]:
-        """Mark the newly expired leases and return their names; none while unreachable."""
+    def expire(self, now: float, unchanged_since: float | None = None) -> tuple[Name, ...]:
+        """Mark the newly expired leases and return their names; none while unreachable.
+
+        With `unchanged_since`, only those whose duration began then: `mark_reachable` renewed it.
+        """
         if self._unreachable:
             return ()
         expired = tuple(
             name
             for name, record in self._records.items()
-            if record.state is not HolderState.SILENT and now >= record.expires
+            if record.state is not HolderState.SILENT
+            and now >= record.expires
+            and unchanged_since in (None, record.observed.since)
         )
         for name in expired:
             record = self._records[name]

@@ -20,7 +20,7 @@ LATE_ANSWER = 1.0
 """Seconds after which a late answer means that nobody could have renewed a Lease in time."""
 
 SLOW_ANSWER = 5.0
-"""The same, for a cluster whose last answer was late, too: it is slow, and takes renewals."""
+"""The same, for a Lease that was given its time anew after a late answer and not renewed since."""
 
 
 class LeaseTracker:
@@ -31,8 +31,8 @@ class LeaseTracker:
         self._clock = clock
         self._observers: dict[ClusterId, LeaseObserver] = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._slow: set[ClusterId] = set()
-        """The clusters whose answer was late when a Lease expired last."""
+        self._late_answers: dict[ClusterId, float] = {}
+        """When a late answer last gave a cluster's Leases their time anew."""
 
     def on_change(self, change: Change) -> None:
         """Track changes of Leases, and of the state of the clusters that hold them."""
@@ -105,7 +105,8 @@ class LeaseTracker:
     def _expired(self, where: ClusterId, observer: LeaseObserver) -> tuple[Name, ...]:
         """The Leases that expired before their cluster last answered.
 
-        After a late answer every Lease has its full duration again, but not again and again.
+        After a late answer every Lease has its full duration again, but one that is not renewed
+        then only once: a server whose every answer is late is slow, and takes renewals.
         """
         due = observer.next_expiry
         if due is None or due > _now():
@@ -114,11 +115,17 @@ class LeaseTracker:
         if answered_at < due:
             return ()  # wait for the answer
         late = answered_at - due
-        if late > (SLOW_ANSWER if where in self._slow else LATE_ANSWER):
+        if late <= LATE_ANSWER:
+            return observer.expire(answered_at)
+        known = self._late_answers.get(where)
+        is_slow = known is not None and late <= SLOW_ANSWER
+        expired = observer.expire(answered_at, unchanged_since=known) if is_slow else ()
+        others = observer.next_expiry
+        if others is not None and others <= answered_at:
             observer.mark_unreachable()
             observer.mark_reachable(answered_at)
-        (self._slow.add if late > LATE_ANSWER else self._slow.discard)(where)
-        return observer.expire(answered_at)
+            self._late_answers[where] = answered_at
+        return expired
 
     def _publish_state(self, where: ClusterId, lease: Lease) -> None:
         """Put the state of a Lease's holder as a fact if it differs from the known one."""
