@@ -20,6 +20,8 @@ from hanse.model.write_rules import (
     granted_rules,
     undeclared_writes,
 )
+from tinykube.expressions import Scope
+from tinykube.policies import compile_policy
 
 HOME = "harbour"
 ACCESS = app.broker_access(app.Options(broker_namespace=HOME))
@@ -152,3 +154,54 @@ def test_no_requirement_uses_optional_fields() -> None:
     for policy in _of_kind("ValidatingAdmissionPolicy", (*MADE, *supervisors)):
         for validation in policy["spec"]["validations"]:
             assert ".?" not in validation["expression"], "small evaluators do not carry them"
+
+
+@pytest.mark.parametrize(
+    ("me", "name", "allowed"),
+    [
+        ("eu-west", "store-eu-west-0", True),
+        ("eu-west", "store-west-0", False),
+        ("west", "store-west-0", True),
+        ("west", "store-eu-west-0", False),
+        ("west", "store", True),
+    ],
+)
+def test_a_member_creates_no_service_with_the_name_of_anothers_replica(
+    me: str, name: str, allowed: bool
+) -> None:
+    """A name is that of the member with the longest id in it: eu-west is not west."""
+    (policy,) = (
+        compile_policy(one)
+        for one in _of_kind("ValidatingAdmissionPolicy")
+        if one["metadata"]["name"] == f"{HOME}-service-names"
+    )
+    scopes = [
+        Scope(
+            {
+                "object": {"metadata": {"name": name}},
+                "request": {"operation": "CREATE"},
+                "params": {"metadata": {"name": member}},
+                "variables": {"me": me},
+            }
+        )
+        for member in ("west", "eu-west")
+    ]
+
+    assert all(policy.validations[0].expression.evaluate(s) for s in scopes) is allowed
+
+
+def test_no_policy_stops_users_where_the_kind_of_its_parameters_is_not_served() -> None:
+    """An API server refuses by the matchConstraints and the failurePolicy alone then."""
+    supervisors = supervisor_policies(app.supervisor_rules(), "lubeck")
+    policies = _of_kind("ValidatingAdmissionPolicy", (*MADE, *supervisors))
+    custom = [
+        p["spec"] for p in policies if "/" in p["spec"].get("paramKind", {}).get("apiVersion", "")
+    ]
+
+    assert len(custom) >= 3
+    for spec in custom:
+        selector = spec["matchConstraints"].get("namespaceSelector", {})
+        at_home = selector == {"matchLabels": {"kubernetes.io/metadata.name": HOME}}
+        assert at_home or spec["failurePolicy"] == "Ignore"
+    ignoring = [p["metadata"]["name"] for p in policies if p["spec"]["failurePolicy"] == "Ignore"]
+    assert ignoring == [f"{HOME}-service-names"], "all others refuse what they cannot evaluate"

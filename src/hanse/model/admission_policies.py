@@ -50,7 +50,7 @@ def _policy(rule: WriteRule, scope: PolicyScope) -> Manifest:
     if rule.subresource == "token":
         requirements = rule.requirements  # a TokenRequest is stored nowhere
     spec: Wire = {
-        "failurePolicy": "Fail",
+        "failurePolicy": "Ignore" if rule.ignores_failures else "Fail",
         "matchConstraints": {
             "resourceRules": [
                 {
@@ -68,6 +68,8 @@ def _policy(rule: WriteRule, scope: PolicyScope) -> Manifest:
         spec["matchConditions"] = [{"name": "by-an-account", "expression": _held(rule, scope)}]
     if rule.params is not None:
         spec["paramKind"] = {"apiVersion": rule.params.api_version, "kind": rule.params.name}
+        # Where that kind is not served, the binding's selector is not asked before a refusal.
+        spec["matchConstraints"] |= _in_namespace(rule, scope)
     name = f"{scope.prefix}-{rule.name}"
     return manifest(ValidatingAdmissionPolicy.kind, name, body={"spec": spec}, optional=True)
 
@@ -98,12 +100,18 @@ def _policy_binding(rule: WriteRule, scope: PolicyScope) -> Manifest:
     """The binding of a rule's policy: to its namespace, unless it holds anywhere."""
     name = f"{scope.prefix}-{rule.name}"
     spec: Wire = {"policyName": name, "validationActions": ["Deny"]}
-    if rule.namespace != ANYWHERE:
-        where = scope.values.get(rule.namespace, rule.namespace)
-        selector = {"matchLabels": {"kubernetes.io/metadata.name": where}}
-        spec["matchResources"] = {"namespaceSelector": selector}
+    if selector := _in_namespace(rule, scope):
+        spec["matchResources"] = selector
     if rule.params is not None:
         spec["paramRef"] = {"selector": {}, "parameterNotFoundAction": "Allow"}
         if rule.params_in:
             spec["paramRef"]["namespace"] = scope.values.get(rule.params_in, rule.params_in)
     return manifest(ValidatingAdmissionPolicyBinding.kind, name, body={"spec": spec}, optional=True)
+
+
+def _in_namespace(rule: WriteRule, scope: PolicyScope) -> Wire:
+    """The selector of a rule's namespace; empty if it holds anywhere."""
+    if rule.namespace == ANYWHERE:
+        return {}
+    where = scope.values.get(rule.namespace, rule.namespace)
+    return {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": where}}}

@@ -80,6 +80,13 @@ class WriteRule(Struct, frozen=True):
     """The kind of all objects that its requirements read, one by one, as `params`."""
     params_in: str = ""
     """Their namespace; if empty, that of the request."""
+    ignores_failures: bool = False
+    """Whether a request is let through if `params` cannot be read.
+
+    An API server that does not serve their kind (before it sees a new CRD, or after the CRD was
+    deleted) refuses every request for the resource, of anybody, before it asks who sent it. A rule
+    for a kind of users, in all namespaces, must not do that.
+    """
 
     @property
     def resource(self) -> str:

@@ -168,6 +168,30 @@ def test_a_cluster_that_keeps_its_permit_is_waited_for_unless_users_go_on_withou
         assert "bergen" not in (*others.unfinished, *others.before_us)
 
 
+@pytest.mark.parametrize(
+    ("ignored", "removes"), [("bergen", True), ("bergen,lubeck", True), ("lubeck", False)]
+)
+def test_a_scale_down_goes_on_without_a_cluster_whose_replicas_are_not_ready(
+    ignored: str, removes: bool
+) -> None:
+    """Of 2 in bergen none is ready; lubeck has one too many of 1, hamburg all of 1."""
+    submitted = from_stateful_set(submitted_set(4, {"hanse.dev/disrupt-without": ignored}))
+    ready = (Replica(name="store-hamburg-0", ready=True),)
+    reports = {"bergen": part("bergen", 2).spec, "hamburg": part("hamburg", 1, replicas=ready).spec}
+    members = frozenset({"bergen", "hamburg", "lubeck"})
+    shares = record(bergen=2, hamburg=1, lubeck=1)
+    fleet = FleetPart(submitted, shares, reports, members, members)
+    surplus = state([(True, True)] * 2, 1, 0)
+
+    step = next_step(surplus, fleet.others("lubeck"), fleet.rules("lubeck"), NO_PERMIT)
+
+    assert step.removes is removes
+    all_up = next_step(
+        state([(True, True)], 0, 0), fleet.others("lubeck"), fleet.rules("lubeck"), NO_PERMIT
+    )
+    assert not all_up.removes, "the others' shares are kept ready"
+
+
 @pytest.mark.parametrize("goes_on", [True, False])
 def test_who_goes_on_without_a_cluster_does_not_wait_for_its_permit(goes_on: bool) -> None:
     outdated = state([(True, False)] * 2, 2, 2, outdated=True)

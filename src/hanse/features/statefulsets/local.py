@@ -175,7 +175,7 @@ def _next_step(
     seen = snapshot.synced(broker) and snapshot.listed(here, Pod)
     if fleet.submitted.errors or not seen:
         return unchanged_step(state, held)
-    return next_step(state, fleet.others(here), fleet.rules, held)
+    return next_step(state, fleet.others(here), fleet.rules(here), held)
 
 
 def _plan_refused_set(

@@ -35,10 +35,13 @@ class FleetPart(Struct, frozen=True):
     evictions: int = 0
     """How many replicas of all clusters may be down by evictions."""
 
-    @property
-    def rules(self) -> Rules:
-        """What the set allows; a scale-down leaves as many as are wanted and have a place."""
-        submitted, shares = self.submitted, self.record.spec.shares
+    def rules(self, here: ClusterId) -> Rules:
+        """What the set allows; a scale-down leaves as many as are wanted and have a place.
+
+        Replicas of clusters that the set goes on without are not counted (see `others`).
+        """
+        submitted, ignored = self.submitted, self.submitted.disrupts_without - {here}
+        shares = [share for share in self.record.spec.shares if share.name not in ignored]
         budget = submitted.max_unavailable
         return Rules(
             budget=budget,

@@ -114,8 +114,9 @@ _HARMLESS_SERVICE = Requirement(
 _NO_REPLICA_OF_OTHERS = Requirement(
     "its name is not that of a replica of another member",
     "request.operation != 'CREATE' || params.metadata.name == variables.me || "
-    "variables.me.endsWith('-' + params.metadata.name) || "
-    "!object.metadata.name.matches('-' + params.metadata.name + '-[0-9]+$')",
+    "!object.metadata.name.matches('-' + params.metadata.name + '-[0-9]+$') || "
+    "(variables.me.endsWith('-' + params.metadata.name) && "
+    "object.metadata.name.matches('-' + variables.me + '-[0-9]+$'))",
     "'the name is that of a replica of ' + params.metadata.name",
 )
 
@@ -245,11 +246,12 @@ MEMBER_RULES = (
         Writer.MEMBER,
         Service.kind,
         (),
-        "under no name of another member's replica",
+        "under no name of another member's replica, as far as the server knows the members",
         (_NO_REPLICA_OF_OTHERS,),
         sets=_FREE,
         params=ClusterMember.kind,
         params_in=HOME,
+        ignores_failures=True,
     ),
     WriteRule(
         "services-status",
