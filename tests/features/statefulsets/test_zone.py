@@ -300,7 +300,7 @@ def test_a_report_with_other_names_takes_none_of_others_away(service: str) -> No
     joined = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in ("a9", "c1")]
     names = Names(seen_by("c2", [shares(c1=1), true, false], joined=joined))
 
-    for name in (WIDE, f"store.{SPACE}.myfederation.svc.example.com"):
+    for name in (WIDE, f"_store._tcp.{WIDE}", f"store.{SPACE}.myfederation.svc.example.com"):
         records = names.ask(name, "SRV").records
         assert [r.split()[2:] for r in records if "a9" not in r] == [["80", f"store-c1-0.{WIDE}."]]
     assert names.ask(f"store-c1-0.{WIDE}").records == ("198.19.1.1",)
@@ -312,24 +312,92 @@ def test_a_service_takes_no_name_of_a_replica() -> None:
     true = part("c1", "198.19.1.1", names=named("zeta"))
     false = part("a9", "198.19.9.9", names=named("store-c1-0"))
     joined = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in ("a9", "c1")]
-    names = Names(seen_by("c2", [true, false], joined=joined))
+    seen = seen_by("c2", [shares(c1=1), true, false], joined=joined)
+    names = Names(seen)
 
     short = names.ask(f"store-c1-0.{SPACE}.myfederation.svc.example.com")
     assert short.records == ("198.19.1.1",)
     zone, key = StatefulSetZone(View("c2", local="c2"), HOME), Key(SERVICE, "store-c1-0", SPACE)
-    change = ObjectChange("broker", None, true)
-    assert key in zone.keys_for(change, seen_by("c2", [true, false], joined=joined))
+    assert key in zone.keys_for(ObjectChange("broker", None, true), seen)
 
 
-def test_a_name_that_two_clusters_claim_is_that_of_the_longer_id() -> None:
+def shares_of(name: str) -> StatefulSetShares:
+    """The record of another set."""
+    return replace(shares(c1=1), metadata=Meta(name=name, namespace=SPACE))
+
+
+FEDERATION = f"{SPACE}.myfederation.svc.example.com"
+
+
+def test_a_report_about_a_set_that_nobody_submitted_gives_no_name() -> None:
+    observed = seen_by("c2", [part("c1", "198.19.1.1", names=named())])
+
+    for local in ("c1", "c2"):
+        names = Names(observed, View(local, local=local))
+        for name in (WIDE, LOCAL, *(f"{one}.{FEDERATION}" for one in ("store", "store-c1-0"))):
+            assert names.ask(name).code == "NXDOMAIN", name
+
+
+@pytest.mark.parametrize("false_set", ["store-c1-0", "etcd"])
+@pytest.mark.parametrize("service", ["a", "etcd", "z"])
+def test_a_set_takes_no_name_of_a_replica_or_a_service(false_set: str, service: str) -> None:
+    """A member may submit a set, and say of its own replicas by which Service they are found."""
+    true = part("c1", "198.19.1.1", names=named())
+    false = part("a9", "198.19.9.9", of=false_set, names=named(service, 6666))
+    records = [shares(c1=1), shares_of(false_set)]
+    joined = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in ("a9", "c1")]
+    before = seen_by("c2", [*records, false], joined=joined)
+    after = seen_by("c2", [*records, true, false], joined=joined)
+    names = Names(after)
+
+    assert names.ask(f"store-c1-0.{FEDERATION}").records == ("198.19.1.1",)
+    assert "198.19.1.1" in names.ask(WIDE).records
+    assert names.ask(f"{false_set}-a9-0.{FEDERATION}").records == ("198.19.9.9",)
+    keys = set(StatefulSetZone(View("c2", local="c2"), HOME).keys_for(_made(true), after))
+    assert _changed(before, after) <= keys
+
+
+@pytest.mark.parametrize("service", ["a", "etcd", "z"])
+def test_a_name_that_two_clusters_claim_is_that_of_the_longer_id(service: str) -> None:
     """As admission has it for reports and Services: lubeck is not eu-lubeck."""
     true = part("eu-c1", "198.19.1.1", names=named())
-    false = part("c1", "198.19.9.9", of="store-eu", names=named())
+    false = part("c1", "198.19.9.9", of="store-eu", names=named(service))
+    records = [shares(c1=1), shares_of("store-eu")]
     joined = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in ("eu-c1", "c1")]
-    names = Names(seen_by("c2", [shares(c1=1), true, false], joined=joined))
+    after = seen_by("c2", [*records, true, false], joined=joined)
+    names = Names(after)
 
     assert names.ask(f"store-eu-c1-0.{WIDE}").records == ("198.19.1.1",)
+    assert names.ask(f"store-eu-c1-0.{FEDERATION}").records == ("198.19.1.1",)
     assert names.ask(WIDE).records == ("198.19.1.1",)
+    zone = StatefulSetZone(View("c2", local="c2"), HOME)
+    for missing in (true, records[0]):
+        rest = [one for one in (*records, true, false) if one is not missing]
+        changed = _changed(seen_by("c2", rest, joined=joined), after)
+        assert changed <= set(zone.keys_for(_made(missing), after))
+
+
+def _made(obj: Object) -> ObjectChange:
+    return ObjectChange("broker", None, obj)
+
+
+def _changed(before: Snapshot, after: Snapshot) -> set[Key]:
+    """The keys whose nodes differ between what was seen before and after."""
+    zone = StatefulSetZone(View("c2", local="c2"), HOME)
+    old, new = zone.records_for(before), zone.records_for(after)
+    return {key for key in {*zone.keys(before), *zone.keys(after)} if old(key) != new(key)}
+
+
+@pytest.mark.parametrize("balanced", [True, False])
+def test_a_cluster_finds_its_own_replicas_while_the_brokers_namespace_is_gone(
+    balanced: bool,
+) -> None:
+    """All reports and Leases are deleted with it; records of shares are beside their sets."""
+    names = Names(seen_by("c1", [shares(balanced)], [pods("c1", 2)], joined=[]))
+
+    assert names.targets(LOCAL) == [f"store-c1-{n}.{LOCAL}" for n in range(2)]
+    assert names.ask(f"store-c1-0.{LOCAL}").records == ("10.1.0.1",)
+    assert names.targets(WIDE) == ([] if balanced else names.targets(LOCAL))
 
 
 def test_a_report_names_replicas_of_its_own_cluster_alone() -> None:

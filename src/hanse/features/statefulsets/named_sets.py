@@ -1,6 +1,7 @@
 """Sets as their reports name them: by which Services each cluster's replicas are found."""
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.model.kinds.stateful import (
@@ -55,22 +56,41 @@ def set_names(namespace: str, service: str, snapshot: Snapshot, broker: ClusterI
     return reported | {r.metadata.name for r in snapshot.by(broker, SHARES_BY_SERVICE, key)}
 
 
-def named_set(name: str, namespace: str, snapshot: Snapshot, broker: ClusterId) -> NamedSet:
+def named_set(
+    name: str, namespace: str, snapshot: Snapshot, broker: ClusterId, local: ClusterId
+) -> NamedSet:
     """A set with its reports by cluster, without those of newer schemas and earlier sets.
 
     Each says by which names its own replicas are found. So no other member can take them away.
+    Reports about a set that nobody submitted, without a record of shares, do not count. For the
+    local cluster the record stands in for a report that is missing: its replicas run on when the
+    broker's namespace is deleted.
     """
     record = snapshot.get(broker, StatefulSetShares, name, namespace)
-    owners = {o.uid for o in record.metadata.owner_references} if record is not None else set()
+    if record is None:
+        return NamedSet(name, None, ())
+    owners = {o.uid for o in record.metadata.owner_references}
     found = [part.spec for part in snapshot.by(broker, PARTS_BY_SET, f"{namespace}/{name}")]
+    if local and all(spec.cluster != local for spec in found):
+        found.append(StatefulSetPartSpec(namespace=namespace, name=name, cluster=local))
     parts: list[NamedPart] = []
     for spec in sorted(found, key=lambda p: p.cluster):
-        names = _names_of(spec, broker, snapshot)
+        names = spec.names if spec.names is not None else record.spec.names
         is_of_this_set = not spec.set_uid or not owners or spec.set_uid in owners
         is_read = not spec.has_newer_schema and spec.ended is None
-        if names is not None and names.service and is_read and is_of_this_set:
-            parts.append(NamedPart(spec, names))
+        if names.service and is_read and is_of_this_set:
+            parts.append(NamedPart(_without_names_of_others(spec, snapshot, broker), names))
     return NamedSet(name, record, tuple(parts))
+
+
+def is_service_name(
+    name: str, namespace: str, snapshot: Snapshot, broker: ClusterId, local: ClusterId
+) -> bool:
+    """Whether a set has a governing Service of that name, by a report or its record of shares."""
+    return any(
+        name in named_set(each, namespace, snapshot, broker, local).services
+        for each in set_names(namespace, name, snapshot, broker)
+    )
 
 
 def is_replica_name(key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
@@ -84,11 +104,22 @@ def is_replica_name(key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
     )
 
 
-def _names_of(
-    part: StatefulSetPartSpec, broker: ClusterId, snapshot: Snapshot
-) -> ReplicaNames | None:
-    """How replicas of a report are found: as it says, or (of older agents) its record of shares."""
-    if part.names is not None:
-        return part.names
-    record = snapshot.get(broker, StatefulSetShares, part.name, part.namespace)
-    return record.spec.names if record is not None else None
+def _without_names_of_others(
+    part: StatefulSetPartSpec, snapshot: Snapshot, broker: ClusterId
+) -> StatefulSetPartSpec:
+    """A report without names that a cluster with a longer id reports for a set of a shorter name.
+
+    `store-eu-lubeck-0` is of eu-lubeck, though lubeck could report a set `store-eu`. Admission has
+    it so for names of reports and Services.
+    """
+    claimed = {
+        replica.name
+        for i, letter in enumerate(part.name)
+        if letter == "-" and snapshot.get(broker, StatefulSetShares, part.name[:i], part.namespace)
+        for other in snapshot.by(broker, PARTS_BY_SET, f"{part.namespace}/{part.name[:i]}")
+        if other.spec.cluster == f"{part.name[i + 1 :]}-{part.cluster}"
+        for replica in other.spec.replicas
+    }
+    if not claimed:
+        return part
+    return replace(part, replicas=tuple(r for r in part.replicas if r.name not in claimed))

@@ -9,6 +9,7 @@ from hanse.features.statefulsets.named_sets import (
     NamedPart,
     NamedSet,
     is_replica_name,
+    is_service_name,
     named_set,
     set_names,
 )
@@ -32,6 +33,7 @@ from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.stateful import (
     NamedPort,
     StatefulSetPart,
+    StatefulSetPartSpec,
     StatefulSetShares,
 )
 from hanse.model.objects import ClusterId, Object
@@ -123,7 +125,7 @@ class StatefulSetZone:
                     for name in set_names(side.metadata.namespace, service, snapshot, broker)
                     for key in (
                         Key(SERVICE, service, side.metadata.namespace),
-                        *_keys_of_set(name, side.metadata.namespace, snapshot, broker),
+                        *_keys_of_name(name, side.metadata.namespace, snapshot, broker),
                     )
                 }
             case _:
@@ -137,7 +139,7 @@ class StatefulSetZone:
         def build_nodes(key: Key) -> Sequence[ZoneNode] | None:
             """The nodes of a Service and its sets; None (keep them) if a schema is too new."""
             sets = [
-                named_set(name, key.namespace, snapshot, broker)
+                named_set(name, key.namespace, snapshot, broker, self.view.local)
                 for broker in brokers
                 for name in sorted(
                     set_names(key.namespace, key.name, snapshot, broker) | {key.name}
@@ -207,8 +209,16 @@ class StatefulSetZone:
             found = self._replicas_of(one.parts, expired, snapshot)
             balanced = [r for part, r in found if part.names.load_balanced]
             yield from replica_nodes(balanced, domain, self.view.ttl)
-            if one.name != key.name:
+            if not self._is_of_others(one.name, key.namespace, snapshot):
                 yield from self._set_node(name, one.parts, found)
+
+    def _is_of_others(self, name: str, namespace: str, snapshot: Snapshot) -> bool:
+        """Whether the name of a set is also that of a replica, or of a Service, which has both."""
+        return any(
+            is_replica_name(Key(SERVICE, name, namespace), snapshot, broker)
+            or is_service_name(name, namespace, snapshot, broker, self.view.local)
+            for broker in snapshot.clusters(Role.BROKER)
+        )
 
     def _set_node(
         self, name: bytes, parts: Sequence[NamedPart], found: Sequence[_Found]
@@ -220,10 +230,8 @@ class StatefulSetZone:
     def _replicas_of(
         self, parts: Sequence[NamedPart], expired: frozenset[ClusterId], snapshot: Snapshot
     ) -> list[_Found]:
-        """All replicas of these reports with their report, the near ones first; each name once."""
+        """All replicas of these reports with their report, the near ones first."""
         found = [(part, r) for part in parts for r in self._replicas(part, expired, snapshot)]
-        owners = _owners_of_labels(found)
-        found = [(part, r) for part, r in found if owners[r.label] == part.spec.cluster]
         return sorted(found, key=lambda each: not each[1].is_near)
 
     def _local_nodes(
@@ -290,41 +298,52 @@ class StatefulSetZone:
 
 
 def _keys_of(obj: Object, snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
-    """The keys of the set that a record of shares or a report is about."""
+    """The keys that a record of shares or a report has names of, or keeps names from."""
     match obj:
         case StatefulSetShares(metadata=meta, spec=shares):
-            yield Key(SERVICE, shares.service, meta.namespace)
-            yield from _keys_of_set(meta.name, meta.namespace, snapshot, broker)
+            yield from _keys_of_name(shares.service, meta.namespace, snapshot, broker)
+            yield from _keys_of_name(meta.name, meta.namespace, snapshot, broker)
+            for part in snapshot.by(broker, PARTS_BY_SET, f"{meta.namespace}/{meta.name}"):
+                yield from _keys_of_like_sets(part.spec, snapshot, broker)
         case StatefulSetPart(spec=spec):
             if spec.names is not None:
-                yield Key(SERVICE, spec.names.service, spec.namespace)
+                yield from _keys_of_name(spec.names.service, spec.namespace, snapshot, broker)
             for replica in spec.replicas:
                 if set_names(spec.namespace, replica.name, snapshot, broker):
                     yield Key(SERVICE, replica.name, spec.namespace)
-            yield from _keys_of_set(spec.name, spec.namespace, snapshot, broker)
+                yield from _services_of_set(replica.name, spec.namespace, snapshot, broker)
+            yield from _keys_of_like_sets(spec, snapshot, broker)
+            yield from _keys_of_name(spec.name, spec.namespace, snapshot, broker)
 
 
-def _keys_of_set(name: str, namespace: str, snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
-    """The keys of a set: its Services, by all reports and the record, and one of its own name."""
+def _keys_of_like_sets(
+    part: StatefulSetPartSpec, snapshot: Snapshot, broker: ClusterId
+) -> Iterator[Key]:
+    """The keys of sets whose replicas in another cluster may be called like those of a report."""
+    for i, letter in enumerate(part.cluster):
+        if letter == "-":
+            other = f"{part.name}-{part.cluster[:i]}"
+            yield from _services_of_set(other, part.namespace, snapshot, broker)
+
+
+def _keys_of_name(
+    name: str, namespace: str, snapshot: Snapshot, broker: ClusterId
+) -> Iterator[Key]:
+    """The keys of a Service and of a set that have that name: a Service has both."""
     yield Key(SERVICE, name, namespace)
+    yield from _services_of_set(name, namespace, snapshot, broker)
+
+
+def _services_of_set(
+    name: str, namespace: str, snapshot: Snapshot, broker: ClusterId
+) -> Iterator[Key]:
+    """The keys of a set's Services, by all reports and the record."""
     record = snapshot.get(broker, StatefulSetShares, name, namespace)
     if record is not None:
         yield Key(SERVICE, record.spec.service, namespace)
     for part in snapshot.by(broker, PARTS_BY_SET, f"{namespace}/{name}"):
         if part.spec.names is not None:
             yield Key(SERVICE, part.spec.names.service, namespace)
-
-
-def _owners_of_labels(found: Iterable[_Found]) -> dict[str, ClusterId]:
-    """The cluster of each replica's name: of several that claim one, that with the longest id.
-
-    `store-eu-lubeck-0` is of eu-lubeck, though lubeck could report a set `store-eu`.
-    """
-    owners: dict[str, ClusterId] = {}
-    for part, replica in found:
-        claimant = part.spec.cluster
-        owners[replica.label] = max(owners.get(replica.label, ""), claimant, key=len)
-    return owners
 
 
 def _is_synced(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:

@@ -53,15 +53,17 @@ def set_nodes(
     if every:
         rrsets.append(full_rrset(RecordType.SRV, distinct(every), ttl))
     yield ZoneNode(name, tuple(rrsets))
+    by_name: dict[bytes, list[bytes]] = {}
     for port, records in by_port.items():
         protocol = child_name(f"_{port.protocol}", name)
         port_name = (
             child_name(f"_{port.name}", protocol) if port.name and protocol is not None else None
         )
         if port_name is not None:
-            yield ZoneNode(
-                port_name, (full_rrset(RecordType.SRV, records, ttl),) if records else ()
-            )
+            by_name.setdefault(port_name, []).extend(records)
+    for port_name, records in by_name.items():
+        srv = (full_rrset(RecordType.SRV, distinct(records), ttl),) if records else ()
+        yield ZoneNode(port_name, srv)
 
 
 def distinct(values: Iterable[T]) -> list[T]:
