@@ -89,3 +89,15 @@ def test_a_clusterset_ip_outlives_the_silence_of_its_only_exporter() -> None:
         seed=1121,
         parts=SERVICES,
     )
+
+
+@pytest.mark.parametrize("silence", [1, 40])
+def test_a_clusterset_ip_outlives_a_broker_that_forgot_its_silent_exporter(silence: int) -> None:
+    play(
+        do("services.set_profile", "kep-1645", pause=5),
+        do("faults.back_up", "broker", pause=5),
+        do("services.offer", "lubeck", "web", False, pause=20),
+        do("faults.kill", "lubeck", pause=silence),
+        do("faults.restore", "broker", 0, pause=81.01),
+        parts=SERVICES,
+    )

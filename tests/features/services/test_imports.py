@@ -21,7 +21,7 @@ from hanse.features.services.names import (
 from hanse.features.services.records import SCHEMA
 from hanse.features.services.slices import ExportBackends, build_published_slices
 from hanse.model.conditions import condition
-from hanse.model.facts import HolderState, LeaseLiveness, Phase
+from hanse.model.facts import Fact, HolderState, LeaseLiveness, Phase
 from hanse.model.kinds.acceptance import (
     AcceptancePolicy,
     AcceptancePolicySpec,
@@ -46,7 +46,7 @@ from hanse.model.naming import unique_name
 from hanse.model.objects import Meta, Object
 from hanse.model.ownership import OWNER_KEY
 from hanse.model.plan import Key, Plan, Shared
-from hanse.model.snapshot import ObjectChange, Snapshot
+from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
 from tests.features.services.builders import (
     AGGREGATE,
     BROKER,
@@ -439,41 +439,96 @@ def test_when_the_profile_changes_back_the_derived_service_is_no_longer_wanted()
     assert KUBE_SERVICE not in desired(result, EndpointSlice)[0].metadata.labels
 
 
-@pytest.mark.parametrize("lease", [HolderState.UNKNOWN, HolderState.SILENT])
+def silenced(lease: HolderState, *more: Object) -> tuple[list[Object], list[Fact]]:
+    """What is here once bergen, the only exporter for us, is not heard of, and that fact."""
+    slices = [KEP, *published_slices(record("bergen")), *more]
+    here: list[Object] = [derived_with_ips("10.0.0.77")]
+    [live] = desired(plan(observed(here, slices)), ServiceImport)
+    ours = stored(annotated(live, {OWNER_KEY: "import"}))
+    if lease is HolderState.UNKNOWN:  # a cluster in use would keep its endpoints, too
+        ours = replace(ours, status=replace(ours.status, clusters=()))
+    facts = [LeaseLiveness(BROKER, HOME, "bergen", "bergen", lease, EPOCH)]
+    [silent] = desired(plan(observed([*here, ours], slices, facts=facts)), ServiceImport)
+    return [*here, silent], list(facts)
+
+
+def assert_address_stands(result: Plan) -> None:
+    [reported] = desired(result, ServiceImport)
+    assert (reported.spec.ips, exporting_clusters(result)) == (("10.0.0.77",), [])
+    assert ready(reported) == ("False", "ExportersSilent")
+    assert desired(result, EndpointSlice) == []
+    assert [s.metadata.name for s in desired(result, Service)] == [DERIVED]
+
+
+UNHEARD = pytest.mark.parametrize("lease", [HolderState.UNKNOWN, HolderState.SILENT])
+LEFT = ClusterMember(
+    metadata=Meta(name="bergen", namespace=HOME),
+    spec=ClusterMemberSpec(cluster_id="bergen", uid="x"),
+    status=ClusterMemberStatus(phase="Left"),
+)
+
+
+@UNHEARD
 def test_the_address_of_an_import_outlives_the_silence_of_those_who_export_it(
     lease: HolderState,
 ) -> None:
     slices = [KEP, *published_slices(record("bergen"))]
-    here = [derived_with_ips("10.0.0.77")]
-    [current] = desired(plan(observed(here, slices)), ServiceImport)
-    ours = replace(
-        stored(annotated(current, {OWNER_KEY: "import"})),
-        status=replace(current.status, clusters=()),
-    )
-    silent = [LeaseLiveness(BROKER, HOME, "bergen", "bergen", lease, EPOCH)]
+    here, facts = silenced(lease)
 
-    new = plan(observed(here, slices, facts=silent))
-    kept = plan(observed([*here, ours], slices, facts=silent))
+    assert_address_stands(plan(observed(here, slices, facts=facts)))
+    assert plan(observed(here[:1], slices, facts=facts)) == Plan(), "there was no import before"
+    assert plan(observed(here[1:], slices, facts=facts)) == Plan(), "its address is lost"
+    assert source_clusters(plan(observed(here, slices))) == ["bergen"]
+    assert desired(plan(observed(here, slices)), ServiceImport)[0].metadata.annotations == {
+        DERIVED_SERVICE: DERIVED
+    }
 
-    assert new == Plan()
-    [reported] = desired(kept, ServiceImport)
-    assert (reported.spec.ips, exporting_clusters(kept)) == (("10.0.0.77",), [])
-    assert ready(reported) == ("False", "ExportersSilent")
-    assert desired(kept, EndpointSlice) == []
-    assert [s.metadata.name for s in desired(kept, Service)] == [DERIVED]
+
+@UNHEARD
+def test_the_address_of_an_import_outlives_the_broker_of_those_who_are_silent(
+    lease: HolderState,
+) -> None:
+    here, facts = silenced(lease)
+    returned = [LeaseLiveness(BROKER, HOME, "bergen", "bergen", HolderState.READY, EPOCH)]
+
+    assert_address_stands(plan(observed(here, [KEP], facts=facts)))
+    assert plan(observed(here, [KEP], facts=returned)) == Plan()
+    assert plan(observed(here, [KEP, stored(LEFT)], facts=facts)) == Plan()
+    assert plan(observed(here, [], facts=facts)) == Plan(), "another profile"
+    for change in (FactChange(None, facts[0]), ObjectChange(BROKER, None, stored(LEFT))):
+        assert IMPORT in set(FEATURE.keys_for(change, observed(here, [KEP])))
+
+
+def test_an_exporter_that_falls_silent_when_the_broker_lost_its_export_keeps_the_address() -> None:
+    slices = [KEP, *published_slices(record("bergen"))]
+    view = observed([derived_with_ips("10.0.0.77")], slices)
+    here = [derived_with_ips("10.0.0.77"), *created_objects(plan(view), IMPORT, view)]
+    [imported] = (o for o in here if isinstance(o, ServiceImport))
+
+    result = plan(observed(here, [KEP], facts=[expired_lease("bergen")]))
+
+    assert [c.cluster for c in imported.status.clusters] == ["bergen"]
+    assert_address_stands(result)
+
+
+@UNHEARD
+def test_an_export_to_others_does_not_end_the_address_of_one_that_is_silent(
+    lease: HolderState,
+) -> None:
+    others = published_slices(record("riga", to=("visby",)))
+    here, facts = silenced(lease, *others)
+    slices = [KEP, *published_slices(record("bergen")), *others]
+
+    assert_address_stands(plan(observed(here, slices, facts=facts)))
+    visible = published_slices(record("riga"))
+    assert source_clusters(plan(observed(here, [KEP, *visible], facts=facts))) == ["riga"]
 
 
 def test_the_address_of_an_import_ends_when_those_who_export_it_have_left() -> None:
     slices = [KEP, *published_slices(record("bergen"))]
-    here = [derived_with_ips("10.0.0.77")]
-    [current] = desired(plan(observed(here, slices)), ServiceImport)
-    ours = stored(annotated(current, {OWNER_KEY: "import"}))
-    meta = Meta(name="bergen", namespace=HOME)
-    status = ClusterMemberStatus(phase="Left")
-    spec = ClusterMemberSpec(cluster_id="bergen", uid="x")
-    left = stored(ClusterMember(metadata=meta, spec=spec, status=status))
+    here, facts = silenced(HolderState.SILENT)
 
-    assert plan(observed([*here, ours], [*slices, left])) == Plan()
+    assert plan(observed(here, [*slices, stored(LEFT)], facts=facts)) == Plan()
 
 
 # -- weights, failover, ranges

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from msgspec.structs import replace
 
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
-from hanse.model.clusterset import MemberState, common_state, member_state
+from hanse.model.clusterset import MemberState, clusterset_spec, common_state, member_state
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, Endpoint, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
@@ -123,6 +123,28 @@ def awaited_clusters(
         cluster
         for cluster in missing
         if common_state(cluster, snapshot, broker, broker_namespace) is MemberState.UNKNOWN
+    )
+
+
+def lost_clusters(
+    key: Key,
+    slices: Iterable[EndpointSlice],
+    exporters: frozenset[ClusterId],
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
+) -> frozenset[ClusterId]:
+    """The exporters of a service that publish nothing and cannot: they are silent or unknown.
+
+    The broker has lost what they published, and they have not left.
+    """
+    rules = clusterset_spec(snapshot, broker)
+    return frozenset(
+        cluster
+        for cluster in exporters - {source_cluster(s) for s in slices}
+        if may_publish(cluster, key.namespace, rules)
+        and member_state(cluster, snapshot, broker, broker_namespace)
+        in (MemberState.SILENT, MemberState.UNKNOWN)
     )
 
 

@@ -9,7 +9,6 @@ from hanse.features.services.clusters import (
     IMPORTED,
     IN_NAMESPACE,
     PUBLISHED,
-    exporting_clusters,
 )
 from hanse.features.services.exports import plan_export
 from hanse.features.services.globalnet import INGRESS, ingress_service_name
@@ -26,6 +25,7 @@ from hanse.features.services.legacy import (
 from hanse.features.services.lighthouse import LEGACY, is_first_of_lighthouse, plan_legacy
 from hanse.features.services.names import RECORD, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
 from hanse.features.services.records import parse_cluster_list
+from hanse.features.services.silence import known_exporters
 from hanse.features.services.status import IMPORTED_HERE
 from hanse.model.clusterset import broker_cluster, clusterset_spec, is_broker_lost
 from hanse.model.conditions import find_condition
@@ -177,7 +177,6 @@ class Services:
                 yield from self._all_keys(snapshot)
             case Namespace(metadata=meta) if meta.name == self._broker_namespace:
                 yield from self._all_keys(snapshot)
-                yield from _keys_of_imports(snapshot)
             case ClusterMember(metadata=meta):
                 yield from self._keys_for_ranges(change, snapshot)
                 for endpoint_slice in snapshot.by(change.where, BY_SOURCE, meta.name):
@@ -243,7 +242,8 @@ class Services:
                 yield from _published_keys(endpoint_slice, snapshot)
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys of all exports here, and of all services on the broker."""
+        """The keys of all exports and imports here, and of all services on the broker."""
+        yield from _keys_of_imports(snapshot)
         for export in snapshot.all(snapshot.local, ServiceExport):
             yield Key("export", export.metadata.name, export.metadata.namespace)
         broker = broker_cluster(snapshot)
@@ -304,9 +304,9 @@ def _backend_keys(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
-    """The keys of all imports here, or of those that name a cluster as an exporter."""
+    """The keys of all imports here, or of those that name a cluster or wait for it."""
     for service_import in snapshot.all(snapshot.local, ServiceImport):
-        if not exporter or exporter in exporting_clusters(service_import):
+        if not exporter or exporter in known_exporters(service_import):
             meta = service_import.metadata
             yield Key("import", meta.name, meta.namespace)
 

@@ -19,6 +19,7 @@ from hanse.features.services.clusters import (
     drop_own,
     exporting_clusters,
     list_published_slices,
+    lost_clusters,
     overlap_message,
     own_addresses,
     silent_slices,
@@ -45,6 +46,7 @@ from hanse.features.services.lighthouse import lighthouse_version
 from hanse.features.services.merge import MergedImport, merge_exports
 from hanse.features.services.names import AFFINITY, DERIVED_SERVICE
 from hanse.features.services.records import ExportRecord, PublishedExports, read_exports
+from hanse.features.services.silence import known_exporters, silent_import
 from hanse.features.services.slices import (
     agent_annotation,
     build_imported_slice,
@@ -86,11 +88,6 @@ class _ImportState(Struct, frozen=True):
     """Of this cluster: no address of another one is imported that lies in them."""
 
     @property
-    def is_silent(self) -> bool:
-        """Whether nobody who exports it is heard of: the address stands, with nothing behind it."""
-        return not self.slices and bool(self.derived)
-
-    @property
     def derived(self) -> str:
         """The name of the derived Service; empty where the import needs no address."""
         needed = self.rules.profile == "kep-1645" and self.merged.type != "Headless"
@@ -119,8 +116,6 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     published = _published(key, written, snapshot, broker, broker_namespace)
     records = published.exports.records
     merged = merge_exports(records, rules.profile)
-    if merged is None and written is not None and written.spec.ips:
-        merged = merge_exports(published.silent, rules.profile)
     objects: list[Object] = []
     if merged is not None:
         admitted = [r for r in records if r.cluster in merged.clusters]
@@ -134,7 +129,10 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
             broker_namespace,
             own_ranges(snapshot, broker, broker_namespace, rules),
         )
-        objects.extend(_objects(state, snapshot) if visible or state.is_silent else ())
+        objects.extend(_objects(state, snapshot) if visible else ())
+    may_stand = published.silent and rules.profile == "kep-1645"
+    if written is not None and may_stand and not any(r.is_for(snapshot.local) for r in records):
+        objects.extend(silent_import(key, written, published.silent, snapshot))
     if published.kept:
         objects = _keep_current(objects, key, published.kept, snapshot)
     sources, here = frozenset({broker}), snapshot.local
@@ -155,8 +153,8 @@ class _Published(Struct, frozen=True):
 
     slices: tuple[EndpointSlice, ...]
     exports: PublishedExports
-    silent: tuple[ExportRecord, ...]
-    """Of clusters that are members and do not count now: silent, or unknown and not in use."""
+    silent: frozenset[ClusterId]
+    """The exporters that have not left and do not count now: silent, or unknown and not in use."""
     kept: frozenset[ClusterId]
     """The clusters whose objects stand, since what they publish is not known now."""
     questions: tuple[Question, ...]
@@ -171,8 +169,8 @@ def _published(
 ) -> _Published:
     """What clusters publish, with either agent; `current` is the import as we wrote it last."""
     older = lighthouse_slices(key, snapshot, broker, broker_namespace)
-    standing = exporting_clusters(current)
-    standing -= imported_from_lighthouse(key, snapshot) | older.keys()
+    theirs = imported_from_lighthouse(key, snapshot) | older.keys()
+    standing = exporting_clusters(current) - theirs
     is_migrating = lighthouse_version(snapshot, broker) is not None
     if is_migrating:  # else a status that is written after its slices brings a roll-back's back
         standing &= imported_clusters(key, snapshot)
@@ -197,8 +195,11 @@ def _published(
     kept |= unconfirmed.clusters & imported_from_lighthouse(key, snapshot)
     if _is_unpublished(key, snapshot, published, standing):
         kept |= {snapshot.local}
-    for_us = tuple(record for record in silent.records if record.is_for(snapshot.local))
-    return _Published(tuple(slices), exports, for_us, kept, unconfirmed.questions)
+    unheard = frozenset(r.cluster for r in silent.records if r.is_for(snapshot.local))
+    if not is_migrating:
+        exporters = known_exporters(current) - theirs
+        unheard |= lost_clusters(key, published, exporters, snapshot, broker, broker_namespace)
+    return _Published(tuple(slices), exports, unheard, kept, unconfirmed.questions)
 
 
 def _is_ours(service_import: ServiceImport) -> bool:
@@ -363,10 +364,6 @@ def _ready_condition(state: _ImportState, addresses: ClusterSetAddresses) -> Con
             f"have {' and '.join(addresses.unsupported)}; export it over one that all clusters have"
         )
         return condition("Ready", False, "IPFamilyNotSupported", message)
-    if state.is_silent:
-        clusters = ", ".join(state.merged.clusters)
-        message = f"no cluster that exports it renews its Lease: {clusters}; its address stands"
-        return condition("Ready", False, "ExportersSilent", message)
     if state.derived and not addresses.ips:
         return condition("Ready", False, "Pending", f"Service {state.derived} has no address yet")
     return condition("Ready", True, "Ready")

@@ -27,6 +27,9 @@ AFFINITY = f"{DOMAIN}/affinity"
 AGENT = f"{DOMAIN}/agent"
 """Annotation of imported slices whose cluster has another agent: its name."""
 
+SILENT_CLUSTERS = f"{DOMAIN}/silent-clusters"
+"""Annotation of an import whose address stands alone: the clusters it waits for, comma-joined."""
+
 LIGHTHOUSE = "lighthouse"
 """The value of `AGENT` for a cluster whose services Submariner Lighthouse exports."""
 

@@ -1,0 +1,48 @@
+"""The import of a service while nobody who exports it is heard of: its address stands, alone."""
+
+from collections.abc import Collection, Iterator
+
+from msgspec.structs import replace
+
+from hanse.features.services.aggregate import import_status
+from hanse.features.services.clusters import exporting_clusters
+from hanse.features.services.derived import derived_name
+from hanse.features.services.names import SILENT_CLUSTERS
+from hanse.model.conditions import condition, merge_conditions
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.objects import ClusterId, Object
+from hanse.model.plan import Key
+from hanse.model.snapshot import Snapshot
+
+
+def known_exporters(service_import: ServiceImport | None) -> frozenset[ClusterId]:
+    """The clusters that an import names as its exporters, and those it waits for."""
+    if service_import is None:
+        return frozenset()
+    silent = service_import.metadata.annotations.get(SILENT_CLUSTERS, "")
+    return exporting_clusters(service_import) | frozenset(filter(None, silent.split(",")))
+
+
+def silent_import(
+    key: Key, written: ServiceImport, clusters: Collection[ClusterId], snapshot: Snapshot
+) -> Iterator[Object]:
+    """The import as we wrote it, without exporters, and its derived Service.
+
+    Nothing if it has no address, or has lost it. It names the clusters that it waits for: the
+    broker may lose what they published.
+    """
+    derived = snapshot.get(snapshot.local, Service, derived_name(key), key.namespace)
+    if derived is None or not set(written.spec.ips) & set(derived.spec.cluster_ips):
+        return
+    names = sorted(clusters)
+    annotations = {**written.metadata.annotations, SILENT_CLUSTERS: ",".join(names)}
+    message = f"no cluster that exports it renews its Lease: {', '.join(names)}; its address stands"
+    silent = condition("Ready", False, "ExportersSilent", message[:32000])
+    status = import_status((), merge_conditions(written.status.conditions, [silent], snapshot.now))
+    yield derived
+    yield replace(
+        written,
+        metadata=replace(written.metadata, annotations=annotations),
+        status=replace(status, endpoint_slice_objects="Absent"),
+    )
