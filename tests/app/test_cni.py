@@ -3,15 +3,21 @@
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from hanse.app.cni import CniFolders, NodePlugin, remove_plugin
+from hanse.app import guard
+from hanse.app.cni import NodePlugin
+from hanse.app.cni_folders import CniFolders, installed_folders
 from hanse.features.networks.cni import CONFIG_FILE, PodRef
+from hanse.features.networks.guard.transaction import ElementChange
+from hanse.kube.client_config import ClientConfig, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import Unreachable
 from hanse.model.kinds.core import Pod
 from hanse.model.objects import Meta
@@ -53,18 +59,36 @@ WEB = Pod(
 ARGS = "K8S_POD_NAMESPACE=pods;K8S_POD_NAME=web;K8S_POD_UID=u1"
 
 
+KEPT = ["fallback", "folders", "questions"]
+"""What is in the folder of the plugin without calls and attachments."""
+LINK = "sys/class/net/veth5/brport"
+
+
 class RecordedRules:
-    """Rules that are kept as commands; `refusal` makes all of them fail."""
+    """Rules that are kept as commands; `refusal` makes all of them fail.
+
+    As in nftables, commands for ports need the table, which is there while `in_place`.
+    """
 
     def __init__(self) -> None:
         self.commands: list[str] = []
         self.refusal = ""
+        self.in_place = False
+        self.written = asyncio.Event()
 
     def run(self, commands: str) -> str:
         if self.refusal:
             raise NftablesError(self.refusal)
         self.commands.append(commands)
+        if commands.startswith("table bridge"):
+            self.in_place = "add table" in commands
+            self.written.set()
+        elif not self.in_place and "bridge" in commands:
+            raise NftablesError("No such file or directory")
         return "vmap @ports" if commands.startswith("list") else ""
+
+    def change(self, table: str, changes: Sequence[ElementChange]) -> None:
+        raise AssertionError(f"{table} has no such elements: {changes}")
 
 
 class Node:
@@ -74,7 +98,8 @@ class Node:
         self.rules = RecordedRules()
         self.pods: dict[str, Pod] = {"web": WEB}
         self.reachable = True
-        for name in ("config", "plugins", "sys/class/net/br0/bridge", "sys/class/net/veth5"):
+        self.folder = folder
+        for name in ("config", "plugins", "sys/class/net/br0/bridge", LINK):
             (folder / name).mkdir(parents=True)
         self.folders = CniFolders(folder / "config", folder / "plugins", folder / "run", folder)
         (self.folders.config / "10-pods.conflist").write_text(json.dumps(BASE))
@@ -100,9 +125,11 @@ class Node:
         config: dict[str, Any] = json.loads((self.folders.config / CONFIG_FILE).read_text())
         return config
 
-    async def call(self, command: str, args: str = ARGS) -> tuple[int, dict[str, Any]]:
+    async def call(
+        self, command: str, args: str = ARGS, config: dict[str, Any] | None = None
+    ) -> tuple[int, dict[str, Any]]:
         """Call the plugin as a runtime does; gives its status and answer."""
-        config = self.installed()
+        config = config or self.installed()
         request = {"cniVersion": "0.4.0", "name": config["name"], **config["plugins"][0]}
         process = await asyncio.create_subprocess_exec(
             self.folders.plugins / "hanse",
@@ -168,7 +195,7 @@ async def test_a_pod_gets_its_arguments_and_its_port_rules(node: Node) -> None:
 
         assert (await node.call("DEL"))[0] == 0
         assert "delete chain bridge hanse-guard port-veth5" in node.rules.commands[-1]
-        assert [path.name for path in node.folders.state.iterdir()] == ["questions"]
+        assert sorted(path.name for path in node.folders.state.iterdir()) == KEPT
 
 
 async def test_a_pod_does_not_start_without_its_rules_or_its_port(node: Node) -> None:
@@ -204,8 +231,16 @@ async def test_containers_end_while_no_guard_runs_and_none_start(
     assert "the guard of this node does not answer" in answer["msg"]
 
     node.rules.commands.clear()
+    stale = node.folders.state / "attached-zz-eth0"  # of an earlier interface of that name
+    shutil.copytree(node.folders.state / "attached-c1-eth0", stale)
+    (stale / "result").write_text(json.dumps(RESULT).replace("10.0.0.5", "10.0.0.9"))
+    os.utime(stale, (0, 0))
+    (node.folders.state / "call-killed").mkdir()
+    os.utime(node.folders.state / "call-killed", (0, 0))
     async with node.guarded():
         assert '"veth5" : jump port-veth5' in node.rules.commands[0]
+        assert "10.0.0.9" not in node.rules.commands[0]
+        assert not (node.folders.state / "call-killed").exists()
 
     assert (await node.call("DEL"))[0] == 0
     assert node.delegated("DEL", "args") == f"{ARGS};IPV4=10.0.0.5"
@@ -223,14 +258,186 @@ async def test_nothing_is_installed_where_rules_cannot_be_or_others_come_first(n
         assert "runtimes take 00-aaa.conflist first" in plugin.problem
 
 
-async def test_removal_leaves_no_trace(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hanse.app.cni.RELOAD_SECONDS", 0.0)
+@pytest.fixture
+def removable(node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
+    """A node whose guards find its folder for the state."""
+    monkeypatch.setattr("hanse.app.cni_folders.RELOAD_SECONDS", 0.0)
+    monkeypatch.setattr(
+        guard, "installed_folders", lambda: installed_folders(node.folders.state, node.folder)
+    )
+    monkeypatch.setattr(guard, "_open_rules", lambda: node.rules)
+    return node
+
+
+def configs(node: Node) -> list[str]:
+    return [path.name for path in node.folders.config.iterdir()]
+
+
+async def test_removal_leaves_no_trace_when_the_pods_are_gone(removable: Node) -> None:
+    """Its folders are not given; some runtimes end pods by the configuration of their start."""
+    node = removable
+    async with node.guarded():
+        assert (await node.call("ADD"))[0] == 0
+        started_with = node.installed()
+
+    await guard.remove_rules(None)
+
+    assert configs(node) == ["10-pods.conflist"]
+    assert "delete table bridge hanse-guard" in node.rules.commands[-1]
+    assert (await node.call("ADD", config=started_with))[0] == 1
+    assert (await node.call("DEL", config=started_with))[0] == 0
+    assert node.delegated("DEL", "args") == f"{ARGS};IPV4=10.0.0.5"
+
+    await guard.remove_rules(None)
+
+    assert not (node.folders.plugins / "hanse").exists()
+    assert list(node.folders.state.iterdir()) == []
+
+
+async def test_pods_whose_interface_is_gone_keep_nothing_of_the_plugin(removable: Node) -> None:
+    node = removable
+    async with node.guarded():
+        assert (await node.call("ADD"))[0] == 0
+    shutil.rmtree((node.folder / LINK).parent)
+
+    await guard.remove_rules(node.folders)
+
+    assert not (node.folders.plugins / "hanse").exists()
+    assert list(node.folders.state.iterdir()) == []
+
+
+async def test_a_node_gets_its_configuration_back_though_nftables_refuses(removable: Node) -> None:
+    node = removable
+    async with node.guarded():
+        pass
+    node.rules.refusal = "not permitted"
+
+    with pytest.raises(guard.GuardUnavailable, match="not permitted"):
+        await guard.remove_rules(None)
+    assert configs(node) == ["10-pods.conflist"]
+
+    node.rules.refusal = ""
+    await guard.remove_rules(None)
+    assert list(node.folders.state.iterdir()) == []
+
+
+async def test_a_guard_that_is_no_plugin_any_more_removes_it(removable: Node) -> None:
+    node = removable
+    async with node.guarded():
+        pass
+    nowhere = StaticCredentials(ClientConfig(ServerEndpoint("http://127.0.0.1:9")))
+
+    async with guard.guarding(nowhere, guard.GuardSettings("node-1"), node.rules):
+        assert configs(node) == ["10-pods.conflist"]
+        assert not (node.folders.plugins / "hanse").exists()
+
+
+async def test_another_folder_of_configurations_takes_the_place_of_the_first(node: Node) -> None:
+    async with node.guarded():
+        pass
+    first = node.folders
+    node.folders = replace(first, config=node.folder / "other")
+    node.folders.config.mkdir()
+    (node.folders.config / "10-pods.conflist").write_text(json.dumps(BASE))
+
+    async with node.guarded() as plugin:
+        assert plugin.problem == ""
+
+    assert [path.name for path in first.config.iterdir()] == ["10-pods.conflist"]
+
+
+async def test_rules_and_configuration_are_refreshed_by_a_timer(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hanse.app.cni.REFRESH_SECONDS", 0.0)
+    async with node.guarded():
+        node.rules.in_place = False
+        node.rules.written.clear()
+        (node.folders.config / "05-other.conf").write_text('{"type": "ptp", "name": "other"}')
+
+        await node.rules.written.wait()
+        assert node.installed()["name"] == "other"
+
+
+async def test_pods_start_and_end_although_somebody_flushed_the_rules(node: Node) -> None:
+    async with node.guarded():
+        node.rules.in_place = False
+        assert (await node.call("ADD"))[0] == 0
+        assert node.rules.commands[-1].startswith("table bridge hanse-guard")
+        assert '"veth5" : jump port-veth5' in node.rules.commands[-1]
+
+        node.rules.refusal = "busy"
+        assert (await node.call("DEL"))[0] == 0
+
+        node.rules.refusal = ""
+        assert (await node.call("ADD"))[0] == 0  # by a table without the rules that stayed
+        assert node.rules.commands[-1].startswith("table bridge hanse-guard")
+
+
+async def test_containers_that_the_plugin_did_not_attach_end_while_no_guard_runs(
+    node: Node,
+) -> None:
+    """Those of before its installation, and those whose start failed."""
+    async with node.guarded():
+        pass
+    (node.folders.state / "questions").unlink()
+
+    status, answer = await node.call("ADD")
+    assert (status, answer["code"]) == (1, 11)
+    assert (await node.call("DEL"))[0] == 0
+
+    assert node.delegated("DEL", "args") == ARGS
+    told = {"cniVersion": "0.4.0", "name": "pods", **BASE["plugins"][0]}  # type: ignore[dict-item]
+    assert json.loads(node.delegated("DEL", "stdin")) == told
+    assert not (node.folders.state / "questions").exists()
+
+
+async def test_a_file_in_place_of_the_pipe_is_replaced(node: Node) -> None:
+    node.folders.state.mkdir()
+    (node.folders.state / "questions").write_text("call-1 begin\n")
     async with node.guarded():
         assert (await node.call("ADD"))[0] == 0
 
-    await remove_plugin(node.folders, node.rules)
 
-    assert [path.name for path in node.folders.config.iterdir()] == ["10-pods.conflist"]
-    assert not (node.folders.plugins / "hanse").exists()
-    assert list(node.folders.state.iterdir()) == []
-    assert "delete table bridge hanse-guard" in node.rules.commands[-1]
+async def test_a_caller_that_does_not_read_its_answer_does_not_end_the_guard(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write = os.write
+
+    def refuse(pipe: int, text: bytes) -> int:
+        if text == b"done\n":
+            monkeypatch.setattr(os, "write", write)
+            raise BrokenPipeError
+        return write(pipe, text)
+
+    monkeypatch.setattr("hanse.app.cni.ANSWER_SECONDS", 1)
+    async with node.guarded():
+        monkeypatch.setattr(os, "write", refuse)
+        assert (await node.call("VERSION"))[0] == 1
+        assert (await node.call("ADD"))[0] == 0
+
+
+async def test_the_port_of_a_bridge_is_found_among_its_interfaces(node: Node) -> None:
+    """As with a VLAN and a gateway, whose interface on the node is listed, too."""
+    gateway = {"name": "br0.10", "mac": "02:00:00:00:00:03"}
+    listed = {**RESULT, "interfaces": [gateway, *RESULT["interfaces"]]}
+    (node.folder / "sys/class/net/br0.10").mkdir()
+    delegate = node.folders.plugins / "bridge"
+    delegate.write_text(DELEGATE.replace(json.dumps(RESULT), json.dumps(listed)))
+    async with node.guarded():
+        assert (await node.call("ADD"))[0] == 0
+        assert '"veth5" : jump port-veth5' in node.rules.commands[-1]
+
+        (node.folder / LINK).rmdir()
+        status, answer = await node.call("ADD")
+        assert status == 1
+        assert "one port of it has to be listed, but none is" in answer["msg"]
+
+
+async def test_a_plugin_that_changes_the_mac_later_is_refused(node: Node) -> None:
+    tuning = {"type": "tuning", "mac": MAC}
+    changed = {**BASE, "plugins": [*BASE["plugins"], tuning]}
+    (node.folders.config / "10-pods.conflist").write_text(json.dumps(changed))
+    async with node.guarded() as plugin:
+        assert "10-pods.conflist: its plugin tuning sets mac" in plugin.problem
+        assert configs(node) == ["10-pods.conflist"]

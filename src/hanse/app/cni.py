@@ -5,17 +5,24 @@ import logging
 import os
 import re
 import shutil
+import stat
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
-from msgspec import Struct
 
+from hanse.app.cni_folders import (
+    CniFolders,
+    Commands,
+    installed_folders,
+    remember_folders,
+    write_file,
+)
 from hanse.features.networks.cni import (
     CONFIG_FILE,
     PLUGIN,
-    STATE_FOLDER,
     TRY_AGAIN,
     CniError,
     PodRef,
@@ -29,8 +36,8 @@ from hanse.features.networks.cni import (
 )
 from hanse.features.networks.cni_script import plugin_script
 from hanse.features.networks.guard.ports import (
-    PORTS_REMOVAL,
     PORTS_TABLE,
+    LinkKinds,
     PodPort,
     pod_port,
     ports_table,
@@ -45,28 +52,15 @@ log = logging.getLogger(__name__)
 
 ANSWER_SECONDS = 20
 READ_SECONDS = 10.0
-RELOAD_SECONDS = 1.0
-"""How long a runtime may take to notice that its configuration has changed."""
+REFRESH_SECONDS = 5.0
+"""How often it is checked that the rules, the plugin and the configuration are in place."""
+_LONGEST_CALL = 3600.0
+"""Older folders of calls are left from calls that were killed."""
 _CALL = re.compile(r"(call-[A-Za-z0-9]+) (begin|end)")
 _ENVIRONMENT = ("CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS")
 
 ReadPod = Callable[[PodRef], Awaitable[Pod | None]]
 """Reads a pod; None if it is not there, and raises `KubeError` if the server does not say."""
-
-
-class CniFolders(Struct, frozen=True):
-    """The folders of a node: network configurations, plugins, and our own state."""
-
-    config: Path
-    plugins: Path
-    state: Path = Path(STATE_FOLDER)
-    system: Path = Path("/")
-
-
-class Commands(Protocol):
-    """Where nftables commands run: all of a call, or none."""
-
-    def run(self, commands: str) -> str: ...
 
 
 class NodePlugin:
@@ -78,22 +72,20 @@ class NodePlugin:
         self._read_pod = read_pod
         self._ports: dict[str, PodPort] = {}
         """The port of each attachment, by the name of its folder."""
+        self._outdated = True
+        """Whether the rules may be others than those of the ports."""
         self.problem = "the CNI plugin is not installed yet"
         """Why pods of this node are not checked by their ports; empty if they are."""
 
     async def run(self) -> None:
         """Install the plugin and answer its calls until cancelled; it stays installed."""
-        self._folders.state.mkdir(parents=True, exist_ok=True)
-        self._folders.state.chmod(0o700)
-        pipe = self._folders.state / "questions"
-        if not pipe.exists():
-            os.mkfifo(pipe, 0o600)
-        questions = os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+        questions = _open_questions(self._folders.state)
         loop = asyncio.get_running_loop()
         self._ports = self._known_ports()
-        self.refresh(anew=True)
+        self.refresh()
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(self._refresh_regularly(), name="refresh of the CNI plugin")
                 asked = asyncio.Event()
                 loop.add_reader(questions, asked.set)
                 while True:
@@ -105,14 +97,19 @@ class NodePlugin:
             loop.remove_reader(questions)
             os.close(questions)
 
-    def refresh(self, *, anew: bool = False) -> None:
+    async def _refresh_regularly(self) -> None:
+        while True:
+            await asyncio.sleep(REFRESH_SECONDS)
+            self.refresh()
+
+    def refresh(self) -> None:
         """Write what is missing: the rules, the plugin, the configuration as others left it.
 
         Without the rules, pods are not attached by the plugin: they would not start.
         """
         try:
-            if anew or not self._is_in_place():
-                self._rules.run(ports_table(self._ports.values()))
+            if self._outdated or not self._is_in_place():
+                self._write_ports(self._ports)
             self._install()
             self.problem = ""
         except (CniError, NftablesError, OSError) as error:
@@ -121,8 +118,12 @@ class NodePlugin:
     def _install(self) -> None:
         """Write the script, then the configuration that names it; raises `CniError`, `OSError`."""
         folders = self._folders
+        before = installed_folders(folders.state)
+        if before is not None and before.config != folders.config:
+            (before.config / CONFIG_FILE).unlink(missing_ok=True)
+        remember_folders(folders)
         script = plugin_script(str(folders.state), ANSWER_SECONDS)
-        _write(folders.plugins / PLUGIN, script.encode(), mode=0o755)
+        write_file(folders.plugins / PLUGIN, script.encode(), mode=0o755)
         base = _first_config(folders.config)
         if base is None:
             (folders.config / CONFIG_FILE).unlink(missing_ok=True)
@@ -131,10 +132,20 @@ class NodePlugin:
             raise CniError(TRY_AGAIN, f"runtimes take {base.name} first; give it another name")
         try:
             wrapped = wrap_config(base.read_bytes())
+            self._write_fallback(wrapped)
         except CniError as error:
             raise CniError(error.code, f"{base}: {error}") from None
         text = msgspec.json.format(msgspec.json.encode(wrapped)) + b"\n"
-        _write(folders.config / CONFIG_FILE, text, mode=0o600)
+        write_file(folders.config / CONFIG_FILE, text, mode=0o600)
+
+    def _write_fallback(self, wrapped: dict[str, Any]) -> None:
+        """Keep what ends containers that the plugin has not attached, while no guard runs."""
+        common = {name: wrapped[name] for name in ("cniVersion", "name") if name in wrapped}
+        config = parse_config(msgspec.json.encode({**common, **wrapped["plugins"][0]}))
+        folder = self._folders.state / "fallback"
+        folder.mkdir(mode=0o700, exist_ok=True)
+        write_file(folder / "plugin", config.plugin.encode(), mode=0o600)
+        write_file(folder / "delegate", msgspec.json.encode(config.delegate), mode=0o600)
 
     async def _answer(self, name: str, step: str) -> None:
         """Answer one question; a caller that is gone is none."""
@@ -144,13 +155,12 @@ class NodePlugin:
             environment = dict(zip(_ENVIRONMENT, values, strict=True))
             answer = await self._decide(call, environment, step)
             pipe = os.open(call / "answer", os.O_WRONLY | os.O_NONBLOCK)
+            try:
+                os.write(pipe, f"{answer}\n".encode())
+            finally:
+                os.close(pipe)
         except (OSError, ValueError) as error:
             log.warning("a call of the CNI plugin was lost", extra={"why": str(error)})
-            return
-        try:
-            os.write(pipe, f"{answer}\n".encode())
-        finally:
-            os.close(pipe)
 
     async def _decide(self, call: Path, environment: dict[str, str], step: str) -> str:
         """What the caller shall do next; it finds the particulars in the folder of its call."""
@@ -183,7 +193,7 @@ class NodePlugin:
         (call / "args").write_text(args)
         (call / "delegate").write_bytes(msgspec.json.encode(config.delegate))
         if command == "DEL":
-            self._change_port(_attachment(environment), None)
+            self._forget_port(_attachment(environment))
 
     async def _cni_args(self, ref: PodRef, command: str) -> str:
         """The arguments of a pod; an unreachable API server does not hold up its deletion."""
@@ -204,39 +214,68 @@ class NodePlugin:
         name = _attachment(environment)
         kept = self._folders.state / name
         kept.mkdir(mode=0o700, exist_ok=True)
+        os.utime(kept)
         for file in ("plugin", "args", "delegate", "result"):
             shutil.copyfile(call / file, kept / file)
-        self._change_port(name, self._port_of(result))
+        self._change_port(name, self._port_of(kept, result))
 
-    def _port_of(self, result: dict[str, Any]) -> PodPort | None:
-        """The port that a plugin's result names; raises `CniError` for addresses that are none."""
+    def _port_of(self, attachment: Path, result: dict[str, Any]) -> PodPort | None:
+        """The port that a plugin's result names; raises `CniError` for one that does not say it."""
         links = self._folders.system / "sys/class/net"
+        kinds = LinkKinds(
+            is_bridge=lambda name: (links / name / "bridge").is_dir(),
+            is_port=lambda name: (links / name / "brport").exists(),
+        )
         try:
-            return pod_port(result, lambda name: (links / name / "bridge").is_dir())
+            return pod_port((attachment / "plugin").read_text(), result, kinds)
         except ValueError as error:
             raise CniError(TRY_AGAIN, f"the result of the network plugin: {error}") from None
 
     def _change_port(self, attachment: str, port: PodPort | None) -> None:
-        """Give an attachment other rules; raises `NftablesError`."""
+        """Give an attachment other rules; raises `NftablesError`.
+
+        Where the rules are not as expected, as somebody flushed them, all are written anew.
+        """
         gone = {n for n, p in self._ports.items() if port and p.interface == port.interface}
         gone |= {attachment} & self._ports.keys()
         old = {self._ports[name].interface: self._ports[name] for name in gone}
-        if commands := replace_ports(old.values(), [port] if port else []):
-            self._rules.run(commands)
-        for name in gone:
-            del self._ports[name]
+        ports = {name: one for name, one in self._ports.items() if name not in gone}
         if port is not None:
-            self._ports[attachment] = port
+            ports[attachment] = port
+        try:
+            commands = replace_ports(old.values(), [port] if port else [])
+            if commands and not self._outdated:
+                self._rules.run(commands)
+        except NftablesError:
+            self._outdated = True
+        if self._outdated:
+            self._write_ports(ports)
+        self._ports = ports
+
+    def _write_ports(self, ports: dict[str, PodPort]) -> None:
+        """Write all rules of ports anew; raises `NftablesError`."""
+        self._outdated = True
+        self._rules.run(ports_table(ports.values()))
+        self._outdated = False
+
+    def _forget_port(self, attachment: str) -> None:
+        """Take the rules of a port away; a refusal does not hold up the end of its pod."""
+        try:
+            self._change_port(attachment, None)
+        except NftablesError as error:
+            self._ports.pop(attachment, None)
+            log.warning("the rules of a port stay for now", extra={"why": str(error)})
 
     def _known_ports(self) -> dict[str, PodPort]:
-        """The ports of attachments whose interfaces exist."""
+        """The ports of attachments whose interfaces exist; the latest of each interface."""
         links, found = self._folders.system / "sys/class/net", {}
-        for path in sorted(self._folders.state.glob("attached-*")):
+        paths = self._folders.state.glob("attached-*")
+        for path in sorted(paths, key=lambda path: (_changed_at(path), path.name)):
             try:
                 result = decode_json((path / "result").read_bytes(), type=dict[str, Any])
-                port = self._port_of(result)
+                port = self._port_of(path, result)
             except (OSError, CniError, msgspec.DecodeError) as error:
-                log.warning("an attachment is unreadable", extra={"why": str(error)})
+                log.warning("an attachment has no port", extra={"why": str(error)})
                 continue
             if port is not None and (links / port.interface).exists():
                 found[port.interface] = (path.name, port)
@@ -249,17 +288,26 @@ class NodePlugin:
             return False
 
 
-async def remove_plugin(folders: CniFolders, rules: Commands) -> None:
-    """Give a node its own configuration back, then remove everything else of ours.
+def _open_questions(state: Path) -> int:
+    """Open the pipe of questions in our folder; both are made if they are not there."""
+    state.mkdir(parents=True, exist_ok=True)
+    state.chmod(0o700)
+    for call in state.glob("call-*"):
+        if _changed_at(call) < time.time() - _LONGEST_CALL:
+            shutil.rmtree(call, ignore_errors=True)
+    pipe = state / "questions"
+    if not pipe.exists() or not stat.S_ISFIFO(pipe.lstat().st_mode):
+        pipe.unlink(missing_ok=True)
+        os.mkfifo(pipe, 0o600)
+    return os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
 
-    Raises `NftablesError` if the rules cannot be removed.
-    """
-    (folders.config / CONFIG_FILE).unlink(missing_ok=True)
-    await asyncio.sleep(RELOAD_SECONDS)
-    (folders.plugins / PLUGIN).unlink(missing_ok=True)
-    rules.run(PORTS_REMOVAL)
-    for path in folders.state.iterdir() if folders.state.is_dir() else ():
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+def _changed_at(path: Path) -> float:
+    """When a folder was changed; callers may remove theirs at any time."""
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return 0.0
 
 
 def _read_questions(pipe: int) -> list[tuple[str, str]]:
@@ -285,13 +333,3 @@ def _first_config(folder: Path) -> Path | None:
     kinds = (".conf", ".conflist", ".json")
     found = [p for p in folder.iterdir() if p.suffix in kinds and p.name != CONFIG_FILE]
     return min(found, key=lambda path: path.name, default=None)
-
-
-def _write(path: Path, content: bytes, mode: int) -> None:
-    """Write a file at once, unless it is so already; no runtime reads half of it."""
-    if path.is_file() and path.read_bytes() == content:
-        return
-    written = path.with_name(f".{path.name}.new")
-    written.write_bytes(content)
-    written.chmod(mode)
-    written.rename(path)

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
 from http import HTTPStatus
@@ -14,7 +14,14 @@ from typing import Protocol
 from msgspec import Struct
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from hanse.app.cni import CniFolders, NodePlugin, remove_plugin
+from hanse.app.cni import NodePlugin
+from hanse.app.cni_folders import (
+    CniFolders,
+    all_folders,
+    give_back_config,
+    installed_folders,
+    remove_plugin,
+)
 from hanse.features.networks.cni import PodRef, is_prepared
 from hanse.features.networks.guard.facts import (
     AddressOwner,
@@ -167,13 +174,13 @@ class Guard:
         """Keep the rules until cancelled; they stay when it ends."""
         if not self._is_in_place():
             self._close_pods()
+        check_at = time.monotonic() + CHECK_SECONDS
         while True:
-            try:
-                async with asyncio.timeout(CHECK_SECONDS):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, check_at - time.monotonic())):
                     await self._changed.wait()
-            except TimeoutError:
-                if self.plugin is not None:
-                    self.plugin.refresh()
+            if time.monotonic() >= check_at:  # also while changes come all the time
+                check_at = time.monotonic() + CHECK_SECONDS
                 if self._ruleset is not None and not self._is_in_place():
                     log.warning("the rules were removed; they are written again")
                     self._ruleset = None
@@ -190,7 +197,7 @@ class Guard:
 
     async def remove(self) -> None:
         """Remove all rules, and the CNI plugin if it was installed."""
-        await _remove(self._rules, self._settings.cni)
+        await _remove(self._settings.cni, lambda: self._rules)
 
     def _update(self) -> None:
         """Change the rules if something has changed; nothing until everything is listed."""
@@ -280,6 +287,8 @@ async def guarding(
     Raises `GuardUnavailable` where nftables is not installed.
     """
     rules = rules or _open_rules()
+    if settings.cni is None:
+        await _leave_cni(rules)
     clock, random = WallClock(), Random()  # noqa: S311 - spreads retries, guards nothing
     informers = ClusterInformers(GUARD_WATCHES, Facts(), clock, "here")
     client = ClusterClient(HttpTransport(credentials), random)
@@ -317,18 +326,34 @@ async def _read_pod(
 
 
 async def remove_rules(cni: CniFolders | None) -> None:
-    """Remove the rules of this machine and its CNI plugin; raises `GuardUnavailable`."""
-    rules = _open_rules()
+    """Remove the rules of this machine and its CNI plugin, also if its folders are not given.
+
+    Raises `GuardUnavailable`.
+    """
     try:
-        await _remove(rules, cni)
-    except NftablesError as error:
+        await _remove(cni, _open_rules)
+    except (NftablesError, OSError) as error:
         raise GuardUnavailable(f"the rules cannot be removed: {error}") from None
 
 
-async def _remove(rules: Rules, cni: CniFolders | None) -> None:
+async def _remove(cni: CniFolders | None, open_rules: Callable[[], Rules]) -> None:
+    """Give the node its network configuration back, whatever nftables says, then remove all."""
+    places = all_folders(cni, installed_folders())
+    await give_back_config(places)
+    rules = open_rules()
     rules.run(REMOVAL)
-    if cni is not None:
-        await remove_plugin(cni, rules)
+    await remove_plugin(places, rules)
+
+
+async def _leave_cni(rules: Rules) -> None:
+    """Remove the plugin that an earlier guard installed: nobody would answer it."""
+    if (installed := installed_folders()) is None:
+        return
+    try:
+        await remove_plugin([installed], rules)
+        log.info("the CNI plugin of an earlier guard is removed")
+    except (NftablesError, OSError) as error:
+        log.warning("the CNI plugin is not wholly removed", extra={"why": str(error)})
 
 
 async def is_gone(credentials: Credentials, namespace: str, daemonset: str) -> bool:

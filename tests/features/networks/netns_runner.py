@@ -180,7 +180,7 @@ def main() -> None:
 
     tries = [(a, p) for a in addresses for p in plan["ports"]]
     for pod, address in zip(pods, addresses, strict=True):
-        orders = {"ports": plan["ports"], "udp": UDP, "tries": tries}
+        orders = {"ports": plan["ports"], "udp": plan.get("udp", UDP), "tries": tries}
         assert pod.stdin is not None
         print(json.dumps({**orders, "sends": sends.get(address, [])}), file=pod.stdin, flush=True)
     assert set(hear()) == {"serving\n"}

@@ -269,12 +269,35 @@ def test_no_pod_on_a_bridge_forges_another_as_neighbour_by_ipv6(checked: bool) -
     assert found["known"][six(B1)] == ({} if checked else {STRANGER6: MACS[A1]})
 
 
+def test_a_pod_on_a_bridge_asks_for_its_address_again_and_no_other_pod_hears_it() -> None:
+    """By DHCP, from no address to all; the server is on the bridge, and no pod of the node."""
+    server, everybody, nobody = INGRESS, ("ff:" * 5 + "ff", "255.255.255.255"), "0.0.0.0"
+    frames = [
+        udp_frame(MACS[A1], everybody[0], nobody, everybody[1], "renewal", (68, 67)),
+        udp_frame(MACS[A1], everybody[0], nobody, everybody[1], "other port", (69, 67)),
+        udp_frame(MACS[A1], MACS[server], nobody, server, "to one", (68, 67)),
+    ]
+    ports = [port for port in PORTS if port.addresses[0] != server]
+    rules = replacement(build_ruleset(FACTS, OWNERS)) + ports_table(ports)
+
+    heard = packets(rules, tuple(PODS), bridged=True, sends={A1: frames}, udp=67)["heard"]
+
+    assert heard == {**{address: [] for address in PODS}, server: ["renewal"]}
+
+
 def hardware(mac: str) -> bytes:
     return bytes.fromhex(mac.replace(":", ""))
 
 
-def udp_frame(from_mac: str, to_mac: str, source: str, target: str, word: str) -> str:
-    body = struct.pack("!HHHH", 9, 9000, 8 + len(word), 0) + word.encode()
+def udp_frame(
+    from_mac: str,
+    to_mac: str,
+    source: str,
+    target: str,
+    word: str,
+    ports: tuple[int, int] = (9, 9000),
+) -> str:
+    body = struct.pack("!HHHH", *ports, 8 + len(word), 0) + word.encode()
     ends = socket.inet_aton(source), socket.inet_aton(target)
     head = struct.pack("!BBHHHBBH4s4s", 69, 0, 20 + len(body), 0, 0, 64, 17, 0, *ends)
     total = sum(struct.unpack("!10H", head))

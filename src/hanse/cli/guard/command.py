@@ -59,7 +59,7 @@ from hanse.cli.settings import global_options
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the CNI plugins of this node are.",
 )
-@click.option("--remove", is_flag=True, help="Remove the rules of this machine, and end.")
+@click.option("--remove", is_flag=True, help="Remove the rules and the CNI plugin, and end.")
 @click.pass_context
 def command(
     context: click.Context,
@@ -79,7 +79,8 @@ def command(
     stay when it ends, so that it can be restarted, and --remove takes them away.
 
     With --cni-config, it also installs a CNI plugin in front of the node's own: it hands a pod's
-    cni-args on, and pods on a bridge send with the addresses that they were given alone.
+    cni-args on, and pods on a bridge send with the addresses that they were given alone. A guard
+    without it, and --remove, take the plugin away wherever it was installed.
 
     \b
     Examples:
@@ -87,7 +88,7 @@ def command(
       hanse guard --remove
       nft list table inet hanse-guard
     """
-    from hanse.app.cni import CniFolders
+    from hanse.app.cni_folders import CniFolders
     from hanse.app.guard import GuardSettings, GuardUnavailable, remove_rules
     from hanse.cli.addresses import bind_listener
     from hanse.cli.guard.process import run_guard

@@ -15,8 +15,8 @@ PLUGIN = "hanse"
 """The type of the plugin in a network configuration."""
 CONFIG_FILE = "00-hanse.conflist"
 """Runtimes take the first file of their folder."""
-STATE_FOLDER = "/run/hanse-cni"
-"""Where the plugin of a node and its guard exchange files."""
+STATE_FOLDER = "/var/lib/hanse-cni"
+"""Where the plugin of a node and its guard exchange files, and keep what outlasts a restart."""
 
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 INCOMPATIBLE, BAD_ENVIRONMENT, BAD_CONFIG, TRY_AGAIN = 1, 4, 7, 11
@@ -130,7 +130,7 @@ def is_prepared(pod: Pod) -> bool:
 def wrap_config(text: bytes) -> dict[str, Any]:
     """The network configuration of a node with its first plugin as our delegate.
 
-    Raises `CniError` for a configuration that has no plugin.
+    Raises `CniError` for one that has no plugin, or a later one that gives pods another MAC.
     """
     try:
         config = decode_json(text, type=dict[str, Any])
@@ -140,9 +140,19 @@ def wrap_config(text: bytes) -> dict[str, Any]:
     first = plugins[0] if isinstance(plugins, list) and plugins else None
     if not isinstance(first, dict) or not isinstance(first.get("type"), str):
         raise CniError(BAD_CONFIG, "it names no plugin")
+    if any(_changes_mac(one) for one in plugins[1:]):
+        message = (
+            "its plugin tuning sets mac, and pods may send with the MAC of the first plugin alone"
+        )
+        raise CniError(BAD_CONFIG, f"{message}; set the MAC there, or not at all")
     if "plugins" not in config:
         config = {name: config[name] for name in ("cniVersion", "name") if name in config}
     return {**config, "plugins": [_wrapped(first), *plugins[1:]]}
+
+
+def _changes_mac(plugin: Any) -> bool:
+    """Whether a plugin changes the MAC of an interface that another has made."""
+    return isinstance(plugin, dict) and plugin.get("type") == "tuning" and bool(plugin.get("mac"))
 
 
 def _wrapped(plugin: Mapping[str, Any]) -> dict[str, Any]:

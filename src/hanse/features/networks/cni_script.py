@@ -19,17 +19,20 @@ fail() {
 }
 
 ask() {
+    [ -p "$calls/questions" ] || return # no pipe, no guard; it would become a file
     printf '%s %s\\n' "${call##*/}" "$1" 1<>"$calls/questions"
     timeout @SECONDS@ head -n 1 <&3
 }
 
 run_plugin() { # FOLDER COMMAND: the plugin that the folder names, with the configuration in it
     name=$(cat "$1/plugin")
+    args=${CNI_ARGS:-}
+    [ ! -f "$1/args" ] || args=$(cat "$1/args")
     IFS=:
     for place in ${CNI_PATH:-}; do
         if [ -x "$place/$name" ]; then
             unset IFS
-            CNI_COMMAND=$2 CNI_ARGS=$(cat "$1/args") "$place/$name" <"$1/delegate"
+            CNI_COMMAND=$2 CNI_ARGS=$args "$place/$name" <"$1/delegate"
             return
         fi
     done
@@ -54,9 +57,10 @@ case $(ask begin) in
 run) where=$call ;;
 done) cat "$call/body"; exit 0 ;;
 failed) cat "$call/body"; exit 1 ;;
-*) # Containers end also while no guard runs.
-    if [ "${CNI_COMMAND:-}" != DEL ] || [ ! -d "$attached" ]; then fail "$silent"; fi
-    where=$attached ;;
+*) # Containers end also while no guard runs, and those that this plugin has not attached.
+    where=$attached
+    [ -d "$where" ] || where=$calls/fallback
+    if [ "${CNI_COMMAND:-}" != DEL ] || [ ! -d "$where" ]; then fail "$silent"; fi ;;
 esac
 run_plugin "$where" "$CNI_COMMAND" >"$call/result"
 status=$?

@@ -23,6 +23,9 @@ _HOOK = "type filter hook prerouting priority -300; policy accept;"
 _FOREIGN_DISCOVERY = "icmpv6 type { nd-router-advert, nd-redirect } counter drop"
 _ADVERTISED = "icmpv6 type nd-neighbor-advert @th,64,128"
 """The address that a neighbour advertisement is about."""
+_DHCP = "ip saddr 0.0.0.0 ip daddr 255.255.255.255 udp sport 68 udp dport 67"
+"""How a pod asks for its address, also for its renewal; other pods do not hear it."""
+_FORWARD = "type filter hook forward priority -300; policy accept;"
 
 
 class PodPort(Struct, frozen=True):
@@ -33,19 +36,39 @@ class PodPort(Struct, frozen=True):
     addresses: tuple[str, ...] = ()
 
 
-def pod_port(result: Mapping[str, Any], is_bridge: Callable[[str], bool]) -> PodPort | None:
-    """The port of a pod by the result of a CNI plugin; None if it names no interface of the node.
+class LinkKinds(Struct, frozen=True):
+    """What the node knows of its interfaces, by name."""
 
-    `is_bridge` tells the bridge, which plugins list among the interfaces, from the pod's port.
+    is_bridge: Callable[[str], bool]
+    is_port: Callable[[str], bool]
+    """Whether it is a port of a bridge."""
+
+
+def pod_port(plugin: str, result: Mapping[str, Any], kinds: LinkKinds) -> PodPort | None:
+    """The port of a pod on a bridge by the result of a CNI plugin; None if it is on no bridge.
+
+    Raises `ValueError` if it is on a bridge and the result does not say by which port, or with
+    which addresses.
     """
     interfaces = [one for one in result.get("interfaces") or () if isinstance(one, dict)]
     inside = [one for one in interfaces if one.get("sandbox")]
-    names = [str(one.get("name", "")) for one in interfaces if not one.get("sandbox")]
-    ports = [name for name in names if _NAME.fullmatch(name) and not is_bridge(name)]
-    mac = str(inside[0].get("mac", "")).lower() if inside else ""
-    if len(ports) != 1 or not _MAC.fullmatch(mac):
+    listed = [str(one.get("name", "")) for one in interfaces if not one.get("sandbox")]
+    names = [name for name in listed if _NAME.fullmatch(name)]
+    ports = [name for name in names if kinds.is_port(name)]
+    if not ports and plugin != "bridge" and not any(kinds.is_bridge(name) for name in names):
         return None
-    given = [str(one.get("address", "")) for one in result.get("ips") or ()]
+    if len(ports) != 1:
+        found = ", ".join(ports) or "none"
+        raise ValueError(
+            f"the pod is on a bridge, and one port of it has to be listed, but {found} is; "
+            "use a plugin that lists the interface of each pod on the node"
+        )
+    mac = str(inside[0].get("mac", "")).lower() if inside else ""
+    if not _MAC.fullmatch(mac):
+        raise ValueError(f"the interface of the pod behind {ports[0]} has no MAC")
+    given = [
+        str(one.get("address", "")) for one in result.get("ips") or () if isinstance(one, dict)
+    ]
     return PodPort(ports[0], mac, tuple(sorted(str(ip_interface(text).ip) for text in given)))
 
 
@@ -56,8 +79,11 @@ def ports_table(ports: Iterable[PodPort]) -> str:
         f"delete table {PORTS_TABLE}",
         f"add table {PORTS_TABLE}",
         f"add map {PORTS_TABLE} ports {{ type ifname : verdict; }}",
+        f"add set {PORTS_TABLE} pods {{ type ifname; }}",
         f"add chain {PORTS_TABLE} prerouting {{ {_HOOK} }}",
         f"add rule {PORTS_TABLE} prerouting iifname vmap @ports",
+        f"add chain {PORTS_TABLE} forward {{ {_FORWARD} }}",
+        f"add rule {PORTS_TABLE} forward {_DHCP} oifname @pods counter drop",
         *(line for port in ports for line in _added(port)),
     ]
     return "".join(f"{line}\n" for line in lines)
@@ -75,11 +101,13 @@ def _added(port: PodPort) -> Iterator[str]:
     yield f"add chain {PORTS_TABLE} {chain}"
     yield from (f"add rule {PORTS_TABLE} {chain} {rule}" for rule in _port_rules(port))
     yield f'add element {PORTS_TABLE} ports {{ "{port.interface}" : jump {chain} }}'
+    yield f'add element {PORTS_TABLE} pods {{ "{port.interface}" }}'
 
 
 def _removed(port: PodPort) -> Iterator[str]:
     chain = f"port-{port.interface}"
     yield f'delete element {PORTS_TABLE} ports {{ "{port.interface}" }}'
+    yield f'delete element {PORTS_TABLE} pods {{ "{port.interface}" }}'
     yield f"flush chain {PORTS_TABLE} {chain}"
     yield f"delete chain {PORTS_TABLE} {chain}"
 
@@ -92,6 +120,7 @@ def _port_rules(port: PodPort) -> Iterator[str]:
     yield "ether type != { ip, arp, ip6 } counter drop"
     yield f"arp saddr ether != {port.mac} counter drop"
     yield f"arp saddr ip != {{ {', '.join((*four, str(IPv4Address(0))))} }} counter drop"
+    yield f"{_DHCP} accept"
     yield (f"ip saddr != {{ {', '.join(four)} }}" if four else "ether type ip") + " counter drop"
     yield _FOREIGN_DISCOVERY
     advertised = ", ".join(f"0x{int(ip_address(a)):032x}" for a in six)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from hanse.features.networks.cni import STATE_FOLDER
 from hanse.local.real.errors import ServerDied
 from hanse.local.real.nodes.fabric import Fabric, IPNetwork
 from hanse.local.real.nodes.namespaces import MachineNamespace
@@ -125,6 +126,8 @@ def _private_folders(node: NodeConfig) -> str:
         f"mount --bind {shlex.quote(str(node.directory))} /mnt",
         "mount -t tmpfs run /run",
         "mount -t tmpfs log /var/log",
+        # A guard would remove the CNI plugin of the machine, if it is itself a guarded node.
+        f"if test -d {STATE_FOLDER}; then mount -t tmpfs cni {STATE_FOLDER}; fi",
         f"mkdir {NODE_FOLDER}",
         f"mount --move /mnt {NODE_FOLDER}",
     ]

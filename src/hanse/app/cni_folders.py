@@ -1,0 +1,125 @@
+"""The files of the CNI plugin on a node: what is where, and how a node gets rid of them."""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from hanse.features.networks.cni import CONFIG_FILE, PLUGIN, STATE_FOLDER
+from hanse.features.networks.guard.ports import PORTS_REMOVAL
+from hanse.model.json_input import decode_json
+
+log = logging.getLogger(__name__)
+
+RELOAD_SECONDS = 1.0
+"""How long a runtime may take to notice that its configuration has changed."""
+_REMEMBERED = "folders"
+
+
+class CniFolders(Struct, frozen=True):
+    """The folders of a node: network configurations, plugins, and our own state."""
+
+    config: Path
+    plugins: Path
+    state: Path = Path(STATE_FOLDER)
+    system: Path = Path("/")
+
+
+class Commands(Protocol):
+    """Where nftables commands run: all of a call, or none."""
+
+    def run(self, commands: str) -> str: ...
+
+
+def remember_folders(folders: CniFolders) -> None:
+    """Keep the names of the folders, so that the plugin can be removed without being told them."""
+    names = {"config": str(folders.config), "plugins": str(folders.plugins)}
+    write_file(folders.state / _REMEMBERED, msgspec.json.encode(names), mode=0o600)
+
+
+def installed_folders(
+    state: Path = Path(STATE_FOLDER), system: Path = Path("/")
+) -> CniFolders | None:
+    """The folders in which a guard installed the plugin; None if there is none on this node."""
+    try:
+        names = decode_json((state / _REMEMBERED).read_bytes(), type=dict[str, str])
+        return CniFolders(Path(names["config"]), Path(names["plugins"]), state, system)
+    except FileNotFoundError:
+        return None
+    except (OSError, KeyError, msgspec.DecodeError) as error:
+        log.warning("the folders of the CNI plugin are unreadable", extra={"why": str(error)})
+        return None
+
+
+def all_folders(given: CniFolders | None, installed: CniFolders | None) -> list[CniFolders]:
+    """The folders that the plugin may be in, each once."""
+    return list(dict.fromkeys(one for one in (given, installed) if one is not None))
+
+
+async def give_back_config(places: Iterable[CniFolders]) -> None:
+    """Let runtimes use the node's own configuration again; it needs nothing but the files."""
+    ours = [path for one in places if (path := one.config / CONFIG_FILE).exists()]
+    for path in ours:
+        path.unlink(missing_ok=True)
+    if ours:
+        await asyncio.sleep(RELOAD_SECONDS)
+
+
+async def remove_plugin(places: Iterable[CniFolders], rules: Commands) -> None:
+    """Give a node its own configuration back, then remove everything else of ours.
+
+    What the end of running pods needs stays, as some runtimes end them by the configuration that
+    they started with; another removal takes it away when they are gone. Raises `NftablesError` if
+    the rules cannot be removed; the configuration is the node's own then, too.
+    """
+    places = list(places)
+    await give_back_config(places)
+    if places:
+        rules.run(PORTS_REMOVAL)
+    for folders in places:
+        _remove_files(folders)
+
+
+def _remove_files(folders: CniFolders) -> None:
+    """Remove the script and the state, but those of pods that run."""
+    found = list(folders.state.iterdir()) if folders.state.is_dir() else []
+    running = {path for path in found if _is_attached(path, folders)}
+    kept = running | {folders.state / name for name in (_REMEMBERED, "fallback") if running}
+    for path in found:
+        if path not in kept:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    if running:
+        extra = {"pods": len(running), "folder": str(folders.state)}
+        log.info("pods of the CNI plugin run; its script stays for their end", extra=extra)
+    else:
+        (folders.plugins / PLUGIN).unlink(missing_ok=True)
+
+
+def _is_attached(path: Path, folders: CniFolders) -> bool:
+    """Whether this is the folder of an attachment that is not known to be gone."""
+    if not path.name.startswith("attached-"):
+        return False
+    links = folders.system / "sys/class/net"
+    try:
+        result = decode_json((path / "result").read_bytes(), type=dict[str, Any])
+    except (OSError, msgspec.DecodeError):
+        return False
+    listed = [one for one in result.get("interfaces") or () if isinstance(one, dict)]
+    names = [str(one.get("name", "")) for one in listed if not one.get("sandbox")]
+    ports = [links / name for name in names if not (links / name / "bridge").is_dir()]
+    return not ports or any(port.exists() for port in ports)
+
+
+def write_file(path: Path, content: bytes, mode: int) -> None:
+    """Write a file at once, unless it is so already; no runtime reads half of it."""
+    if path.is_file() and path.read_bytes() == content:
+        return
+    written = path.with_name(f".{path.name}.new")
+    written.write_bytes(content)
+    written.chmod(mode)
+    written.rename(path)
