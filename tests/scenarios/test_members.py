@@ -327,3 +327,42 @@ async def test_imports_stand_while_the_brokers_namespace_is_gone_and_heal_with_i
     await scenario.always(all_of(*held), for_=timedelta(seconds=30))
     await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
     await scenario.eventually(members.everywhere("old"))
+
+
+@pytest.mark.virtual  # the order in which a namespace is lost on real servers is tested above
+async def test_a_clusterset_ip_outlives_its_silent_exporter_and_a_broker_made_anew(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    await members.set_profile("kep-1645")
+    await members.serve_and_export("lubeck")
+    await scenario.eventually(members.everywhere("web", "lubeck"))
+    await scenario.settled()
+    before = await members.found("hamburg", ServiceImport)
+    assert before is not None
+
+    async def stands() -> None:
+        after = await members.found("hamburg", ServiceImport)
+        assert after is not None, "the import is gone"
+        assert after.spec.ips == before.spec.ips
+
+    await scenario.kill_agent("lubeck")
+    await scenario.eventually(endpoints(members, "hamburg"))
+    await stands()
+    await members.admin(scenario.broker).delete(Namespace, BROKER_NAMESPACE, "")
+    await scenario.eventually(scenario.has_no_namespace(scenario.broker, BROKER_NAMESPACE))
+    await scenario.make_namespace(scenario.broker, BROKER_NAMESPACE, keep=True)
+    for cluster in ("bergen", "hamburg"):
+        await scenario.allow_on_broker(cluster)
+        await members.add_record(cluster)
+    await scenario.always(stands, for_=timedelta(seconds=30))
+    await scenario.kill_agent("hamburg")
+    await scenario.start_agent("hamburg")
+    await scenario.always(stands, for_=timedelta(seconds=60))
+    await scenario.settled()
+
+    await scenario.allow_on_broker("lubeck")
+    await members.add_record("lubeck")
+    await scenario.start_agent("lubeck")
+    await scenario.eventually(members.everywhere("web", "lubeck"))
+    await stands()
