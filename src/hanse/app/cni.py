@@ -23,6 +23,7 @@ from hanse.app.cni_folders import (
 from hanse.features.networks.cni import (
     CONFIG_FILE,
     PLUGIN,
+    POD_COMMANDS,
     TRY_AGAIN,
     CniError,
     PodRef,
@@ -32,6 +33,7 @@ from hanse.features.networks.cni import (
     pod_cni_args,
     render_error,
     render_versions,
+    unread_pod_args,
     wrap_config,
 )
 from hanse.features.networks.cni_script import plugin_script
@@ -187,7 +189,7 @@ class NodePlugin:
         """Write what the delegate gets; a port that is taken down loses its rules now."""
         config = parse_config(text)
         command, args = environment["CNI_COMMAND"], environment["CNI_ARGS"]
-        if command in ("ADD", "DEL", "CHECK") and (ref := parse_pod(args)) is not None:
+        if command in POD_COMMANDS and (ref := parse_pod(args)) is not None:
             args = merge_cni_args(args, await self._cni_args(ref, command))
         (call / "plugin").write_text(config.plugin)
         (call / "args").write_text(args)
@@ -196,16 +198,12 @@ class NodePlugin:
             self._forget_port(_attachment(environment))
 
     async def _cni_args(self, ref: PodRef, command: str) -> str:
-        """The arguments of a pod; an unreachable API server does not hold up its deletion."""
+        """The arguments of a pod that is read within a time limit."""
         try:
             async with asyncio.timeout(READ_SECONDS):
                 pod = await self._read_pod(ref)
         except (KubeError, TimeoutError) as error:
-            if command == "DEL":
-                return ""
-            why = str(error) or "no answer in time"
-            message = f"pod {ref.namespace}/{ref.name} cannot be read: {why}"
-            raise CniError(TRY_AGAIN, message) from None
+            return unread_pod_args(ref, command, error)
         return pod_cni_args(ref, pod, command)
 
     def _attach(self, call: Path, environment: dict[str, str]) -> None:

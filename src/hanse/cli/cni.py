@@ -16,7 +16,7 @@ from hanse.cli.process import run_async
 from hanse.features.networks.cni import (
     BAD_CONFIG,
     BAD_ENVIRONMENT,
-    TRY_AGAIN,
+    POD_COMMANDS,
     CniConfig,
     CniError,
     PodRef,
@@ -26,6 +26,7 @@ from hanse.features.networks.cni import (
     pod_cni_args,
     render_error,
     render_versions,
+    unread_pod_args,
 )
 from hanse.kube import credentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
@@ -34,7 +35,6 @@ from hanse.model.kinds.core import Pod
 
 READ_TIMEOUT = timedelta(seconds=10)
 COMMANDS = ("ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION")
-_POD_COMMANDS = ("ADD", "DEL", "CHECK")
 
 
 class CniCall(Struct, frozen=True):
@@ -65,7 +65,7 @@ async def run_call(call: CniCall) -> CniResult:
         config = parse_config(call.config)
         version = config.version
         args = call.environment.get("CNI_ARGS", "")
-        if command in _POD_COMMANDS:
+        if command in POD_COMMANDS:
             args = merge_cni_args(args, await _annotation(config, parse_pod(args), command))
         return await _delegate(call, config, args)
     except CniError as error:
@@ -84,10 +84,7 @@ async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> st
     except NotFound:
         pod = None
     except (KubeError, BadCredentials, TimeoutError) as error:
-        if command == "DEL":
-            return ""  # an unreachable API server must not block the deletion of a pod
-        why = str(error) or "no answer in time"
-        raise CniError(TRY_AGAIN, f"pod {ref.namespace}/{ref.name} cannot be read: {why}") from None
+        return unread_pod_args(ref, command, error)
     return pod_cni_args(ref, pod, command)
 
 

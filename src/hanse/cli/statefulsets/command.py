@@ -9,6 +9,9 @@ from hanse.cli.replica_name_options import parse_replica_names, replica_name_opt
 from hanse.cli.settings import global_options
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hanse.cli.clusters import ClusterAccess
     from hanse.cli.statefulsets.replicas import SetView
 
 _COLOURS = {
@@ -76,14 +79,10 @@ def accept(context: click.Context, name: str, cluster: str) -> None:
     Examples:
       hanse statefulsets accept shop/store --cluster lubeck
     """
-    from hanse.cli.clusters import select_clusters
-    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.process import run_async
     from hanse.cli.statefulsets.replicas import accept_cluster
 
-    settings = global_options(context)
-    start_logging(settings)
-    namespace, set_name = _parse_set(name)
-    clusters = select_clusters(settings)
+    clusters, namespace, set_name = _select_set(context, name)
     run_async(lambda: accept_cluster(clusters, namespace, set_name, cluster))
     click.echo(f"{cluster} starts its replicas of {name} with empty volumes")
 
@@ -111,15 +110,11 @@ def history(context: click.Context, name: str, source: str) -> None:
     Examples:
       hanse statefulsets history shop/store
     """
-    from hanse.cli.clusters import select_clusters
-    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.process import run_async
     from hanse.cli.statefulsets.history import read_history
     from hanse.cli.tables import table
 
-    settings = global_options(context)
-    start_logging(settings)
-    namespace, set_name = _parse_set(name)
-    clusters = select_clusters(settings)
+    clusters, namespace, set_name = _select_set(context, name)
     found = run_async(lambda: read_history(clusters, namespace, set_name, source))
     rows = [
         (
@@ -150,14 +145,10 @@ def undo(context: click.Context, name: str, to_revision: int | None, source: str
       hanse statefulsets undo shop/store
       hanse statefulsets undo shop/store --to-revision 3 --from lubeck
     """
-    from hanse.cli.clusters import select_clusters
-    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.process import run_async
     from hanse.cli.statefulsets.history import undo as roll_back
 
-    settings = global_options(context)
-    start_logging(settings)
-    namespace, set_name = _parse_set(name)
-    clusters = select_clusters(settings)
+    clusters, namespace, set_name = _select_set(context, name)
     done = run_async(lambda: roll_back(clusters, namespace, set_name, to_revision, source))
     images = ", ".join(done.images)
     click.echo(f"{name} has the template of revision {done.number} again ({images})")
@@ -176,24 +167,25 @@ def restart(context: click.Context, name: str) -> None:
     Examples:
       hanse statefulsets restart shop/store
     """
-    from hanse.cli.clusters import select_clusters
-    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.process import run_async
     from hanse.cli.statefulsets.history import restart as restart_set
 
-    settings = global_options(context)
-    start_logging(settings)
-    namespace, set_name = _parse_set(name)
-    clusters = select_clusters(settings)
+    clusters, namespace, set_name = _select_set(context, name)
     run_async(lambda: restart_set(clusters, namespace, set_name))
     click.echo(f"{name} is restarted; see `hanse statefulsets`")
 
 
-def _parse_set(name: str) -> tuple[str, str]:
-    """Namespace and name of a set."""
+def _select_set(context: click.Context, name: str) -> "tuple[Sequence[ClusterAccess], str, str]":
+    """The clusters of the kubeconfig, and namespace and name of a set; logging is started."""
+    from hanse.cli.clusters import select_clusters
+    from hanse.cli.process import start_logging
+
+    settings = global_options(context)
+    start_logging(settings)
     namespace, slash, set_name = name.partition("/")
     if not (slash and namespace and set_name):
         raise InputError(f"{name!r} is no set; write NAMESPACE/NAME, as shop/store")
-    return namespace, set_name
+    return select_clusters(settings), namespace, set_name
 
 
 def _print_sets(sets: "list[SetView]", namespace: str) -> None:

@@ -21,6 +21,8 @@ STATE_FOLDER = "/var/lib/hanse-cni"
 VERSIONS = ("0.3.0", "0.3.1", "0.4.0", "1.0.0", "1.1.0")
 INCOMPATIBLE, BAD_ENVIRONMENT, BAD_CONFIG, TRY_AGAIN = 1, 4, 7, 11
 """Error codes of the CNI specification."""
+POD_COMMANDS = ("ADD", "DEL", "CHECK")
+"""The commands that are about one pod."""
 
 _RUNTIME_PREFIXES = ("K8S", "IgnoreUnknown")
 """Prefixes of CNI_ARGS that only the runtime may set."""
@@ -120,6 +122,17 @@ def pod_cni_args(ref: PodRef, pod: Pod | None, command: str) -> str:
         message = f"the network of pod {ref.namespace}/{ref.name} has not prepared its port yet"
         raise CniError(TRY_AGAIN, message)
     return pod.metadata.annotations.get(CNI_ARGS, "")
+
+
+def unread_pod_args(ref: PodRef, command: str, error: Exception) -> str:
+    """No arguments for a deletion, which an unreachable API server must not hold up.
+
+    Raises `CniError` (try again) for every other command: the pod's arguments are not known.
+    """
+    if command == "DEL":
+        return ""
+    why = str(error) or "no answer in time"
+    raise CniError(TRY_AGAIN, f"pod {ref.namespace}/{ref.name} cannot be read: {why}") from None
 
 
 def is_prepared(pod: Pod) -> bool:

@@ -62,23 +62,28 @@ class NamedPort(Value, frozen=True, kw_only=True):
     protocol: Annotated[str, Schema("TCP, UDP or SCTP.", max_length=4)] = "TCP"
 
 
+_Ports = Annotated[
+    tuple[NamedPort, ...], Schema("The ports of the headless Service.", max_items=100)
+]
+_LoadBalanced = Annotated[
+    bool, Schema("Whether each replica has a load balancer of its own.", default=False)
+]
+_UnreadyNames = Annotated[
+    bool,
+    Schema(
+        "Whether replicas that are not ready have names, as the headless Service says.",
+        default=True,
+    ),
+]
+
+
 class ReplicaNames(Value, frozen=True, kw_only=True):
     """How replicas are found by name."""
 
     service: Annotated[str, Schema("The headless Service; none: by no name.", max_length=63)] = ""
-    ports: Annotated[
-        tuple[NamedPort, ...], Schema("The ports of the headless Service.", max_items=100)
-    ] = ()
-    load_balanced: Annotated[
-        bool, Schema("Whether each replica has a load balancer of its own.", default=False)
-    ] = False
-    unready: Annotated[
-        bool,
-        Schema(
-            "Whether replicas that are not ready have names, as the headless Service says.",
-            default=True,
-        ),
-    ] = True
+    ports: _Ports = ()
+    load_balanced: _LoadBalanced = False
+    unready: _UnreadyNames = True
 
 
 class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
@@ -94,20 +99,10 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
     ] = ()
     told: Annotated[str, Schema("The shares in a line, for people.", max_length=32000)] = ""
     service: Annotated[str, Schema("The headless Service.", max_length=63)] = ""
-    ports: Annotated[
-        tuple[NamedPort, ...], Schema("The ports of the headless Service.", max_items=100)
-    ] = ()
-    load_balanced: Annotated[
-        bool, Schema("Whether each replica has a load balancer of its own.", default=False)
-    ] = False
+    ports: _Ports = ()
+    load_balanced: _LoadBalanced = False
     first_ordinal: Annotated[Count, Schema("Where ordinals begin.", default=0)] = 0
-    unready_names: Annotated[
-        bool,
-        Schema(
-            "Whether replicas that are not ready have names, as the headless Service says.",
-            default=True,
-        ),
-    ] = True
+    unready_names: _UnreadyNames = True
     rebalanced: Annotated[
         str, Schema("The last wish to rebalance that was granted.", max_length=253)
     ] = ""
