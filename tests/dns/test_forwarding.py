@@ -1,5 +1,6 @@
 """Queries for other zones are forwarded to an upstream server."""
 
+import asyncio
 import socket
 import socketserver
 import threading
@@ -113,6 +114,22 @@ async def test_a_long_answer_is_fetched_by_tcp_for_who_comes_by_tcp(
         own = await server.ask("web.shop.svc.clusterset.local", tcp=True)
         assert own.records == ("10.1.0.5",)
         assert (await server.ask("silence.example", tcp=True)).code == "SERVFAIL"
+
+
+async def test_a_client_that_sends_no_more_by_tcp_still_gets_its_answers(
+    upstream: tuple[str, int],
+) -> None:
+    observed = cluster_snapshot("lubeck", imported(), endpoint_slice("lubeck", "10.1.0.5"))
+    query = dns.message.make_query("many.example.org", "A").to_wire()
+
+    async with running(observed, settings=ServerSettings(forward=(upstream,))) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        writer.write(2 * (len(query).to_bytes(2) + query))
+        writer.write_eof()
+        received = await reader.read(-1)
+        writer.close()
+
+    assert len(received) > 2 * 16 * len(MANY)
 
 
 async def test_an_unreachable_upstream_is_servfail_over_tcp() -> None:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 from collections import Counter
+from collections.abc import Sequence
 from random import Random
 
 import dns.asyncquery
@@ -16,6 +17,7 @@ import dns.rcode
 import pytest
 from prometheus_client import generate_latest
 
+from hanse.dns import server
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import bind_listeners
 from hanse.dns.server import ServedView, serving
@@ -453,3 +455,25 @@ async def test_a_port_of_another_server_is_refused() -> None:
             bind_listeners(*first.address, 2)
     finally:
         first.close()
+
+
+async def test_a_server_that_ends_while_it_restarts_a_worker_leaves_no_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    began = asyncio.Event()
+    started: list[asyncio.subprocess.Process] = []
+    spawn = server._spawn
+
+    async def spawn_slowly(fds: Sequence[int]) -> asyncio.subprocess.Process:
+        began.set()
+        started.append(await spawn(fds))
+        for _ in range(100):
+            await asyncio.sleep(0)
+        return started[0]
+
+    async with running(cluster_snapshot("lubeck", *TWO)) as here:
+        monkeypatch.setattr(server, "_spawn", spawn_slowly)
+        os.kill(here.server.pids[0], signal.SIGKILL)
+        await began.wait()
+
+    assert [process.returncode for process in started] == [0]

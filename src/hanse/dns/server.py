@@ -120,7 +120,6 @@ class DnsServer:
 
     async def _launch(self, number: int) -> None:
         """Start a worker with the whole zone data of all views, and a task that supervises it."""
-        assert self._group is not None, "workers live while the server runs"
         listening = tuple(self._listening(number))
         start = StartWorker(
             listening,
@@ -130,6 +129,9 @@ class DnsServer:
             self._settings.forward,
         )
         worker = _Worker(number, await _spawn([item.fd for item in listening]), self.metrics)
+        if self._group is None:  # the server ended while the process started
+            await worker.stop()
+            return
         for served in self._served.values():  # from here on it gets every change, like the others
             worker.send(encode_frame(served.compiler.full_delta()))
         worker.send(encode_frame(start))

@@ -26,6 +26,7 @@ class TcpConnection:
         self.client = client
         self.active = now
         self.ended = False
+        self._awaited = 0
         self._transfer: Iterator[bytes] | None = None
         self._responder: StreamResponder = _no_responder
         self._incoming = bytearray()
@@ -61,6 +62,7 @@ class TcpConnection:
             at += 2 + length
             if response == b"":  # the response follows later, by `send`
                 self.active = now
+                self._awaited += 1
             elif response is None:  # what follows a malformed query cannot be parsed
                 self.ended = True
             elif isinstance(response, bytes):
@@ -73,6 +75,7 @@ class TcpConnection:
     def send(self, response: bytes, now: float) -> None:
         """Send a response that was not ready at once."""
         self.active = now
+        self._awaited -= 1
         self._outgoing += len(response).to_bytes(2) + response
         self.write(now)
 
@@ -98,7 +101,7 @@ class TcpConnection:
             return
         except OSError:
             self.ended = True
-            self._transfer = None
+            self._awaited, self._transfer = 0, None
             self._outgoing.clear()
             return
         del self._outgoing[:sent]
@@ -112,6 +115,14 @@ class TcpConnection:
     def has_pending(self) -> bool:
         """Whether there is more to write."""
         return bool(self._outgoing) or self._transfer is not None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the client sends no more queries, and has all its responses.
+
+        One that shut down its side of the connection still reads the responses it waits for.
+        """
+        return self.ended and not self._awaited and not self.has_pending
 
     @property
     def is_backlogged(self) -> bool:

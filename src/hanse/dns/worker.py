@@ -239,20 +239,20 @@ class Worker:
         self._poll.register(sock.fileno(), select.EPOLLIN)
 
     def _serve(self, connection: TcpConnection, event: int) -> None:
-        """Write or read on a connection, as poll reported."""
+        """Write or read on a connection, as poll reported; one that was reset is closed."""
+        if event & (select.EPOLLHUP | select.EPOLLERR):
+            self._close_connection(connection)
+            return
         table = self._get_or_create_table(connection.view)
         if event & select.EPOLLOUT:
             connection.write(time.monotonic())
-        if (
-            event & (select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR)
-            and not connection.is_backlogged
-        ):
+        if event & select.EPOLLIN and not connection.is_backlogged:
             connection.read(self._stream_responder(connection, table), time.monotonic())
         self._wait_for(connection)
 
     def _wait_for(self, connection: TcpConnection) -> None:
-        """Poll for what the connection can do next; close it if it has ended and sent all."""
-        if connection.ended and not connection.has_pending:
+        """Poll for what the connection can do next; close it if it is finished."""
+        if connection.is_finished:
             self._close_connection(connection)
             return
         events = 0 if connection.is_backlogged or connection.ended else select.EPOLLIN
