@@ -1,13 +1,17 @@
 """A `hanse up` with containers, as tests use it: kubectl, and connections from pods."""
 
+import asyncio
+import json
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
+from hanse.local.up.control import ControlRequest, send_request
 from tests.cli.programs import CommandResult, RunningFederation
 from tests.nodes.manifests import Manifest, client, namespace
 from tests.nodes.processes import container_process
@@ -53,6 +57,11 @@ class NodesFleet:
         """A process in the network between the clusters."""
         status = self.running.run_hanse("local", "list", "--json")
         return int(msgspec.json.decode(status.out)["fabric_pid"])
+
+    def inject(self, *requests: ControlRequest) -> None:
+        """Do what `hanse local` does, at once: a program takes a second to start."""
+        for request in requests:
+            asyncio.run(send_request(self.running.folder / "control.sock", request))
 
     def kubectl(self, cluster: str, *arguments: str, stdin: str = "") -> CommandResult:
         """Run kubectl in a cluster."""
@@ -100,13 +109,17 @@ class NodesFleet:
         inside = ("exec", "client", "--", "/netcheck", *arguments)
         return self.kubectl(cluster, "-n", space, *inside)
 
+    def client_pid(self, cluster: str, space: str) -> int:
+        """The process of the client pod of a cluster."""
+        status = self.get(cluster, "-n", space, "pod", "client")["status"]
+        container = status["containerStatuses"][0]["containerID"].rpartition("/")[2]
+        return container_process(container)
+
     def running_netcheck(
         self, cluster: str, space: str, *arguments: str
     ) -> "subprocess.Popen[str]":
         """Run netcheck in the client pod without its API server, which may be away."""
-        status = self.get(cluster, "-n", space, "pod", "client")["status"]
-        container = status["containerStatuses"][0]["containerID"].rpartition("/")[2]
-        inside = ("nsenter", "--net", "--mount", "--target", str(container_process(container)))
+        inside = ("nsenter", "--net", "--mount", "--target", str(self.client_pid(cluster, space)))
         return subprocess.Popen(
             [*inside, "/netcheck", *arguments], stdout=subprocess.PIPE, text=True
         )
@@ -142,3 +155,21 @@ def until(
         assert time.monotonic() < deadline, f"still {seen}"
         time.sleep(0.2)
     return seen
+
+
+@contextmanager
+def leases_of(fleet: NodesFleet, seconds: int) -> Iterator[None]:
+    """Shorter Leases for all clusters, until the block ends."""
+    [clusterset] = fleet.get("broker", "clustersets")["items"]
+    patch = ("patch", "clusterset", clusterset["metadata"]["name"], "--type=merge", "-p")
+    field = "leaseDurationSeconds"
+    fleet.must("broker", *patch, json.dumps({"spec": {field: seconds}}))
+    leases = ("-n", "hanse-broker", "leases", *fleet.clusters)
+    until(
+        lambda: {lease["spec"].get(field) for lease in fleet.get("broker", *leases)["items"]},
+        lambda durations: durations == {seconds},
+    )
+    try:
+        yield
+    finally:
+        fleet.must("broker", *patch, json.dumps({"spec": {field: clusterset["spec"].get(field)}}))

@@ -53,6 +53,14 @@ def workload(
     return {"apiVersion": "apps/v1", "kind": kind, "metadata": {"name": name}, "spec": spec}
 
 
+def draining(deployment: Manifest, seconds: int) -> Manifest:
+    """The workload with pods that go on answering for a time after they are deleted."""
+    pods = deployment["spec"]["template"]["spec"]
+    pods["terminationGracePeriodSeconds"] = seconds + 1
+    pods["containers"][0]["lifecycle"] = {"preStop": {"sleep": {"seconds": seconds}}}
+    return deployment
+
+
 def never_ready(cluster: str, name: str, replicas: int) -> Manifest:
     """A Deployment of pods of the Service NAME whose readiness probes fail."""
     deployment = workload("Deployment", cluster, f"{name}-never-ready", replicas)

@@ -1,8 +1,8 @@
 """Figures of packets: `python -m tests.nodes.measure`, as root on Linux, with three clusters.
 
 How long until they are ready, from an export to the first connection in another cluster, how long a
-dead pod still gets connections, and how many connections are lost while an API server is away or
-while an agent restarts.
+dead pod and a dead cluster still get connections, and how many connections are lost while an API
+server is away or while an agent restarts.
 """
 
 import statistics
@@ -14,14 +14,17 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from tests.nodes.fleet import NodesFleet
+from hanse.local.up.control import Cut, HealAll
+from tests.nodes.fleet import NodesFleet, leases_of
 from tests.nodes.manifests import export, service, workload
 from tests.nodes.starting import CLUSTERS, starting
+from tests.nodes.steady_client import steady_client
 
 HERE, THERE = "lubeck", "hamburg"
 SPACE = "measured"
 SERVICES = 10
 EVERY_MILLISECONDS = 20
+LEASE_SECONDS = 6
 
 
 class Connection(Struct, frozen=True):
@@ -46,6 +49,7 @@ def main() -> None:
             fleet.create_namespace(SPACE)
             _measure_exports(fleet)
             _measure_dead_pod(fleet)
+            _measure_dead_cluster(fleet)
             _measure_outage(fleet)
             _measure_restart(fleet)
 
@@ -91,6 +95,27 @@ def _measure_dead_pod(fleet: NodesFleet) -> None:
     failed = [one for one in _dial_during(fleet, "web", 8, remove) if one.failed]
     last = max((one.began - removed for one in failed), default=0)
     _print("scaled to zero to last failed connection", f"{last} ms, {len(failed)} failed")
+
+
+def _measure_dead_cluster(fleet: NodesFleet) -> None:
+    """From the death of a cluster to the last connection that failed, with a Lease of 6 s."""
+    fleet.must(THERE, "-n", SPACE, "scale", "deployment/web", "--replicas=1")
+    fleet.await_answers(HERE, SPACE, f"http://{_host('web')}", {HERE, THERE}, 24)
+    [address] = fleet.lookup(HERE, SPACE, _host("web"))
+    with leases_of(fleet, LEASE_SECONDS):
+        with steady_client(fleet.client_pid(HERE, SPACE), address, 81) as client:
+            time.sleep(2)
+            died = time.time()
+            fleet.inject(Cut(HERE, THERE), Cut(THERE, "broker"))
+            time.sleep(2 * LEASE_SECONDS)
+        fleet.inject(HealAll())
+    lost = [request.began - died for request in client.punctual_requests() if request.failed]
+    last = max(lost, default=0.0)
+    _print(
+        f"death of a cluster with a Lease of {LEASE_SECONDS} s to the last lost connection",
+        f"{last:.1f} s, {len(lost)} of {len(client.requests)} lost",
+    )
+    fleet.await_answers(HERE, SPACE, f"http://{_host('web')}", {HERE, THERE}, 24)
 
 
 def _measure_outage(fleet: NodesFleet) -> None:

@@ -1,17 +1,26 @@
 """Services of the kep-1645 profile carry connections where only pods are routed."""
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
-from tests.nodes.fleet import NodesFleet, until
-from tests.nodes.manifests import TCP, export, never_ready, service, workload
+from hanse.local.up.control import Cut, HealAll, Kill, Start, StartAgent, StopAgent
+from tests.nodes.fleet import NodesFleet, leases_of, until
+from tests.nodes.manifests import TCP, draining, export, never_ready, service, workload
+from tests.nodes.steady_client import SteadyClient, steady_client, waited_for_cpu
 
 HERE, THERE = "lubeck", "hamburg"
 SPACE = "kep"
 ZONE = f"{SPACE}.svc.clusterset.local"
 OTHER_PORT = 9090
+AWAY_SECONDS = 3
+LEASE_SECONDS = 6
+NOTICED_SECONDS = 2
+"""For the slices to be written and for kube-proxy, which waits a second between two syncs."""
+DRAIN_SECONDS = 8
+OFTEN = ("-every", "100ms", "-timeout", "10s", "-n", "100000")
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +38,8 @@ def fleet(flat: NodesFleet) -> Iterator[NodesFleet]:
         deployment = workload("Deployment", THERE, name, replicas)
         flat.apply(THERE, SPACE, deployment, service(name, **more), export(name))
     for cluster in flat.clusters:
-        near = workload("Deployment", cluster, "near"), service("near"), export("near")
-        flat.apply(cluster, SPACE, *near)
+        deployment = draining(workload("Deployment", cluster, "near"), DRAIN_SECONDS)
+        flat.apply(cluster, SPACE, deployment, service("near"), export("near"))
     headless = (workload("StatefulSet", THERE, "db", 2), service("db", clusterIP="None"))
     flat.apply(THERE, SPACE, *headless, export("db"))
     yield flat
@@ -100,6 +109,69 @@ def test_the_other_cluster_answers_while_the_own_one_cannot(fleet: NodesFleet) -
     fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE, THERE}, 24)
 
 
+def test_connections_by_name_arrive_while_api_servers_are_away_and_agents_restart(
+    fleet: NodesFleet,
+) -> None:
+    target = f"http://there.{ZONE}"
+    fleet.await_answers(HERE, SPACE, target, {THERE}, 1)
+
+    with fleet.running_netcheck(HERE, SPACE, "http", *OFTEN, target) as client:
+        for cluster in (HERE, THERE, "broker"):
+            fleet.inject(Kill(cluster))
+            time.sleep(AWAY_SECONDS)
+            fleet.inject(Start(cluster))
+        for cluster in (HERE, THERE):
+            fleet.inject(StopAgent(cluster), StartAgent(cluster))
+        client.terminate()
+        output = client.communicate()[0]
+
+    outcomes = [line.split(" ", 2)[2] for line in output.splitlines()]
+    assert len(outcomes) > 10 * AWAY_SECONDS
+    assert [one for one in outcomes if not one.startswith(THERE)] == [], fleet.running.output
+
+
+def test_a_cluster_that_dies_costs_its_share_of_requests_until_its_lease_ends(
+    fleet: NodesFleet,
+) -> None:
+    with leases_of(fleet, LEASE_SECONDS), _steady_client(fleet) as client:
+        died, waited = time.time(), waited_for_cpu()
+        fleet.inject(Cut(HERE, THERE), Cut(THERE, "broker"))
+        until(lambda: time.time() - died, lambda seconds: seconds > LEASE_SECONDS)
+        until(client.losses_of_late, lambda lost: bool(lost) and not any(lost))
+        waited = waited_for_cpu() - waited
+        fleet.inject(HealAll())
+
+    requests = client.punctual_requests()
+    lost = [request.began - died for request in requests if request.failed]
+    during = [r for r in requests if died < r.began < died + LEASE_SECONDS]
+    assert min(lost) > -1  # one that began before may have been under way
+    assert max(lost) < LEASE_SECONDS + NOTICED_SECONDS + waited
+    assert sum(r.failed for r in during) < 0.65 * len(during)
+
+
+def test_a_cluster_that_is_drained_costs_no_request(fleet: NodesFleet) -> None:
+    """First its export is deleted, then its pods, which go on answering for a time."""
+    phases = {}
+    with _steady_client(fleet) as client:
+        phases["unexported"] = time.time()
+        fleet.must(THERE, "-n", SPACE, "delete", "serviceexport", "near")
+        _await_clusters(client, {HERE})
+        phases["exported"] = time.time()
+        fleet.apply(THERE, SPACE, export("near"))
+        _await_clusters(client, {HERE, THERE})
+        phases["scaled down"] = time.time()
+        fleet.must(THERE, "-n", SPACE, "scale", "deployment/near", "--replicas=0")
+        pods = ("pods", "-l", "app=near", "--timeout=60s")
+        fleet.must(THERE, "-n", SPACE, "wait", "--for=delete", *pods)
+        phases["gone"] = time.time()
+        _await_clusters(client, {HERE})
+    fleet.must(THERE, "-n", SPACE, "scale", "deployment/near", "--replicas=1")
+
+    requests = client.punctual_requests()
+    assert len(requests) > len(client.requests) / 2, "the client was starved"
+    assert [f"{r.began:.2f}" for r in requests if r.failed] == [], phases
+
+
 def test_the_own_cluster_answers_alone_while_enough_of_its_pods_are_ready(
     fleet: NodesFleet,
 ) -> None:
@@ -117,33 +189,22 @@ def test_the_own_cluster_answers_alone_while_enough_of_its_pods_are_ready(
     fleet.await_answers(HERE, SPACE, target, {HERE}, 24)
 
 
-@pytest.mark.parametrize("dead", [HERE, THERE, "broker"])
-def test_connections_arrive_while_an_api_server_is_away(fleet: NodesFleet, dead: str) -> None:
-    with _dialling(fleet, 50):
-        killed = fleet.running.run_hanse("local", "kill", dead)
-    started = fleet.running.run_hanse("local", "start", dead)
-
-    assert (killed.status, started.status) == (0, 0)
-
-
-def test_connections_by_name_arrive_while_agents_restart(fleet: NodesFleet) -> None:
-    with _dialling(fleet, 100):
-        for cluster in (HERE, THERE):
-            for command in ("stop", "start"):
-                result = fleet.running.run_hanse("local", command, "agent", cluster)
-                assert result.status == 0, result.err + fleet.running.output
-
-
 @contextmanager
-def _dialling(fleet: NodesFleet, count: int) -> Iterator[None]:
-    """Dial by name ten times a second, also during the block; every connection has to arrive."""
-    fleet.await_answers(HERE, SPACE, f"http://there.{ZONE}", {THERE}, 1)
-    inside = ("-every", "100ms", "-n", str(count), f"http://there.{ZONE}")
-    with fleet.running_netcheck(HERE, SPACE, "http", *inside) as client:
-        yield
-        output = client.communicate()[0]
+def _steady_client(fleet: NodesFleet) -> Iterator[SteadyClient]:
+    """A client of the Service that both clusters answer, until the block ends."""
+    for cluster in fleet.clusters:
+        fleet.await_rollout(cluster, SPACE, "deployment/near")
+    fleet.await_answers(HERE, SPACE, f"http://near.{ZONE}", {HERE, THERE}, 24)
+    [address] = fleet.lookup(HERE, SPACE, f"near.{ZONE}")
+    with steady_client(fleet.client_pid(HERE, SPACE), address, 81) as client:
+        _await_clusters(client, {HERE, THERE})
+        yield client
 
-    outcomes = [line.split(" ", 2)[2] for line in output.splitlines()]
-    assert len(outcomes) == count
-    failed = {n: one for n, one in enumerate(outcomes) if not one.startswith(THERE)}
-    assert not failed, fleet.running.output
+
+def _await_clusters(client: SteadyClient, expected: set[str]) -> None:
+    """Wait until connections of a second are answered by exactly these clusters."""
+    began = time.time()
+    until(
+        lambda: client.clusters_since(max(began, time.time() - 1)),
+        lambda seen: seen == expected and time.time() > began + 1,
+    )
