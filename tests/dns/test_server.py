@@ -20,6 +20,7 @@ from prometheus_client import generate_latest
 from hanse.dns import server
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import bind_listeners
+from hanse.dns.messages import Delta
 from hanse.dns.server import ServedView, serving
 from hanse.dns.settings import ServerSettings
 from hanse.dns.updater import ViewUpdater
@@ -106,6 +107,30 @@ async def test_a_change_is_answered_as_soon_as_it_is_observed() -> None:
 
             assert (await here.ask(f"mail.shop.svc.{ZONE}")).records == ("10.2.0.9",)
     listeners.close()
+
+
+async def test_a_name_server_is_ready_when_its_workers_answer_and_not_before() -> None:
+    view, applied = View("test"), asyncio.Event()
+    observed = cluster_snapshot("lubeck", imported(), endpoint_slice("bergen", "10.2.0.1"))
+
+    class Slow:
+        sent = 0
+
+        def update(self, delta: Delta) -> None:
+            self.sent += 1
+
+        async def wait_applied(self) -> None:
+            await applied.wait()
+
+    server = Slow()
+    feed = ViewUpdater(Compiler(view, [ServiceZone(view)]), server, lambda: observed)
+    async with feed.running():
+        await asyncio.sleep(0.01)
+        before = feed.readiness.ready
+        applied.set()
+        await asyncio.sleep(0.01)
+
+        assert (server.sent > 0, before, feed.readiness.ready) == (True, False, True)
 
 
 async def test_an_answer_that_does_not_fit_is_truncated_and_complete_over_tcp() -> None:

@@ -86,7 +86,7 @@ def test_a_service_that_is_not_exported_has_no_name_elsewhere(fleet: NodesFleet)
     assert fleet.lookup(THERE, SPACE, f"there.{SPACE}.svc.cluster.local") != []
 
 
-def test_no_connection_is_lost_while_an_upgrade_replaces_agents(
+def test_no_connection_is_lost_while_an_upgrade_replaces_agents_and_name_servers(
     installation: Installation, fleet: NodesFleet
 ) -> None:
     """Names are resolved for each connection, ten times a second, all the time.
@@ -94,12 +94,13 @@ def test_no_connection_is_lost_while_an_upgrade_replaces_agents(
     A name is asked again after 5 s where a packet was dropped: two cores start all agents at once.
     """
     fleet.await_answers(HERE, SPACE, f"http://there.{ZONE}", {THERE}, 4)
-    before = {cluster: _agents(fleet, cluster) for cluster in (HERE, THERE)}
+    before = {cluster: _names(fleet, cluster) for cluster in (HERE, THERE)}
     times = ("-every", "100ms", "-timeout", "10s", "-n", "100000")
     options = (*times, f"http://there.{ZONE}")
 
     with fleet.running_netcheck(HERE, SPACE, "http", *options) as client:
-        installation.run_helm_everywhere("upgrade", "federated.hostname={name}.example.org")
+        changed = ("federated.hostname={name}.example.org", "dns.localFirst=false")
+        installation.run_helm_everywhere("upgrade", *changed)
         client.terminate()
         output = client.communicate()[0]
 
@@ -107,7 +108,7 @@ def test_no_connection_is_lost_while_an_upgrade_replaces_agents(
     assert len(outcomes) > 20
     assert [one for one in outcomes if not one.startswith(THERE)] == []
     for cluster in (HERE, THERE):
-        pods = until(lambda c=cluster: _agents(fleet, c), lambda names: len(names) == 1)  # type: ignore[misc]
+        pods = until(lambda c=cluster: _names(fleet, c), lambda names: len(names) == 2)  # type: ignore[misc]
         assert not before[cluster] & pods
         [environment] = _environments(fleet, cluster)
         assert environment["HANSE_FEDERATED_HOSTNAME"] == "{name}.example.org"
@@ -182,20 +183,21 @@ def _user(container: str) -> int:
     return Path(f"/proc/{container_process(container)}").stat().st_uid
 
 
-def _agents(fleet: NodesFleet, cluster: str) -> set[str]:
-    """The names of the agents' pods that are not about to end."""
-    return {pod["metadata"]["name"] for pod in _pods(fleet, cluster)}
+def _names(fleet: NodesFleet, cluster: str) -> set[str]:
+    """The names of the pods of the agent and the name server that are not about to end."""
+    found = [*_pods(fleet, cluster), *_pods(fleet, cluster, "hanse-dns")]
+    return {pod["metadata"]["name"] for pod in found}
 
 
 def _environments(fleet: NodesFleet, cluster: str) -> list[dict[str, str]]:
-    """The environments of these pods."""
+    """The environments of the agents' pods."""
     return [
         {one["name"]: one.get("value", "") for one in pod["spec"]["containers"][0]["env"]}
         for pod in _pods(fleet, cluster)
     ]
 
 
-def _pods(fleet: NodesFleet, cluster: str) -> list[dict[str, Any]]:
-    selector = "app.kubernetes.io/name=hanse-agent"
+def _pods(fleet: NodesFleet, cluster: str, name: str = "hanse-agent") -> list[dict[str, Any]]:
+    selector = f"app.kubernetes.io/name={name}"
     pods = fleet.get(cluster, "-n", SYSTEM, "pods", "-l", selector)["items"]
     return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]

@@ -20,7 +20,6 @@ from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners
 from hanse.dns.server import DnsServer, ServedView, serving
 from hanse.dns.settings import ServerSettings
-from hanse.dns.updater import readiness
 from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.features.networks.zone import NetworkZone, watches
 from hanse.features.publishing.zone import DnsEndpointZone
@@ -100,15 +99,18 @@ async def serving_zones(
     try:
         async with AsyncExitStack() as stack:
             served = [ServedView(compiler, tuple(listeners))]
+            # Questions are refused once no worker answers: whoever asks then asks another server.
+            for each in listeners:
+                stack.callback(each.close)
             server = await stack.enter_async_context(serving(served, settings))
+            stack.push_async_callback(probe.close)
+            names = NameServer(compiler, server, informers, clock, judgement)
             if metrics_listener is not None:
                 registry = server.metrics.registry
                 health_server = health.serving(
-                    metrics_listener, registry, lambda: readiness(compiler)
+                    metrics_listener, registry, lambda: names.updater.readiness
                 )
                 await stack.enter_async_context(health_server)
-            stack.push_async_callback(probe.close)
-            names = NameServer(compiler, server, informers, clock, judgement)
             await stack.enter_async_context(names.running())
             if reload is not None:
                 group = await stack.enter_async_context(asyncio.TaskGroup())

@@ -37,6 +37,18 @@ class ViewUpdater:
         self._server = server
         self._snapshot = snapshot
         self._pending = asyncio.Event()
+        self._served = False
+        """Whether every worker answers from all that was listed first."""
+
+    @property
+    def readiness(self) -> Readiness:
+        """Ready once workers answer from all objects: before that every query gets SERVFAIL.
+
+        Resolvers remember one such answer for seconds.
+        """
+        if self._served:
+            return Readiness(ready=True, text="ready")
+        return Readiness(ready=False, text="not ready: the cluster was not read in full yet")
 
     def on_change(self, change: Change) -> None:
         """Enqueue what a change concerns; it is compiled and sent soon."""
@@ -75,10 +87,6 @@ class ViewUpdater:
             while self._compiler.due:
                 self._server.update(self._compiler.compile(self._snapshot(), BATCH_SIZE))
                 await asyncio.sleep(0)
-
-
-def readiness(compiler: Compiler) -> Readiness:
-    """Ready once all objects were listed: before that every query gets SERVFAIL."""
-    if compiler.synced:
-        return Readiness(ready=True, text="ready")
-    return Readiness(ready=False, text="not ready: the cluster was not read in full yet")
+            if self._compiler.synced and not self._served:
+                await self._server.wait_applied()
+                self._served = True

@@ -78,6 +78,9 @@ class NameServer:
         self._answers.clear()
         self._changed.set()
 
+    async def wait_applied(self) -> None:
+        """Return: changes are applied at once."""
+
     def ask(self, name: str, rtype: str = "A") -> Answer:
         """One answer; the same until a name changes."""
         if (name, rtype) not in self._answers:

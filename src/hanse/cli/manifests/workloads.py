@@ -28,7 +28,10 @@ def make_deployment(
     container: Wire,
     volumes: list[Wire],
 ) -> Wire:
-    """A Deployment of one container, not as root, spread over zones and nodes if possible."""
+    """A Deployment of one container, not as root, spread over zones and nodes if possible.
+
+    A pod ends when the one that replaces it is ready, also where there is one replica.
+    """
     labels = labels_of(name)
     pod = {
         "serviceAccountName": account,
@@ -57,7 +60,7 @@ def make_deployment(
     spec = {
         "replicas": replicas,
         "selector": {"matchLabels": labels},
-        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 1}},
+        "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0}},
         "template": {"metadata": {"labels": labels}, "spec": pod},
     }
     made = make_object("apps/v1", "Deployment", name, spec)
@@ -96,7 +99,9 @@ def secret_volume(name: str, secret: Any) -> Wire:
 
 
 def http_probe(path: str, every: int) -> Wire:
-    return {"httpGet": {"path": path, "port": "metrics"}, "periodSeconds": every}
+    """Asks every so many seconds; a second, the default, is little on a busy node."""
+    get = {"path": path, "port": "metrics"}
+    return {"httpGet": get, "periodSeconds": every, "timeoutSeconds": 5}
 
 
 def disruption_budget(name: str) -> Wire:
