@@ -1,4 +1,4 @@
-"""One etcd cluster with a member in each of three clusters, found by global names alone."""
+"""One etcd cluster over three clusters, whose members find each other by global names alone."""
 
 import subprocess
 import sys
@@ -17,14 +17,20 @@ from tests.nodes.fleet import NodesFleet, until
 from tests.nodes.manifests import Manifest, namespace
 
 CLUSTERS = ("lubeck", "hamburg", "bergen")
+MEMBERS = tuple(
+    f"store-{place}" for place in ("bergen-0", "bergen-1", "hamburg-0", "lubeck-0", "lubeck-1")
+)
+"""The members of the etcd cluster, of which four run: any three are a quorum."""
 SPACE = "quorum"
 ZONE = f"etcd.{SPACE}.myfederation.svc.example.com"
+WISHES = "federation.kubernetes.io/statefulset-preferences"
+TWO_IN_LUBECK = '{"rebalance": true, "clusters": {"lubeck": {"minReplicas": 2}, "*": {}}}'
 
 
 def _submitted() -> tuple[Manifest, ...]:
-    """A set with one replica in each cluster, each with a load balancer, and its Service."""
+    """A set with a replica or two in each cluster, each with a load balancer, and its Service."""
     labels = {"app": "etcd"}
-    members = ",".join(f"store-{name}-0=http://store-{name}-0.{ZONE}:2380" for name in CLUSTERS)
+    members = ",".join(f"{name}=http://{name}.{ZONE}:2380" for name in MEMBERS)
     container = {
         "name": "etcd",
         "image": ETCD_IMAGE,
@@ -69,7 +75,7 @@ def _submitted() -> tuple[Manifest, ...]:
         },
         "spec": {
             "serviceName": "etcd",
-            "replicas": 3,
+            "replicas": 4,
             "selector": {"matchLabels": labels},
             "template": template,
             "volumeClaimTemplates": [claim],
@@ -121,47 +127,58 @@ def writing(fleet: NodesFleet, folder: Path) -> Iterator[Path]:
         process.wait()
 
 
-def test_no_acknowledged_write_is_lost_by_a_roll_out_or_a_scale_down(
+def test_no_acknowledged_write_is_lost_by_a_roll_out_a_scale_down_or_a_rebalance(
     fleet: NodesFleet, tmp_path: Path
 ) -> None:
     until(lambda: _etcdctl(fleet, "lubeck", "put", "ship", "cog"), lambda put: put.status == 0)
     fleet.await_rollout("broker", SPACE, "statefulset/store")
-    before = _pod_uids(fleet)
+    before = _pods(fleet)
 
     with writing(fleet, tmp_path) as log:
         fleet.must("broker", "-n", SPACE, "rollout", "restart", "statefulset/store")
         fleet.await_rollout("broker", SPACE, "statefulset/store")
-        assert not before & _pod_uids(fleet), "every member was replaced"
-        for replicas in (2, 3):
+        after = _pods(fleet)
+        assert not set(before.values()) & set(after.values()), "every member was replaced"
+        for replicas in (3, 4):
             fleet.must("broker", "-n", SPACE, "scale", f"--replicas={replicas}", "sts/store")
-            until(lambda: len(_pod_uids(fleet)), partial(eq, replicas))
+            until(lambda: len(_pods(fleet)), partial(eq, replicas))
             fleet.await_rollout("broker", SPACE, "statefulset/store")
+        fleet.must("broker", "-n", SPACE, "annotate", "sts/store", f"{WISHES}={TWO_IN_LUBECK}")
+        until(lambda: set(_pods(fleet)), partial(eq, {*MEMBERS} - {"store-bergen-1"}))
+        fleet.await_rollout("broker", SPACE, "statefulset/store")
 
+    _check_writes(fleet, "bergen", log)
+
+
+def _check_writes(fleet: NodesFleet, cluster: str, log: Path) -> None:
+    """Check that the member of a cluster has all that was acknowledged."""
     written = [line.split() for line in log.read_text().splitlines()]
     times = [float(at) for _, at in written]
-    kept = _etcdctl(fleet, "bergen", "get", "n", "--prefix", "--keys-only").out.split()
+    kept = _etcdctl(fleet, cluster, "get", "n", "--prefix", "--keys-only").out.split()
     gap = max(later - earlier for earlier, later in pairwise(times))
     assert {key for key, _ in written} <= set(kept), f"{len(written)} writes, {gap:.2f} s apart"
 
 
-def _pod_uids(fleet: NodesFleet) -> set[str]:
-    """The uids of all members' pods."""
+def _pods(fleet: NodesFleet) -> dict[str, str]:
+    """The pods of all members, with their uids."""
     pods = (fleet.get(cluster, "-n", SPACE, "pods")["items"] for cluster in CLUSTERS)
-    return {pod["metadata"]["uid"] for found in pods for pod in found}
+    return {pod["metadata"]["name"]: pod["metadata"]["uid"] for found in pods for pod in found}
 
 
-def test_a_quorum_survives_the_loss_of_one_cluster(fleet: NodesFleet) -> None:
+def test_a_quorum_survives_the_loss_of_one_cluster(fleet: NodesFleet, tmp_path: Path) -> None:
     until(lambda: _etcdctl(fleet, "lubeck", "put", "ship", "cog"), lambda put: put.status == 0)
     assert _etcdctl(fleet, "bergen", "get", "ship").out == "ship\ncog\n"
 
-    for other in ("lubeck", "bergen"):
-        fleet.running.run_hanse("local", "cut", "hamburg", other)
-    until(lambda: _etcdctl(fleet, "bergen", "put", "ship", "hulk"), lambda put: put.status == 0)
-    alone = _etcdctl(fleet, "hamburg", "put", "ship", "raft")
-    fleet.running.run_hanse("local", "heal", "--all")
+    with writing(fleet, tmp_path) as log:
+        for other in ("lubeck", "bergen"):
+            fleet.running.run_hanse("local", "cut", "hamburg", other)
+        until(lambda: _etcdctl(fleet, "bergen", "put", "ship", "hulk"), lambda put: put.status == 0)
+        alone = _etcdctl(fleet, "hamburg", "put", "ship", "raft")
+        fleet.running.run_hanse("local", "heal", "--all")
 
     assert alone.status != 0
     until(
         lambda: {_etcdctl(fleet, cluster, "get", "ship").out for cluster in CLUSTERS},
         lambda read: read in ({"ship\nhulk\n"}, {"ship\nraft\n"}),  # it may have been kept back
     )
+    _check_writes(fleet, "hamburg", log)
