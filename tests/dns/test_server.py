@@ -3,11 +3,13 @@
 import asyncio
 import os
 import re
+import resource
 import shutil
 import signal
 import socket
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from random import Random
 
 import dns.asyncquery
@@ -480,6 +482,20 @@ async def test_a_port_of_another_server_is_refused() -> None:
             bind_listeners(*first.address, 2)
     finally:
         first.close()
+
+
+async def test_servers_that_take_any_port_get_different_ones() -> None:
+    with ExitStack() as opened:
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 4096)), hard))
+        opened.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
+        ports = []
+        for _ in range(450):  # some met another's while all were bound to be shared
+            listeners = bind_listeners("127.0.0.1", 0, 1)
+            opened.callback(listeners.close)
+            ports.append(listeners.address[1])
+
+        assert len(set(ports)) == len(ports)
 
 
 async def test_a_server_that_ends_while_it_restarts_a_worker_leaves_no_process(

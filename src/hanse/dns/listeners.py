@@ -50,19 +50,19 @@ def _bind(host: str, port: int, workers: int) -> Listeners:
     """Bind a UDP and a listening TCP socket for each worker, all on the same port.
 
     Port 0 takes the port that the first socket gets; on an error all sockets are closed.
-    SO_REUSEPORT would share a port with another server of the same user, so a given port is
-    bound without it first.
+    SO_REUSEPORT would share a port with another server of the same user, port 0 included, so the
+    first socket of each kind gets it after it is bound.
     """
-    if port:
-        _check_port_is_free(host, port)
     sockets: list[socket.socket] = []
     try:
         for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
-            for _ in range(workers):
+            for worker in range(workers):
                 sock = _open_socket(host, kind)
-                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 sockets.append(sock)
+                if worker:
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 sock.bind((host, port))
+                sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 port = sock.getsockname()[1]
                 if kind == socket.SOCK_STREAM:
                     sock.listen(128)
@@ -71,13 +71,6 @@ def _bind(host: str, port: int, workers: int) -> Listeners:
             sock.close()
         raise
     return Listeners(tuple(sockets[:workers]), tuple(sockets[workers:]))
-
-
-def _check_port_is_free(host: str, port: int) -> None:
-    """Raise OSError if any other socket is bound to the port, whatever its options."""
-    for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
-        with _open_socket(host, kind) as sock:
-            sock.bind((host, port))
 
 
 def _open_socket(host: str, kind: socket.SocketKind) -> socket.socket:
