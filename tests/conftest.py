@@ -5,6 +5,7 @@ need one.
 """
 
 import gc
+import os
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -58,6 +59,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers", "virtual: lasts in real time and says nothing new there; only embedded"
     )
+
+
+def pytest_xdist_auto_num_workers() -> int:
+    """One worker more than processors: a third of what commands take is waiting for something."""
+    return (os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,25 +10,21 @@ from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 
-from msgspec import Struct
+from tests.cli.command_server import CommandResult, command_server
+
+__all__ = ["CommandResult"]
 
 HANSE = (sys.executable, "-c", "from hanse.cli import main; main()")
 COMMAND_TIMEOUT = 60
 KUBECTL_TIMEOUT = 120
 
 
-class CommandResult(Struct, frozen=True):
-    """The output and exit status of a process."""
-
-    status: int
-    out: str
-    err: str
-
-
 def hanse(
     *arguments: str, cwd: Path, env: dict[str, str] | None = None, patience: int = COMMAND_TIMEOUT
 ) -> CommandResult:
-    """Run a command to its end."""
+    """Run a command to its end; in a fork of the command server while `commands_in_forks` holds."""
+    if _forking:
+        return command_server().run(arguments, cwd, environment(cwd, env), patience)
     completed = subprocess.run(
         [*HANSE, *arguments],
         cwd=cwd,
@@ -40,6 +36,19 @@ def hanse(
         check=False,
     )
     return CommandResult(completed.returncode, completed.stdout, completed.stderr)
+
+
+_forking: list[bool] = []
+
+
+@contextmanager
+def commands_in_forks() -> Iterator[None]:
+    """Let `hanse` fork a process that has imported everything instead of starting a new one."""
+    _forking.append(True)
+    try:
+        yield
+    finally:
+        _forking.pop()
 
 
 def environment(home: Path, more: dict[str, str] | None = None) -> dict[str, str]:
