@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.app import guard
-from hanse.app.cni import NodePlugin
+from hanse.app.cni import UNCHECKED, NodePlugin
 from hanse.app.cni_folders import CniFolders, installed_folders
 from hanse.features.networks.cni import CONFIG_FILE, PodRef
 from hanse.features.networks.guard.transaction import ElementChange
@@ -441,3 +441,39 @@ async def test_a_plugin_that_changes_the_mac_later_is_refused(node: Node) -> Non
     async with node.guarded() as plugin:
         assert "10-pods.conflist: its plugin tuning sets mac" in plugin.problem
         assert configs(node) == ["10-pods.conflist"]
+
+
+async def test_a_plugin_of_that_name_that_others_installed_stays(removable: Node) -> None:
+    node = removable
+    other = node.folders.plugins / "hanse"
+    other.write_text("#!/bin/sh\nexec hanse cni\n")
+
+    async with node.guarded() as plugin:
+        assert f"{other} was not written by a guard; move it away" in plugin.problem
+        assert configs(node) == ["10-pods.conflist"]
+    await guard.remove_rules(node.folders)
+    assert other.read_text() == "#!/bin/sh\nexec hanse cni\n"
+
+    other.unlink()
+    async with node.guarded() as plugin:
+        assert plugin.problem == ""
+
+
+async def test_ports_of_bridges_without_rules_are_told(
+    node: Node, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Those of pods: an uplink and a tunnel on the bridge are none."""
+    links = node.folder / "sys/class/net"
+    for name in ("eth0/brport", "eth0/device", "vxlan1/brport", "tap0/brport"):
+        (links / name).mkdir(parents=True)
+    (links / "vxlan1/uevent").write_text("DEVTYPE=vxlan\nINTERFACE=vxlan1\n")
+    (links / "tap0/tun_flags").write_text("0x1002\n")
+
+    async with node.guarded() as plugin:
+        assert plugin.unchecked == ("veth5",)
+        assert [(one.message, vars(one)["ports"]) for one in caplog.records] == [
+            (UNCHECKED, "veth5")
+        ]
+        assert (await node.call("ADD"))[0] == 0
+        plugin.refresh()
+        assert plugin.unchecked == ()

@@ -70,6 +70,21 @@ def test_name_servers_guards_and_the_console_may_only_read(account: str) -> None
     assert asked <= verbs or account != "hanse-console", "who people are, and what they may see"
 
 
+@pytest.mark.parametrize(("cni", "config"), [(True, "/etc/cni/net.d"), (False, "")])
+def test_guards_have_the_folders_of_cni_by_the_paths_of_the_node(cni: bool, config: str) -> None:
+    """Also a guard that is no plugin, since it takes away one of before."""
+    found = installed(networks={"guard": True, "cni": cni})
+    pod = found["DaemonSet", "hanse-guard"]["spec"]["template"]["spec"]
+    [container] = pod["containers"]
+
+    mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
+    assert mounts == {one["name"]: one["hostPath"]["path"] for one in pod["volumes"]}
+    assert {*mounts.values()} == {"/etc/cni/net.d", "/opt/cni/bin", "/var/lib/hanse-cni"}
+    environment = {one["name"]: one.get("value") for one in container["env"]}
+    assert environment["HANSE_CNI_CONFIG"] == config
+    assert environment["HANSE_CNI_PLUGINS"] == "/opt/cni/bin"
+
+
 def test_what_is_switched_off_is_not_there() -> None:
     few = installed(dns={"enabled": False}, networkPolicy=False, egress={"enabled": False})
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from hanse.features.networks.cni import STATE_FOLDER
 from tests.nodes.fleet import NodesFleet, until
 from tests.nodes.installation import BROKER, SYSTEM, Installation, installed
 from tests.nodes.manifests import TCP, export, service, workload
@@ -137,23 +138,41 @@ def test_a_cut_from_the_broker_takes_nothing_away(fleet: NodesFleet) -> None:
 def test_a_guard_runs_on_the_node_and_goes_without_a_trace(
     installation: Installation, fleet: NodesFleet
 ) -> None:
-    upgraded = installation.run_helm("upgrade", HERE, "networks.guard=true")
+    folders = ("networks.cniConfig=/run/node/cni", "networks.cniPlugins=/run/node/plugins")
+    upgraded = installation.run_helm("upgrade", HERE, "networks.guard=true", *folders)
 
     assert upgraded.status == 0, upgraded.err
     fleet.await_rollout(HERE, SYSTEM, "daemonset/hanse-guard")
     assert _guarded_nodes(fleet) == 1
+    fleet.must(HERE, "-n", SPACE, "rollout", "restart", "deployment/web")
+    fleet.await_rollout(HERE, SPACE, "deployment/web")
+    assert any("attached-" in name for name in _plugin_files(fleet))
     fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE, THERE}, 16)
     upgraded = installation.run_helm("upgrade", HERE)
     assert upgraded.status == 0, upgraded.err
     until(lambda: _guarded_nodes(fleet), lambda count: count == 0)
+    until(lambda: _plugin_files(fleet), lambda names: not any("conflist" in name for name in names))
+    fleet.must(HERE, "-n", SPACE, "rollout", "restart", "deployment/web")
+    fleet.await_rollout(HERE, SPACE, "deployment/web")
+
+
+def _plugin_files(fleet: NodesFleet) -> list[str]:
+    """The files of the guards' CNI plugin on all nodes: its configuration, and what it attached."""
+    where = (f"{STATE_FOLDER[1:]}/attached-*", "run/node/cni/00-hanse.conflist")
+    roots = [Path(f"/proc/{pid}/root") for pid in _nodes(fleet)]
+    return [str(path) for root in roots for names in where for path in root.glob(names)]
+
+
+def _nodes(fleet: NodesFleet) -> list[int]:
+    """A process of each node."""
+    processes = descendants(fleet.running.process.pid)
+    return [process.pid for process in processes if process.name == "containerd"]
 
 
 def _guarded_nodes(fleet: NodesFleet) -> int:
     """How many nodes have the rules of a guard."""
-    processes = descendants(fleet.running.process.pid)
-    nodes = [process.pid for process in processes if process.name == "containerd"]
     commands = [
-        ["nsenter", "--net", "--target", str(pid), "nft", "list", "tables"] for pid in nodes
+        ["nsenter", "--net", "--target", str(pid), "nft", "list", "tables"] for pid in _nodes(fleet)
     ]
     return sum(b"hanse-guard" in subprocess.check_output(command) for command in commands)
 

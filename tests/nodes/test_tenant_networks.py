@@ -4,8 +4,12 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -13,7 +17,7 @@ from hanse.local.real.nodes.image import NETCHECK_IMAGE
 from tests.cli.programs import HANSE
 from tests.nodes.fleet import NodesFleet, until
 from tests.nodes.manifests import TCP, Manifest, pod_spec, service
-from tests.nodes.processes import descendants
+from tests.nodes.processes import container_process, descendants
 from tests.nodes.starting import starting
 
 HERE = "lubeck"
@@ -189,6 +193,103 @@ def test_the_platform_opens_a_network_for_whom_it_names(fleet: NodesFleet) -> No
     until(lambda: reached(fleet, "default", f"platform-{NODES[0]}", tenant), lambda yes: not yes)
 
 
+BRIDGED = ("one", "two")
+
+
+def test_pods_on_a_bridge_send_with_their_own_addresses_alone(fleet: NodesFleet) -> None:
+    """The plugin of the first node becomes a bridge; guards follow, and so do new pods."""
+    folder = Path(f"/proc/{node_processes(fleet)[0]}/root/run/node/cni")
+    base = json.loads((folder / "10-pods.conflist").read_text())
+    addresses = base["plugins"][0]["ipam"]
+    plugin = {"type": "bridge", "bridge": "pods0", "isGateway": True, "ipam": addresses}
+    bridge = {**base, "plugins": [plugin]}
+    (folder / "05-bridge.conflist").write_text(json.dumps(bridge))
+    until(lambda: installed_config(folder), lambda text: "pods0" in text)
+    node = node_of(fleet, addresses)
+    fleet.apply(HERE, "acme-web", pinned("one", node))
+    fleet.apply(HERE, "bolt-web", *(pinned(name, node) for name in BRIDGED))
+    fleet.await_ready(HERE, "bolt-web", *(f"pod/{name}" for name in BRIDGED))
+    fleet.await_ready(HERE, "acme-web", "pod/one")
+    server, friend = (address(fleet, "bolt-web", name) for name in BRIDGED)
+    await_reached(fleet, "bolt-web", "two", f"{server}:{TCP}")
+
+    with listening(fleet, "bolt-web", "one") as heard:
+        send_datagram(fleet, "acme-web", "one", friend, server, "forged")
+        send_datagram(fleet, "bolt-web", "two", friend, server, "own")
+        assert heard.readline() == "own\n"
+
+    (folder / "05-bridge.conflist").unlink()
+    for space, names in (("acme-web", ("one",)), ("bolt-web", BRIDGED)):
+        fleet.must(HERE, "-n", space, "delete", "pod", *names, "--grace-period=1")
+    until(lambda: installed_config(folder), lambda text: "pods0" not in text)
+    until(lambda: checked_ports(fleet), lambda count: count == 0)
+
+
+def installed_config(folder: Path) -> str:
+    """The network configuration of guards in a folder; empty if there is none."""
+    file = folder / "00-hanse.conflist"
+    return file.read_text() if file.exists() else ""
+
+
+def checked_ports(fleet: NodesFleet) -> int:
+    """How many ports of the first node have rules."""
+    there = ["nsenter", "--net", "--target", str(node_processes(fleet)[0])]
+    rules = subprocess.check_output([*there, "nft", "list", "table", "bridge", "hanse-guard"])
+    return rules.count(b"chain port-")
+
+
+def node_of(fleet: NodesFleet, addresses: Manifest) -> str:
+    """The node with a pod range of a network configuration."""
+    pods = ip_network(addresses["ranges"][0][0]["subnet"])
+    (name,) = (n for n in NODES if ip_address(address(fleet, "acme-web", n)) in pods)
+    return name
+
+
+def inside(fleet: NodesFleet, space: str, pod: str) -> list[str]:
+    """The start of a command that runs in the network of a pod."""
+    status = fleet.get(HERE, "-n", space, "pod", pod)["status"]["containerStatuses"][0]
+    pid = container_process(status["containerID"].rpartition("/")[2])
+    return ["nsenter", "--net", "--target", str(pid), sys.executable, "-c"]
+
+
+@contextmanager
+def listening(fleet: NodesFleet, space: str, pod: str) -> Iterator[IO[str]]:
+    """What a pod hears by UDP, a line for each datagram."""
+    command = [*inside(fleet, space, pod), LISTEN]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as listener:
+        assert listener.stdout is not None
+        assert listener.stdout.readline() == "listening\n"
+        yield listener.stdout
+        listener.kill()
+
+
+LISTEN = """
+import socket
+ear = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+ear.bind(("0.0.0.0", 9000))
+print("listening", flush=True)
+while True:
+    print(ear.recv(100).decode(), flush=True)
+"""
+SEND = """
+import socket, struct, sys
+source, target, word = sys.argv[1:]
+body = struct.pack("!HHHH", 9, 9000, 8 + len(word), 0) + word.encode()
+ends = socket.inet_aton(source), socket.inet_aton(target)
+head = struct.pack("!BBHHHBBH4s4s", 69, 0, 20 + len(body), 0, 0, 64, 17, 0, *ends)
+raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+for _ in range(3):
+    raw.sendto(head + body, (target, 0))
+"""
+
+
+def send_datagram(
+    fleet: NodesFleet, space: str, pod: str, source: str, target: str, word: str
+) -> None:
+    """Send with any source address."""
+    subprocess.run([*inside(fleet, space, pod), SEND, source, target, word], check=True)
+
+
 def test_rules_outlive_the_guard_until_they_are_removed(fleet: NodesFleet) -> None:
     """Without any rules the pods reach each other: the network plugin enforces no policies."""
     guards = guard_processes(fleet)
@@ -200,11 +301,16 @@ def test_rules_outlive_the_guard_until_they_are_removed(fleet: NodesFleet) -> No
     assert not reached(fleet, "acme-web", NODES[0], target)
 
     for pid in node_processes(fleet):
-        inside = ("nsenter", "--net", "--target", str(pid))
-        subprocess.run([*inside, *HANSE, "guard", "--remove"], check=True)
-        tables = subprocess.check_output([*inside, "nft", "list", "tables"], text=True)
+        there = ("nsenter", "--net", "--mount", "--target", str(pid))
+        subprocess.run([*there, *HANSE, "guard", "--remove"], check=True)
+        tables = subprocess.check_output([*there, "nft", "list", "tables"], text=True)
         assert "hanse-guard" not in tables
+        configs = Path(f"/proc/{pid}/root/run/node/cni").iterdir()
+        assert [path.name for path in configs] == ["10-pods.conflist"]
     await_reached(fleet, "acme-web", NODES[0], target)
+    fleet.apply(HERE, "acme-web", pinned("later", NODES[0]))
+    fleet.must(HERE, "-n", "acme-web", "delete", "pod", NODES[1], "--grace-period=1")
+    fleet.await_ready(HERE, "acme-web", "pod/later")
 
 
 def guard_processes(fleet: NodesFleet) -> list[int]:

@@ -17,6 +17,7 @@ from hanse.app.cni_folders import (
     CniFolders,
     Commands,
     installed_folders,
+    is_our_script,
     remember_folders,
     write_file,
 )
@@ -61,6 +62,11 @@ _LONGEST_CALL = 3600.0
 _CALL = re.compile(r"(call-[A-Za-z0-9]+) (begin|end)")
 _ENVIRONMENT = ("CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS")
 
+UNCHECKED = (
+    "pods on a bridge are not checked: they started before the guard, or their plugin's result "
+    "does not list their interface on the node; restart them, or use a plugin that lists it"
+)
+
 ReadPod = Callable[[PodRef], Awaitable[Pod | None]]
 """Reads a pod; None if it is not there, and raises `KubeError` if the server does not say."""
 
@@ -78,6 +84,9 @@ class NodePlugin:
         """Whether the rules may be others than those of the ports."""
         self.problem = "the CNI plugin is not installed yet"
         """Why pods of this node are not checked by their ports; empty if they are."""
+        self.unchecked: tuple[str, ...] = ()
+        """Ports of bridges that look like pods' and have no rules: pods of before, or of a plugin
+        whose result names no interface of the node."""
 
     async def run(self) -> None:
         """Install the plugin and answer its calls until cancelled; it stays installed."""
@@ -116,6 +125,17 @@ class NodePlugin:
             self.problem = ""
         except (CniError, NftablesError, OSError) as error:
             self.problem = f"the CNI plugin is not in use: {error}"
+        self._look_for_unchecked()
+
+    def _look_for_unchecked(self) -> None:
+        """Find ports of bridges without rules, and log them when they are others than before."""
+        checked = {port.interface for port in self._ports.values()}
+        links = (self._folders.system / "sys/class/net").glob("*/brport")
+        names = (path.parent.name for path in links if _is_virtual(path.parent))
+        found = tuple(sorted({*names} - checked))
+        if found and found != self.unchecked:
+            log.warning(UNCHECKED, extra={"ports": ", ".join(found)})
+        self.unchecked = found
 
     def _install(self) -> None:
         """Write the script, then the configuration that names it; raises `CniError`, `OSError`."""
@@ -123,9 +143,13 @@ class NodePlugin:
         before = installed_folders(folders.state)
         if before is not None and before.config != folders.config:
             (before.config / CONFIG_FILE).unlink(missing_ok=True)
+        path = folders.plugins / PLUGIN
+        if not is_our_script(path):
+            message = f"{path} was not written by a guard; move it away, it is not needed any more"
+            raise CniError(TRY_AGAIN, message)
         remember_folders(folders)
         script = plugin_script(str(folders.state), ANSWER_SECONDS)
-        write_file(folders.plugins / PLUGIN, script.encode(), mode=0o755)
+        write_file(path, script.encode(), mode=0o755)
         base = _first_config(folders.config)
         if base is None:
             (folders.config / CONFIG_FILE).unlink(missing_ok=True)
@@ -298,6 +322,15 @@ def _open_questions(state: Path) -> int:
         pipe.unlink(missing_ok=True)
         os.mkfifo(pipe, 0o600)
     return os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
+
+
+def _is_virtual(link: Path) -> bool:
+    """Whether an interface may be the node's end of a pod's: neither hardware nor a tunnel."""
+    try:
+        described = "DEVTYPE=" in (link / "uevent").read_text()
+    except OSError:
+        described = False
+    return not (described or (link / "device").exists() or (link / "tun_flags").exists())
 
 
 def _changed_at(path: Path) -> float:

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.features.networks.cni import CONFIG_FILE, PLUGIN, STATE_FOLDER
+from hanse.features.networks.cni_script import SCRIPT_MARK
 from hanse.features.networks.guard.ports import PORTS_REMOVAL
 from hanse.model.json_input import decode_json
 
@@ -97,7 +98,17 @@ def _remove_files(folders: CniFolders) -> None:
         extra = {"pods": len(running), "folder": str(folders.state)}
         log.info("pods of the CNI plugin run; its script stays for their end", extra=extra)
     else:
-        (folders.plugins / PLUGIN).unlink(missing_ok=True)
+        script = folders.plugins / PLUGIN
+        if is_our_script(script):
+            script.unlink(missing_ok=True)
+
+
+def is_our_script(path: Path) -> bool:
+    """Whether a file is absent, or a script that a guard has written; others' stay."""
+    try:
+        return SCRIPT_MARK.encode() in path.read_bytes()
+    except FileNotFoundError:
+        return True
 
 
 def _is_attached(path: Path, folders: CniFolders) -> bool:

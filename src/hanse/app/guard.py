@@ -102,6 +102,11 @@ class GuardMetrics:
         self.networks = Gauge(
             "hanse_guard_networks", "Networks in the rules.", registry=self.registry
         )
+        self.unchecked = Gauge(
+            "hanse_guard_unchecked_ports",
+            "Ports of bridges that may be pods' and have no rules.",
+            registry=self.registry,
+        )
         self.failures = Counter(
             "hanse_guard_failures", "Changes that nftables refused.", registry=self.registry
         )
@@ -149,7 +154,9 @@ class Guard:
             return Readiness(False, "waiting for the cluster's pods and networks")
         if why := self._bypass() or (self.plugin.problem if self.plugin is not None else ""):
             return Readiness(False, why)
-        return Readiness(True, f"{len(self._owners)} addresses guarded")
+        unchecked = self.plugin.unchecked if self.plugin is not None else ()
+        more = f"; not checked are the ports {', '.join(unchecked)}" if unchecked else ""
+        return Readiness(True, f"{len(self._owners)} addresses guarded{more}")
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
         """Note what a change concerns; the rules follow soon."""
@@ -302,6 +309,7 @@ async def guarding(
                 guard.plugin = NodePlugin(
                     settings.cni, rules, partial(_read_pod, informers.snapshot, client)
                 )
+                guard.metrics.unchecked.set_function(partial(_count_unchecked, guard.plugin))
                 tasks.append(group.create_task(guard.plugin.run(), name="CNI plugin"))
             async with informers.running():
                 yield guard
@@ -309,6 +317,10 @@ async def guarding(
                 task.cancel()
     finally:
         await informers.close()
+
+
+def _count_unchecked(plugin: NodePlugin) -> int:
+    return len(plugin.unchecked)
 
 
 async def _read_pod(

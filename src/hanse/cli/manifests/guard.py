@@ -1,6 +1,9 @@
 """The guard of an installation: a DaemonSet, its account, and what it may read."""
 
+from typing import Any
+
 from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
+from hanse.features.networks.cni import STATE_FOLDER
 from hanse.features.networks.guard.watches import GUARD_WATCHES
 from hanse.model.facts import Role
 from hanse.model.manifests import (
@@ -47,6 +50,13 @@ def _daemon_set(values: ValueSource) -> Wire:
         "HANSE_NODE": {"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         "HANSE_DAEMONSET": {"value": f"{SYSTEM_NAMESPACE}/{GUARD}"},
         "HANSE_LISTEN": {"value": f"127.0.0.1:{METRICS_PORT}"},
+        "HANSE_CNI_CONFIG": {"value": values.value_if("networks.cni", "networks.cniConfig")},
+        "HANSE_CNI_PLUGINS": {"value": values.value("networks.cniPlugins")},
+    }
+    folders = {  # each by the path that it has on the node, also for one that removes the plugin
+        "cni-config": values.value("networks.cniConfig"),
+        "cni-plugins": values.value("networks.cniPlugins"),
+        "cni-state": STATE_FOLDER,
     }
     container = {
         "name": "guard",
@@ -64,6 +74,7 @@ def _daemon_set(values: ValueSource) -> Wire:
         "livenessProbe": _probe("/healthz", 20),
         "readinessProbe": _probe("/readyz", 5),
         "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}},
+        "volumeMounts": [{"name": name, "mountPath": path} for name, path in folders.items()],
     }
     pod = {
         "serviceAccountName": GUARD,
@@ -71,6 +82,7 @@ def _daemon_set(values: ValueSource) -> Wire:
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
         "containers": [container],
+        "volumes": [_host_folder(name, path) for name, path in folders.items()],
     }
     return {
         "apiVersion": "apps/v1",
@@ -82,6 +94,11 @@ def _daemon_set(values: ValueSource) -> Wire:
             "template": {"metadata": {"labels": _LABELS}, "spec": pod},
         },
     }
+
+
+def _host_folder(name: str, path: Any) -> Wire:
+    """A folder of the node; where it is not the runtime's, the guard says so and is not ready."""
+    return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
 
 
 def _probe(path: str, every: int) -> Wire:

@@ -31,6 +31,10 @@ class ValueSource(Protocol):
         """One of two texts: the second where the value is false or empty."""
         ...
 
+    def value_if(self, condition: str, path: str) -> Any:
+        """The text of a path where another value is true; else an empty one."""
+        ...
+
     def joined(self, path: str, separator: str = ",") -> Any:
         """The items of a list as one text."""
         ...
@@ -71,6 +75,9 @@ class PlainValues:
     def either(self, path: str, yes: str, no: str = "") -> Any:
         return yes if self.value(path) else no
 
+    def value_if(self, condition: str, path: str) -> Any:
+        return self.value(path) if self.value(condition) else ""
+
     def joined(self, path: str, separator: str = ",") -> Any:
         return separator.join(self.value(path))
 
@@ -107,6 +114,9 @@ class HelmValues:
 
     def either(self, path: str, yes: str, no: str = "") -> Any:
         return Template(f'{{{{ ternary "{no}" "{yes}" (empty .Values.{path}) | quote }}}}')
+
+    def value_if(self, condition: str, path: str) -> Any:
+        return Template(f'{{{{ ternary .Values.{path} "" .Values.{condition} | quote }}}}')
 
     def joined(self, path: str, separator: str = ",") -> Any:
         return Template(f'{{{{ join "{separator}" .Values.{path} | quote }}}}')

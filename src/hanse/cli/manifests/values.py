@@ -220,6 +220,16 @@ class NetworksValues(_Values, frozen=True, kw_only=True):
     guard: Annotated[
         bool, _description("Whether `hanse guard` keeps networks apart on every node.")
     ] = False
+    cni: Annotated[
+        bool,
+        _description("Whether guards check what each pod sends by its port, as a CNI plugin."),
+    ] = True
+    cni_config: Annotated[str, _description("The folder of nodes with network configurations.")] = (
+        "/etc/cni/net.d"
+    )
+    cni_plugins: Annotated[str, _description("The folder of nodes with CNI plugins.")] = (
+        "/opt/cni/bin"
+    )
     admin_policies: Annotated[
         bool, _description("Whether ClusterNetworkPolicies are written, where they are served.")
     ] = False

@@ -7,9 +7,11 @@ folder, with the name of a folder that has the call; the answer comes by the pip
 
 import shlex
 
+SCRIPT_MARK = "# A CNI plugin of Hanse, written and removed by `hanse guard`."
+"""The line by which a script is known as ours."""
 _SCRIPT = """\
 #!/bin/sh
-# A CNI plugin of Hanse, written and removed by `hanse guard`.
+@MARK@
 calls=@FOLDER@
 attached="$calls/attached-${CNI_CONTAINERID:-}-${CNI_IFNAME:-}"
 
@@ -82,5 +84,5 @@ exit "$status"
 
 def plugin_script(folder: str, answer_seconds: int) -> str:
     """The script for a folder in which it and the guard exchange files."""
-    chosen = _SCRIPT.replace("@FOLDER@", shlex.quote(folder))
+    chosen = _SCRIPT.replace("@MARK@", SCRIPT_MARK).replace("@FOLDER@", shlex.quote(folder))
     return chosen.replace("@SECONDS@", str(answer_seconds))

@@ -126,8 +126,9 @@ def _private_folders(node: NodeConfig) -> str:
         f"mount --bind {shlex.quote(str(node.directory))} /mnt",
         "mount -t tmpfs run /run",
         "mount -t tmpfs log /var/log",
-        # A guard would remove the CNI plugin of the machine, if it is itself a guarded node.
-        f"if test -d {STATE_FOLDER}; then mount -t tmpfs cni {STATE_FOLDER}; fi",
+        # Each node has its own; the machine itself may be a guarded node, too.
+        f"mkdir -p {STATE_FOLDER}",
+        f"mount -t tmpfs cni {STATE_FOLDER}",
         f"mkdir {NODE_FOLDER}",
         f"mount --move /mnt {NODE_FOLDER}",
     ]

@@ -1,6 +1,7 @@
 """The settings files of one node: containerd, network plugin, kubelet, kube-proxy, CoreDNS."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from pathlib import Path
@@ -48,7 +49,11 @@ class NodeConfig(Struct, frozen=True):
 
 def write_settings(node: NodeConfig) -> None:
     """Write the settings files of all programs of a node."""
-    (node.directory / "cni").mkdir(parents=True, exist_ok=True)
+    for folder in ("cni", "plugins"):
+        shutil.rmtree(node.directory / folder, ignore_errors=True)
+        (node.directory / folder).mkdir(parents=True)
+    for plugin in CNI_PLUGINS.iterdir():  # a guard adds one of its own
+        (node.directory / "plugins" / plugin.name).symlink_to(plugin)
     for name, text in (
         ("containerd.toml", _containerd()),
         ("cni/10-pods.conflist", _network_plugin(node)),
@@ -72,7 +77,7 @@ root = "{NODE_FOLDER}/containerd"
   [plugins."io.containerd.grpc.v1.cri".containerd]
     snapshotter = "overlayfs"
   [plugins."io.containerd.grpc.v1.cri".cni]
-    bin_dir = "{CNI_PLUGINS}"
+    bin_dir = "{NODE_FOLDER}/plugins"
     conf_dir = "{NODE_FOLDER}/cni"
 """
 
@@ -204,4 +209,6 @@ def guard_arguments(node: NodeConfig) -> Sequence[str]:
         f"--node={node.name}",
         f"--pod-range={node.pods}",
         f"--kubeconfig={NODE_FOLDER}/guard.kubeconfig",
+        f"--cni-config={NODE_FOLDER}/cni",
+        f"--cni-plugins={NODE_FOLDER}/plugins",
     )
