@@ -208,6 +208,25 @@ async def test_both_servers_resolve_the_network_and_no_other(
     for server in (hanse_dns, coredns):
         async with server(real_clusters, tenancy, lab, tmp_path) as ask:
             await tenancy.scenario.eventually(_answers(ask, expected))
+            if server is hanse_dns:
+                await _follows_a_new_namespace(ask, tenancy, lab)
+
+
+async def _follows_a_new_namespace(
+    ask: Resolve, tenancy: NetworksScenario, lab: NetworkName
+) -> None:
+    """The very process answers names of a namespace that the tenant gets now."""
+    before = await tenancy.admin.read(Deployment, lab.kube_dns, lab.dns_namespace)
+    space = await tenancy.create_namespace(lab.tenant, "later")
+    ports = {"ports": [{"name": "http", "port": 80}]}
+    marks = {TENANT: lab.tenant, NETWORK: lab.network}
+    web = await tenancy.admin.create(made(Service, "web", space, labels=marks, spec=ports))
+
+    await tenancy.scenario.eventually(
+        _answers(ask, {f"web.{space}.svc": {web.spec.cluster_ip}, "none.default.svc": {"NXDOMAIN"}})
+    )
+    after = await tenancy.admin.read(Deployment, lab.kube_dns, lab.dns_namespace)
+    assert after.metadata.generation == before.metadata.generation
 
 
 def _pod_ip(tenancy: NetworksScenario, space: str) -> Check[str]:

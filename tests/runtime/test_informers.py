@@ -122,6 +122,27 @@ async def test_a_new_role_finds_by_its_indexes_what_was_known_before() -> None:
             assert (await get_configmap(world, "lubeck", "red")).data == {"names": "barn"}
 
 
+async def test_what_is_watched_can_change_while_informers_run() -> None:
+    async with toy_world("lubeck", agents=False) as world:
+        for namespace in (SHOP, "default"):
+            await world.client("lubeck").create(configmap("barn", namespace))
+        reconciler = world.reconciler("lubeck")
+        informers = reconciler.informers
+        async with reconciler.running():
+            informers.set_watches(Role.LOCAL, [Watch(Role.LOCAL, ConfigMap, SHOP)])
+            await asyncio.sleep(5)
+            assert _namespaces(informers.snapshot()) == {SHOP}
+
+            informers.set_watches(Role.LOCAL, [Watch(Role.LOCAL, ConfigMap, "default")])
+            assert not informers.snapshot().listed("lubeck", ConfigMap)
+            await asyncio.sleep(5)
+            assert _namespaces(informers.snapshot()) == {"default"}
+
+
+def _namespaces(snapshot: Snapshot) -> set[str]:
+    return {o.metadata.namespace for o in snapshot.all("lubeck", ConfigMap)}
+
+
 class CopyFeature:
     """Copies every ConfigMap of those it leads to its own cluster; wakes by objects alone."""
 

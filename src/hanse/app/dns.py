@@ -66,9 +66,14 @@ class DnsCredentials(Struct, frozen=True):
     broker_namespace: str
 
 
-def network_zone(view: View, network: NetworkName, namespaces: Sequence[str] = ()) -> ZoneSource:
-    """The names of one tenant network; without namespaces, those of all are watched."""
-    return NetworkZone(view, network, tuple(namespaces))
+def network_zone(
+    view: View, network: NetworkName, namespaces: Sequence[str] = (), *, follow: bool = False
+) -> ZoneSource:
+    """The names of one tenant network; without namespaces, those of all are watched.
+
+    `follow` those that the agent names in a ConfigMap beside the network's DNS.
+    """
+    return NetworkZone(view, network, tuple(namespaces), follow=follow)
 
 
 @asynccontextmanager

@@ -13,7 +13,10 @@ from hanse.dns.compiler import Compiler
 from hanse.dns.updater import DeltaReceiver, ViewUpdater
 from hanse.features.gslb.names import LEADER_LEASE
 from hanse.features.gslb.zone import GlobalZone
+from hanse.features.networks.zone import NetworkZone
 from hanse.kube.clock import Clock
+from hanse.model.facts import Role
+from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.objects import ClusterId, Object
 from hanse.model.probes import TargetHealth
@@ -50,6 +53,7 @@ class NameServer:
     ) -> None:
         self._informers = informers
         self._zones = [s for s in compiler.sources if isinstance(s, GlobalZone)]
+        self._networks = [s for s in compiler.sources if isinstance(s, NetworkZone)]
         known = load_hosts(judgement.cache) if judgement.cache is not None else CachedHosts()
         for zone in self._zones:
             zone.known.update(known.services)
@@ -74,7 +78,9 @@ class NameServer:
         informers.change_handler = self
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
-        """Pass a change on to all parts."""
+        """Pass a change on to all parts; what it is about is watched before."""
+        if isinstance(change, ObjectChange) and isinstance(change.object, ConfigMap):
+            self._follow_namespaces()
         self._leases.on_change(change)
         self._freshness.on_change(change)
         self.updater.on_change(change)
@@ -83,7 +89,16 @@ class NameServer:
             self._cache.note_change()
 
     def on_unwatched(self, where: ClusterId, obj: Object) -> None:
-        """Ignored: a name stays until its deletion is observed."""
+        """A name stays until its deletion is observed, or its namespace is no longer followed."""
+        if self._networks:
+            self.updater.on_change(ObjectChange(where, obj, None))
+
+    def _follow_namespaces(self) -> None:
+        """Watch the namespaces that a network has now."""
+        snapshot = self._informers.snapshot()
+        watches = [w for zone in self._networks for w in zone.followed_watches(snapshot)]
+        if watches:
+            self._informers.set_watches(Role.LOCAL, watches)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

@@ -110,6 +110,12 @@ class ClusterInformers:
         self._adjust_informers(connection)
         self._update_state(connection)
 
+    def set_watches(self, role: Role, watches: Iterable[Watch]) -> None:
+        """Watch other things from now on in clusters of a role; all of them have that role."""
+        self._watches = (*(w for w in self._watches if w.role is not role), *watches)
+        for connection in self.connections.values():
+            self._adjust_informers(connection)
+
     def set_leaving(self, cluster: ClusterId, leaving: bool = True) -> None:
         """Mark a cluster as one that we leave, where nothing is desired any more, or unmark it.
 

@@ -14,12 +14,12 @@ from hanse.dns.compiler import Compiler
 from hanse.dns.responder import respond
 from hanse.dns.table import Table
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
-from hanse.features.networks.zone import NetworkZone
+from hanse.features.networks.zone import NAMESPACES, NetworkZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
-from hanse.model.kinds.core import Pod, Service
+from hanse.model.kinds.core import ConfigMap, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.objects import Object
+from hanse.model.objects import Meta, Object
 from hanse.model.snapshot import ObjectChange, Snapshot
 from tests.dns.builders import DnsAnswer, parse_answer
 from tests.support.builders import cluster, snapshot, stored
@@ -237,3 +237,27 @@ def test_each_namespace_is_watched_by_itself_so_that_no_right_beyond_is_needed()
 
     assert {w.namespace for w in zone.watches} == {"acme-db", "acme-web"}
     assert {w.labels for w in zone.watches} == {f"{TENANT}=acme,{NETWORK}=lab"}
+
+
+def test_namespaces_are_followed_by_the_networks_config_map() -> None:
+    zone = NetworkZone(VIEW, LAB, follow=True)
+    home = LAB.dns_namespace
+    meta = Meta(name=LAB.kube_dns, namespace=home)
+    named = stored(ConfigMap(metadata=meta, data={NAMESPACES: f"acme-web {home}"}))
+
+    class Following:
+        name = "dns"
+        watches = zone.watches
+
+    def look(*objects: Object) -> Snapshot:
+        return snapshot(Following(), "lubeck", [cluster("lubeck", Role.LOCAL)], {"lubeck": objects})  # type: ignore[arg-type]  # it only looks
+
+    def namespaces(*objects: Object) -> set[str]:
+        return {w.namespace for w in zone.followed_watches(look(*objects)) if w.kind is Service}
+
+    assert namespaces() == {home}
+    assert namespaces(named) == {"acme-web", home}
+    assert not zone.synced(look())
+    assert zone.synced(look(named))
+    [config] = (w for w in zone.watches if w.kind is ConfigMap)
+    assert (config.namespace, config.name) == (home, LAB.kube_dns)

@@ -109,6 +109,11 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="With --network: a namespace of the tenant; can be repeated; else all are watched.",
 )
 @click.option(
+    "--follow",
+    is_flag=True,
+    help="With --network: watch the namespaces that the agent names in the ConfigMap kube-dns-….",
+)
+@click.option(
     "--allow-transfer",
     multiple=True,
     envvar="HANSE_DNS_ALLOW_TRANSFER",
@@ -164,6 +169,7 @@ def command(
     forward: tuple[str, ...],
     network: str,
     namespaces: tuple[str, ...],
+    follow: bool,
     allow_transfer: tuple[str, ...],
     metrics_listen: str,
     broker_namespace: str,
@@ -220,7 +226,7 @@ def command(
         broker = credentials.find_credentials(
             broker_kubeconfig or settings.kubeconfig, context=broker_context
         )
-    tenant = _network_zone(view, network, namespaces)
+    tenant = _network_zone(view, network, namespaces, follow=follow)
     replicas = parse_replica_names(replica_zone, federation)
     options = app.Options(features, broker_namespace, statefulsets=replicas)
     zone_sources = app.zone_sources(view, options) if tenant is None else (tenant,)
@@ -291,19 +297,25 @@ def _forward_servers(option: str) -> list[tuple[str, int]]:
     return [(address.partition("%")[0], 53) for address in named]
 
 
-def _network_zone(view: "View", network: str, namespaces: tuple[str, ...]) -> "ZoneSource | None":
+def _network_zone(
+    view: "View", network: str, namespaces: tuple[str, ...], *, follow: bool
+) -> "ZoneSource | None":
     """The zone of one tenant network, if one is named."""
     from hanse.app.dns import network_zone
     from hanse.features.networks.names import parse_network_name
 
     if not network:
+        if follow:
+            raise InputError("--follow goes with --network; leave it out, or name the network")
         if namespaces:
             raise InputError("--namespace goes with --network; leave it out, or name the network")
         return None
     name = parse_network_name(network)
     if not name.tenant or not name.network or "." in name.network:
         raise InputError(f"--network {network!r} is not TENANT.NETWORK; write it as acme.default")
-    return network_zone(view, name, namespaces)
+    if follow and namespaces:
+        raise InputError("--follow finds the namespaces itself; leave --namespace out")
+    return network_zone(view, name, namespaces, follow=follow)
 
 
 def _zone_name(zone: str, option: str = "--zone") -> str:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 
 from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
 from hanse.features.networks.options import NetworksOptions
+from hanse.features.networks.zone import NAMESPACES
 from hanse.model.kinds.apps import Deployment, DeploymentSpec
 from hanse.model.kinds.core import ConfigMap, Service, ServiceAccount, ServicePort, ServiceSpec
 from hanse.model.kinds.networking import LabelSelector
@@ -56,17 +57,19 @@ def dns_workload(
     yield ServiceAccount(metadata=Meta(name=object_name, namespace=namespace, labels=labels))
     for space in spaces:
         meta = Meta(name=object_name, namespace=space, labels=labels)
-        yield RbacRole(metadata=meta, rules=_read_rules())
+        own = (_config_rule(name),) if space == namespace else ()
+        yield RbacRole(metadata=meta, rules=(*_read_rules(), *own))
         yield RoleBinding(
             metadata=meta,
             role_ref=RoleRef(kind="Role", name=object_name),
             subjects=(BoundSubject(kind="ServiceAccount", name=object_name, namespace=namespace),),
         )
+    data = {NAMESPACES: " ".join(spaces)}
     if options.dns_workload == "coredns":
-        text = render_corefile(name, options.domain, spaces)
-        meta = Meta(name=object_name, namespace=namespace, labels=labels)
-        yield ConfigMap(metadata=meta, data={"Corefile": text})
-    yield _deployment(name, spaces, options)
+        data = {"Corefile": render_corefile(name, options.domain, spaces)}
+    meta = Meta(name=object_name, namespace=namespace, labels=labels)
+    yield ConfigMap(metadata=meta, data=data)
+    yield _deployment(name, options)
     yield PodDisruptionBudget(
         metadata=Meta(name=object_name, namespace=namespace, labels=labels),
         spec=PodDisruptionBudgetSpec(
@@ -83,12 +86,22 @@ def _read_rules() -> tuple[PolicyRule, ...]:
     )
 
 
+def _config_rule(name: NetworkName) -> PolicyRule:
+    """The right to follow the ConfigMap that names the tenant's namespaces."""
+    return PolicyRule(
+        verbs=("list", "watch"),
+        api_groups=("",),
+        resources=("configmaps",),
+        resource_names=(name.kube_dns,),
+    )
+
+
 def _pod_selector(name: NetworkName) -> dict[str, str]:
     return {TENANT: name.tenant, DNS: name.network}
 
 
-def _deployment(name: NetworkName, spaces: tuple[str, ...], options: NetworksOptions) -> Deployment:
-    """The Deployment of a network's DNS server, in the network's DNS namespace."""
+def _deployment(name: NetworkName, options: NetworksOptions) -> Deployment:
+    """The Deployment of a network's DNS server; the same whichever namespaces the tenant has."""
     labels = {**network_labels(name), DNS: name.network}
     template: Wire = {
         "metadata": {"labels": labels},
@@ -96,7 +109,7 @@ def _deployment(name: NetworkName, spaces: tuple[str, ...], options: NetworksOpt
             "serviceAccountName": name.kube_dns,
             "dnsPolicy": "Default",
             "securityContext": {"sysctls": [_UNPRIVILEGED_PORTS]},
-            "containers": [_container(name, spaces, options)],
+            "containers": [_container(name, options)],
             "volumes": _volumes(name, options),
         },
     }
@@ -108,11 +121,8 @@ def _deployment(name: NetworkName, spaces: tuple[str, ...], options: NetworksOpt
     )
 
 
-def _container(name: NetworkName, spaces: tuple[str, ...], options: NetworksOptions) -> Wire:
-    """The DNS container: CoreDNS with its Corefile, or else `hanse dns`.
-
-    `spaces` are the namespaces that `hanse dns` gets as arguments; CoreDNS ignores them.
-    """
+def _container(name: NetworkName, options: NetworksOptions) -> Wire:
+    """The DNS container: CoreDNS with its Corefile, or else `hanse dns`."""
     container: Wire = {
         "name": "dns",
         "image": options.dns_image,
@@ -134,8 +144,7 @@ def _container(name: NetworkName, spaces: tuple[str, ...], options: NetworksOpti
         arguments = ["-conf", "/etc/coredns/Corefile"]
         probes = _probes("/health", HEALTH_PORT, "/ready", COREDNS_READY_PORT)
         return {**container, **probes, "args": arguments, "volumeMounts": [scratch, mount]}
-    arguments = ["dns", "--network", str(name), "--zone", options.domain]
-    arguments += [part for space in spaces for part in ("--namespace", space)]
+    arguments = ["dns", "--network", str(name), "--follow", "--zone", options.domain]
     arguments += ["--listen", f"0.0.0.0:{PORT}", "--forward", "/etc/resolv.conf"]
     arguments += ["--metrics-listen", f"0.0.0.0:{HEALTH_PORT}"]
     probes = _probes("/healthz", HEALTH_PORT, "/readyz", HEALTH_PORT)

@@ -55,7 +55,7 @@ from hanse.features.networks.ranges import (
 )
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import WriteOutcome
-from hanse.model.kinds.core import Service
+from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.kinds.networks import Network, Phase, Tenant
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
@@ -199,7 +199,8 @@ def _dns_objects(
     if address is not None:
         yield Desired(dns_service(name, address), snapshot.local, step=1)
         objects = dns_workload(name, namespaces, options)
-        yield from (Desired(obj, snapshot.local, step=2) for obj in objects)
+        for obj in objects:  # servers follow the ConfigMap to namespaces that they may read
+            yield Desired(obj, snapshot.local, step=3 if isinstance(obj, ConfigMap) else 2)
 
 
 def allocated_ranges(network: Network, snapshot: Snapshot) -> tuple[Range, ...]:

@@ -129,14 +129,7 @@ WATCHES: tuple[Watch, ...] = (
     Watch(Role.LOCAL, ServiceAccount, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
     Watch(Role.LOCAL, RbacRole, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
     Watch(Role.LOCAL, RoleBinding, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
-    Watch(
-        Role.LOCAL,
-        ConfigMap,
-        labels=_TENANT_LABEL,
-        writes=_ALL,
-        reason=_DNS_SERVER,
-        only_with="CoreDNS as that server",
-    ),
+    Watch(Role.LOCAL, ConfigMap, labels=_TENANT_LABEL, writes=_ALL, reason=_DNS_SERVER),
     *(
         Watch(Role.LOCAL, kind, name=name, writes=_ALL, reason=_GUARDS)
         for kind in (ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding)

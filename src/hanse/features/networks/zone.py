@@ -20,13 +20,15 @@ from hanse.model.dns.service_records import (
 )
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
-from hanse.model.kinds.core import Pod, Service
+from hanse.model.kinds.core import ConfigMap, Pod, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.objects import Object
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 
 SERVICE, POD = "service", "pod"
+NAMESPACES = "namespaces"
+"""The key of the ConfigMap with the namespaces of a network's tenant."""
 VERSION = Key("version")
 SLICES_BY_SERVICE = Index(
     EndpointSlice,
@@ -59,7 +61,15 @@ class NetworkZone:
 
     name = "network"
 
-    def __init__(self, view: View, network: NetworkName, namespaces: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        view: View,
+        network: NetworkName,
+        namespaces: Sequence[str] = (),
+        *,
+        follow: bool = False,
+    ) -> None:
+        """The names in namespaces, or in all; `follow` those that the network's ConfigMap names."""
         self.view = view
         self.network = network
         self._labels = {TENANT: network.tenant, NETWORK: network.network}
@@ -67,18 +77,34 @@ class NetworkZone:
         self._services = b"\x03svc" + self._apex
         self._pods = b"\x03pod" + self._apex
         self.zones: tuple[bytes, ...] = (self._apex, *REVERSE_ZONES)
-        selector = ",".join(f"{name}={value}" for name, value in self._labels.items())
-        self.watches = tuple(
-            w
-            for namespace_domain in namespaces or ("",)
-            for w in watches(namespace_domain, selector)
-        )
+        config = Watch(Role.LOCAL, ConfigMap, network.dns_namespace, name=network.kube_dns)
+        self._config = config if follow else None
+        self.watches = self._watches(namespaces or (network.dns_namespace if follow else "",))
         self._aliases = {
             (network.alias_namespace, network.kubernetes): ("default", "kubernetes"),
             (network.dns_namespace, network.kube_dns): ("kube-system", "kube-dns"),
         }
 
+    def followed_watches(self, snapshot: Snapshot) -> tuple[Watch, ...]:
+        """What is to be watched now; until the ConfigMap is there, what was at the start."""
+        network = self.network
+        config = snapshot.get(snapshot.local, ConfigMap, network.kube_dns, network.dns_namespace)
+        if self._config is None or config is None:
+            return self.watches
+        return self._watches(config.data.get(NAMESPACES, "").split())
+
+    def _watches(self, namespaces: Sequence[str]) -> tuple[Watch, ...]:
+        selector = ",".join(f"{name}={value}" for name, value in self._labels.items())
+        own = (w for namespace in namespaces for w in watches(namespace, selector))
+        return (*own, *((self._config,) if self._config is not None else ()))
+
     def synced(self, snapshot: Snapshot) -> bool:
+        """Whether all is listed; the namespaces have to be known before, if they are followed."""
+        network = self.network
+        if self._config is not None:
+            place = (network.kube_dns, network.dns_namespace)
+            if snapshot.get(snapshot.local, ConfigMap, *place) is None:
+                return False
         return all(snapshot.listed(snapshot.local, kind) for kind in (Service, EndpointSlice, Pod))
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:

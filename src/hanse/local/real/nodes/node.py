@@ -129,6 +129,11 @@ def _private_folders(node: NodeConfig) -> str:
         # Each node has its own; the machine itself may be a guarded node, too.
         f"mkdir -p {STATE_FOLDER}",
         f"mount -t tmpfs cni {STATE_FOLDER}",
+        # The interfaces of the node instead of the machine's; control groups stay as they are.
+        "mkdir /run/sysfs",
+        "mount -t sysfs sysfs /run/sysfs",
+        "mount --bind /run/sysfs/class/net /sys/class/net",
+        "mount --bind /run/sysfs/devices/virtual/net /sys/devices/virtual/net",
         f"mkdir {NODE_FOLDER}",
         f"mount --move /mnt {NODE_FOLDER}",
     ]
