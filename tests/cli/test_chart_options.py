@@ -30,6 +30,7 @@ INSTALLED = {
         "metrics_listen": "the port of probes",
         "cache": "a folder of the pod, which survives its containers",
         "network": "of the name servers of tenant networks, which the agent runs",
+        "follow": "the same",
         "namespaces": "the same",
     },
 }
