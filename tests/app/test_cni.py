@@ -470,10 +470,10 @@ async def test_ports_of_bridges_without_rules_are_told(
     (links / "tap0/tun_flags").write_text("0x1002\n")
 
     async with node.guarded() as plugin:
-        assert plugin.unchecked == ("veth5",)
+        assert list(plugin.unchecked) == ["veth5"]
         assert [(one.message, vars(one)["ports"]) for one in caplog.records] == [
             (UNCHECKED, "veth5")
         ]
         assert (await node.call("ADD"))[0] == 0
         plugin.refresh()
-        assert plugin.unchecked == ()
+        assert not plugin.unchecked
