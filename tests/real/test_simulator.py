@@ -14,7 +14,7 @@ from tests.support.simulator.faults import Faults
 from tests.support.simulator.fleet import Fleet
 from tests.support.simulator.part import Part
 from tests.support.simulator.runner import REAL, Run
-from tests.support.simulator.schedule import Step, do, draw_schedule, steps_of
+from tests.support.simulator.schedule import Schedule, Step, do, draw_schedule, steps_of
 from tests.support.simulator.services import Services
 from tests.support.simulator.signals import Signals
 from tests.support.simulator.statefulsets import StatefulSets
@@ -65,7 +65,9 @@ async def test_every_law_holds_on_real_clusters(binaries: dict[str, Path], tmp_p
     ):
         provisioners = group.create_task(clusters.run_provisioners(), name="provide")
         try:
-            await Run(fleet, PARTS, REAL).play(chosen_steps())
+            game = Run(fleet, PARTS, REAL)
+            await game.start()
+            await game.play(Schedule(tuple(chosen_steps())))
         except* AssertionError:
             print("\n".join(fleet.log))  # noqa: T201 - shown when the test fails
             raise

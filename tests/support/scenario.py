@@ -127,7 +127,7 @@ class Scenario:
             for cluster, namespace in self.made:
                 await self.delete_namespace(cluster, namespace)
             if kind is None:
-                self._check_rights()
+                self.check_rights()
 
     # -- administrators
 
@@ -366,7 +366,7 @@ class Scenario:
         own = (Admission(self.hooks, options),) if self.hooks else ()
         return (*self.features(), *own)
 
-    def _check_rights(self) -> None:
+    def check_rights(self) -> None:
         """Fail if an agent asked its own cluster for what its generated rights do not cover.
 
         One that hosts the broker is left out: its agent asks it with two accounts.

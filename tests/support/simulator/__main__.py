@@ -6,15 +6,13 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from tests.support.simulator.faults import Faults
+from tests.support.simulator.forks import StartedFleets, Wanted
 from tests.support.simulator.part import Part
 from tests.support.simulator.runner import (
     PARTS,
-    failure_of,
     parts_named,
     parts_of,
-    quiet_logs,
     step_kinds,
-    trace_of,
 )
 from tests.support.simulator.schedule import Schedule, draw_schedule
 from tests.support.simulator.search import Kinds, Played, Search, end_after
@@ -26,27 +24,33 @@ PROGRESS = 50
 
 def main() -> int:
     """The exit status: 1 if a law was broken."""
-    options = _parser().parse_args()
+    fleets = StartedFleets()
+    try:
+        return _play(_parser().parse_args(), fleets)
+    finally:
+        fleets.end()
+
+
+def _play(options: argparse.Namespace, fleets: StartedFleets) -> int:
     parts = PARTS if options.features == "all" else parts_named(options.features.split(","))
     kinds = step_kinds(parts, searched=bool(options.hours) or options.every_step)
     if options.trace:
-        quiet_logs()
-        _say("\n".join(trace_of(draw_schedule(int(options.seeds), kinds))))
+        wanted = Wanted(draw_schedule(int(options.seeds), kinds), traced=True)
+        _say("\n".join(fleets.play(wanted, parts).trace))
         return 0
     if options.hours:
         seed = options.seed if options.seed is not None else secrets.randbelow(10**9)
         _say(f"searching: HANSE_SEED={seed}")
-        search = Search(seed, kinds, parts)
+        search = Search(seed, kinds, parts, fleets)
         results = search.play(end_after(options.hours))
     else:
-        quiet_logs()
-        results = _seeded(options.seeds, kinds, parts)
+        results = _seeded(options.seeds, kinds, parts, fleets)
     played = failed = 0
     for result in results:
         played += 1
         if result.failure is not None:
             failed += 1
-            _say(_report(result, whole=options.no_shrink))
+            _say(_report(result, fleets, whole=options.no_shrink))
             if not options.keep_going:
                 break
         if played % PROGRESS == 0:
@@ -81,15 +85,17 @@ def _say(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
-def _seeded(seeds: str, kinds: Kinds, parts: Sequence[type[Part]]) -> Iterator[Played]:
+def _seeded(
+    seeds: str, kinds: Kinds, parts: Sequence[type[Part]], fleets: StartedFleets
+) -> Iterator[Played]:
     first, _, end = seeds.partition(":")
     for seed in range(int(first), int(end) if end else int(first) + 1):
         schedule = draw_schedule(seed, kinds)
         own = parts_of(schedule) if parts is PARTS else parts
-        yield Played(schedule, failure_of(schedule, own), own)
+        yield Played(schedule, fleets.failure_of(schedule, own), own)
 
 
-def _report(result: Played, *, whole: bool) -> str:
+def _report(result: Played, fleets: StartedFleets, *, whole: bool) -> str:
     """The failure, and a test to paste."""
     schedule, failure, parts = result.schedule, result.failure, result.parts
     assert failure is not None, "there is something to report"
@@ -97,11 +103,11 @@ def _report(result: Played, *, whole: bool) -> str:
         law = failure.law
 
         def breaks(smaller: Schedule) -> bool:
-            found = failure_of(smaller, parts)
+            found = fleets.failure_of(smaller, parts)
             return found is not None and found.law == law
 
         schedule = shrink(schedule, breaks)
-        failure = failure_of(schedule, parts) or failure
+        failure = fleets.failure_of(schedule, parts) or failure
     name = failure.law.replace("-", "_")
     names = [part.name for part in parts if part is not Faults]
     written = str(schedule).removesuffix("\n    )")

@@ -29,6 +29,8 @@ class Exports:
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
+        self._known: dict[tuple[ClusterId, str], tuple[object, Exported | None]] = {}
+        """What was read, and the state of the cluster in which it was."""
 
     async def profile(self) -> str:
         """The profile of the ClusterSet."""
@@ -42,6 +44,12 @@ class Exports:
         return {c: exported for c, exported in found.items() if exported is not None}
 
     async def _exported(self, cluster: ClusterId, name: str) -> Exported | None:
+        state, known = self._fleet.state_of(cluster), self._known.get((cluster, name))
+        if known is None or known[0] != state:
+            known = self._known[cluster, name] = (state, await self._read(cluster, name))
+        return known[1]
+
+    async def _read(self, cluster: ClusterId, name: str) -> Exported | None:
         fleet, space = self._fleet, self._fleet.namespace
         export = find(await fleet.objects(cluster, ServiceExport, space), name)
         service = find(await fleet.objects(cluster, Service, space), name)

@@ -26,8 +26,9 @@ from hanse.kube import requests
 from hanse.kube.client import Client
 from hanse.kube.clock import Clock
 from hanse.kube.errors import NotFound
-from hanse.kube.transport import Request, Response
+from hanse.kube.transport import Request, Response, Transport
 from hanse.model.dns.zones import View, ZoneSource
+from hanse.model.facts import Role
 from hanse.model.feature_names import FEATURES
 from hanse.model.objects import ClusterId, Object, Wire
 from hanse.model.plan import Feature
@@ -143,6 +144,9 @@ class Fleet(Scenario):
         self.membership_changed: dict[ClusterId, float] = {}
         self.log: list[str] = []
         self._user_clients: dict[ClusterId, UserClient] = {}
+        self._read: dict[tuple[ClusterId, type[Object], str], tuple[object, list[Wire]]] = {}
+        """What laws have read, and the state of the cluster in which they did."""
+        self._transports: dict[tuple[str, ClusterId, Role], Transport] = {}
         self._disturbed: dict[str, float] = {}
         """When a link, a server or an agent was last seen disturbed."""
         self._silent: dict[ClusterId, float] = {}
@@ -181,11 +185,23 @@ class Fleet(Scenario):
 
     # -- what laws read
 
+    def state_of(self, cluster: ClusterId) -> object:
+        """What is another value once anything in a cluster has changed."""
+        testbed = self.testbed
+        if isinstance(testbed, EmbeddedTestbed):
+            return testbed.servers[cluster].storage.version, self.restored_at.get(cluster)
+        return object()
+
     async def objects(self, cluster: ClusterId, kind: type[Object], space: str = "") -> list[Wire]:
         """The objects of a kind as they are stored, without a fault in between."""
         testbed = self.testbed
         if isinstance(testbed, EmbeddedTestbed):
-            return list(testbed.servers[cluster].storage.objects(_store(kind), space))
+            key, state = (cluster, kind, space), self.state_of(cluster)
+            kept = self._read.get(key)
+            if kept is None or kept[0] != state:
+                found = list(testbed.servers[cluster].storage.objects(_store(kind), space))
+                kept = self._read[key] = (state, found)
+            return kept[1]
         try:
             client = self.hand(cluster)
             path = requests.resource_path(client.rest_mapper.served_kind(kind), space)
@@ -261,14 +277,12 @@ class Fleet(Scenario):
 
     def calm_since(self, *parties: str) -> float:
         """Since when all of these have been undisturbed; at the moment of a disturbance: now."""
-        return max((self._disturbed.get(party, 0.0) for party in parties), default=0.0)
+        disturbed = self._disturbed
+        return max([disturbed[party] for party in parties if party in disturbed], default=0.0)
 
     def works_since(self, cluster: ClusterId, *targets: ClusterId) -> float:
         """Since when an agent has run with good links to its own cluster and to others."""
-        parties = [agent_party(cluster)]
-        for target in (cluster, *targets):
-            parties += [link_party(cluster, target), server_party(target)]
-        return self.calm_since(*parties)
+        return self.calm_since(*_parties(cluster, targets))
 
     def all_calm_since(self) -> float:
         """Since when nothing at all has been disturbed."""
@@ -293,6 +307,15 @@ class Fleet(Scenario):
         if name in self.agents:
             await self.kill_agent(name)
         await self.start_agent(name)
+
+    async def _agent_transport(self, source: str, cluster: ClusterId, role: Role) -> Transport:
+        """What an agent connects by: an embedded cluster keeps its account when it restarts."""
+        if not isinstance(self.testbed, EmbeddedTestbed):
+            return await super()._agent_transport(source, cluster, role)
+        key = (source, cluster, role)
+        if key not in self._transports:
+            self._transports[key] = await super()._agent_transport(source, cluster, role)
+        return self._transports[key]
 
     async def _run(self, agent: Agent, endpoint_for_webhooks: WebhookEndpoint) -> None:
         cluster = agent.settings.cluster
@@ -331,16 +354,27 @@ def _items(response: Response) -> list[Wire]:
     return items
 
 
+@cache
 def agent_party(cluster: ClusterId) -> str:
     return f"agent {cluster}"
 
 
+@cache
 def server_party(cluster: ClusterId) -> str:
     return f"server {cluster}"
 
 
+@cache
 def link_party(source: str, target: str) -> str:
     return f"link {source} {target}"
+
+
+@cache
+def _parties(cluster: ClusterId, targets: tuple[ClusterId, ...]) -> tuple[str, ...]:
+    """An agent, its links to its own cluster and others, and their servers."""
+    reached = (cluster, *targets)
+    links = [link_party(cluster, target) for target in reached]
+    return (agent_party(cluster), *links, *map(server_party, reached))
 
 
 def find(items: Sequence[Wire], name: str) -> Wire | None:

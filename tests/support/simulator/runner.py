@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-from collections.abc import Collection, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 from msgspec import Struct
@@ -117,8 +117,8 @@ class Run:
         self.laws: list[Law] = [law(fleet) for law in GENERAL]
         self.laws += [law for part in self.parts.values() for law in part.laws()]
 
-    async def play(self, steps: Sequence[Step]) -> None:
-        """Play all steps, and judge; raises `LawBroken`."""
+    async def start(self) -> None:
+        """Start the fleet, and back it up: the same for every schedule."""
         for part in self.parts.values():
             await part.open()
         await self.fleet.start_agents()
@@ -126,10 +126,14 @@ class Run:
         for cluster in self.fleet.everywhere:
             await back_up(self.fleet, cluster)
         self.fleet.users.forget(lambda _: True)
+
+    async def play(self, schedule: Schedule) -> None:
+        """Play all steps on the started fleet, and judge; raises `LawBroken`."""
+        self.fleet.random.seed(schedule.seed)
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._observe(), name="laws")
             counting = group.create_task(self._count_requests(), name="requests")
-            for step in steps:
+            for step in schedule.steps:
                 await self._perform(step)
             self.fleet.note("everything heals")
             for part in self.parts.values():
@@ -231,37 +235,53 @@ def failure_of(schedule: Schedule, parts: Sequence[type[Part]] = PARTS) -> Failu
     return run(_failure_of(schedule, [], parts))
 
 
-def trace_of(schedule: Schedule) -> tuple[str, ...]:
+def trace_of(schedule: Schedule, parts: Sequence[type[Part]] = PARTS) -> tuple[str, ...]:
     """Every request and watch of a run: the same for the same schedule, in any process."""
     sent: list[Sent] = []
-    failure = run(_failure_of(schedule, sent))
-    lines = (
-        f"{s.source} {s.target} {s.request.method} {s.request.path} {s.request.query} {s.status} "
-        f"{s.request.body.decode()}"
-        for s in sent
+    failure = run(_failure_of(schedule, sent, parts))
+    return (*map(describe_sent, sent), str(failure))
+
+
+def describe_sent(s: Sent) -> str:
+    """A request as a line of a trace."""
+    request = s.request
+    return (
+        f"{s.source} {s.target} {request.method} {request.path} {request.query} {s.status} "
+        f"{request.body.decode()}"
     )
-    return (*lines, str(failure))
+
+
+@asynccontextmanager
+async def started(parts: Sequence[type[Part]]) -> AsyncIterator[Run]:
+    """A fleet of embedded clusters that has started, whose agents have the features of parts."""
+    names = {part.name for part in parts}
+    features = FEATURES if parts is PARTS else tuple(name for name in FEATURES if name in names)
+    async with (
+        embedded_testbed() as testbed,
+        Fleet(testbed, "shop", features=features) as fleet,
+    ):
+        game = Run(fleet, parts)
+        await game.start()
+        yield game
 
 
 async def _failure_of(
     schedule: Schedule, sent: list[Sent], parts: Sequence[type[Part]] = PARTS
 ) -> Failure | None:
-    """Play a schedule; requests and watches are added to `sent`."""
-    log: list[str] = []
+    """Play a schedule; requests and watches after the start are added to `sent`."""
+    async with started(parts) as game:
+        game.fleet.network.sent = game.fleet.network.watched = sent
+        return await failure_on(game, schedule)
+
+
+async def failure_on(game: Run, schedule: Schedule) -> Failure | None:
+    """Play a schedule on a fleet that has started; the law that it breaks, if any."""
     failure = None
-    names = {part.name for part in parts}
-    features = FEATURES if parts is PARTS else tuple(name for name in FEATURES if name in names)
     try:
-        async with (
-            embedded_testbed(seed=schedule.seed) as testbed,
-            Fleet(testbed, "shop", seed=schedule.seed, features=features) as fleet,
-        ):
-            log = fleet.log
-            fleet.network.sent = fleet.network.watched = sent
-            await Run(fleet, parts).play(schedule.steps)
+        await game.play(schedule)
     except* LawBroken as broken:
         error = _first(broken)
-        failure = Failure(error.law, str(error), tuple(log))
+        failure = Failure(error.law, str(error), tuple(game.fleet.log))
     return failure
 
 

@@ -1,27 +1,22 @@
 """Searches for schedules that break a law, led by what no schedule did before."""
 
-import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from random import Random
 
-from coverage import Coverage
 from msgspec import Struct
 from msgspec.structs import replace
 
+from tests.support.simulator.behaviour import Behaviour
+from tests.support.simulator.forks import StartedFleets, Wanted
 from tests.support.simulator.part import Part
-from tests.support.simulator.runner import PARTS, Failure, failure_of, parts_of
+from tests.support.simulator.runner import PARTS, Failure, parts_of
 from tests.support.simulator.schedule import PAUSES, Schedule, Step, StepKind, draw_schedule
 
 Kinds = Mapping[str, Sequence[StepKind]]
-Behaviour = frozenset[object]
-"""The branches that a run took, and the messages that it logged."""
-
 FRESH = 0.25
 """The share of schedules that are drawn anew instead of changed from an interesting one."""
 MOST_STEPS = 40
-SOURCES = [f"*/hanse/{package}/*" for package in ("runtime", "kube", "features", "dns")]
 
 
 class Interesting(Struct):
@@ -42,7 +37,10 @@ class Played(Struct, frozen=True):
 class Search:
     """An endless sequence of schedules, a function of its seed."""
 
-    def __init__(self, seed: int, kinds: Kinds, parts: Sequence[type[Part]]) -> None:
+    def __init__(
+        self, seed: int, kinds: Kinds, parts: Sequence[type[Part]], fleets: StartedFleets
+    ) -> None:
+        self._fleets = fleets
         self._random = Random(seed)
         self._parts = parts
         self._kinds = kinds
@@ -58,11 +56,10 @@ class Search:
         """Play schedules until a time has come."""
         while not until():
             schedule = self._next()
-            with observed() as behaviour:
-                parts = parts_of(schedule) if self._parts is PARTS else self._parts
-                failure = failure_of(schedule, parts)
-            self._learn(schedule, behaviour())
-            yield Played(schedule, failure, parts)
+            parts = parts_of(schedule) if self._parts is PARTS else self._parts
+            outcome = self._fleets.play(Wanted(schedule, observed=True), parts)
+            self._learn(schedule, outcome.behaviour)
+            yield Played(schedule, outcome.failure, parts)
 
     def _next(self) -> Schedule:
         random = self._random
@@ -106,39 +103,6 @@ class Search:
         kind = next((kind for kind in part if kind.name == step.name), None)
         drawn = kind.draw(self._random) if kind is not None else step
         return step if drawn.is_known else drawn
-
-
-@contextmanager
-def observed() -> Iterator[Callable[[], Behaviour]]:
-    """Observe what the product does in a block: branches taken and messages logged."""
-    messages = _Messages()
-    logger = logging.getLogger("hanse")
-    coverage = Coverage(data_file=None, config_file=False, branch=True, include=SOURCES)
-    propagates, logger.propagate = logger.propagate, False
-    logger.addHandler(messages)
-    coverage.start()
-    try:
-        yield lambda: frozenset(messages.seen) | _branches(coverage)
-    finally:
-        coverage.stop()
-        logger.removeHandler(messages)
-        logger.propagate = propagates
-
-
-class _Messages(logging.Handler):
-    """The constant messages that were logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.seen: set[object] = set()
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.seen.add((record.name, record.msg))
-
-
-def _branches(coverage: Coverage) -> frozenset[object]:
-    data = coverage.get_data()
-    return frozenset((path, arc) for path in data.measured_files() for arc in data.arcs(path) or ())
 
 
 def end_after(hours: float) -> Callable[[], bool]:

@@ -318,10 +318,15 @@ class PodsBehindAddresses(Law):
         super().__init__(fleet)
         self._services = services
         self._exports = Exports(fleet)
+        self._judged: dict[ClusterId, object] = {}
+        """The state of a cluster that was judged last."""
 
     async def observe(self) -> AsyncIterator[str]:
         fleet = self.fleet
         for cluster in fleet.names:
+            if self._judged.get(cluster) == (state := fleet.state_of(cluster)):
+                continue
+            self._judged[cluster] = state
             services = await fleet.objects(cluster, Service, fleet.namespace)
             translated = {s["spec"].get("clusterIP") for s in services}
             async for source, _, endpoint in self._endpoints(cluster):
