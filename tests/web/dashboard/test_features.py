@@ -13,7 +13,8 @@ from hanse.features.federated.view import FederatedView
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.view import HostsView
 from hanse.features.networks.feature import Networks
-from hanse.features.networks.names import NETWORK, TENANT
+from hanse.features.networks.isolation import cluster_network_policies
+from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.view import NetworksView, ReachView
 from hanse.features.policies.content import Content
 from hanse.features.policies.feature import Policies
@@ -264,6 +265,12 @@ def test_who_reaches_whom_is_shown_for_each_cluster() -> None:
 
     assert item["names"][:2] == ["acme.default", "rival.default"]
     assert item["rows"][0][1] == "all", "no policy is written yet"
+
+    admin = [*cluster_network_policies(NetworkName("acme"), ())]
+    objects: list[Object] = [*networks, *spaces, *admin]
+    snapshots = snapshots_of(Networks(), {"lubeck": (Role.LOCAL,)}, lubeck=objects)
+
+    assert render_item(ReachView(), "lubeck", snapshots)["rows"][0][1] == "none"
 
 
 def test_the_worst_part_is_the_state_of_the_whole() -> None:

@@ -12,6 +12,7 @@ from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkPeering, Tenant
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.object_view import (
     ConditionRule,
     ObjectRule,
@@ -28,6 +29,8 @@ NEARLY_FULL = 90
 
 MOST = 40
 """Networks up to which the whole matrix is computed for a page; `hanse networks` does the rest."""
+
+_CONCERNED = (Network, NetworkPeering, Namespace, NetworkPolicy, ClusterNetworkPolicy)
 
 _STATES: dict[str, State] = {"Ready": "good", "Failed": "bad", "Unknown": "bad"}
 
@@ -178,15 +181,15 @@ class ReachView:
         return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The cluster of a changed Network, NetworkPolicy, NetworkPeering or Namespace."""
-        concerned = (Network, NetworkPolicy, NetworkPeering, Namespace)
-        if isinstance(change, FactChange) or not isinstance(change.object, concerned):
+        """The cluster of a changed Network, policy, NetworkPeering or Namespace."""
+        if isinstance(change, FactChange) or not isinstance(change.object, _CONCERNED):
             return ()
         return (change.where,)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> MatrixItem | None:
         """The reachability matrix of a cluster; None without networks.
 
+        Policies of Antrea, which agents do not watch, count in `hanse networks matrix` alone.
         Only the first `MOST` networks by name are included; `left_out` counts the others.
         """
         networks = sorted(one.name for one in snapshot.all(key, Network))
@@ -197,6 +200,7 @@ class ReachView:
             (),
             list(snapshot.all(key, NetworkPolicy)),
             [parse_network_name(name) for name in networks[:MOST]],
+            list(snapshot.all(key, ClusterNetworkPolicy)),
         )
         return MatrixItem(
             cluster=key,
