@@ -1,5 +1,6 @@
 """Actions of users on federated StatefulSets, and checks of what they observe."""
 
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -20,13 +21,20 @@ from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import (
     Event,
+    Namespace,
     Node,
     Pod,
     Service,
     ServicePort,
     ServiceSpec,
 )
-from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec, FederatedStatefulSet
+from hanse.model.kinds.hanse import (
+    ClusterMember,
+    ClusterMemberSpec,
+    ClusterSet,
+    ClusterSetSpec,
+    FederatedStatefulSet,
+)
 from hanse.model.kinds.networking import LabelSelector
 from hanse.model.kinds.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
@@ -131,6 +139,17 @@ class StatefulSetsScenario:
         spec = AcceptancePolicySpec(workloads=WorkloadAcceptance(**fields))
         policy = AcceptancePolicy(metadata=Meta(name=DEFAULT_POLICY), spec=spec)
         await self.scenario.eventually(lambda: client.create(policy))
+
+    async def add_record(self, cluster: ClusterId, labels: Mapping[str, str] | None = None) -> None:
+        """Create the record of a cluster on the broker, as `hanse join` does."""
+        await install_crds(self.scenario, BROKER, ClusterMember)
+        self.scenario.closing.push_async_callback(clear_broker, self.admin(BROKER))
+        uid = (await self.admin(cluster).read(Namespace, "kube-system")).metadata.uid
+        member = ClusterMember(
+            metadata=Meta(name=cluster, namespace=BROKER_NAMESPACE, labels=dict(labels or {})),
+            spec=ClusterMemberSpec(cluster_id=cluster, uid=uid),
+        )
+        await self.scenario.eventually(lambda: self.admin(BROKER).create(member))
 
     def all_have_joined(self) -> Check[None]:
         """That every cluster holds its heartbeat Lease on the broker."""

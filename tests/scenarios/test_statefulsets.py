@@ -11,9 +11,10 @@ from hanse.model.facts import Role
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event, Pod, Service, ServicePort, ServiceSpec
+from hanse.model.kinds.hanse import ClusterMember, MemberPhase
 from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.naming import BROKER_NAMESPACE
-from hanse.model.objects import Meta
+from hanse.model.objects import ClusterId, Meta
 from hanse.model.ownership import OWNER
 from hanse.runtime.leaving import leave
 from hanse.runtime.workqueue import COALESCE_DEFERRED
@@ -383,10 +384,17 @@ async def test_a_restart_writes_nothing_whatever_of_the_broker_is_read_last(
         assert (late, describe_writes(scenario.writes_since(start))) == (late, [])
 
 
+async def _set_phase(sets: StatefulSetsScenario, cluster: ClusterId, phase: MemberPhase) -> None:
+    """Write the phase of a member's record, as `hanse leave` and `hanse join` do."""
+    place, change = (ClusterMember, cluster, BROKER_NAMESPACE), {"status": {"phase": phase}}
+    await sets.admin(BROKER).patch(*place, change, subresource="status")
+
+
 async def test_who_leaves_keeps_what_runs_and_who_joins_gets_only_growth(
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
+    await sets.add_record("bergen")
     await sets.launch(4)
     await scenario.eventually(sets.is_ready(4))
     await leave(scenario.agent("bergen").reconciler, BROKER)
@@ -398,13 +406,18 @@ async def test_who_leaves_keeps_what_runs_and_who_joins_gets_only_growth(
 
     await scenario.eventually(runs_on_as_nobodys)
     await scenario.kill_agent("bergen")
-    await sets.admin(BROKER).delete(Lease, "bergen", BROKER_NAMESPACE)
-    conditions = await scenario.eventually(sets.has_conditions(Placed="NotAsWished"))
-    assert "bergen left the fleet with a share" in conditions["Placed"]
     await sets.annotate(on_leave="redistribute")
+    await sets.admin(BROKER).delete(Lease, "bergen", BROKER_NAMESPACE)
+    conditions = await scenario.eventually(sets.has_conditions(Ready="ClustersAway"))
+    assert "bergen cannot be heard" in conditions["Ready"]
+    await scenario.settled()
+    await sets.shares(bergen=2, hamburg=1, lubeck=1)()  # a missing Lease is no departure
+
+    await _set_phase(sets, "bergen", "Left")
     await scenario.eventually(sets.shares(bergen=2, hamburg=2, lubeck=2))  # which left with two
     await scenario.eventually(sets.is_ready(4))
 
+    await _set_phase(sets, "bergen", "Joining")
     await scenario.start_agent("bergen")
     await scenario.eventually(sets.all_have_joined())
     await scenario.eventually(sets.has_conditions(Placed="Placed"))

@@ -1,37 +1,24 @@
 """Clusters are chosen by the labels of their ClusterMembers, and update in the order users say."""
 
-from collections.abc import AsyncIterator
-from functools import partial
-
 import pytest
 
 from hanse.app import BROKER
-from hanse.model.kinds.core import Namespace
-from hanse.model.kinds.hanse import ClusterMember, ClusterMemberSpec
+from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.naming import BROKER_NAMESPACE
-from hanse.model.objects import Meta
 from tests.scenarios.replica_watch import replica_watch
 from tests.scenarios.statefulsets import StatefulSetsScenario, template
 from tests.scenarios.test_statefulsets_budget import counts, has_rolled_out
-from tests.support.federation import install_crds
 
 REGION = "topology.kubernetes.io/region"
 
 
 @pytest.fixture
-async def regions(sets: StatefulSetsScenario) -> AsyncIterator[StatefulSetsScenario]:
+async def regions(sets: StatefulSetsScenario) -> StatefulSetsScenario:
     """A fleet whose ClusterMembers have the labels of an administrator."""
-    await install_crds(sets.scenario, BROKER, ClusterMember)
     labels = {"bergen": "north", "hamburg": "north", "lubeck": "south"}
     for cluster, region in labels.items():
-        uid = (await sets.admin(cluster).read(Namespace, "kube-system")).metadata.uid
-        meta = Meta(name=cluster, namespace=BROKER_NAMESPACE, labels={REGION: region})
-        spec = ClusterMemberSpec(cluster_id=cluster, uid=uid)
-        member = ClusterMember(metadata=meta, spec=spec)
-        await sets.scenario.eventually(partial(sets.admin(BROKER).create, member))
-    yield sets
-    for cluster in labels:
-        await sets.admin(BROKER).delete(ClusterMember, cluster, BROKER_NAMESPACE)
+        await sets.add_record(cluster, {REGION: region})
+    return sets
 
 
 async def test_replicas_are_spread_over_regions_and_updates_begin_where_users_say(

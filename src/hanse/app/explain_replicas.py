@@ -9,7 +9,6 @@ from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.named_sets import SHARES_BY_SERVICE
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.features.statefulsets.zone import StatefulSetZone
-from hanse.model.clusterset import unanswered_clusters
 from hanse.model.dns.names import is_subdomain, split_labels, wire_name
 from hanse.model.dns.records import RecordType
 from hanse.model.dns.zones import View
@@ -66,7 +65,7 @@ def explain_replica(
     shares = _find_shares(question, snapshot) if question is not None else None
     if shares is not None and shares.spec.has_newer_schema:
         return Explanation("SERVFAIL", (), _newer_schema_reason(shares))
-    rule, left_out = _reasons(question, shares, snapshot)
+    rule, left_out = _reasons(question, shares, zone, snapshot)
     return Explanation(code, explained_records(found) if found else (), rule, left_out)
 
 
@@ -81,7 +80,10 @@ def _newer_schema_reason(shares: StatefulSetShares) -> str:
 
 
 def _reasons(
-    question: ReplicaQuestion | None, shares: StatefulSetShares | None, snapshot: Snapshot
+    question: ReplicaQuestion | None,
+    shares: StatefulSetShares | None,
+    zone: StatefulSetZone,
+    snapshot: Snapshot,
 ) -> tuple[str, tuple[ExcludedCluster, ...]]:
     """The rule for a name of a set, and the excluded clusters."""
     if question is None or shares is None:
@@ -91,7 +93,7 @@ def _reasons(
     if not shares.spec.load_balanced:
         return f"no load balancers are wanted: {snapshot.local}'s own ready replicas", ()
     return "each replica by its load balancer, in clusters that are alive", _excluded_clusters(
-        shares, snapshot
+        shares, zone, snapshot
     )
 
 
@@ -109,13 +111,14 @@ def _find_shares(question: ReplicaQuestion, snapshot: Snapshot) -> StatefulSetSh
 
 
 def _excluded_clusters(
-    shares: StatefulSetShares, snapshot: Snapshot
+    shares: StatefulSetShares, zone: StatefulSetZone, snapshot: Snapshot
 ) -> tuple[ExcludedCluster, ...]:
     """The clusters with missing replicas, each with the reason."""
     meta = shares.metadata
-    expired = unanswered_clusters(snapshot)
+    brokers = snapshot.clusters(Role.BROKER)
+    expired = zone.expired_clusters(snapshot, brokers)
     excluded: list[ExcludedCluster] = []
-    for broker in snapshot.clusters(Role.BROKER):
+    for broker in brokers:
         parts = {
             p.spec.cluster: p.spec
             for p in snapshot.by(broker, PARTS_BY_SET, f"{meta.namespace}/{meta.name}")

@@ -16,6 +16,7 @@ from hanse.cli.member_records import (
     MemberPlace,
     delete_objects,
     find_record,
+    has_share,
     list_prepared,
     list_published,
     set_phase,
@@ -65,11 +66,16 @@ async def leave_broker(request: BrokerLeave, *, dry_run: bool) -> None:
 
 
 async def _is_member(broker: Client, place: MemberPlace) -> bool:
-    """Whether a broker has anything of a cluster, its record aside if that says that it left."""
+    """Whether a broker has anything of a cluster, its record aside if that says that it left.
+
+    Shares of StatefulSets count without a record: they wait for one that says so.
+    """
     record = await find_record(broker, place)
     if record is not None and not record.has_left:
         return True
-    return bool(await list_prepared(broker, place) or await list_published(broker, place))
+    if await list_prepared(broker, place) or await list_published(broker, place):
+        return True
+    return record is None and await has_share(broker, place.cluster)
 
 
 async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_run: bool) -> None:

@@ -18,7 +18,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember, ClusterSetSpec, MemberPhase
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.kinds.stateful import StatefulSetPart
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.manifests import (
     CLUSTER_ROLE,
     CLUSTER_ROLE_BINDING,
@@ -130,6 +130,13 @@ async def list_prepared(broker: Client, place: MemberPlace) -> list[BrokerObject
         made = _objects(kind, await _listed(broker, kind, "", labelled))
         found += [one for one in made if one.namespace in spaces]
     return found
+
+
+async def has_share(broker: Client, cluster: ClusterId) -> bool:
+    """Whether a StatefulSet over clusters has a share for a cluster."""
+    sets = await _listed(broker, StatefulSetShares.kind, "")
+    shares = (share for one in sets for share in one.get("spec", {}).get("shares") or ())
+    return any(share.get("name") == cluster for share in shares)
 
 
 async def delete_objects(broker: Client, objects: list[BrokerObject]) -> None:

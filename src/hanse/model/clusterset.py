@@ -106,6 +106,28 @@ def common_state(
     return MemberState.UNKNOWN if is_moving and state is MemberState.SILENT else state
 
 
+def joined_clusters(snapshot: Snapshot, broker: ClusterId, namespace: str) -> frozenset[ClusterId]:
+    """The members of a broker: those with a record that has not ended, whether they have a Lease
+    or not, and those of earlier versions, which have a Lease of their own and no record."""
+    records = list(snapshot.in_namespace(broker, ClusterMember, namespace))
+    leases = snapshot.in_namespace(broker, Lease, namespace)
+    held = {one.metadata.name for one in leases if one.spec.holder_identity == one.metadata.name}
+    recorded = {record.metadata.name for record in records}
+    return frozenset({r.metadata.name for r in records if not r.has_left} | (held - recorded))
+
+
+def departed_clusters(
+    snapshot: Snapshot, broker: ClusterId, namespace: str
+) -> frozenset[ClusterId]:
+    """The clusters that have left a broker for good: their records say so, and nothing else does.
+
+    A cluster without a Lease is unknown, and so is one that lost its record, too: a broker that
+    was restored or lost its namespace has neither for a while.
+    """
+    records = snapshot.in_namespace(broker, ClusterMember, namespace)
+    return frozenset(record.metadata.name for record in records if record.has_left)
+
+
 def lease_state(
     cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str
 ) -> HolderState:

@@ -11,7 +11,7 @@ from hanse.features.services.records import SCHEMA, build_record
 from hanse.model.conditions import condition
 from hanse.model.facts import HolderState, LeaseLiveness, Phase, WriteOutcome, WriteResult
 from hanse.model.internal_addresses import InternalAddress, encode_addresses
-from hanse.model.kinds.coordination import Lease, LeaseMeta
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import MemberSettings, Profile
 from hanse.model.kinds.multicluster import (
@@ -356,10 +356,16 @@ def test_a_bad_annotation_is_reported_and_the_rest_goes_on(annotations: dict[str
     assert conditions(result)["Ready"] == ("True", "Exported")
 
 
+def held_lease(name: str) -> Lease:
+    """The Lease of a cluster whose agent has renewed it."""
+    meta = LeaseMeta(name=name, namespace=HOME)
+    return Lease(metadata=meta, spec=LeaseSpec(holder_identity=name))
+
+
 def test_a_cluster_that_never_joined_is_reported_once_the_leases_are_listed() -> None:
     mine = export(annotations={TO_CLUSTERS: "bergn"})
     on = published(mine, service())
-    joined = Lease(metadata=LeaseMeta(name="bergen", namespace=HOME))
+    joined = held_lease("bergen")
 
     known = plan(observed([mine, service()], [*on, joined]))
 
@@ -370,7 +376,7 @@ def test_a_cluster_that_never_joined_is_reported_once_the_leases_are_listed() ->
 def test_a_new_lease_enqueues_the_exports_that_name_its_cluster() -> None:
     mine = export(annotations={TO_CLUSTERS: "bergen"})
     view = observed([mine, service()], [])
-    joined = Lease(metadata=LeaseMeta(name="bergen", namespace=HOME))
+    joined = held_lease("bergen")
 
     woken = FEATURE.keys_for(ObjectChange(BROKER, None, joined), view)
 

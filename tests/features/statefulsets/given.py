@@ -10,6 +10,12 @@ from hanse.kube.lease import format_micro_time
 from hanse.model.facts import Fact, Phase, Role
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
+from hanse.model.kinds.hanse import (
+    ClusterMember,
+    ClusterMemberSpec,
+    ClusterMemberStatus,
+    MemberPhase,
+)
 from hanse.model.kinds.stateful import (
     Share,
     StatefulSetPart,
@@ -48,6 +54,17 @@ def lease(name: str, silent: float = 0) -> Lease:
     renewed = format_micro_time(EPOCH - timedelta(seconds=silent))
     spec = LeaseSpec(holder_identity=name, lease_duration_seconds=30, renew_time=renewed)
     return stored(Lease(metadata=LeaseMeta(name=name, namespace=BROKER_NAMESPACE), spec=spec))
+
+
+def member(name: str, phase: MemberPhase = "Ready") -> ClusterMember:
+    """The record of a member at the broker."""
+    return stored(
+        ClusterMember(
+            metadata=Meta(name=name, namespace=BROKER_NAMESPACE),
+            spec=ClusterMemberSpec(cluster_id=name, uid=f"uid-{name}"),
+            status=ClusterMemberStatus(phase=phase),
+        )
+    )
 
 
 def record(owned: bool = True, **shares: int) -> StatefulSetShares:

@@ -13,6 +13,7 @@ from hanse.model.kinds.core import (
     Service,
     ServiceStatus,
 )
+from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.stateful import (
     Replica,
     StatefulSetPart,
@@ -41,6 +42,7 @@ from tests.features.statefulsets.given import (
     conditions,
     current_shares,
     lease,
+    member,
     part,
     plan,
     record,
@@ -93,11 +95,43 @@ def test_the_share_of_a_cluster_that_left_is_given_away_only_if_the_user_says_so
     snap = snapshot_of(
         submitted_set(6, annotations),
         record(bergen=2, riga=2, lubeck=2),
+        member("riga", "Left"),
         members=[lease("bergen"), lease(HERE)],
     )
 
     assert current_shares(snap) == expected
     assert ("riga left the fleet" in conditions(snap)["Placed"][1]) == ("riga" in expected)
+
+
+@pytest.mark.parametrize(
+    ("known", "placed"),
+    [
+        pytest.param([member("riga")], "bergen 2, lubeck 2, riga 2", id="lease missing"),
+        pytest.param([member("riga", "Joining")], "bergen 2, lubeck 2, riga 2", id="made anew"),
+        pytest.param([], "neither a ClusterMember nor a Lease of riga", id="record missing, too"),
+    ],
+)
+def test_a_cluster_without_a_lease_keeps_its_share_unless_its_record_says_that_it_left(
+    known: list[ClusterMember], placed: str
+) -> None:
+    snap = snapshot_of(
+        submitted_set(6, {"statefulsets.hanse.dev/on-leave": "redistribute"}),
+        record(bergen=2, riga=2, lubeck=2),
+        *known,
+        *(part(c, 2) for c in ("bergen", "riga", HERE)),
+        members=[lease("bergen"), lease(HERE)],
+    )
+
+    assert current_shares(snap) == {"bergen": 2, "riga": 2, HERE: 2}
+    assert placed in conditions(snap)["Placed"][1]
+    assert "left the fleet" not in conditions(snap)["Placed"][1]
+    assert conditions(snap)["Ready"][0] == "ClustersAway"
+
+
+def test_a_cluster_that_is_leaving_gets_nothing_new() -> None:
+    snap = snapshot_of(submitted_set(6), member("bergen", "Leaving"))
+
+    assert current_shares(snap) == {"hamburg": 3, HERE: 3}
 
 
 def test_a_cluster_that_joins_gets_replicas_by_a_rebalance_once() -> None:
@@ -343,6 +377,7 @@ def test_a_report_of_a_cluster_that_has_left_does_not_count() -> None:
         submitted_set(2),
         record(bergen=1, riga=1),
         part("riga", 1, replicas=(Replica(name="store-riga-0", ready=True),)),
+        member("riga", "Left"),
         members=[lease("bergen"), lease(HERE)],
     )
     (status,) = [p for p in plan(STATUS, snap).patches if p.subresource == "status"]

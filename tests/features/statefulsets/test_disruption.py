@@ -93,7 +93,7 @@ def test_a_roll_out_that_has_halted_elsewhere_stops_no_scale_down() -> None:
         submitted,
         replace(shares, spec=replace(shares.spec, permits=(halted,))),
         reports,
-        both,
+        frozenset(),
         both,
     )
     three = state([(True, True)] * 3, 2, 0)
@@ -117,7 +117,7 @@ def test_what_a_permit_elsewhere_may_take_is_not_counted_as_ready() -> None:
     shares = record(bergen=2, lubeck=2)
     permit = Permit(name="bergen", pods=1, set_uid="uid-store")
     both = frozenset({"bergen", "lubeck"})
-    fleet = FleetPart(submitted, shares, reports, both, both)
+    fleet = FleetPart(submitted, shares, reports, frozenset(), both)
 
     assert fleet.others("lubeck").ready == 2
     taken = replace(shares, spec=replace(shares.spec, permits=(permit,)))
@@ -135,7 +135,7 @@ def test_a_permit_is_for_no_more_replicas_than_its_holder_can_have() -> None:
     one = part("bergen", 1, replicas=(Replica(name="store-bergen-0", ready=True),)).spec
     members = frozenset({"bergen", "lubeck", "riga"})
     fleet = FleetPart(
-        submitted, shares, {"bergen": one, "riga": part("riga", 0).spec}, members, members
+        submitted, shares, {"bergen": one, "riga": part("riga", 0).spec}, frozenset(), members
     )
 
     others = fleet.others("lubeck")
@@ -156,11 +156,11 @@ def test_a_cluster_that_keeps_its_permit_is_waited_for_unless_users_go_on_withou
     reports = {"bergen": part("bergen", 2).spec, "hamburg": part("hamburg", 1, replicas=ready).spec}
     members = frozenset({"bergen", "hamburg", "lubeck"})
 
-    waited = FleetPart(from_stateful_set(outdated), shares, reports, members, members)
+    waited = FleetPart(from_stateful_set(outdated), shares, reports, frozenset(), members)
     others = waited.others("lubeck")
     assert (others.permits, others.down, others.removing) == (2, 2, ("bergen",))
 
-    without = FleetPart(from_stateful_set(ignoring), shares, reports, members, members)
+    without = FleetPart(from_stateful_set(ignoring), shares, reports, frozenset(), members)
     for healthy in (members, members - {"bergen"}):
         others = replace(without, healthy=healthy).others("lubeck")
         assert (others.permits, others.down, others.ready) == (0, 0, 1)
@@ -180,7 +180,7 @@ def test_a_scale_down_goes_on_without_a_cluster_whose_replicas_are_not_ready(
     reports = {"bergen": part("bergen", 2).spec, "hamburg": part("hamburg", 1, replicas=ready).spec}
     members = frozenset({"bergen", "hamburg", "lubeck"})
     shares = record(bergen=2, hamburg=1, lubeck=1)
-    fleet = FleetPart(submitted, shares, reports, members, members)
+    fleet = FleetPart(submitted, shares, reports, frozenset(), members)
     surplus = state([(True, True)] * 2, 1, 0)
 
     step = next_step(surplus, fleet.others("lubeck"), fleet.rules("lubeck"), NO_PERMIT)
@@ -236,8 +236,8 @@ def test_a_cluster_that_has_left_does_not_stop_a_roll_out() -> None:
     reports = {"bergen": part("bergen", 1).spec}
     shares = record(bergen=1, lubeck=1, riga=1)
     joined = frozenset({"bergen", "lubeck"})
-    fleet = FleetPart(submitted, shares, reports, joined, joined)
+    fleet = FleetPart(submitted, shares, reports, frozenset({"riga"}), joined)
 
     assert fleet.others("lubeck").away == ()
-    away = replace(fleet, members=joined | {"riga"})
+    away = replace(fleet, departed=frozenset())
     assert away.others("lubeck").away == ("riga",)

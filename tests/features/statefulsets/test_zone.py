@@ -419,11 +419,16 @@ def test_a_dead_clusters_names_stay_until_its_lease_has_run_out() -> None:
     assert len(after.targets(WIDE)) == 7
 
 
-def test_a_cluster_that_has_left_is_not_answered() -> None:
+@pytest.mark.parametrize("before", [None, *HolderState])
+def test_a_cluster_whose_lease_is_gone_keeps_its_names_only_if_we_saw_it_alive(
+    before: HolderState | None,
+) -> None:
     stayed = [Lease(metadata=LeaseMeta(name=name, namespace=HOME)) for name in ("c1", "c3")]
-    names = Names(seen_by("c1", [shares(), *parts()], joined=stayed))
+    seen = [LeaseLiveness("broker", HOME, "c2", "c2", before, EPOCH)] if before else []
+    names = Names(seen_by("c1", [shares(), *parts()], (), *seen, joined=stayed))
 
-    assert [t for t in names.targets(WIDE) if "-c2-" in t] == []
+    kept = before in (HolderState.READY, HolderState.UNKNOWN)
+    assert len([t for t in names.targets(WIDE) if "-c2-" in t]) == (4 if kept else 0)
 
 
 def test_everything_is_published_to_those_who_ask_other_servers() -> None:

@@ -1,17 +1,17 @@
 """The replicas of federated StatefulSets, read from the broker."""
 
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
 
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed
 from hanse.cli.inventory import find_broker
+from hanse.cli.liveness import BrokerMembers, read_members
 from hanse.features.statefulsets.names import ACCEPTED, REBUILT, part_name, replica_name
 from hanse.features.statefulsets.options import StatefulSetOptions
 from hanse.kube.errors import NotFound
-from hanse.model.kinds.coordination import Lease
+from hanse.model.facts import HolderState
 from hanse.model.kinds.stateful import (
     StatefulSetPart,
     StatefulSetPartSpec,
@@ -62,8 +62,8 @@ async def read_sets(
             raise CommandFailed(
                 f"{broker.name} does not serve StatefulSetShares; see `hanse broker init`"
             ) from None
-        leases = (await client.list(Lease, namespace=BROKER_NAMESPACE)).objects
-    away = _expired_clusters(leases, datetime.now(UTC))
+        members = await read_members(client)
+    away = _absent_clusters(shares, members)
     reports = [p.spec for p in parts if namespace in ("", p.spec.namespace)]
     known = [set_view(s, reports, away, names) for s in shares]
     return [*known, *sets_without_shares(shares, reports)]
@@ -165,12 +165,14 @@ def _replica(
     return ReplicaView(name, cluster, state, addresses, tuple(known))
 
 
-def _expired_clusters(leases: Iterable[Lease], now: datetime) -> frozenset[ClusterId]:
-    """Clusters whose Lease was not renewed in time."""
-    return frozenset(
-        lease.metadata.name
-        for lease in leases
-        if lease.spec.renew_time
-        and now - datetime.fromisoformat(lease.spec.renew_time)
-        > timedelta(seconds=lease.spec.lease_duration_seconds)
-    )
+def _absent_clusters(
+    shares: Iterable[StatefulSetShares], members: BrokerMembers
+) -> frozenset[ClusterId]:
+    """The clusters with a share that have left, or whose Lease is too old or missing."""
+    records = members.records.objects if members.records is not None else ()
+    left = frozenset(record.name for record in records if record.has_left)
+    if not members.states:
+        return left
+    sharing = frozenset(share.name for one in shares for share in one.spec.shares)
+    alive = frozenset(one.lease for one in members.states if one.state is HolderState.READY)
+    return left | (sharing - alive)

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.clusterset import MemberState, clusterset_spec, common_state, member_state
-from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, Endpoint, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
 from hanse.model.kinds.multicluster import ServiceImport
@@ -152,19 +151,6 @@ def exporting_clusters(service_import: ServiceImport | None) -> frozenset[Cluste
     """The clusters that an import names; none where there is no import."""
     named = service_import.status.clusters if service_import is not None else ()
     return frozenset(exporting.cluster for exporting in named)
-
-
-def joined_clusters(
-    snapshot: Snapshot, broker: ClusterId, broker_namespace: str
-) -> frozenset[ClusterId] | None:
-    """The clusters with a Lease on the broker and the local one.
-
-    None while Leases are not listed.
-    """
-    if not snapshot.listed(broker, Lease):
-        return None
-    leases = snapshot.in_namespace(broker, Lease, broker_namespace)
-    return frozenset(lease.metadata.name for lease in leases) | {snapshot.local}
 
 
 def cluster_settings(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSettings:

@@ -14,7 +14,6 @@ from hanse.features.services.clusters import (
     drop_disallowed,
     drop_foreign_namespaces,
     exporting_clusters,
-    joined_clusters,
     list_published_slices,
     may_publish,
     source_cluster,
@@ -42,9 +41,10 @@ from hanse.features.services.status import (
     settings_conditions,
     status_plan,
 )
-from hanse.model.clusterset import broker_cluster, clusterset_spec
+from hanse.model.clusterset import broker_cluster, clusterset_spec, joined_clusters
 from hanse.model.conditions import Condition, condition, find_condition
 from hanse.model.facts import HeartbeatState, WriteOutcome
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec
@@ -212,6 +212,15 @@ def _publishes_pods(
     return rules.endpoint_source == "pods" and not uses_globalnet(snapshot)
 
 
+def _joined(
+    snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+) -> frozenset[ClusterId] | None:
+    """The members of the broker and the local cluster; None while they are not listed."""
+    if not snapshot.listed(broker, Lease):
+        return None
+    return joined_clusters(snapshot, broker, broker_namespace) | {snapshot.local}
+
+
 def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The slices on the broker, without disallowed addresses, and the conditions of the export.
 
@@ -234,7 +243,7 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
     ready = _ready_condition(state, desired, snapshot)
     conditions = [
         _VALID,
-        *settings_conditions(export, joined_clusters(snapshot, state.broker, broker_namespace)),
+        *settings_conditions(export, _joined(snapshot, state.broker, broker_namespace)),
         *_address_conditions(state, slices),
         *_import_conditions(state, snapshot),
     ]

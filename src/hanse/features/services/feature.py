@@ -182,6 +182,7 @@ class Services:
                 for endpoint_slice in snapshot.by(change.where, BY_SOURCE, meta.name):
                     yield from _published_keys(endpoint_slice, snapshot)
                 yield from _keys_of_imports(snapshot, meta.name)
+                yield from _exports_to_cluster(meta.name, snapshot)
             case Lease(metadata=meta) if change.before is None or change.after is None:
                 yield from _exports_to_cluster(meta.name, snapshot)
             case _:

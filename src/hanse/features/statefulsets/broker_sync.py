@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import msgspec
 from msgspec.structs import replace
 
-from hanse.features.statefulsets.fleet import PARTS_BY_SET, list_members
+from hanse.features.statefulsets.fleet import PARTS_BY_SET
 from hanse.features.statefulsets.headless_services import (
     governing_service,
     list_governed_federated_sets,
@@ -26,7 +26,7 @@ from hanse.features.statefulsets.names import (
 from hanse.features.statefulsets.owned_objects import SERVICES_BY_SET
 from hanse.features.statefulsets.service_copies import copied_service_spec
 from hanse.features.statefulsets.status import set_events
-from hanse.model.clusterset import broker_cluster
+from hanse.model.clusterset import broker_cluster, departed_clusters
 from hanse.model.conditions import Condition, condition, merge_conditions
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Namespace, Service
@@ -138,8 +138,8 @@ def _is_held_by_member(
     parts = snapshot.by(
         broker, PARTS_BY_SET, f"{at_broker.metadata.namespace}/{at_broker.metadata.name}"
     )
-    joined = {member.cluster for member in list_members(snapshot, broker, broker_namespace)}
-    return any(part.spec.cluster in joined and part.spec.ended is None for part in parts)
+    departed = departed_clusters(snapshot, broker, broker_namespace)
+    return any(part.spec.cluster not in departed and part.spec.ended is None for part in parts)
 
 
 def _copies_for_broker(

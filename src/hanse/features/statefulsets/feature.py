@@ -369,12 +369,12 @@ def _local_keys(obj: Object) -> Iterator[Key]:
 
 
 def _member(obj: Object | None) -> object:
-    """What the placement of replicas depends on: the holder of a Lease, or a member's labels."""
+    """What the placement of replicas depends on: a Lease's holder, a member's labels and phase."""
     match obj:
         case Lease():
             return obj.spec.holder_identity
         case ClusterMember():
-            return obj.metadata.labels
+            return obj.metadata.labels, obj.status.phase
         case _:
             return None
 

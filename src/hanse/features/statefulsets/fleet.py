@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 
 from msgspec import Struct
 
+from hanse.model.clusterset import joined_clusters
 from hanse.model.facts import ClusterDeparted, ClusterState, HolderState, LeaseLiveness, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.hanse import ClusterMember
@@ -44,21 +45,19 @@ def is_broker_listed(broker: ClusterId, snapshot: Snapshot) -> bool:
 def list_members(
     snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> tuple[FleetMember, ...]:
-    """The clusters whose Lease at the broker names them as holder, by name, with their health."""
-    leases = [
-        lease
-        for lease in snapshot.in_namespace(broker, Lease, broker_namespace)
-        if lease.spec.holder_identity == lease.metadata.name
-    ]
-    leases.sort(key=lambda lease: lease.metadata.name)
+    """The members of the broker, by name, with their health."""
+    place = (snapshot, broker, broker_namespace)
+    found = (
+        (cluster, snapshot.get(broker, ClusterMember, cluster, broker_namespace))
+        for cluster in sorted(joined_clusters(*place))
+    )
     return tuple(
         FleetMember(
-            le.metadata.name,
-            _may_get_replicas(le, snapshot, broker, broker_namespace),
-            found.metadata.labels if found is not None else {},
+            cluster,
+            _may_get_replicas(cluster, record, *place),
+            record.metadata.labels if record is not None else {},
         )
-        for le in leases
-        for found in (snapshot.get(broker, ClusterMember, le.metadata.name, broker_namespace),)
+        for cluster, record in found
     )
 
 
@@ -89,17 +88,23 @@ def clusters_with_newer_parts(
 
 
 def _may_get_replicas(
-    lease: Lease, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
+    cluster: ClusterId,
+    record: ClusterMember | None,
+    snapshot: Snapshot,
+    broker: ClusterId,
+    broker_namespace: str,
 ) -> bool:
-    """Whether the Lease's cluster may be given replicas; this cluster always may.
+    """Whether a member may be given replicas; this cluster always may, one that leaves may not.
 
-    The observed liveness of the Lease decides; before there is any, whether its renew time is less
-    than a lease duration from now. False if it has none.
+    The observed liveness of its Lease decides; while that is unknown, whether its renew time is
+    less than a lease duration from now. False without a Lease.
     """
-    cluster = lease.metadata.name
-    liveness = snapshot.fact(LeaseLiveness, (broker, broker_namespace, cluster))
     if cluster == snapshot.local:
         return True
+    lease = snapshot.get(broker, Lease, cluster, broker_namespace)
+    if lease is None or (record is not None and record.status.phase == "Leaving"):
+        return False
+    liveness = snapshot.fact(LeaseLiveness, (broker, broker_namespace, cluster))
     if liveness is not None and liveness.state is not HolderState.UNKNOWN:
         return liveness.state is HolderState.READY
     renewed = _parse_time(lease.spec.renew_time)

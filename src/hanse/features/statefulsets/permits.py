@@ -16,6 +16,7 @@ from hanse.features.statefulsets.fleet import list_members, list_parts
 from hanse.features.statefulsets.load_balancers import list_pods
 from hanse.features.statefulsets.names import REVISION
 from hanse.features.statefulsets.submitted import SubmittedSet
+from hanse.model.clusterset import departed_clusters
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.stateful import Permit, Share, StatefulSetPartSpec, StatefulSetShares
 from hanse.model.objects import ClusterId, ClusterObjectRef, Wire, object_ref
@@ -30,7 +31,7 @@ class FleetPart(Struct, frozen=True):
     record: StatefulSetShares
     parts: Mapping[ClusterId, StatefulSetPartSpec]
     """The reports of clusters about the set."""
-    members: frozenset[ClusterId]
+    departed: frozenset[ClusterId]
     healthy: frozenset[ClusterId]
     evictions: int = 0
     """How many replicas of all clusters may be down by evictions."""
@@ -68,7 +69,7 @@ class FleetPart(Struct, frozen=True):
         names = {share.name for share in self.record.spec.shares if share.replicas} | {*self.parts}
         names -= self.submitted.disrupts_without
         living = sorted(names & self.healthy - {here})
-        away = sorted((names & self.members) - self.healthy - {here})
+        away = sorted(names - self.departed - self.healthy - {here})
         permits = {cluster: self._credible_permit(cluster) for cluster in names}
         ready = {c: self.parts[c].ready if c in self.parts else 0 for c in living}
         return OtherReplicas(
@@ -154,10 +155,10 @@ def read_fleet_part(
     key = Key("local", submitted.name, submitted.namespace)
     parts = list_parts(key, snapshot, broker, submitted.uid)
     healthy = frozenset(member.cluster for member in members if member.healthy)
-    joined = frozenset(member.cluster for member in members)
+    departed = departed_clusters(snapshot, broker, broker_namespace)
     budget = find_budget(submitted, snapshot, broker)
     evictions = allowed_evictions(budget, submitted.spec.replicas)
-    return FleetPart(submitted, record, parts, joined, healthy, evictions)
+    return FleetPart(submitted, record, parts, departed, healthy, evictions)
 
 
 def read_part_state(

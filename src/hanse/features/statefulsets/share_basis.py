@@ -33,7 +33,7 @@ class ShareSources(Struct, frozen=True):
     submitted: SubmittedSet
     record: StatefulSetShares | None
     parts: Mapping[ClusterId, StatefulSetPartSpec]
-    members: tuple[ClusterId, ...]
+    departed: frozenset[ClusterId]
     healthy: tuple[ClusterId, ...]
 
     @property
@@ -86,7 +86,7 @@ class ShareSources(Struct, frozen=True):
 
     def _counts(self, cluster: ClusterId) -> bool:
         """Whether a cluster's share counts: those that left give theirs up if the user says so."""
-        return not self.submitted.redistributes or cluster in self.members
+        return not self.submitted.redistributes or cluster not in self.departed
 
     def _within_limit(self, cluster: ClusterId, replicas: int) -> int:
         part = self.parts.get(cluster)

@@ -31,7 +31,12 @@ from hanse.features.statefulsets.status import (
     plan_shadowed,
 )
 from hanse.features.statefulsets.submitted import SubmittedSet, find_shadowed_set
-from hanse.model.clusterset import MemberState, broker_cluster, member_state
+from hanse.model.clusterset import (
+    MemberState,
+    broker_cluster,
+    departed_clusters,
+    member_state,
+)
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import (
     FIRST_SCHEMA,
@@ -52,6 +57,8 @@ class _Fleet(Struct, frozen=True):
     members: tuple[ClusterId, ...]
     healthy: tuple[ClusterId, ...]
     """Clusters that may be given replicas, in the fleet's order."""
+    departed: frozenset[ClusterId]
+    """Clusters that have left for good."""
     too_long: tuple[ClusterId, ...]
     """Clusters whose name is too long together with the set's."""
     labels: dict[ClusterId, Mapping[str, str]] = {}
@@ -67,6 +74,7 @@ class _SetState(Struct, frozen=True):
     unread: frozenset[ClusterId]
     """Clusters whose reports have a newer schema."""
     members: tuple[FleetMember, ...]
+    departed: frozenset[ClusterId]
     rank: int
     """The rank of this cluster among the writers of shared objects."""
 
@@ -98,9 +106,8 @@ def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         return unchanged
     decision = _decide(state, snapshot)
     if decision is None:
-        reporting = state.parts.keys() | state.unread
-        reporting_members = reporting & {member.cluster for member in state.members}
-        is_needed = record is not None and (record.metadata.owner_references or reporting_members)
+        reporting = (state.parts.keys() | state.unread) - state.departed
+        is_needed = record is not None and (record.metadata.owner_references or reporting)
         return unchanged if is_needed else Plan()
     if decision.record is None:
         return Plan()
@@ -130,7 +137,7 @@ def believed_share(
             namespace=key.namespace, name=key.name, cluster=snapshot.local, share=running
         )
         parts = {**parts, snapshot.local: own}
-    fleet = _fleet_for(state.submitted, state.members)
+    fleet = _fleet_for(state.submitted, state)
     basis = _basis(state.submitted, record, parts, fleet)
     return basis.shares.get(snapshot.local, 0)
 
@@ -145,7 +152,7 @@ def plan_status(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     decision = _decide(state, snapshot) if state is not None else None
     if state is None or decision is None:
         return Plan()
-    alive = _live_parts(state.parts, state.members, snapshot, broker, broker_namespace)
+    alive = _live_parts(state.parts, snapshot, broker, broker_namespace)
     status = plan_set_status(_status_inputs(state, decision, alive), snapshot, broker, state.rank)
     annotated = service_annotation_patch(
         decision.submitted, decision.record, decision.service, snapshot, broker, state.rank
@@ -181,6 +188,7 @@ def _read_state(
         parts=list_parts(key, snapshot, broker, submitted.uid if submitted is not None else ""),
         unread=frozenset(unread),
         members=members,
+        departed=departed_clusters(snapshot, broker, broker_namespace),
         rank=_writer_rank(snapshot.local, members),
     )
 
@@ -190,7 +198,7 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
     submitted = state.submitted
     if submitted is None or submitted.terminating or submitted.orphaned:
         return None
-    fleet = _fleet_for(submitted, state.members)
+    fleet = _fleet_for(submitted, state)
     basis = _basis(submitted, state.record, state.parts, fleet)
     distribution = (
         Distribution({c: n for c, n in sorted(basis.shares.items()) if n})
@@ -217,7 +225,8 @@ def _status_inputs(
         distribution=decision.distribution,
         parts=alive,
         away=tuple(c for c in shares if c not in fleet.healthy or c in state.unread),
-        left=tuple(c for c in shares if c not in fleet.members),
+        left=tuple(c for c in shares if c in fleet.departed),
+        unrecorded=tuple(c for c in shares if c not in {*fleet.members, *fleet.departed}),
         pending={
             c: surplus
             for c, part in sorted(state.parts.items())
@@ -252,18 +261,15 @@ def _preferred_shares(
 
 def _live_parts(
     parts: dict[ClusterId, StatefulSetPartSpec],
-    members: tuple[FleetMember, ...],
     snapshot: Snapshot,
     broker: ClusterId,
     broker_namespace: str,
 ) -> dict[ClusterId, StatefulSetPartSpec]:
     """The reports of clusters in the fleet that are not silent."""
-    joined = {member.cluster for member in members}
     return {
         c: p
         for c, p in parts.items()
-        if c in joined
-        and member_state(c, snapshot, broker, broker_namespace)
+        if member_state(c, snapshot, broker, broker_namespace)
         not in (MemberState.SILENT, MemberState.GONE)
     }
 
@@ -280,12 +286,14 @@ def _desired_record(record: StatefulSetShares, broker: ClusterId, rank: int) -> 
     return Desired(record, broker, sources=sources, ownership=Shared(rank, awaited=True))
 
 
-def _fleet_for(submitted: SubmittedSet, members: tuple[FleetMember, ...]) -> _Fleet:
+def _fleet_for(submitted: SubmittedSet, state: _SetState) -> _Fleet:
     """Divide the fleet into clusters that may run the set, and those with too long names."""
+    members = state.members
     too_long = tuple(m.cluster for m in members if name_error(submitted.name, (m.cluster,)))
     return _Fleet(
         tuple(m.cluster for m in members),
         tuple(m.cluster for m in members if m.healthy and m.cluster not in too_long),
+        state.departed,
         too_long,
         {m.cluster: m.labels for m in members},
     )
@@ -298,7 +306,7 @@ def _basis(
     fleet: _Fleet,
 ) -> ShareBasis:
     """The shares that are believed of a set."""
-    sources = ShareSources(submitted, record, parts, fleet.members, fleet.healthy)
+    sources = ShareSources(submitted, record, parts, fleet.departed, fleet.healthy)
     return share_basis(sources, lambda before: _distribute(submitted, before, parts, fleet).shares)
 
 

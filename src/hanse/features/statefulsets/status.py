@@ -38,7 +38,9 @@ class StatusInputs(Struct, frozen=True):
     away: tuple[ClusterId, ...] = ()
     """Clusters with a share that are not healthy or not readable."""
     left: tuple[ClusterId, ...] = ()
-    """Clusters with a share that are not in the fleet any more."""
+    """Clusters with a share that have left the fleet."""
+    unrecorded: tuple[ClusterId, ...] = ()
+    """Clusters with a share of which the broker has neither a record nor a Lease."""
     pending: dict[ClusterId, int] = {}
     """Replicas above the share of clusters that are away, which they remove when they are back."""
     disputed: tuple[ClusterId, ...] = ()
@@ -280,6 +282,12 @@ def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
         yield (
             f"{', '.join(inputs.left)} left the fleet with a share; annotate "
             "statefulsets.hanse.dev/on-leave=redistribute to give it to others"
+        )
+    if inputs.unrecorded:
+        names = ", ".join(inputs.unrecorded)
+        yield (
+            f"the broker has neither a ClusterMember nor a Lease of {names}, with a share: let it "
+            "join again, or, if it is gone for good, `hanse leave --force`"
         )
 
 

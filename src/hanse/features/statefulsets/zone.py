@@ -134,7 +134,7 @@ class StatefulSetZone:
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode] | None]:
         """A function from a key to its nodes: empty without sets, None for newer schemas."""
         brokers = snapshot.clusters(Role.BROKER)
-        expired = self._expired_clusters(snapshot, brokers)
+        expired = self.expired_clusters(snapshot, brokers)
 
         def build_nodes(key: Key) -> Sequence[ZoneNode] | None:
             """The nodes of a Service and its sets; None (keep them) if a schema is too new."""
@@ -157,10 +157,13 @@ class StatefulSetZone:
 
         return build_nodes
 
-    def _expired_clusters(
+    def expired_clusters(
         self, snapshot: Snapshot, brokers: tuple[ClusterId, ...]
     ) -> frozenset[ClusterId]:
-        """Clusters whose Lease has expired, but this one, or is missing though they report."""
+        """Clusters whose Lease has expired, but this one, or that report and never had a Lease.
+
+        One whose Lease was deleted before our eyes keeps its names: it is not known to be dead.
+        """
         dead = set(unanswered_clusters(snapshot, self._broker_namespace))
         for broker in brokers:
             if snapshot.listed(broker, Lease):
@@ -169,6 +172,7 @@ class StatefulSetZone:
                     c
                     for c in reporting
                     if snapshot.get(broker, Lease, c, self._broker_namespace) is None
+                    and snapshot.fact(LeaseLiveness, (broker, self._broker_namespace, c)) is None
                 }
         return frozenset(dead)
 
