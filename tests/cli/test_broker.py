@@ -76,6 +76,29 @@ def test_a_dry_run_prints_manifests_and_writes_nothing(fleet: RunningFederation)
     assert fleet.kubectl("--context", "paris", "get", "namespace", "hanse-broker").status == 1
 
 
+def test_a_cluster_of_which_only_a_share_is_left_is_made_to_leave(
+    fleet: RunningFederation, made: CommandResult
+) -> None:
+    shares = {
+        "apiVersion": "hanse.dev/v1alpha1",
+        "kind": "StatefulSetShares",
+        "metadata": {"name": "store", "namespace": "default"},
+        "spec": {"shares": [{"name": "riga", "replicas": 2}]},
+    }
+    applied = fleet.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(shares))
+    assert applied.status == 0, applied.err
+
+    forced, mistyped = (
+        fleet.run_hanse("leave", "--broker", "rome", "--cluster-id", cluster, "--force").out
+        for cluster in ("riga", "rigga")
+    )
+
+    assert forced.startswith("riga was made to leave rome")
+    assert mistyped == "rigga is no member of rome: nothing is left to do\n"
+    phase = ("clustermember", "riga", "-o", "jsonpath={.status.phase}")
+    assert fleet.kubectl("-n", "hanse-broker", "get", *phase).out == "Left"
+
+
 def test_a_definition_of_somebody_else_is_left_to_them(fleet: RunningFederation) -> None:
     name = "serviceimports.multicluster.x-k8s.io"
     theirs = '{"spec":{"names":{"categories":["all"]}}}'

@@ -23,7 +23,7 @@ def believed(
 ) -> ShareBasis:
     submitted = from_stateful_set(submitted_set(wanted))
     parts = {c: part(c, n).spec for c, n in reported.items()}
-    sources = ShareSources(submitted, record(True, **recorded), parts, CLUSTERS, healthy)
+    sources = ShareSources(submitted, record(True, **recorded), parts, frozenset(), healthy)
     return share_basis(sources, lambda before: distribute(wanted, before, healthy).shares)
 
 
