@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -15,10 +16,11 @@ from hanse.cli.inventory import (
     ExportState,
     InventoryResult,
     NodeCounts,
-    parse_services,
+    service_inventory,
 )
 from hanse.cli.permissions import Permission
 from hanse.model.crds import crds
+from hanse.model.kinds.multicluster import ServiceExport
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 KNOWN = CheckContext(NOW, crds())
@@ -141,9 +143,7 @@ def _export(*conditions: tuple[str, str, str, str]) -> ExportState:
     fields = ("type", "status", "reason", "message")
     status = {"conditions": [dict(zip(fields, c, strict=True)) for c in conditions]}
     export = {"metadata": {"namespace": "shop", "name": "web"}, "status": status}
-    inventory = parse_services({"items": [export]}, {"items": []})
-    assert inventory is not None
-    return inventory.exports[0]
+    return service_inventory([msgspec.convert(export, ServiceExport)], 0).exports[0]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +179,3 @@ def test_an_export_has_a_problem_when_a_user_must_act(
     conditions: list[tuple[str, str, str, str]], ready: bool, trouble: str
 ) -> None:
     assert _export(*conditions) == ExportState("shop", "web", ready, trouble)
-
-
-def test_a_cluster_without_the_kinds_has_no_services_to_show() -> None:
-    assert parse_services(None, None) is None

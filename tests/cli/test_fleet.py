@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.app.views import reads
 from hanse.cli.clusters import ClusterAccess, ReadFailure
 from hanse.cli.doctor.clusters import Finding as Check
 from hanse.cli.doctor.examination import as_finding
@@ -310,7 +309,7 @@ async def test_a_kind_that_the_server_fails_to_list_takes_no_other_with_it() -> 
     access = ClusterAccess(
         "lubeck", StaticCredentials(ClientConfig(ServerEndpoint("https://a.test")))
     )
-    found = await read_objects(access, Client(Failing()), reads())
+    found = await read_objects(access, Client(Failing()))
 
     assert (set(found.denied), found.failure) == ({ServiceImport.kind}, "")
     assert found.lists

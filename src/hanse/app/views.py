@@ -1,6 +1,6 @@
 """The views of all features, and what is wrong in a fleet by all of them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -14,9 +14,15 @@ from hanse.features.machines import view as machines
 from hanse.features.networks import view as networks
 from hanse.features.policies import view as policies
 from hanse.features.services import view as services
+from hanse.features.services.reading import NARROWED
+from hanse.features.services.reading import further_reads as further_service_reads
 from hanse.features.statefulsets import view as statefulsets
+from hanse.model.facts import Role
 from hanse.model.findings import Finding, judge
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Watch
 from hanse.model.view import View
 
@@ -52,6 +58,30 @@ def views() -> tuple[View, ...]:
 def reads() -> tuple[Watch, ...]:
     """All that somebody has to read of each cluster in order to judge a fleet."""
     return tuple(watch for view in views() for watch in view.reads)
+
+
+def first_reads() -> tuple[Watch, ...]:
+    """What a person lists of each cluster at first: less of the kinds of which all have the same.
+
+    `further_reads` says what has to be listed beside it.
+    """
+    return tuple(dict.fromkeys(_narrowed(watch) for watch in reads()))
+
+
+def _narrowed(watch: Watch) -> Watch:
+    whole = watch.kind in NARROWED and (not watch.labels or watch.kind is EndpointSlice)
+    return NARROWED[watch.kind] if whole else watch
+
+
+def further_reads(
+    snapshot: MultiClusterSnapshot, read: Mapping[ClusterId, Collection[Watch]]
+) -> dict[ClusterId, set[Watch]]:
+    """What each cluster has to list beside its first reads, given what it did list."""
+    found = further_service_reads(snapshot, read)
+    for where in policies.naming_services(snapshot):
+        if where in found:
+            found[where].add(Watch(Role.LOCAL, Service))
+    return found
 
 
 def examine(snapshot: MultiClusterSnapshot, chosen: Sequence[View] = ()) -> Examination:

@@ -9,7 +9,7 @@ import asyncio
 import fcntl
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from datetime import timedelta
 from pathlib import Path
 from random import Random
@@ -93,13 +93,17 @@ async def read_clusters(
     read: Callable[[ClusterAccess, Client], Awaitable[T]],
     *,
     limit: timedelta | None = READ_TIMEOUT,
+    clients: Mapping[str, Client] | None = None,
 ) -> list[T | ReadFailure]:
-    """Read every cluster, eight at a time; the results are in the order of the clusters."""
+    """Read every cluster, eight at a time; the results are in the order of the clusters.
+
+    `clients` are used where some are open already.
+    """
     turns = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
     async def read_in_turn(cluster: ClusterAccess) -> T | ReadFailure:
         async with turns:
-            return await read_cluster(cluster, read, limit=limit)
+            return await read_cluster(cluster, read, limit=limit, clients=clients)
 
     return list(await asyncio.gather(*(read_in_turn(cluster) for cluster in clusters)))
 
@@ -109,11 +113,15 @@ async def read_cluster(
     read: Callable[[ClusterAccess, Client], Awaitable[T]],
     *,
     limit: timedelta | None = READ_TIMEOUT,
+    clients: Mapping[str, Client] | None = None,
 ) -> T | ReadFailure:
     """Read one cluster within a time limit; errors and the time-out become a `ReadFailure`."""
     seconds = limit.total_seconds() if limit is not None else None
+    opened = (
+        open_client(cluster.credentials) if clients is None else nullcontext(clients[cluster.name])
+    )
     try:
-        async with open_client(cluster.credentials) as client, asyncio.timeout(seconds):
+        async with opened as client, asyncio.timeout(seconds):
             return await read(cluster, client)
     except (KubeError, TimeoutError) as error:
         return ReadFailure(cluster.name, error)
@@ -127,6 +135,18 @@ async def open_client(access: Credentials) -> AsyncIterator[Client]:
         yield client
     finally:
         await client.close()
+
+
+@asynccontextmanager
+async def open_clients(clusters: Iterable[ClusterAccess]) -> AsyncIterator[dict[str, Client]]:
+    """A client for each cluster by name, all closed at the end of the block."""
+    clients: dict[str, Client] = {
+        one.name: _RetryingClient(_transport(one.credentials)) for one in clusters
+    }
+    try:
+        yield clients
+    finally:
+        await asyncio.gather(*(one.close() for one in clients.values()))
 
 
 @asynccontextmanager

@@ -1,27 +1,32 @@
 """The fleet as a person sees it: every cluster read once, as snapshots that views judge."""
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from datetime import datetime, timedelta
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.app import BROKER
-from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster
-from hanse.cli.inventory import discover_kinds
+from hanse.app.views import first_reads, further_reads
+from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure
+from hanse.features.services.names import SOURCE_CLUSTER
+from hanse.features.services.reading import COUNTED, NARROWED
 from hanse.features.services.status import DISCONNECTED
 from hanse.kube.client import Client
 from hanse.kube.errors import (
     ApiError,
     BadCredentials,
     Forbidden,
+    KubeError,
     NotFound,
     ServerError,
     Throttled,
 )
 from hanse.kube.listed_objects import ListedObjects
-from hanse.kube.watch_events import Listed
+from hanse.kube.watch_events import Counted, Listed
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.conditions import Condition
 from hanse.model.facts import (
@@ -31,6 +36,7 @@ from hanse.model.facts import (
     Fact,
     Facts,
     HolderState,
+    KindCounted,
     KindServed,
     LeaseLiveness,
     ListDenied,
@@ -49,6 +55,8 @@ from hanse.model.snapshot import Snapshot, Watch
 GRACE = timedelta(seconds=5)
 """How much longer than its Lease a holder may be silent, as its clock is not ours."""
 
+SAMPLE = 10
+"""How many objects of a counted kind are looked at."""
 
 BROKER_READS = tuple(Watch(Role.LOCAL, kind) for kind in (Lease, ClusterSet, ClusterMember))
 
@@ -58,12 +66,16 @@ class ClusterRead(Struct, frozen=True):
 
     context: str
     lists: dict[Watch, Listed[Any]] = {}
+    counts: dict[Kind, Counted[Any]] = {}
+    """Kinds whose objects were counted, also if they were not listed."""
     unserved: frozenset[Kind] = frozenset()
     denied: dict[Kind, str] = {}
     failure: str = ""
     """Why it could not be read at all."""
     refused: bool = False
     """Whether that is for our credentials."""
+    failed: frozenset[Watch] = frozenset()
+    """Further lists that could not be read."""
 
     def objects(self, kind: type[Any]) -> list[Any]:
         """All objects of a kind that were listed."""
@@ -90,15 +102,48 @@ class ClusterRead(Struct, frozen=True):
         return bool(self.objects(ClusterSet) or self.objects(ClusterMember))
 
 
-async def read_one(cluster: ClusterAccess, watches: Iterable[Watch]) -> ClusterRead:
-    """Read what the watches name in one cluster; one that fails is unreachable, not absent."""
+async def complete(
+    reads: dict[str, ClusterRead], clients: Mapping[str, Client]
+) -> dict[str, ClusterRead]:
+    """Read what the first lists of all clusters leave open, until nothing is."""
+    while True:
+        wanted = missing_reads(reads.values())
+        if not wanted:
+            return reads
+        found = await asyncio.gather(
+            *(read_further(reads[name], clients[name], more) for name, more in wanted.items())
+        )
+        reads = {**reads, **dict(zip(wanted, found, strict=True))}
 
-    async def read(cluster: ClusterAccess, client: Client) -> ClusterRead:
-        await discover_kinds(client)
-        return await read_objects(cluster, client, watches)
 
-    found = await read_cluster(cluster, read)
-    return unread(found) if isinstance(found, ReadFailure) else found
+def missing_reads(reads: Iterable[ClusterRead]) -> dict[str, set[Watch]]:
+    """What clusters have yet to list, by context."""
+    known = [one for one in reads if not one.failure]
+    fleet = build_fleet(known, datetime.now(UTC))
+    tried = {one.cluster: {*one.lists, *one.failed} for one in known}
+    wanted = further_reads(fleet, tried)
+    return {
+        one.context: more for one in known if (more := wanted[one.cluster] - tried[one.cluster])
+    }
+
+
+async def read_further(read: ClusterRead, client: Client, watches: Iterable[Watch]) -> ClusterRead:
+    """The reading with further lists; one that fails is not known, and is not tried again."""
+    try:
+        async with asyncio.timeout(READ_TIMEOUT.total_seconds()):
+            found = await _list_all(client, watches)
+    except (KubeError, TimeoutError):
+        return replace(read, failed=read.failed | {*watches})
+    merged = {**read.lists, **found.lists}
+    lists = {w: one for w, one in merged.items() if not _is_part(w, merged)}
+    failed = read.failed | ({*watches} - found.lists.keys())
+    return replace(read, lists=lists, denied={**read.denied, **found.denied}, failed=failed)
+
+
+def _is_part(watch: Watch, lists: Collection[Watch]) -> bool:
+    """Whether a list is of no use, since all objects of its kind were listed."""
+    narrowed = NARROWED.get(watch.kind) == watch or bool(watch.name)
+    return narrowed and Watch(watch.role, watch.kind) in lists
 
 
 def unread(failure: ReadFailure) -> ClusterRead:
@@ -121,37 +166,55 @@ def build_fleet(
         {name: _snapshot(name, one, now, broker) for name, one in found.items()},
         contexts={name: one.context for name, one in found.items()},
         local=local,
+        indexed=True,
     )
 
 
-async def read_objects(
-    cluster: ClusterAccess, client: Client, watches: Iterable[Watch]
-) -> ClusterRead:
-    """List what the watches name, and what tells a broker, of a cluster whose kinds are known.
+async def read_objects(cluster: ClusterAccess, client: Client) -> ClusterRead:
+    """The first lists and counts of a cluster whose kinds are known, and what tells a broker.
 
     Kinds that are not served, and those that may not or cannot be listed, are told apart.
     """
-    needed = dict.fromkeys((*watches, *BROKER_READS))
+    needed = dict.fromkeys((*first_reads(), *BROKER_READS))
+    counts: dict[Kind, Counted[Any]] = {}
+
+    async def count(kind: type[Any]) -> None:
+        with suppress(ApiError):
+            counts[kind.kind] = await client.count(kind, first=SAMPLE)
+
+    counting = asyncio.gather(*(count(one) for one in COUNTED))
+    found, _ = await asyncio.gather(_list_all(client, needed), counting)
+    return ClusterRead(cluster.name, found.lists, counts, frozenset(found.unserved), found.denied)
+
+
+class _Lists(Struct):
+    """Lists of one cluster while they are read."""
+
     lists: dict[Watch, Listed[Any]] = {}
     unserved: set[Kind] = set()
     denied: dict[Kind, str] = {}
 
+
+async def _list_all(client: Client, watches: Iterable[Watch]) -> _Lists:
+    """List what the watches name."""
+    found = _Lists({}, set(), {})
+
     async def read(watch: Watch) -> None:
         fields = f"metadata.name={watch.name}" if watch.name else ""
         try:
-            lists[watch] = await client.list(
+            found.lists[watch] = await client.list(
                 watch.kind, namespace=watch.namespace, labels=watch.labels, fields=fields
             )
         except NotFound:
-            unserved.add(watch.kind.kind)
+            found.unserved.add(watch.kind.kind)
         except Forbidden as error:
             if not watch.optional:
-                denied[watch.kind.kind] = str(error)
+                found.denied[watch.kind.kind] = str(error)
         except ServerError as error:
-            denied[watch.kind.kind] = str(error)
+            found.denied[watch.kind.kind] = str(error)
 
-    await asyncio.gather(*(read(watch) for watch in needed))
-    return ClusterRead(cluster.name, lists, frozenset(unserved), denied)
+    await asyncio.gather(*(read(watch) for watch in watches))
+    return found
 
 
 def _snapshot(name: ClusterId, read: ClusterRead, now: datetime, broker: ClusterId) -> Snapshot:
@@ -159,7 +222,10 @@ def _snapshot(name: ClusterId, read: ClusterRead, now: datetime, broker: Cluster
     facts = Facts()
     stores: dict[tuple[ClusterId, Kind], list[Any]] = {}
     for watch, listed in read.lists.items():
-        found = ListedObjects(listed, watch.indexes)
+        complete = NARROWED.get(watch.kind) != watch and not (
+            watch.name or watch.labels.startswith(SOURCE_CLUSTER)
+        )
+        found = ListedObjects(listed, watch.indexes, complete=complete)
         stores.setdefault((name, watch.kind.kind), []).append(found)
     for fact in (*_facts(name, read, now), *_reported_links(name, read, now, broker)):
         facts.put(fact)
@@ -174,6 +240,8 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
     if lease is not None or not (roles or read.failure):
         roles.add(Role.LOCAL)
     yield ClusterState(name, frozenset(roles), phase, now, read.failure, listed=not read.failure)
+    for kind, counted in read.counts.items():
+        yield KindCounted(name, kind, counted.total, counted.first)
     for kind in read.unserved:
         yield KindServed(name, kind, served=False)
     for kind, reason in read.denied.items():

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
+import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import (
@@ -30,11 +31,10 @@ from hanse.model.feature_names import FEATURES
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.federation import ClusterClaim, Federation, spelled_value
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
-from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.manifests import SERVICE_ACCOUNT
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
-from hanse.model.ownership import OWNER
 from hanse.model.tokens import parse_claims
 
 _PATHS = (
@@ -43,8 +43,6 @@ _PATHS = (
     "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
     resource_path(ClusterSet.kind),
     resource_path(ClusterMember.kind),
-    resource_path(ServiceExport.kind),
-    resource_path(ServiceImport.kind),
     resource_path(Federation.kind),
     resource_path(ClusterClaim.kind),
     resource_path(SERVICE_ACCOUNT, SYSTEM_NAMESPACE, AGENT),
@@ -85,8 +83,6 @@ class ServiceInventory(Struct, frozen=True):
 
     exports: tuple[ExportState, ...] = ()
     imports: int = 0
-    foreign: tuple[tuple[str, str], ...] = ()
-    """Imports that Hanse did not create, by namespace and name."""
 
     @property
     def ready(self) -> int:
@@ -180,7 +176,7 @@ async def read_inventory(
     now = answer.sent + (answer.received - answer.sent) / 2
     documents = asyncio.gather(*(_get_or_none(client, path) for path in _PATHS))
     denied, read = await asyncio.gather(denied_permissions(client, permissions), documents)
-    nodes, agent, definitions, sets, records, exports, imports, federations, claims, account = read
+    nodes, agent, definitions, sets, records, federations, claims, account = read
     features = granted_features(account or {})
     needed = agent_permissions(features) if permissions and account is not None else ()
     clock = server_clock(answer.response, now)
@@ -192,7 +188,6 @@ async def read_inventory(
         nodes=_count_nodes(nodes),
         agent=parse_agent_lease(agent, clock),
         definitions=_by_name(definitions),
-        services=parse_services(exports, imports),
         membership=parse_membership(federations, claims),
         is_broker=any(listed and listed.get("items") for listed in (sets, records)),
         expires=credentials_expiry(access.identity),
@@ -322,25 +317,15 @@ def _by_name(listed: dict[str, Any] | None) -> dict[str, dict[str, Any]] | None:
     return {one["metadata"]["name"]: one for one in listed.get("items") or ()}
 
 
-def parse_services(
-    exports: dict[str, Any] | None, imports: dict[str, Any] | None
-) -> ServiceInventory | None:
-    """The services in lists of exports and imports; None where a kind is not served."""
-    if exports is None or imports is None:
-        return None
-    imported = [one["metadata"] for one in imports.get("items") or ()]
-    return ServiceInventory(
-        tuple(_export_state(one) for one in exports.get("items") or ()),
-        len(imported),
-        tuple((m["namespace"], m["name"]) for m in imported if OWNER not in m.get("labels", {})),
-    )
+def service_inventory(exports: Iterable[ServiceExport], imports: int) -> ServiceInventory:
+    """What a cluster exports, and how many services it imports."""
+    return ServiceInventory(tuple(_export_state(one) for one in exports), imports)
 
 
-def _export_state(export: dict[str, Any]) -> ExportState:
-    conditions = {one["type"]: one for one in export.get("status", {}).get("conditions") or ()}
+def _export_state(export: ServiceExport) -> ExportState:
+    conditions = {one.type: msgspec.to_builtins(one) for one in export.status.conditions}
     ready = conditions.get("Ready", {}).get("status") == "True"
-    metadata = export["metadata"]
-    return ExportState(metadata["namespace"], metadata["name"], ready, _failure_message(conditions))
+    return ExportState(export.namespace, export.name, ready, _failure_message(conditions))
 
 
 def _failure_message(conditions: dict[str, dict[str, Any]]) -> str:

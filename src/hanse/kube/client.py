@@ -13,7 +13,7 @@ from hanse.kube.decoding import decode_list_page, decode_object, unexpected_resp
 from hanse.kube.errors import Gone, error_from_response
 from hanse.kube.rest_mapper import RestMapper
 from hanse.kube.transport import JSON, Request, Response, Transport
-from hanse.kube.watch_events import Listed, Unreadable
+from hanse.kube.watch_events import Counted, Listed, Unreadable
 from hanse.model.objects import K, Wire, to_wire
 
 _LIST_RESTARTS = 3
@@ -154,6 +154,15 @@ class Client:
         page = requests.list_page(served, namespace, fields=fields, limit=1)
         response = await self.send(page)
         return decode_list_page(response.body, kind).metadata.resource_version
+
+    async def count(self, kind: type[K], *, first: int) -> Counted[K]:
+        """How many objects of a kind there are, by one request, and the first of them."""
+        served = self.rest_mapper.served_kind(kind)
+        response = await self.send(requests.list_page(served, limit=first))
+        page = decode_list_page(response.body, kind)
+        listed = len(page.objects) + len(page.unreadable)
+        rest = page.metadata.remaining_item_count if page.metadata.continue_ else 0
+        return Counted(tuple(page.objects), None if rest is None else listed + rest)
 
     async def close(self) -> None:
         await self._transport.close()

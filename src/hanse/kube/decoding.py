@@ -19,6 +19,8 @@ class ListMeta(Struct, frozen=True, rename="camel", gc=False):
 
     resource_version: str = ""
     continue_: str = msgspec.field(default="", name="continue")
+    remaining_item_count: int | None = None
+    """How many objects follow this page; None where the server does not say."""
 
 
 class Page(Struct, Generic[T], frozen=True):

@@ -10,14 +10,16 @@ from hanse.model.snapshot import Index
 
 
 class ListedObjects(Generic[K]):
-    """A complete list of one kind, found by name, namespace and index.
+    """A list of one kind, found by name, namespace and index.
 
-    What is not asked for is not computed: a fleet has hundreds of thousands of objects.
+    What is not asked for is not computed: a fleet has very many objects.
     """
 
-    synced = True
-
-    def __init__(self, listed: Listed[K], indexes: Sequence[Index[K]] = ()) -> None:
+    def __init__(
+        self, listed: Listed[K], indexes: Sequence[Index[K]] = (), *, complete: bool = True
+    ) -> None:
+        self.synced = complete
+        """Whether what is not in it does not exist."""
         self._objects = listed.objects
         self._unreadable = listed.unreadable
         self._indexes = {index.name: index for index in indexes}

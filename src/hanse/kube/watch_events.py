@@ -28,6 +28,14 @@ class Listed(Struct, Generic[K], frozen=True):
     unreadable: tuple[Unreadable, ...] = ()
 
 
+class Counted(Struct, Generic[K], frozen=True):
+    """The first objects of a kind, and how many there are."""
+
+    first: tuple[K, ...]
+    total: int | None
+    """None where the server does not say."""
+
+
 class Applied(Struct, Generic[K], frozen=True):
     """An object was created or changed."""
 

@@ -244,6 +244,20 @@ class ListDenied(Fact, frozen=True):
         return (self.cluster, self.kind)
 
 
+class KindCounted(Fact, frozen=True):
+    """The objects of a kind that a cluster has, counted instead of listed, and the first few."""
+
+    cluster: ClusterId
+    kind: Kind
+    total: int | None
+    """None where the server does not say."""
+    first: tuple[Any, ...] = ()
+
+    @property
+    def key(self) -> tuple[ClusterId, Kind]:
+        return (self.cluster, self.kind)
+
+
 class ElectionFailure(Fact, frozen=True):
     """Why this agent cannot take part in the leader election of a member that answers."""
 

@@ -1,15 +1,18 @@
 """The fleet: snapshots of several agents, or of a person's own connections, read as one."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from shlex import quote
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
 from hanse.model.facts import ClusterState, HolderState, LeaseLiveness, Phase, Role
-from hanse.model.objects import ClusterId, K
+from hanse.model.objects import ClusterId, K, Object
 from hanse.model.snapshot import Index, Snapshot
+
+T = TypeVar("T")
 
 
 class ClusterFault(Struct, frozen=True):
@@ -34,10 +37,15 @@ class MultiClusterSnapshot:
         *,
         contexts: Mapping[ClusterId, str] | None = None,
         local: bool = False,
+        indexed: bool = False,
     ) -> None:
         self.by_agent = dict(snapshots)
         self.local = local
         """Whether the clusters are those of a local federation, which `hanse local` can mend."""
+        self._indexed = indexed
+        """Whether it is used for everything at once, so that indexes over all clusters pay."""
+        self._names: dict[type[Object], dict[tuple[str, str], list[tuple[ClusterId, Any]]]] = {}
+        self._computed: dict[Callable[..., Any], Any] = {}
         self._contexts = contexts or {}
         self._reporters: dict[ClusterId, tuple[ClusterId, ...]] = {}
         self._by_role: dict[Role, tuple[ClusterId, ...]] = {}
@@ -152,6 +160,28 @@ class MultiClusterSnapshot:
             if found is not None:
                 return found
         return None
+
+    def in_members(
+        self, kind: type[K], name: str, namespace: str = ""
+    ) -> Sequence[tuple[ClusterId, K]]:
+        """The objects of a name in all members, each with its cluster."""
+        if not self._indexed:
+            found = ((w, self.get(w, kind, name, namespace)) for w in self.members)
+            return [(where, one) for where, one in found if one is not None]
+        if kind not in self._names:
+            names: dict[tuple[str, str], list[tuple[ClusterId, Any]]] = {}
+            for where in self.members:
+                for one in self.all(where, kind):
+                    meta = one.metadata
+                    names.setdefault((meta.namespace, meta.name), []).append((where, one))
+            self._names[kind] = names
+        return self._names[kind].get((namespace, name), ())
+
+    def computed(self, compute: "Callable[[MultiClusterSnapshot], T]") -> T:
+        """The result of a function of this snapshot, computed once."""
+        if compute not in self._computed:
+            self._computed[compute] = compute(self)
+        return cast("T", self._computed[compute])
 
     def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
         """Every object of a kind in a cluster, from all snapshots."""

@@ -6,14 +6,25 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from hanse.app.views import reads
-from hanse.cli.clusters import ClusterAccess
-from hanse.cli.fleet import ClusterRead, build_fleet, read_one
+from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster
+from hanse.cli.fleet import (
+    ClusterRead,
+    build_fleet,
+    missing_reads,
+    read_further,
+    read_objects,
+    unread,
+)
+from hanse.cli.inventory import discover_kinds
+from hanse.kube.client import Client
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace
 
 INTERVAL = 5.0
-"""Seconds between two readings of a cluster."""
+"""Seconds between two readings of a cluster; in a large fleet more."""
+INTERVAL_PER_CLUSTER = 0.25
+START_INTERVAL = 0.5
+"""Seconds until a cluster is read again while others have not been read at all."""
 PUBLISH_INTERVAL = 1.0
 """Seconds between two snapshots."""
 
@@ -65,9 +76,28 @@ class FleetPoller:
             await asyncio.sleep(PUBLISH_INTERVAL)
 
     async def _follow(self, cluster: ClusterAccess) -> None:
+        usual = max(INTERVAL, INTERVAL_PER_CLUSTER * len(self._clusters))
         while True:
-            self._take(cluster.name, await read_one(cluster, reads()))
-            await asyncio.sleep(INTERVAL)
+            completes = self._all_read
+            found = await read_cluster(cluster, self._read)
+            self._take(cluster.name, unread(found) if isinstance(found, ReadFailure) else found)
+            await asyncio.sleep(usual if completes else START_INTERVAL)
+
+    @property
+    def _all_read(self) -> bool:
+        """Whether each cluster was read once, or has failed."""
+        return len(self._reads) == len(self._clusters)
+
+    async def _read(self, cluster: ClusterAccess, client: Client) -> ClusterRead:
+        """Read a cluster, and what is open by what was last read of the others."""
+        await discover_kinds(client)
+        found = await read_objects(cluster, client)
+        if not self._all_read:
+            return found
+        others = [one for name, one in self._reads.items() if name != cluster.name]
+        while more := missing_reads((*others, found)).get(cluster.name):
+            found = await read_further(found, client, more)
+        return found
 
     def _take(self, name: str, read: ClusterRead) -> None:
         """Keep a reading; one that failed leaves what was seen before, with its age."""

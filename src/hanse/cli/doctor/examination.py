@@ -8,25 +8,28 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.app.views import examine, reads
-from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters
+from hanse.app.views import examine
+from hanse.cli.clusters import ClusterAccess, ReadFailure, open_clients, read_clusters
 from hanse.cli.doctor.clusters import REQUIRED_PERMISSIONS, CheckContext, check_clusters
 from hanse.cli.doctor.clusters import Finding as Check
 from hanse.cli.doctor.lists import ClusterLists, read_lists
 from hanse.cli.doctor.objects import check_objects
 from hanse.cli.findings import Report
-from hanse.cli.fleet import ClusterRead, build_fleet, read_objects, unread
+from hanse.cli.fleet import ClusterRead, build_fleet, complete, read_objects, unread
 from hanse.cli.inventory import (
     ClusterInventory,
     InventoryResult,
+    ServiceInventory,
     discover_kinds,
     read_inventory,
     read_version,
+    service_inventory,
     unread_cluster,
 )
 from hanse.kube.client import Client
 from hanse.model.crds import crds
 from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, judge
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 
 _DEGRADED = ("AgentForbidden", "CrdMissing", "LeaderMissing", "LeaseMissing", "WebhookDown")
 
@@ -41,17 +44,27 @@ class FleetExamination(Struct, frozen=True):
 
 async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) -> FleetExamination:
     """Read every cluster, and judge what is wrong with them."""
-    results = await read_clusters(clusters, _read, limit=None)
+    async with open_clients(clusters) as clients:
+        results = await read_clusters(clusters, _read, limit=None, clients=clients)
+        read = await complete(
+            {
+                cluster.name: unread(one) if isinstance(one, ReadFailure) else one[0]
+                for cluster, one in zip(clusters, results, strict=True)
+            },
+            clients,
+        )
     now = datetime.now(UTC)
     inventories: list[InventoryResult] = [
-        unread_cluster(one) if isinstance(one, ReadFailure) else one[1] for one in results
+        unread_cluster(one)
+        if isinstance(one, ReadFailure)
+        else replace(one[1], services=_services(one[0]))
+        for one in results
     ]
     checks = (
         *check_clusters(inventories, CheckContext(now, crds(), local)),
         *check_objects([one[2] for one in results if not isinstance(one, ReadFailure)], now),
     )
-    read = [unread(one) if isinstance(one, ReadFailure) else one[0] for one in results]
-    seen = examine(build_fleet(read, now, local=local))
+    seen = examine(build_fleet(read.values(), now, local=local))
     lost = {one.subject for one in seen.unjudged if one.code == "BrokerNamespaceMissing"}
     findings = judge((*seen.unjudged, *(as_finding(one, lost) for one in checks)))
     report = Report(tuple(cluster.name for cluster in clusters), findings)
@@ -65,10 +78,19 @@ async def _read(
     answer = await read_version(client)
     await discover_kinds(client)
     return await asyncio.gather(
-        read_objects(cluster, client, reads()),
+        read_objects(cluster, client),
         read_inventory(cluster, client, REQUIRED_PERMISSIONS, answer),
         read_lists(cluster, client),
     )
+
+
+def _services(read: ClusterRead) -> ServiceInventory | None:
+    """The services of a cluster; None where their kinds are not served or may not be listed."""
+    counted = read.counts.get(ServiceImport.kind)
+    if counted is None or not any(watch.kind is ServiceExport for watch in read.lists):
+        return None
+    total = counted.total if counted.total is not None else len(read.objects(ServiceImport))
+    return service_inventory(read.objects(ServiceExport), total)
 
 
 def as_finding(check: Check, lost: Collection[Ref]) -> Finding:

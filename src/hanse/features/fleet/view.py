@@ -9,6 +9,7 @@ from hanse.model.facts import (
     AgentRun,
     ClusterState,
     HeartbeatState,
+    KindCounted,
     Leadership,
     LeaseLiveness,
     Phase,
@@ -106,9 +107,18 @@ class ClustersView:
             findings=findings,
             leader=_leader(key, snapshot),
             exports=sum(1 for _ in snapshot.all(key, ServiceExport)),
-            imports=sum(1 for _ in snapshot.all(key, ServiceImport)),
+            imports=_count_imports(key, snapshot),
             nodes=sum(1 for _ in snapshot.all(key, Node)),
         )
+
+
+def _count_imports(where: ClusterId, snapshot: MultiClusterSnapshot) -> int:
+    """How many imports a cluster has, as it was counted or listed."""
+    reporter = snapshot.for_cluster(where)
+    counted = reporter.fact(KindCounted, (where, ServiceImport.kind)) if reporter else None
+    if counted is not None and counted.total is not None:
+        return counted.total
+    return sum(1 for _ in snapshot.all(where, ServiceImport))
 
 
 class LinksItem(Item, frozen=True, kw_only=True):

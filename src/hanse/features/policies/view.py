@@ -236,6 +236,21 @@ def _missing_names(
             yield f"spec.{path}: there is no {missing}: it matches nothing; mend the name"
 
 
+def naming_services(snapshot: MultiClusterSnapshot) -> Iterator[ClusterId]:
+    """The clusters with policies that name Services, all of which have to be known then."""
+    for where in snapshot.clusters:
+        kinds: tuple[type[AntreaNetworkPolicy | AntreaClusterNetworkPolicy], ...] = (
+            AntreaNetworkPolicy,
+            AntreaClusterNetworkPolicy,
+        )
+        if any(
+            any(True for _ in service_peers(one.spec))
+            for kind in kinds
+            for one in snapshot.all(where, kind)
+        ):
+            yield where
+
+
 def _unenforced(
     policy: AntreaNetworkPolicy | AntreaClusterNetworkPolicy,
     where: ClusterId,

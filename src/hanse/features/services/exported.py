@@ -10,6 +10,7 @@ from hanse.model.conditions import Condition, find_condition
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
 from hanse.model.objects import Object
+from hanse.model.ownership import OWNER
 
 POSITIVE_CONDITIONS = ("Valid", "Ready", SETTINGS_VALID, ADDRESSES_ALLOWED, IMPORTED_HERE)
 """Types of conditions that are True when all is well."""
@@ -68,14 +69,19 @@ def all_exported(clusters: Sequence[ClusterServices]) -> list[ExportedService]:
 def exported_service(
     namespace: str, name: str, clusters: Sequence[ClusterServices]
 ) -> ExportedService:
-    """The view of one service; type and ports are those of an exporter's import, if any."""
+    """The view of one service; type and ports are those of an exporter's import, if any.
+
+    An import that we did not write counts only where there is no other.
+    """
 
     def matches(obj: Object) -> bool:
         return (obj.namespace, obj.name) == (namespace, name)
 
     imports = {c.cluster: i for c in clusters for i in c.imports if matches(i)}
     exports = {c.cluster: e for c in clusters for e in c.exports if matches(e)}
-    shown = next((imports[c] for c in (*exports, *imports) if c in imports), None)
+    found = [imports[c] for c in (*exports, *imports) if c in imports]
+    ours = (one for one in found if OWNER in one.metadata.labels)
+    shown = next(ours, found[0] if found else None)
     exporters = {e.cluster for i in imports.values() for e in i.status.clusters}
     return ExportedService(
         namespace,

@@ -145,7 +145,14 @@ def condition_findings(
 
 def published_exports(service: ExportedService, snapshot: MultiClusterSnapshot) -> PublishedExports:
     """What all clusters publish of a service, as a broker has it."""
-    key = f"{service.namespace}/{service.name}"
+    return published_records(service.namespace, service.name, snapshot)
+
+
+def published_records(
+    namespace: str, name: str, snapshot: MultiClusterSnapshot
+) -> PublishedExports:
+    """What all clusters publish of a service by its name."""
+    key = f"{namespace}/{name}"
     brokers = snapshot.clusters_with_role(Role.BROKER)
     return read_exports(one for broker in brokers for one in snapshot.by(broker, PUBLISHED, key))
 

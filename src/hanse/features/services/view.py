@@ -18,6 +18,7 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
     WEIGHT,
 )
+from hanse.features.services.reading import imports_by_count
 from hanse.model.facts import Role
 from hanse.model.findings import Finding
 from hanse.model.fleet import MultiClusterSnapshot
@@ -100,8 +101,7 @@ class ServicesView:
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ServiceItem | None:
         """The item of a service over all members; None if it is neither exported nor imported."""
         namespace, _, name = key.partition("/")
-        found = (_cluster_services(where, namespace, name, snapshot) for where in snapshot.members)
-        clusters = _with_slices(key, [one for one in found if one is not None], snapshot)
+        clusters = _with_slices(key, _cluster_services(namespace, name, snapshot), snapshot)
         if not clusters:
             return None
         service = exported_service(namespace, name, clusters)
@@ -120,7 +120,7 @@ class ServicesView:
                 if one.imports and one.imports[0].spec.ips
             },
             exporters=exporters,
-            importers=service.importers,
+            importers=_importers(service, snapshot),
             problems=tuple(
                 ServiceProblem(cluster=p.cluster, reason=p.reason, message=p.message)
                 for p in service.problems
@@ -142,6 +142,12 @@ def _findings(
     yield from import_findings(service, clusters, snapshot)
 
 
+def _importers(service: ExportedService, snapshot: MultiClusterSnapshot) -> tuple[ClusterId, ...]:
+    """The clusters that import a service: by their lists, or presumed by their counts."""
+    presumed = snapshot.computed(imports_by_count).importers(service.namespace, service.name)
+    return tuple(sorted({*service.importers, *presumed})) if presumed else service.importers
+
+
 def _service_keys(obj: Object) -> tuple[str, ...]:
     """The key of the service that an object belongs to, if any."""
     match obj:
@@ -156,18 +162,20 @@ def _service_keys(obj: Object) -> tuple[str, ...]:
 
 
 def _cluster_services(
-    where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot
-) -> ClusterServices | None:
-    """The export and the import of a service in one cluster; None if there is neither."""
-    exported = snapshot.get(where, ServiceExport, name, namespace)
-    imported = snapshot.get(where, ServiceImport, name, namespace)
-    if exported is None and imported is None:
-        return None
-    return ClusterServices(
-        where,
-        () if exported is None else (exported,),
-        () if imported is None else (imported,),
-    )
+    namespace: str, name: str, snapshot: MultiClusterSnapshot
+) -> list[ClusterServices]:
+    """The export and the import of a service in each cluster that has one, in their order."""
+    exports = dict(snapshot.in_members(ServiceExport, name, namespace))
+    imports = dict(snapshot.in_members(ServiceImport, name, namespace))
+    return [
+        ClusterServices(
+            where,
+            (exports[where],) if where in exports else (),
+            (imports[where],) if where in imports else (),
+        )
+        for where in snapshot.members
+        if where in exports or where in imports
+    ]
 
 
 def _with_slices(

@@ -1,0 +1,252 @@
+"""What a person has to read of a large fleet in order to judge its services.
+
+Every member has the same imports, so that listing them all reads one thing many times. At first
+each cluster lists what only it can say, and counts its imports. Then one member's imports are
+listed; another's are presumed to be the same as far as it has their namespaces and they are meant
+for it, and are listed, too, where their number says otherwise.
+"""
+
+from collections.abc import Collection, Iterator, Mapping
+
+from hanse.features.services.clusters import IMPORTED, PUBLISHED, source_cluster
+from hanse.features.services.findings import published_records
+from hanse.features.services.names import (
+    DOMAIN,
+    SERVICE_NAME,
+    SERVICE_NAMESPACE,
+    SOURCE_CLUSTER,
+    TO_CLUSTERS,
+)
+from hanse.features.services.records import parse_cluster_list
+from hanse.model.conditions import find_condition
+from hanse.model.facts import KindCounted, Role
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.core import Namespace, Service
+from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.objects import ClusterId, Object
+from hanse.model.ownership import OWNER
+from hanse.model.snapshot import Watch
+
+NARROWED: Mapping[type[Object], Watch] = {
+    ServiceImport: Watch(Role.LOCAL, ServiceImport, labels=f"!{OWNER}"),
+    Service: Watch(Role.LOCAL, Service, labels=f"!{SERVICE_NAME}"),
+    EndpointSlice: Watch(
+        Role.LOCAL,
+        EndpointSlice,
+        labels=f"{SERVICE_NAME},{SERVICE_NAMESPACE}",
+        indexes=(IMPORTED, PUBLISHED),
+    ),
+}
+"""What is listed at first in place of all objects: foreign imports, Services that are not derived,
+and slices that members publish on a broker."""
+
+COUNTED: tuple[type[Object], ...] = (ServiceImport,)
+"""Kinds whose objects are counted."""
+ALL_IMPORTS = Watch(Role.LOCAL, ServiceImport)
+MOST_NAMED = 20
+"""How many imports are read one by one."""
+
+_Key = tuple[str, str]
+
+
+def slices_from(source: ClusterId) -> Watch:
+    """The slices in a cluster that come from an exporter."""
+    labels = f"{SOURCE_CLUSTER}={source},{MANAGED_BY}={DOMAIN}"
+    return Watch(Role.LOCAL, EndpointSlice, labels=labels, indexes=(IMPORTED, PUBLISHED))
+
+
+def further_reads(
+    snapshot: MultiClusterSnapshot, read: Mapping[ClusterId, Collection[Watch]]
+) -> dict[ClusterId, set[Watch]]:
+    """What each cluster has to list beside what it lists at first; `read` is what it did list."""
+    found: dict[ClusterId, set[Watch]] = {where: set() for where in read}
+    counts = snapshot.computed(imports_by_count)
+    limited = _limited_imports(snapshot)
+    for where in counts.needed:
+        found[where].add(ALL_IMPORTS)
+    for where in counts.members:
+        if _exports(where, snapshot):
+            found[where].add(slices_from(where))
+        if ALL_IMPORTS not in found[where] and ALL_IMPORTS not in read[where]:
+            found[where] |= limited.get(where, set())
+    for where, watch in _lost_slices(snapshot, counts, read):
+        found[where].add(watch)
+    return found
+
+
+def _lost_slices(
+    snapshot: MultiClusterSnapshot,
+    counts: "ImportCounts",
+    read: Mapping[ClusterId, Collection[Watch]],
+) -> Iterator[tuple[ClusterId, Watch]]:
+    """Importers' copies of the slices that an exporter itself does not show."""
+    own = {
+        (one.metadata.namespace, one.metadata.labels.get(SERVICE_NAME, ""), where)
+        for where in counts.members
+        for one in snapshot.all(where, EndpointSlice)
+        if source_cluster(one) == where
+    }
+    awaited = {w for w in counts.members if _exports(w, snapshot) and slices_from(w) not in read[w]}
+    for where in counts.members:
+        for imported in snapshot.all(where, ServiceImport):
+            for exporter in imported.status.clusters:
+                source = exporter.cluster
+                shown = (imported.namespace, imported.name, source)
+                if source not in awaited and shown not in own:
+                    own.add(shown)  # one copy is enough
+                    yield where, slices_from(source)
+
+
+def _limited_imports(snapshot: MultiClusterSnapshot) -> dict[ClusterId, set[Watch]]:
+    """The imports of exports to some clusters only, in those clusters: others do not name them."""
+    found: dict[ClusterId, set[Watch]] = {}
+    for where, export in snapshot.everywhere(ServiceExport):
+        chosen = parse_cluster_list(export.metadata.annotations.get(TO_CLUSTERS, ""))
+        for cluster in {where, *chosen} if chosen else ():
+            named = Watch(Role.LOCAL, ServiceImport, export.namespace, name=export.name)
+            found.setdefault(cluster, set()).add(named)
+    return {w: few if len(few) <= MOST_NAMED else {ALL_IMPORTS} for w, few in found.items()}
+
+
+def _exports(where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
+    return any(True for _ in snapshot.all(where, ServiceExport))
+
+
+def imports_by_count(snapshot: MultiClusterSnapshot) -> "ImportCounts":
+    """The counts of a snapshot, for `MultiClusterSnapshot.computed`."""
+    return ImportCounts(snapshot)
+
+
+class ImportCounts:
+    """The members whose imports were counted, and what they are presumed to import."""
+
+    def __init__(self, snapshot: MultiClusterSnapshot) -> None:
+        self._snapshot = snapshot
+        self.members = {
+            fact.cluster: fact
+            for one in snapshot.by_agent.values()
+            for fact in one.facts(KindCounted)
+            if fact.kind == ServiceImport.kind and fact.cluster in snapshot.members
+        }
+        self._listed = [w for w in self.members if snapshot.listed(w, ServiceImport)]
+        self._partial = tuple(w for w in self.members if w not in set(self._listed))
+        self._importers: dict[tuple[str, frozenset[ClusterId] | None], tuple[ClusterId, ...]] = {}
+        self.known: dict[_Key, tuple[ClusterId, ServiceImport]] = {}
+        """Every import that was listed, with the first member that has it."""
+        self._unique: dict[ClusterId, int] = dict.fromkeys(self._listed, 0)
+        """How many imports only one member has."""
+        self._limits: dict[_Key, frozenset[ClusterId]] = {}
+        if not self.members:
+            return
+        self._namespaces = {w: _namespaces(w, snapshot) for w in self.members}
+        self._foreign = {w: set(_foreign_imports(w, snapshot)) for w in self.members}
+        self._find_known()
+        self._limits = dict(self._find_limits())
+
+    def importers(self, namespace: str, name: str) -> tuple[ClusterId, ...]:
+        """The members whose imports were not listed and that are presumed to have this one."""
+        if not self._partial or (namespace, name) not in self.known:
+            return ()
+        limit = self._limits.get((namespace, name))
+        group = (namespace, limit)
+        if group not in self._importers:
+            self._importers[group] = tuple(
+                w for w in self._partial if self._is_imported(namespace, limit, w)
+            )
+        return self._importers[group]
+
+    @property
+    def needed(self) -> set[ClusterId]:
+        """The members whose imports have to be listed."""
+        if not self.members:
+            return set()
+        undecided = {w for w in self.members if self._is_undecided(w)}
+        sample = min(self.members, key=lambda w: (-(self.members[w].total or 0), w))
+        if sample not in self._listed:
+            return {*self._listed, *undecided, sample}
+        differing: dict[int, list[ClusterId]] = {}
+        for where in sorted({*self.members} - undecided - {sample}):
+            difference = self._difference(where)
+            if difference or self._unique.get(where):
+                differing.setdefault(difference, []).append(where)
+        chosen = {sample, *undecided}
+        for several in differing.values():  # who differs by as much may have the same
+            known = [w for w in several if w in self._unique]
+            chosen |= {*known, *[w for w in several if w not in known][: len(self._listed)]}
+        return chosen
+
+    def _is_undecided(self, where: ClusterId) -> bool:
+        """Whether the count of a member says too little: its agent publishes, or it is a broker.
+
+        An agent that publishes names says of each import whether it could.
+        """
+        counted = self.members[where]
+        own = [one for one in counted.first if OWNER in one.metadata.labels]
+        if counted.total is None or Role.BROKER in self._snapshot.roles(where):
+            return True
+        published = any(find_condition(one.status.conditions, "Published") for one in own)
+        return published or (not own and self._own_count(where) > 0)
+
+    def _own_count(self, where: ClusterId) -> int:
+        return (self.members[where].total or 0) - len(self._foreign[where])
+
+    def _difference(self, where: ClusterId) -> int:
+        """How many imports a member has more than it is presumed to have."""
+        groups: dict[tuple[str, frozenset[ClusterId] | None], int] = {}
+        for namespace, name in self.known:
+            group = (namespace, self._limits.get((namespace, name)))
+            groups[group] = groups.get(group, 0) + 1
+        expected = sum(n for group, n in groups.items() if self._is_imported(*group, where))
+        return self._own_count(where) - expected + len(self._foreign[where] & self.known.keys())
+
+    def _is_imported(
+        self, namespace: str, limit: frozenset[ClusterId] | None, where: ClusterId
+    ) -> bool:
+        spaces = self._namespaces[where]
+        return (spaces is None or namespace in spaces) and (limit is None or where in limit)
+
+    def _find_known(self) -> None:
+        """Every import of ours that was listed; and how many are known from one member only."""
+        several: set[_Key] = set()
+        for where in self._listed:
+            for one in self._snapshot.all(where, ServiceImport):
+                meta = one.metadata
+                if OWNER in meta.labels and SERVICE_NAMESPACE not in meta.labels:
+                    key = (meta.namespace, meta.name)
+                    if key in self.known:
+                        several.add(key)
+                    else:
+                        self.known[key] = (where, one)
+        for key, (where, _) in self.known.items():
+            self._unique[where] += key not in several
+
+    def _find_limits(self) -> Iterator[tuple[_Key, frozenset[ClusterId]]]:
+        """The only clusters that import a service, where all of its exports name some."""
+        limits: dict[_Key, dict[ClusterId, tuple[ClusterId, ...]]] = {}
+        for where, export in self._snapshot.everywhere(ServiceExport):
+            meta = export.metadata
+            valid = find_condition(export.status.conditions, "Valid")
+            if valid is None or valid.status != "False":
+                chosen = parse_cluster_list(meta.annotations.get(TO_CLUSTERS, ""))
+                limits.setdefault((meta.namespace, meta.name), {})[where] = chosen
+        for key, (_, imported) in self.known.items():
+            exports = limits.get(key, {})
+            if any(one.cluster not in exports for one in imported.status.clusters):
+                records = published_records(*key, self._snapshot).records
+                exports = {**{r.cluster: r.to for r in records}, **exports}
+            if exports and all(exports.values()):
+                yield key, frozenset(c for w, to in exports.items() for c in (w, *to))
+
+
+def _namespaces(where: ClusterId, snapshot: MultiClusterSnapshot) -> set[str] | None:
+    """The namespaces of a cluster that do not end; None where they are not known."""
+    if not snapshot.listed(where, Namespace):
+        return None
+    return {one.name for one in snapshot.all(where, Namespace) if not one.terminating}
+
+
+def _foreign_imports(where: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[_Key]:
+    for one in snapshot.all(where, ServiceImport):
+        if OWNER not in one.metadata.labels:
+            yield (one.metadata.namespace, one.metadata.name)
