@@ -1,9 +1,12 @@
 """Federated Services while clusters, leaders and links between them fail."""
 
+import socket
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
+from typing import Self
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.health import SILENT_AFTER
@@ -14,6 +17,7 @@ from hanse.features.machines.feature import Machines
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.probes import ProbeTarget
+from hanse.providers.probe_sockets import SocketProbe
 from tests.scenarios.federated import FederatedScenario, address, federated_scenario
 from tests.support.scenario import Features, Scenario, all_of
 
@@ -93,27 +97,61 @@ async def test_a_member_that_answers_nothing_is_drained_until_it_is_back(
 async def test_an_address_that_fails_probes_is_drained_until_it_answers_again(
     federated: FederatedScenario,
 ) -> None:
-    scenario, failing = federated.scenario, set[str]()
-
-    def probe(target: ProbeTarget, timeout: float, done: Callable[[str], None]) -> None:
-        done("connection refused" if target.address in failing else "")
-
-    for supervisor in federated.membership.supervisors:
-        await scenario.kill_agent(supervisor)
-    scenario.attempt = probe
-    await scenario.start_agents()
+    """Probes are real connections; each address leads to a listener of this process."""
+    scenario = federated.scenario
     asking = {"metadata": {"annotations": {HEALTH.annotation: "probe"}}}
-    await federated.edit("lubeck", Service, "web", asking)
     told = ("lubeck", Service, federated.web, REACHABLE_CONDITION)
+    with _Listener() as lubeck, _Listener() as bergen:
+        sockets, listeners = SocketProbe(), {L1: lubeck, B1: bergen}
 
-    failing.add(B1)
-    await scenario.eventually(federated.has_ready("lubeck", L1))
-    await scenario.eventually(federated.has_conditions(*told, "ProbeFailed", SYSTEM))
-    await scenario.eventually(federated.has_ready("bergen", L1, B1))
+        def probe(target: ProbeTarget, timeout: float, done: Callable[[str], None]) -> None:
+            port = listeners[target.address].port
+            sockets(replace(target, address="127.0.0.1", port=port), timeout, done)
 
-    failing.clear()
-    await scenario.eventually(federated.has_ready("lubeck", L1, B1))
-    await scenario.eventually(federated.has_conditions(*told, "Reachable", SYSTEM))
+        for supervisor in federated.membership.supervisors:
+            await scenario.kill_agent(supervisor)
+        scenario.attempt = probe
+        await scenario.start_agents()
+        await federated.edit("lubeck", Service, "web", asking)
+
+        bergen.stop()
+        await scenario.eventually(federated.has_ready("lubeck", L1))
+        await scenario.eventually(federated.has_conditions(*told, "ProbeFailed", SYSTEM))
+        await scenario.eventually(federated.has_ready("bergen", L1, B1))
+
+        bergen.start()
+        await scenario.eventually(federated.has_ready("lubeck", L1, B1))
+        await scenario.eventually(federated.has_conditions(*told, "Reachable", SYSTEM))
+
+
+class _Listener:
+    """A port of loopback that accepts connections, except while it is stopped."""
+
+    def __init__(self) -> None:
+        self.port = 0
+
+    def __enter__(self) -> Self:
+        self._bind()
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def start(self) -> None:
+        """Accept connections."""
+        self._socket.listen(1000)
+
+    def stop(self) -> None:
+        """Refuse connections; the port stays ours."""
+        self._socket.close()
+        self._bind()
+
+    def _bind(self) -> None:
+        self._socket = socket.socket()
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        self._socket.bind(("127.0.0.1", self.port))
+        self.port = self._socket.getsockname()[1]
 
 
 async def test_leaders_that_restart_while_a_member_is_out_of_reach_keep_what_came_from_it(
