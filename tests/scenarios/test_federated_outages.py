@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.health import SILENT_AFTER
-from hanse.features.federated.settings import HEALTH
+from hanse.features.federated.settings import AFFINITY, HEALTH
 from hanse.features.federated.status import REACHABLE_CONDITION
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
@@ -92,6 +92,21 @@ async def test_a_member_that_answers_nothing_is_drained_until_it_is_back(
 
     for cluster in ("lubeck", "hamburg", "bergen"):
         await scenario.eventually(federated.has_ready(cluster, L1, B1), LONG)
+
+
+async def test_each_cluster_uses_its_own_endpoints_while_it_has_some(
+    federated: FederatedScenario,
+) -> None:
+    scenario = federated.scenario
+    local = {"metadata": {"annotations": {AFFINITY.annotation: "local"}}}
+    await federated.edit("lubeck", Service, "web", local)
+
+    for cluster, ready in (("lubeck", [L1]), ("bergen", [B1]), ("hamburg", [L1, B1])):
+        await scenario.eventually(federated.has_ready(cluster, *ready))
+    await federated.pods("lubeck")
+
+    for cluster in ("lubeck", "bergen", "hamburg"):
+        await scenario.eventually(federated.has_ready(cluster, B1))
 
 
 async def test_an_address_that_fails_probes_is_drained_until_it_answers_again(
