@@ -135,10 +135,14 @@ def test_a_first_observation_counts_by_its_age_on_the_servers_clock(
 
     known.observe(written(0), 100, NOON + timedelta(seconds=age))
     later.observe(written(0), 100)
-    unknown = state_of(later)
-    later.judge_ages(100, NOON + timedelta(seconds=age))
+    unknown, old_before = state_of(later), later.is_outdated("sys", "lubeck")
+    judged = later.judge_ages(100, NOON + timedelta(seconds=age))
 
     assert (state_of(known), unknown, state_of(later)) == (state, HolderState.UNKNOWN, state)
+    assert judged == (("sys", "lubeck"),)
+    old = state is HolderState.UNKNOWN
+    assert not old_before, "its age was not known"
+    assert (known.is_outdated("sys", "lubeck"), later.is_outdated("sys", "lubeck")) == (old, old)
 
 
 def test_a_lease_found_old_is_silent_after_its_duration_and_the_time_to_reconnect() -> None:
@@ -156,7 +160,7 @@ def test_a_lease_that_went_back_is_unknown_until_it_is_renewed_again() -> None:
 
     observer.observe(renewal(5), 11)
     restored = state_of(observer)
-    assert observer.has_changed("sys", "lubeck"), "unlike one that was found too old"
+    assert not observer.is_outdated("sys", "lubeck"), "unlike one that was found too old"
     observer.observe(renewal(21), 12)
     observer.observe(renewal(22), 13)
 

@@ -101,3 +101,16 @@ def test_a_clusterset_ip_outlives_a_broker_that_forgot_its_silent_exporter(silen
         do("faults.restore", "broker", 0, pause=81.01),
         parts=SERVICES,
     )
+
+
+def test_an_agent_that_starts_blind_denies_nothing_when_it_reads_leases_before_the_clock() -> None:
+    play(
+        do("services.offer", "bergen", "web", False, pause=5),
+        do("faults.kill", "lubeck", pause=30),
+        do("faults.cut", "lubeck", "lubeck"),
+        do("faults.cut", "lubeck", "broker"),
+        do("faults.restart", "lubeck", pause=31),
+        do("faults.heal_links", pause=20),
+        seed=10342,
+        parts=SERVICES,
+    )

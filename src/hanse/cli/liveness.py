@@ -42,10 +42,9 @@ def judge_leases(leases: Iterable[Lease], server_time: datetime) -> tuple[LeaseL
         observer.observe(lease, 0.0, server_time)
         state = observer.state(meta.namespace, meta.name)
         holder = lease.spec.holder_identity
+        outdated = bool(observer.is_outdated(meta.namespace, meta.name))
         states.append(
-            LeaseLiveness(
-                BROKER, meta.namespace, meta.name, holder, state, server_time, observed=False
-            )
+            LeaseLiveness(BROKER, meta.namespace, meta.name, holder, state, server_time, outdated)
         )
     return tuple(states)
 

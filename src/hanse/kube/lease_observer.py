@@ -28,6 +28,8 @@ class LeaseRecord(Struct, frozen=True):
     """How many renewals were seen in a row; until the first the age of the lease decides."""
     changed: bool = False
     """Whether the lease was ever seen to change, also back to an earlier renewal."""
+    outdated: bool = False
+    """Whether it was too old on the server's clock when it was first seen, and is unchanged."""
 
     @property
     def expires(self) -> float:
@@ -46,6 +48,8 @@ class LeaseObserver:
 
     def __init__(self) -> None:
         self._records: dict[Name, LeaseRecord] = {}
+        self._changed: set[Name] = set()
+        """Leases that were ever seen to change, also those that were deleted since."""
         self._unreachable = False
 
     def observe(self, lease: Lease, now: float, server_time: datetime | None = None) -> None:
@@ -72,13 +76,16 @@ class LeaseObserver:
             state, renewals = _state_after(lease, known), known.renewals + 1
             record = LeaseRecord(ObservedLease(lease, now), state, renewals, changed=True)
         self._records[name] = record
+        if record.changed:
+            self._changed.add(name)
 
     def judge_ages(self, now: float, server_time: datetime) -> tuple[Name, ...]:
         """Judge unknown leases that were never seen to change by their age.
 
-        Returns the names of those that were renewed in time, whose holders are ready now.
+        Returns the names of those that were renewed in time, whose holders are ready now, and of
+        those that are found too old only now.
         """
-        renewed = []
+        judged_now = []
         for name, record in self._records.items():
             lease = record.observed.lease
             if lease is None or record.changed or record.state is not HolderState.UNKNOWN:
@@ -86,8 +93,11 @@ class LeaseObserver:
             judged = _first_record(lease, now, server_time)
             if judged.state is HolderState.READY:
                 self._records[name] = judged
-                renewed.append(name)
-        return tuple(renewed)
+                judged_now.append(name)
+            elif not record.outdated:
+                self._records[name] = replace(record, outdated=True)
+                judged_now.append(name)
+        return tuple(judged_now)
 
     def forget(self, namespace: str, name: str, now: float) -> None:
         """Forget a deleted lease: its holder is unknown, unless it was silent, which it stays."""
@@ -144,10 +154,15 @@ class LeaseObserver:
         record = self._records.get((namespace, name))
         return record.state if record is not None else HolderState.UNKNOWN
 
-    def has_changed(self, namespace: str, name: str) -> bool:
-        """Whether a lease was seen to change."""
+    def is_outdated(self, namespace: str, name: str) -> bool | None:
+        """Whether a lease was too old when it was first seen, and was never seen to change.
+
+        None if it does not exist.
+        """
+        if (namespace, name) in self._changed:
+            return False
         record = self._records.get((namespace, name))
-        return record is not None and record.changed
+        return record.outdated if record is not None else None
 
     def holder(self, namespace: str, name: str) -> str:
         """The holder of a lease; empty for a lease that is released or does not exist."""
@@ -160,14 +175,15 @@ class LeaseObserver:
 def _first_record(lease: Lease, now: float, server_time: datetime | None) -> LeaseRecord:
     """The record of a lease that was never seen to change: ready if it was renewed in time.
 
-    One that is too old, or whose age is not known, is unknown.
+    One that is too old is unknown and outdated; one whose age is not known is only unknown.
     """
     written = lease.written_at
     if lease.spec.holder_identity and written is not None and server_time is not None:
         age = max((server_time - written).total_seconds() - CLOCK_PRECISION, 0.0)
         if age < lease.spec.lease_duration_seconds:
             return LeaseRecord(ObservedLease(lease, now - age), HolderState.READY)
-    return LeaseRecord(ObservedLease(lease, now), HolderState.UNKNOWN)
+    outdated = server_time is not None
+    return LeaseRecord(ObservedLease(lease, now), HolderState.UNKNOWN, outdated=outdated)
 
 
 def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:

@@ -211,6 +211,6 @@ def unanswered_clusters(snapshot: Snapshot, namespace: str = "") -> frozenset[Cl
         and liveness.lease not in moving
         and (
             liveness.state is HolderState.SILENT
-            or (liveness.state is HolderState.UNKNOWN and not liveness.observed)
+            or (liveness.state is HolderState.UNKNOWN and liveness.outdated)
         )
     )

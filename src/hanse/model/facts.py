@@ -142,8 +142,8 @@ class LeaseLiveness(Fact, frozen=True):
     holder: str
     state: HolderState
     since: datetime
-    observed: bool = True
-    """Whether the Lease was seen to change; before that only its age is known."""
+    outdated: bool = False
+    """Whether the Lease was too old when it was first read, and has not changed since."""
 
     @property
     def key(self) -> tuple[ClusterId, str, str]:

@@ -59,7 +59,7 @@ class LeaseTracker:
         return self._clock.now() + clock.ahead if clock is not None else None
 
     def _judge_ages(self, where: ClusterId) -> None:
-        """Publish the holders that the server's clock, known now, shows to be ready."""
+        """Publish the holders that the server's clock, known now, shows to be ready or too old."""
         observer, server_time = self._observers.get(where), self._server_time(where)
         if observer is not None and server_time is not None:
             self._publish_states(where, observer.judge_ages(_now(), server_time))
@@ -132,11 +132,12 @@ class LeaseTracker:
         namespace, name = lease.metadata.namespace, lease.metadata.name
         observer, now = self._observers[where], self._clock.now()
         known = self._informers.facts.get(LeaseLiveness, (where, namespace, name))
-        was_observed = known is not None and known.observed
+        was_outdated = known is not None and known.outdated
         state = observer.state(namespace, name)
-        observed = observer.has_changed(namespace, name) or was_observed  # also a deleted one
+        found = observer.is_outdated(namespace, name)
+        outdated = was_outdated if found is None else found  # a deleted one stays as it was
         liveness = LeaseLiveness(
-            where, namespace, name, lease.spec.holder_identity, state, now, observed
+            where, namespace, name, lease.spec.holder_identity, state, now, outdated
         )
         if known is None or replace(known, since=now) != liveness:
             self._informers.put_fact(liveness)

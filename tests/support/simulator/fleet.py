@@ -223,7 +223,7 @@ class Fleet(Scenario):
 
     def ask(self, cluster: ClusterId, name: str, rtype: str = "A") -> Answer:
         """What the name server of a cluster answers; SERVFAIL while its agent does not run."""
-        if not self.is_running(cluster):
+        if not self.is_running(cluster) or cluster not in self.name_servers:
             return Answer("SERVFAIL", frozenset())
         return self.name_servers[cluster].ask(name, rtype)
 
@@ -295,12 +295,17 @@ class Fleet(Scenario):
         return testbed.clocks[cluster] if isinstance(testbed, EmbeddedTestbed) else testbed.clock
 
     async def kill_agent(self, name: str) -> None:
-        if self.loop is not None and name in self.loop.stopped:
-            for target in self.everywhere:
-                self.network.link(name, target).cut = True
-            self.loop.continue_process(name)
         self.disturb(agent_party(name))
+        self.name_servers.pop(name, None)  # what it does while it dies nobody asks
+        links = [self.network.link(name, target) for target in self.everywhere]
+        were_cut = [link.cut for link in links]
+        if self.loop is not None and name in self.loop.stopped:
+            for link in links:
+                link.cut = True
+            self.loop.continue_process(name)
         await super().kill_agent(name)
+        for link, was_cut in zip(links, were_cut, strict=True):
+            link.cut = was_cut
 
     async def restart_agent(self, name: str) -> None:
         """Kill an agent, if it runs, and start it with empty caches."""
