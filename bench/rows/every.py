@@ -19,7 +19,7 @@ from bench.rows.judgement import JUDGEMENT
 from bench.rows.latency import LATENCY
 from bench.rows.networks import NETWORKS_ROW
 from bench.rows.reading import EVENT, LIST
-from bench.rows.stateful import SCALING, SHARES
+from bench.rows.stateful import ROLL_OUT, SCALING, SHARES
 from bench.rows.throughput import THROUGHPUT
 from bench.rows.up import UP
 
@@ -44,6 +44,7 @@ ROWS: tuple[Row, ...] = (
     THROUGHPUT,
     LATENCY,
     SCALING,
+    ROLL_OUT,
     RESTART,
     FOOTPRINT,
     DNS_NAMES,

@@ -1,15 +1,16 @@
-"""Federated StatefulSets: how long shares take to work out, and a scaling to reach all clusters."""
+"""Federated StatefulSets: how long shares, a scaling and a roll-out over all clusters take."""
 
 import asyncio
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from itertools import count
+from typing import TypeAlias
 
 from bench.agents import agents_of, real_fleet
 from bench.bare_client import WORK, configmap, create, namespace, patch, write_all
 from bench.figures import AtMost, Figure, percentile
-from bench.object_waiter import ObjectWaiter, WatchScope, object_waiters
+from bench.object_waiter import ObjectWaiter, WaitName, WatchScope, object_waiters
 from bench.row import Effort, Once, Row, unprepared
 from bench.services_load import prepare
 from hanse.features.statefulsets.planner import ReplicaPreference, distribute
@@ -22,8 +23,13 @@ from hanse.model.objects import Object, Wire
 REPLICAS, CLUSTERS = 10_000, 100
 SAMPLES = 200
 STORE, BARE = "store", "bare"
+_ROLL_OUT = "roll-out"
+"""The annotation of the pods that each roll-out changes."""
 CALM = 0.3
 """Seconds between two scalings: until the pods of the one before are told of."""
+
+_Watched: TypeAlias = tuple[Mapping[str, Transport], Mapping[str, ObjectWaiter]]
+"""Transports to clusters, and what is seen in each."""
 
 
 async def _shared_out(effort: Effort) -> Mapping[str, float]:
@@ -72,40 +78,47 @@ def _mark(obj: Object) -> str | None:
 
 
 @asynccontextmanager
-async def _prepared(effort: Effort) -> AsyncIterator[Once]:
-    samples = effort.of(SAMPLES, 10)
+async def _watched(mark: WaitName) -> AsyncIterator[_Watched]:
+    """Real clusters with their agents, and what is seen of StatefulSets by its mark."""
     async with real_fleet() as fleet:
         transports = {name: cluster.connect() for name, cluster in fleet.clusters.items()}
         try:
             await prepare(transports, [])
             await namespace(transports[BROKER], WORK)
-            look = WatchScope((StatefulSet, ConfigMap), WORK, _mark)
+            look = WatchScope((StatefulSet, ConfigMap), WORK, mark)
             async with (
                 agents_of(fleet, NAMES),
                 object_waiters(transports, dict.fromkeys(transports, look)) as seen,
             ):
-                generations = count(2)
-                bare = [create(cluster, _set(BARE, 1)) for cluster in NAMES]
-                await write_all(transports, [create(BROKER, _set(STORE, 3)), *bare])
-                await _everywhere(seen, 1)
-                await asyncio.sleep(2)
-
-                async def once() -> Mapping[str, float]:
-                    trips: list[float] = []
-                    scaled: list[float] = []
-                    for generation in (next(generations) for _ in range(samples)):
-                        trips.append(await _trips(transports, seen, generation))
-                        scaled.append(await _scaled(transports, seen, generation))
-                    return {
-                        "p50": 1000 * percentile(scaled, 0.5),
-                        "p99": 1000 * percentile(scaled, 0.99),
-                        "trips p50": 1000 * percentile(trips, 0.5),
-                    }
-
-                yield once
+                yield transports, seen
         finally:
             for way in transports.values():
                 await way.close()
+
+
+@asynccontextmanager
+async def _scaling(effort: Effort) -> AsyncIterator[Once]:
+    samples = effort.of(SAMPLES, 10)
+    async with _watched(_mark) as (transports, seen):
+        generations = count(2)
+        bare = [create(cluster, _set(BARE, 1)) for cluster in NAMES]
+        await write_all(transports, [create(BROKER, _set(STORE, 3)), *bare])
+        await _everywhere(seen, 1)
+        await asyncio.sleep(2)
+
+        async def once() -> Mapping[str, float]:
+            trips: list[float] = []
+            scaled: list[float] = []
+            for generation in (next(generations) for _ in range(samples)):
+                trips.append(await _trips(transports, seen, generation))
+                scaled.append(await _scaled(transports, seen, generation))
+            return {
+                "p50": 1000 * percentile(scaled, 0.5),
+                "p99": 1000 * percentile(scaled, 0.99),
+                "trips p50": 1000 * percentile(trips, 0.5),
+            }
+
+        yield once
 
 
 async def _scaled(
@@ -153,6 +166,68 @@ async def _trips(
     return seconds
 
 
+def _rolled_out(obj: Object) -> str | None:
+    """A set by the roll-out that all its replicas have come through; a ConfigMap by its name."""
+    if not isinstance(obj, StatefulSet):
+        return obj.name
+    status, pods = obj.status, obj.spec.template.get("metadata", {})
+    current = status.observed_generation == obj.metadata.generation
+    whole = {status.updated_replicas, status.ready_replicas, status.replicas} == {obj.spec.replicas}
+    return f"{obj.name} {pods.get('annotations', {}).get(_ROLL_OUT)}" if current and whole else None
+
+
+@asynccontextmanager
+async def _rolling_out(effort: Effort) -> AsyncIterator[Once]:
+    """A set of nine replicas in one cluster, and the same at the broker, over three clusters."""
+    replicas = effort.of(9, 3)
+    one, several = (_with_annotation(_set(name, replicas), "0") for name in (BARE, STORE))
+    async with _watched(_rolled_out) as (transports, seen):
+        roll_outs = count(1)
+        await write_all(transports, [create(NAMES[0], one), create(BROKER, several)])
+        await _all_rolled_out(seen, "0")
+
+        async def once() -> Mapping[str, float]:
+            number = str(next(roll_outs))
+            trips = [await _trip(transports, seen, f"{number}-{n}") for n in range(20)]
+            began = time.perf_counter()
+            await write_all(transports, [patch(NAMES[0], one, _with_annotation({}, number))])
+            await seen[NAMES[0]].until({f"{BARE} {number}"})
+            alone = time.perf_counter() - began
+            began = time.perf_counter()
+            await write_all(transports, [patch(BROKER, several, _with_annotation({}, number))])
+            await _all_rolled_out(seen, number)
+            together = time.perf_counter() - began
+            return {
+                "whole": together,
+                "one StatefulSet": alone,
+                "added for each replica": 1000 * (together - alone) / replicas,
+                "trip": 1000 * percentile(trips, 0.5),
+            }
+
+        yield once
+
+
+def _with_annotation(obj: Wire, number: str) -> Wire:
+    """A set, or the merge patch of one, whose pods are of a roll-out, one after the other."""
+    pods = obj.get("spec", {}).get("template", {})
+    pods = {**pods, "metadata": {**pods.get("metadata", {}), "annotations": {_ROLL_OUT: number}}}
+    return {**obj, "spec": {**obj.get("spec", {}), "template": pods}}
+
+
+async def _all_rolled_out(seen: Mapping[str, ObjectWaiter], number: str) -> None:
+    await asyncio.gather(*(seen[c].until({f"{STORE}-{c} {number}"}) for c in NAMES))
+
+
+async def _trip(
+    transports: Mapping[str, Transport], seen: Mapping[str, ObjectWaiter], name: str
+) -> float:
+    """Seconds from a write at the broker until it is seen on a watch."""
+    began = time.perf_counter()
+    await write_all(transports, [create(BROKER, configmap(name, WORK, {}, {"text": "x" * 100}))])
+    await seen[BROKER].until({name})
+    return time.perf_counter() - began
+
+
 SHARES = Row(
     name="shares",
     about="10,000 replicas over 100 clusters with weights, minima and maxima: new, grown, shrunk",
@@ -173,5 +248,17 @@ SCALING = Row(
         Figure("p50", "ms", against="trips p50"),
         Figure("p99", "ms", AtMost(3.0), against="trips p50"),
     ),
-    prepare=_prepared,
+    prepare=_scaling,
+)
+
+ROLL_OUT = Row(
+    name="roll-out",
+    about="a new template for nine replicas, one after the other over three real clusters",
+    against="the same template for one StatefulSet of nine replicas in one cluster, and one trip: "
+    "a write at the broker until it is seen on a watch",
+    figures=(
+        Figure("whole", "s", against="one StatefulSet"),
+        Figure("added for each replica", "ms", AtMost(1.0), against="trip"),
+    ),
+    prepare=_rolling_out,
 )
