@@ -10,7 +10,14 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.app.views import Examination, examine, first_reads
-from hanse.cli.fleet import BROKER_READS, SAMPLE, ClusterRead, build_fleet, complete
+from hanse.cli.fleet import (
+    BROKER_READS,
+    SAMPLE,
+    ClusterRead,
+    build_fleet,
+    complete,
+    read_further,
+)
 from hanse.features.services.names import (
     DOMAIN,
     SERVICE_NAME,
@@ -18,10 +25,11 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
     TO_CLUSTERS,
 )
-from hanse.features.services.reading import COUNTED
+from hanse.features.services.reading import ALL_IMPORTS, COUNTED
 from hanse.kube.client import Client
 from hanse.kube.watch_events import Counted, Listed
 from hanse.model.conditions import Condition, condition
+from hanse.model.findings import Unknown
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSet
@@ -257,3 +265,17 @@ def test_members_with_the_same_imports_are_counted_and_not_listed() -> None:
     assert listed == {"bergen": 5, "broker": 0, "lubeck": 0, "riga": 0, "visby": 0}
     items = judged(reads.values()).items["services"].values()
     assert {one.importers for one in items} == {MEMBERS}
+
+
+async def test_a_further_list_that_fails_is_said_to_be_unknown() -> None:
+    class Cut(Server):
+        async def list(self, *_: Any, **__: Any) -> Listed[Any]:
+            raise TimeoutError
+
+    read_first = read("riga", Namespace(metadata=Meta(name="shop")))
+
+    found = await read_further(read_first, cast("Client", Cut(())), [ALL_IMPORTS])
+
+    (unknown,) = [f for f in judged([found]).findings if f.code == "NotReadable"]
+    assert unknown.certainty == Unknown("no answer in time")
+    assert ALL_IMPORTS in found.failed

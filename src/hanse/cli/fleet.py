@@ -132,8 +132,10 @@ async def read_further(read: ClusterRead, client: Client, watches: Iterable[Watc
     try:
         async with asyncio.timeout(READ_TIMEOUT.total_seconds()):
             found = await _list_all(client, watches)
-    except (KubeError, TimeoutError):
-        return replace(read, failed=read.failed | {*watches})
+    except (KubeError, TimeoutError) as error:
+        reason = str(error) or "no answer in time"
+        denied = {**read.denied, **{watch.kind.kind: reason for watch in watches}}
+        return replace(read, denied=denied, failed=read.failed | {*watches})
     merged = {**read.lists, **found.lists}
     lists = {w: one for w, one in merged.items() if not _is_part(w, merged)}
     failed = read.failed | ({*watches} - found.lists.keys())
