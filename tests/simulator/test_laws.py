@@ -5,8 +5,7 @@
 
 import pytest
 
-from tests.support.simulator.forks import StartedFleets
-from tests.support.simulator.runner import parts_named, step_kinds
+from tests.support.simulator.runner import failure_of, parts_named, step_kinds
 from tests.support.simulator.schedule import draw_schedule
 
 SEEDS = range(9)
@@ -15,18 +14,18 @@ MEMBERSHIP = parts_named(["services", "members"])
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_every_law_holds(seed: int, fleets: StartedFleets) -> None:
+def test_every_law_holds(seed: int) -> None:
     schedule = draw_schedule(seed, step_kinds())
 
-    failure = fleets.failure_of(schedule)
+    failure = failure_of(schedule)
 
     assert failure is None, f"{failure}\n{schedule}"
 
 
-@pytest.mark.parametrize("seed", range(100, 140))
-def test_every_law_holds_as_clusters_leave_and_join(seed: int, fleets: StartedFleets) -> None:
+@pytest.mark.parametrize("seed", range(100, 116))
+def test_every_law_holds_as_clusters_leave_and_join(seed: int) -> None:
     schedule = draw_schedule(seed, step_kinds(MEMBERSHIP))
 
-    failure = fleets.failure_of(schedule, MEMBERSHIP)
+    failure = failure_of(schedule, MEMBERSHIP)
 
     assert failure is None, f"{failure}\n{schedule}"

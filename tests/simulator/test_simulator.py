@@ -5,12 +5,10 @@ import os
 import subprocess
 import sys
 
-import pytest
-
 from tests.mutants.catalogue import ROOT
-from tests.support.simulator.forks import StartedFleets, Wanted
+from tests.support.simulator.behaviour import observed
 from tests.support.simulator.loop import PROCESS, SimulationLoop, run
-from tests.support.simulator.runner import PARTS, parts_named, parts_of, step_kinds, trace_of
+from tests.support.simulator.runner import PARTS, failure_of, parts_of, step_kinds
 from tests.support.simulator.schedule import Schedule, do, draw_schedule
 from tests.support.simulator.shrink import shrink
 
@@ -121,27 +119,8 @@ def test_a_schedule_is_played_with_the_parts_that_it_takes() -> None:
     assert parts_of(Schedule(steps, 10)) is PARTS
 
 
-def test_a_search_observes_the_branches_that_a_schedule_takes(fleets: StartedFleets) -> None:
-    steps = (do("services.offer", "lubeck", "web", False),)
+def test_a_search_observes_the_branches_that_a_schedule_takes() -> None:
+    with observed() as behaviour:
+        failure_of(Schedule((do("services.offer", "lubeck", "web", False),)))
 
-    outcome = fleets.play(Wanted(Schedule(steps), observed=True))
-
-    assert len(outcome.behaviour) > 1000
-
-
-def test_a_fork_of_a_started_fleet_plays_what_a_fleet_of_its_own_does(
-    fleets: StartedFleets,
-) -> None:
-    parts = parts_named(["services", "members"])
-    schedule = draw_schedule(1915, step_kinds(parts, searched=True))
-
-    fleets.play(Wanted(draw_schedule(1916, step_kinds(parts))), parts)
-    forked = fleets.play(Wanted(schedule, traced=True), parts).trace
-
-    assert len(forked) > 100, "the run was short"
-    assert forked == trace_of(schedule, parts)
-
-
-def test_an_error_in_a_fork_is_raised(fleets: StartedFleets) -> None:
-    with pytest.raises(RuntimeError, match="no attribute 'no_such_step'"):
-        fleets.play(Wanted(Schedule((do("services.no_such_step"),))))
+    assert len(behaviour()) > 1000
