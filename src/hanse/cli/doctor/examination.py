@@ -46,6 +46,7 @@ async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) ->
     """Read every cluster, and judge what is wrong with them."""
     async with open_clients(clusters) as clients:
         results = await read_clusters(clusters, _read, limit=None, clients=clients)
+        now = datetime.now(UTC)  # what follows takes its time, and Leases have an age
         read = await complete(
             {
                 cluster.name: unread(one) if isinstance(one, ReadFailure) else one[0]
@@ -53,7 +54,6 @@ async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) ->
             },
             clients,
         )
-    now = datetime.now(UTC)
     inventories: list[InventoryResult] = [
         unread_cluster(one)
         if isinstance(one, ReadFailure)
