@@ -148,6 +148,8 @@ class Attacker:
         for subresource in ("", "status"):
             yield "forbidden", Deployment, "kube-dns-default", dns, freed, subresource
             yield "forbidden", Service, "kube-dns-default", dns, freed, subresource
+        spied = {"data": {"namespaces": self.other}}
+        yield "kept by Hanse", ConfigMap, "kube-dns-default", dns, spied, ""
         balancer = {"status": {"loadBalancer": {"ingress": [{"ip": "10.0.0.1"}]}}}
         yield "status", Service, "web", self.space, balancer, "status"
         privileged = {"metadata": {"labels": {SECURITY: "privileged"}}}
@@ -167,6 +169,7 @@ class Attacker:
         kept = "kept by Hanse"
         yield kept, Deployment, "kube-dns-default", dns
         yield kept, Service, "kube-dns-default", dns
+        yield kept, ConfigMap, "kube-dns-default", dns
         yield kept, Service, "kubernetes-default", home
         yield kept, Endpoints, "kubernetes-default", home
         yield kept, EndpointSlice, "kubernetes-default-kubernetes", home
