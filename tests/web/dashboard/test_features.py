@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from hanse.cli.fleet import ClusterRead, build_fleet
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.records import Backends, MemberPort, MemberRecord, record_configmap
 from hanse.features.federated.view import FederatedView
@@ -23,6 +24,7 @@ from hanse.features.policies.versions import EMPTY_HISTORY, append_event, merge
 from hanse.features.policies.view import PoliciesView
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.view import StatefulSetsView
+from hanse.kube.watch_events import Listed
 from hanse.model.facts import Role
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Service
@@ -49,6 +51,7 @@ from hanse.model.kinds.stateful import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key
+from hanse.model.snapshot import Watch
 from hanse.model.view import View, worst
 from tests.support.builders import annotated, cluster, snapshot
 
@@ -271,6 +274,13 @@ def test_who_reaches_whom_is_shown_for_each_cluster() -> None:
     snapshots = snapshots_of(Networks(), {"lubeck": (Role.LOCAL,)}, lubeck=objects)
 
     assert render_item(ReachView(), "lubeck", snapshots)["rows"][0][1] == "none"
+
+
+def test_who_reaches_whom_is_not_shown_where_policies_were_not_read() -> None:
+    read = {Watch(Role.LOCAL, Network): Listed((network("acme.default"),), "1")}
+    snapshots = build_fleet([ClusterRead("lubeck", read)], NOW)
+
+    assert ReachView().render("lubeck", snapshots) is None
 
 
 def test_the_worst_part_is_the_state_of_the_whole() -> None:

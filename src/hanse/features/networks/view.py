@@ -189,11 +189,13 @@ class ReachView:
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> MatrixItem | None:
         """The reachability matrix of a cluster; None without networks.
 
+        Also None where NetworkPolicies were not listed: a console does not read them, and nothing
+        would be known of who reaches whom.
         Policies of Antrea, which agents do not watch, count in `hanse networks matrix` alone.
         Only the first `MOST` networks by name are included; `left_out` counts the others.
         """
         networks = sorted(one.name for one in snapshot.all(key, Network))
-        if not networks:
+        if not networks or not snapshot.listed(key, NetworkPolicy):
             return None
         found = reachability_matrix(
             snapshot.all(key, Namespace),
