@@ -29,6 +29,18 @@ def test_a_deep_object_in_a_list_hides_no_other(levels: int) -> None:
 
 
 @pytest.mark.parametrize("levels", [990, 50_000])
+def test_a_deep_object_behind_one_that_is_wrong_hides_no_other(levels: int) -> None:
+    wrong = b'{"metadata":{"name":"wrong"},"spec":{"ports":7}}'
+    good = b'{"metadata":{"name":"good"}}'
+    body = b'{"metadata":{},"items":[%s,%s,%s]}' % (wrong, deep_object(levels), good)
+
+    page = decode_list_page(body, Service)
+
+    assert [obj.name for obj in page.objects] == ["good"]
+    assert [one.name for one in page.unreadable] == ["wrong", "deep"]
+
+
+@pytest.mark.parametrize("levels", [990, 50_000])
 def test_a_watch_goes_on_after_a_deep_object(levels: int) -> None:
     body = deep_object(levels)
 

@@ -16,7 +16,7 @@ from hanse.kube.token_renewal import (
     ServiceAccountName,
     TokenRenewer,
 )
-from hanse.kube.transport import Request
+from hanse.kube.transport import Request, Response
 from hanse.local.in_process import InProcessTransport
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.model.kinds.core import Secret
@@ -151,6 +151,22 @@ async def test_a_broker_that_does_not_answer_leaves_everything_as_it_is(member: 
     await member.joined(old)
     path = f"/api/v1/namespaces/{LUBECK.namespace}/serviceaccounts/{LUBECK.name}"
     await member.broker.send(Request("DELETE", path))
+
+    await member.renewal(old).renew_if_due()
+
+    assert await member.file.token() == old
+
+
+@pytest.mark.parametrize("page", [b"<html>", b"[]", b'{"status": null}'])
+async def test_a_proxys_page_instead_of_a_token_leaves_everything_as_it_is(
+    member: Member, monkeypatch: pytest.MonkeyPatch, page: bytes
+) -> None:
+    async def send(_: Request) -> Response:
+        return Response(201, page, {})
+
+    old = token(LUBECK, member.clock.now() - LIFE * 0.6)
+    await member.joined(old)
+    monkeypatch.setattr(member.broker, "send", send)
 
     await member.renewal(old).renew_if_due()
 

@@ -45,6 +45,12 @@ def test_an_address_is_given_once_and_the_same_to_the_same_request() -> None:
     assert len(set(given)) == len(given)
 
 
+@pytest.mark.parametrize("wanted", ["10.60.0.16/28", "10.60.0.0", "10.60.0.255", "10.61.0.7", "x"])
+def test_what_is_no_address_of_a_host_in_the_network_is_not_given(wanted: str) -> None:
+    with pytest.raises(InvalidRequest, match=r"is not free in 10\.60\.0\.0/24"):
+        ask(AddressBook(POOL), "allocate", request="r-1", address=wanted)
+
+
 def test_what_is_not_confirmed_expires_and_what_is_stays_until_its_release() -> None:
     now = 0.0
     book = AddressBook(POOL, clock=lambda: now)

@@ -1,6 +1,7 @@
 """Providers of networks outside of Hanse: asked over HTTP, and never waited for too long."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -47,6 +48,35 @@ async def test_a_provider_gets_the_whole_request_and_its_answer_is_used() -> Non
 
     assert answer == {"address": "10.60.0.4"}
     assert asked == [WANTED]
+
+
+async def test_an_answer_may_be_long_and_come_in_parts() -> None:
+    addresses = [f"10.60.{high}.{low}" for high in range(40) for low in range(256)]
+
+    async def lists(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        text = json.dumps({"addresses": addresses}).encode()
+        for part in (text[:100], text[100:]):
+            await response.write(part)
+            await asyncio.sleep(0.01)
+        return response
+
+    async with provider(lists) as (url, _):
+        answer = await AddressProvider(url)(action="list")
+
+    assert answer == {"addresses": addresses}
+
+
+async def test_an_answer_without_an_end_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network_ipam, "MAX_RESPONSE", 1000)
+
+    async def goes_on(_: web.Request) -> web.Response:
+        return web.Response(text="x" * 1001)
+
+    async with provider(goes_on) as (url, _):
+        with pytest.raises(OSError, match="larger than 1000 bytes"):
+            await AddressProvider(url)(action="list")
 
 
 async def _fails(_: web.Request) -> web.Response:

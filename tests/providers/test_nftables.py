@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from hanse.features.networks.guard.transaction import ElementChange
+from hanse.providers import nft_netlink, nftables
 from hanse.providers.nftables import Nftables, NftablesError, bridge_bypass
 
 
@@ -36,3 +38,25 @@ def test_a_refusal_is_one_line() -> None:
     with pytest.raises(NftablesError, match="syntax error") as refused:
         rules.run("add nonsense")
     assert "\n" not in str(refused.value)
+
+
+def test_a_run_that_does_not_end_is_an_error_of_nftables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(nftables, "_LONG_SECONDS", 0.01)
+    monkeypatch.setattr(nftables, "_MAX_COMMANDS", 0)
+    rules = object.__new__(Nftables)  # the library may be missing here
+
+    with pytest.raises(NftablesError, match=r"has not ended after 0\.01 s"):
+        rules.run("list ruleset")
+
+
+def test_a_socket_that_cannot_be_opened_is_an_error_of_nftables(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("too many open files")
+
+    monkeypatch.setattr(nft_netlink.socket, "socket", refuse)
+    rules = object.__new__(Nftables)
+
+    with pytest.raises(NftablesError, match="too many open files"):
+        rules.change("hanse", [ElementChange(True, "pods", "10.0.0.1")])

@@ -57,6 +57,17 @@ def test_rights_that_are_missing_are_named_with_the_remedy(role: Role, remedy: s
     )
 
 
+def test_a_cluster_that_rejects_our_credentials_while_its_watches_are_up_is_not_silent() -> None:
+    api = ClusterClient(InProcessTransport(ApiServer("broker", clock=WallClock())), Random(0))
+    connection = Connection("bergen", frozenset({Role.MEMBER}), api, NOW)
+    connection.informers[Scope(Lease, "", "")] = Informer(Scope(Lease, "", ""), ())
+    connection.rejection = "Unauthorized"
+
+    state = connection.next_state(NOW)
+
+    assert (state.phase, state.rejected, state.silent) == (Phase.UNREACHABLE, True, False)
+
+
 def test_an_outage_is_reported_before_missing_rights() -> None:
     _, reason = state_of(Role.BROKER, ConfigMap=FORBIDDEN, Lease=Unreachable("connection refused"))
 

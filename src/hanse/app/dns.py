@@ -255,7 +255,7 @@ class LocalDns:
         names = [parse_network_name(n.metadata.name) for n in snapshot.all(cluster, Network)]
         wanted = {f"{cluster}/{name}": name for name in sorted(names)}
         new = {view: name for view, name in wanted.items() if view not in self._sources}
-        room = max(0, MAX_NETWORKS - len(self._views_of(cluster)))
+        room = max(0, MAX_NETWORKS + 1 - len(self._views_of(cluster)))
         added: list[ServedView] = []
         for view_name, name in list(new.items())[:room]:
             view = View(view_name, zone=CLUSTER_DOMAIN)

@@ -103,10 +103,10 @@ def _find_shares(question: ReplicaQuestion, snapshot: Snapshot) -> StatefulSetSh
         for name in reversed(question.names):
             for shares in snapshot.by(broker, SHARES_BY_SERVICE, f"{question.namespace}/{name}"):
                 return shares
-            for shares in snapshot.in_namespace(broker, StatefulSetShares, question.namespace):
-                own = shares.metadata.name
-                if name == own or name.startswith(f"{own}-"):
-                    return shares
+            sets = snapshot.in_namespace(broker, StatefulSetShares, question.namespace)
+            named = [one for one in sets if f"{name}-".startswith(f"{one.metadata.name}-")]
+            if named:  # store-eu-west-0 is of store-eu, if there is one, and not of store
+                return max(named, key=lambda one: len(one.metadata.name))
     return None
 
 

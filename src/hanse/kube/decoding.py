@@ -93,7 +93,10 @@ def decode_list_page(body: bytes, kind: type[K]) -> ObjectPage[K]:
     except RecursionError:
         return _page_item_by_item(cut_off_deep(body), kind)
     except msgspec.ValidationError:
-        return _page_item_by_item(body, kind)
+        try:
+            return _page_item_by_item(body, kind)
+        except RecursionError:  # behind the object that cannot be decoded
+            return _page_item_by_item(cut_off_deep(body), kind)
     except msgspec.DecodeError as error:
         raise unexpected_response(error) from None
     return ObjectPage(page.metadata, page.items or [], [])

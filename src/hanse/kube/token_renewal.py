@@ -15,6 +15,7 @@ from msgspec import Struct
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import Clock
+from hanse.kube.decoding import unexpected_response
 from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.kubeconfig import Kubeconfig, KubeconfigSource, read_file
 from hanse.kube.requests import resource_path
@@ -49,6 +50,16 @@ class ServiceAccountName(Struct, frozen=True):
     def subject(self) -> str:
         """The subject of its tokens."""
         return f"system:serviceaccount:{self.namespace}:{self.name}"
+
+
+class _TokenStatus(Struct, frozen=True):
+    token: str = ""
+
+
+class _TokenAnswer(Struct, frozen=True):
+    """The answer to a TokenRequest, as far as it is read."""
+
+    status: _TokenStatus = _TokenStatus()
 
 
 def token_account(token: str) -> ServiceAccountName | None:
@@ -189,7 +200,7 @@ class TokenRenewer:
     async def _request_token(self, lifetime: timedelta) -> str:
         """Request a token of that lifetime, between MIN_LIFETIME and MAX_LIFETIME.
 
-        Raises BadCredentials if the answer holds none.
+        Raises BadCredentials if the answer holds none, Unreachable if it is no API server's.
         """
         seconds = min(max(lifetime, MIN_LIFETIME), MAX_LIFETIME).total_seconds()
         path = resource_path(_ACCOUNTS, self._account.namespace, self._account.name, "token")
@@ -200,7 +211,10 @@ class TokenRenewer:
         }
         request = Request("POST", path, body=msgspec.json.encode(token_request))
         answer = await self._server.send(request)
-        token = str(decode_json(answer.body).get("status", {}).get("token", ""))
+        try:
+            token = decode_json(answer.body, type=_TokenAnswer).status.token
+        except msgspec.DecodeError as error:
+            raise unexpected_response(error) from None
         if self._lifetime(token) is None:
             raise BadCredentials(f"no token was issued for {self._account.subject}")
         return token

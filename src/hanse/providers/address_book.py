@@ -8,7 +8,7 @@ import socket
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
-from ipaddress import IPv4Network, ip_network
+from ipaddress import IPv4Network, ip_address, ip_network
 from pathlib import Path
 from typing import Any
 
@@ -124,13 +124,15 @@ class AddressBook:
 
     def _check_free(self, wanted: str, network: BookNetwork) -> str:
         """A requested address; raises `InvalidRequest` if the network cannot give it."""
+        range_ = ip_network(network.range)
         try:
-            inside = ip_network(wanted).subnet_of(ip_network(network.range))  # type: ignore[arg-type]
-        except (ValueError, TypeError):
-            inside = False
-        if not inside or wanted in network.addresses:
+            address = ip_address(wanted)
+        except ValueError:
+            address = range_.network_address
+        unusable = (range_.network_address, *((range_.broadcast_address,) * (range_.version == 4)))
+        if address not in range_ or address in unusable or str(address) in network.addresses:
             raise InvalidRequest(f"address: {wanted[:50]} is not free in {network.range}")
-        return wanted
+        return str(address)
 
     def _confirm(self, request: Wire, network: BookNetwork) -> Wire:
         """A Service has an address, and these backends."""

@@ -13,7 +13,8 @@ from hanse.model.objects import Wire
 
 REQUEST_TIMEOUT = timedelta(milliseconds=900)
 """Less than an admission review may take."""
-MAX_RESPONSE = 64 * 1024
+MAX_RESPONSE = 16 * 1024 * 1024
+"""Bytes that an answer may have: the addresses of a large network are in one."""
 
 
 class AddressProvider:
@@ -32,7 +33,7 @@ class AddressProvider:
                 aiohttp.ClientSession(timeout=timeout, connector=LoopConnector()) as session,
                 session.post(self._url, json=request) as response,
             ):
-                body = await response.content.read(MAX_RESPONSE)
+                body = await _read_body(response.content)
                 status = response.status
         except aiohttp.ClientError as error:
             raise OSError(f"it does not answer: {type(error).__name__}") from error
@@ -46,6 +47,16 @@ class AddressProvider:
         if answer is None:
             raise OSError("its answer is not JSON")
         return answer
+
+
+async def _read_body(content: aiohttp.StreamReader) -> bytes:
+    """The whole body of a response; raises OSError if it is larger than `MAX_RESPONSE`."""
+    chunks: list[bytes] = []
+    async for chunk in content.iter_any():
+        chunks.append(chunk)
+        if sum(map(len, chunks)) > MAX_RESPONSE:
+            raise OSError(f"its answer is larger than {MAX_RESPONSE} bytes")
+    return b"".join(chunks)
 
 
 def network_providers(urls: Iterable[tuple[str, str]]) -> dict[str, AddressProvider]:

@@ -42,14 +42,14 @@ def change_elements(table: str, changes: Sequence[ElementChange]) -> None:
         ),
         _message(_BATCH_END, _REQUEST, last + 1, _header(0, _SUBSYSTEM)),
     ]
-    with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
-        kernel.bind((0, 0))
-        kernel.settimeout(_TIMEOUT_SECONDS)
-        try:
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETFILTER) as kernel:
+            kernel.bind((0, 0))
+            kernel.settimeout(_TIMEOUT_SECONDS)
             kernel.send(b"".join(messages))
             _await_end(kernel, changes)
-        except OSError as error:
-            raise NetlinkError(f"netlink: {error}") from None
+    except OSError as error:
+        raise NetlinkError(f"netlink: {error}") from None
 
 
 def _await_end(kernel: socket.socket, changes: Sequence[ElementChange]) -> None:

@@ -101,14 +101,17 @@ def _run_elsewhere(commands: str) -> str:
     program = (
         "import sys; from hanse.providers.nftables import run_input; sys.exit(run_input(sys.stdin))"
     )
-    ended = subprocess.run(  # noqa: S603 - this very program
-        [sys.executable, "-c", program],
-        input=commands,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=_LONG_SECONDS,
-    )
+    try:
+        ended = subprocess.run(  # noqa: S603 - this very program
+            [sys.executable, "-c", program],
+            input=commands,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_LONG_SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        raise NftablesError(f"nftables has not ended after {_LONG_SECONDS} s") from None
     if ended.returncode != 0:
         lines = ended.stderr.strip().splitlines() or ["nftables refused the commands"]
         raise NftablesError(lines[-1])

@@ -181,7 +181,8 @@ class Connection:
     def silent(self) -> bool:
         """Whether no request of ours is answered, not even with an error."""
         errors = [i.error for i in self.informers.values() if i.error is not None]
-        return bool(self.unresponsive) or all(isinstance(e, Unreachable) for e in errors)
+        unanswered = bool(errors) and all(isinstance(e, Unreachable) for e in errors)
+        return bool(self.unresponsive) or unanswered
 
     @property
     def forbidden(self) -> tuple[Kind, ...]:

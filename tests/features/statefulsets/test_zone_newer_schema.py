@@ -15,6 +15,7 @@ from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import diff
 from hanse.runtime.ownership import Owner, with_owner
 from tests.features.statefulsets.test_zone import (
+    FEDERATION,
     HOME,
     SPACE,
     WIDE,
@@ -24,6 +25,7 @@ from tests.features.statefulsets.test_zone import (
     pods,
     seen_by,
     shares,
+    shares_of,
 )
 from tests.support.builders import stored
 
@@ -84,3 +86,11 @@ def test_the_message_asks_for_an_update() -> None:
     half = seen_by("c1", [shares(c1=1, c2=1), part("c1", "198.19.1.1"), newer(part("c2"))])
     answer = explain_replica(WIDE, 33, options, ZONE, half)
     assert [(o.cluster, o.why) for o in answer.left_out] == [("c2", f"its report: {NEWER}")]
+
+
+def test_a_set_is_not_explained_by_another_whose_name_begins_its_own() -> None:
+    both = seen_by("c1", [newer_shares(), shares_of("store-eu")])
+
+    for name in ("store-eu", "store-eu-c1-0"):
+        answer = explain_replica(f"{name}.{FEDERATION}", 1, StatefulSetOptions(), ZONE, both)
+        assert answer.code != "SERVFAIL", answer.rule

@@ -6,7 +6,7 @@ the running pod:
     sim.hanse.dev/ready: "false"                   runs, and is not ready
     sim.hanse.dev/ready-after: 2s                  is ready that long after it starts
     sim.hanse.dev/phase: Pending|CrashLoop         never starts, or restarts forever
-    sim.hanse.dev/phase: Failed|Succeeded          final_phases in that phase
+    sim.hanse.dev/phase: Failed|Succeeded          ends in that phase
 """
 
 from typing import Any

@@ -252,12 +252,12 @@ async def _create_or_update_federation(transport: Transport, desired: Manifest) 
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
     path = resource_path(desired.kind, "", desired.name)
-    response = await transport.send(Request("GET", path))
+    response = check(await transport.send(Request("GET", path)))
     members = msgspec.json.decode(response.body).get("spec", {}).get("members") or []
     urls = {one["clusterID"]: one["server"] for one in desired.wire["spec"].get("members", ())}
     updated = [{**one, "server": urls.get(one["clusterID"], one["server"])} for one in members]
     if updated != members:
-        await _patch(transport, path, {"spec": {"members": updated}})
+        check(await _patch(transport, path, {"spec": {"members": updated}}))
 
 
 async def _create_or_update_data(transport: Transport, desired: Manifest) -> None:
@@ -265,7 +265,7 @@ async def _create_or_update_data(transport: Transport, desired: Manifest) -> Non
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
     path = resource_path(desired.kind, desired.namespace, desired.name)
-    await _patch(transport, path, {"data": desired.wire["data"]})
+    check(await _patch(transport, path, {"data": desired.wire["data"]}))
 
 
 async def _create_or_update_crd(transport: Transport, crd: BootstrapObject) -> None:
