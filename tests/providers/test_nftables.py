@@ -1,11 +1,12 @@
 """Whether packets on bridges pass rules, and errors of nftables as one line."""
 
+import socket
 from pathlib import Path
 
 import pytest
 
 from hanse.features.networks.guard.transaction import ElementChange
-from hanse.providers import nft_netlink, nftables
+from hanse.providers import nftables
 from hanse.providers.nftables import Nftables, NftablesError, bridge_bypass
 
 
@@ -55,7 +56,7 @@ def test_a_socket_that_cannot_be_opened_is_an_error_of_nftables(
     def refuse(*_: object) -> None:
         raise OSError("too many open files")
 
-    monkeypatch.setattr(nft_netlink.socket, "socket", refuse)
+    monkeypatch.setattr(socket, "socket", refuse)
     rules = object.__new__(Nftables)
 
     with pytest.raises(NftablesError, match="too many open files"):
