@@ -94,7 +94,10 @@ Received = Workload | ImportedService | ReplicatedPolicy
 
 
 def accepted(policy: AcceptancePolicySpec, received: Received, origin: str) -> Judgement:
-    """Whether a cluster with that policy takes an object of that origin."""
+    """`Accepted`, or the first `Refused`, for an object of others under a cluster's policy.
+
+    The origin counts for workloads alone; others are refused by excluded namespaces only.
+    """
     match received:
         case Workload():
             refusals = _workload_refusals(policy.workloads, received, origin)
@@ -124,6 +127,7 @@ def matches_any(name: str, patterns: tuple[str, ...]) -> bool:
 
 
 def _judge_namespace(rules: NamespaceAcceptance, namespace: str, field: str) -> Judgement:
+    """`Refused` for a namespace that the rules exclude; an empty one is accepted."""
     if namespace and matches_any(namespace, rules.exclude):
         return Refused(field, f"nothing of others is taken in namespace {namespace}")
     return Accepted()
@@ -148,7 +152,10 @@ def _workload_refusals(
 
 
 def _namespace_refusals(rules: WorkloadAcceptance, received: Workload) -> Iterator[Refused]:
-    """Why the workload's namespace takes none."""
+    """One refusal at most: a reserved namespace, a missing one, or one that is not selected.
+
+    A missing one is taken if the policy creates namespaces, one that we created in any case.
+    """
     name = received.namespace
     if matches_any(name, (*RESERVED_NAMESPACES, *received.reserved)):
         yield Refused("metadata.namespace", f"namespace {name} never takes workloads of others")
@@ -170,7 +177,7 @@ def _unselected_reason(rules: WorkloadAcceptance, name: str) -> str:
 
 
 def _kind_refusals(rules: WorkloadAcceptance, received: Workload) -> Iterator[Refused]:
-    """The kinds that come with a workload and are not taken; accounts that come along are."""
+    """A refusal for each kind of the workload's objects, but ServiceAccount, that is not listed."""
     kinds = {StatefulSet.kind.name, *(kind for kind, _ in received.carried)}
     kinds.discard(ServiceAccount.kind.name)
     if received.service is not None:
@@ -180,7 +187,10 @@ def _kind_refusals(rules: WorkloadAcceptance, received: Workload) -> Iterator[Re
 
 
 def _reference_refusals(rules: WorkloadAcceptance, received: Workload) -> Iterator[Refused]:
-    """References to what did not come with the workload and is not listed."""
+    """A refusal for each object referred to that did not come with the workload and is not listed.
+
+    A template that names no ServiceAccount refers to `default`.
+    """
     spec, path = received.spec, received.path
     found = (
         *references(spec.template, f"{path}.template"),
@@ -195,7 +205,7 @@ def _reference_refusals(rules: WorkloadAcceptance, received: Workload) -> Iterat
 
 
 def _is_listed(rules: WorkloadAcceptance, reference: Reference) -> bool:
-    """Whether the policy lists what is referred to."""
+    """Whether a pattern of the policy matches what is referred to; never for kind `Unknown`."""
     match reference.kind:
         case "ServiceAccount":
             return matches_any(reference.name, rules.service_accounts)
@@ -227,7 +237,7 @@ def _reference_reason(reference: Reference) -> str:
 
 
 def _priority_refusals(received: Workload) -> Iterator[Refused]:
-    """A priority above that of all pods of users: it would evict them."""
+    """A refusal if priorityClassName begins with `system-`: such pods evict those of users."""
     spec = received.spec.template.get("spec")
     priority = spec.get("priorityClassName") if isinstance(spec, dict) else None
     if isinstance(priority, str) and priority.startswith(_SYSTEM_PRIORITY):
@@ -236,7 +246,7 @@ def _priority_refusals(received: Workload) -> Iterator[Refused]:
 
 
 def _service_refusals(service: Service) -> Iterator[Refused]:
-    """What a governing Service may not have: addresses outside the cluster."""
+    """Refusals of a governing Service with a type other than ClusterIP, or with externalIPs."""
     spec, path = service.spec, f"Service {service.metadata.name}: spec"
     if spec.type != "ClusterIP":
         yield Refused(f"{path}.type", f"a governing Service of type {spec.type} is not taken")

@@ -39,7 +39,7 @@ def reached_addresses(address: Address) -> tuple[Address, ...]:
 
 
 def possible_targets(address: Address) -> tuple[Address, ...]:
-    """The same, and what it would reach if its prefix were the NAT64 prefix of some network."""
+    """`reached_addresses`, and the IPv4 addresses if any prefix of it were a NAT64 prefix."""
     if isinstance(address, IPv4Address):
         return (address,)
     guessed = (_by_nat64(address, length) for length in _NAT64_LENGTHS)
@@ -47,7 +47,10 @@ def possible_targets(address: Address) -> tuple[Address, ...]:
 
 
 def is_routable(text: str) -> bool:
-    """Whether a text is an IP address by which clients elsewhere can reach one machine."""
+    """Whether a text is an IP address that is not loopback, link-local, multicast or unspecified.
+
+    The IPv4 addresses that it reaches by translation must not be so either; private ones may.
+    """
     if not is_address(text):
         return False
     return not any(

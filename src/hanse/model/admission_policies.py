@@ -75,7 +75,7 @@ def _policy(rule: WriteRule, scope: PolicyScope) -> Manifest:
 
 
 def _held(rule: WriteRule, scope: PolicyScope) -> str:
-    """CEL for the accounts that a rule holds."""
+    """CEL that is true for the service accounts, by the start of their names, that a rule holds."""
     at_home = scope.home_accounts if rule.namespace == HOME else ()
     return " || ".join(
         f"request.userInfo.username.startsWith('system:serviceaccount:{start}')"

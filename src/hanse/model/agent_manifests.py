@@ -71,7 +71,7 @@ def rights_by_feature(
 
 
 def _leases(feature: str, cluster: ClusterId, system: str) -> list[tuple[str, str]]:
-    """The Leases that a feature holds: leadership of the cluster, or parts of address pools."""
+    """Namespace and name of the Leases that a feature holds in its own cluster."""
     match feature:
         case "membership":
             return [(SYSTEM, cluster)]
@@ -96,7 +96,7 @@ def base_manifests(rights: Sequence[Right], features: str) -> tuple[Manifest, ..
 
 
 def granted_features(account: Wire) -> tuple[str, ...]:
-    """The features that an agent's ServiceAccount has rights for; all where it does not say."""
+    """The features in a ServiceAccount's annotation, and those they need; all without it."""
     annotations = (account.get("metadata") or {}).get("annotations") or {}
     return with_required(str(annotations.get(FEATURES_GRANTED, "")).split(",")) or FEATURES
 
@@ -126,9 +126,9 @@ def agent_manifests(watches: WatchesByFeature, cluster: ClusterId) -> tuple[Mani
 def outdated_manifests(
     every: WatchesByFeature, wanted: Sequence[Manifest], cluster: ClusterId
 ) -> tuple[Manifest, ...]:
-    """The bindings and roles that an agent had for features that are off, bindings first.
+    """Roles and bindings of `every` feature and of earlier versions that are not `wanted`.
 
-    Earlier versions had one role in each namespace for all features.
+    They are computed, whether a cluster has them or not; bindings come first, to be deleted so.
     """
     kept = {(m.kind, m.namespace, m.name) for m in wanted}
     granted = rights_by_feature(every, cluster)
@@ -148,6 +148,7 @@ def role_name(feature: str) -> str:
 
 
 def _bound_roles(feature: str, rights: Sequence[Right]) -> tuple[Manifest, ...]:
+    """Roles with these rights, bound to the agent's account and labelled by the feature."""
     name, rules = role_name(feature), [right.rule for right in rights]
     labels = {FEATURE: feature}
     subject = Subject(AGENT, SYSTEM_NAMESPACE)

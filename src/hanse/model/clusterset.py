@@ -21,7 +21,7 @@ _LATEST = datetime.max.replace(tzinfo=UTC)
 
 
 def broker_cluster(snapshot: Snapshot) -> ClusterId | None:
-    """The broker; None where there is none, or this agent is leaving it."""
+    """The first cluster of role broker; None where there is none, or this agent is leaving it."""
     return next(iter(snapshot.clusters(Role.BROKER)), None)
 
 
@@ -38,12 +38,12 @@ def clusterset_spec(snapshot: Snapshot, broker: ClusterId | None) -> ClusterSetS
 
 
 def oldest_clusterset(sets: Iterable[ClusterSet]) -> ClusterSet | None:
-    """The one whose rules count: a second one that somebody creates changes nothing."""
+    """The one with the earliest creationTimestamp, whose rules alone count; None without any."""
     return min(sets, key=lambda s: (s.metadata.creation_timestamp or _LATEST, s.name), default=None)
 
 
 def _kept_rules(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
-    """The rules of a lost ClusterSet as records of members have kept them."""
+    """The rules in the local cluster's record, or else `agreed_rules`, or else the defaults."""
     records = snapshot.all(broker, ClusterMember)
     own = next((r for r in records if r.metadata.name == snapshot.local and not r.has_left), None)
     if own is not None and own.status.rules is not None:
@@ -61,7 +61,7 @@ def agreed_rules(records: Iterable[ClusterMember]) -> ClusterSetSpec | None:
 
 
 def is_broker_lost(snapshot: Snapshot, broker: ClusterId | None, namespace: str) -> bool:
-    """Whether the broker's namespace is being deleted, or gone: no deletion seen there counts."""
+    """Whether a broker's namespace is terminating or gone; False until Namespaces are listed."""
     if broker is None or not snapshot.listed(broker, Namespace):
         return False
     found = snapshot.get(broker, Namespace, namespace)
@@ -188,10 +188,10 @@ def _named(objects: Iterable[K], snapshot: Snapshot) -> Iterator[K]:
 
 
 def unanswered_clusters(snapshot: Snapshot, namespace: str = "") -> frozenset[ClusterId]:
-    """The clusters that no DNS answer names: silent ones, those whose Lease we found too old, and
-    those that have left.
+    """The clusters that no DNS answer names: with an expired Lease, or whose record says they left.
 
-    The local cluster is never one of them. With a namespace, only Leases and records in it count.
+    A Lease also counts as expired if we found it too old. Never the local cluster, nor by its Lease
+    one that moves to another broker. With a namespace, only Leases and records in it count.
     """
     brokers = snapshot.clusters(Role.BROKER)
     records = [

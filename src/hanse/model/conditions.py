@@ -23,7 +23,7 @@ class Condition(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def condition(type_: str, status: bool | None, reason: str, message: str = "") -> Condition:
-    """A condition without transition time, which `merge_conditions` sets; None is Unknown."""
+    """A condition without transition time, which `merge_conditions` sets; None becomes Unknown."""
     truth: Truth = "Unknown" if status is None else "True" if status else "False"
     return Condition(type=type_, status=truth, reason=reason, message=message)
 

@@ -100,5 +100,5 @@ class ConnectionSource(Protocol):
         ...
 
     def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
-        """An intent for every cluster that is named."""
+        """An intent for every cluster that local objects name; those without one are left."""
         ...

@@ -33,7 +33,7 @@ class Phase(StrEnum):
 
     @property
     def writable(self) -> bool:
-        """Whether writes may be sent to the cluster."""
+        """Whether writes may be sent: in phases Synced, Connecting and Leaving."""
         return self in (Phase.SYNCED, Phase.CONNECTING, Phase.LEAVING)
 
 
@@ -42,6 +42,7 @@ class Fact(Struct, frozen=True):
 
     @property
     def key(self) -> object:
+        """What identifies the fact among those of its type."""
         raise NotImplementedError
 
 
@@ -287,7 +288,7 @@ class WriteOutcome(Fact, frozen=True):
 
     @property
     def is_final(self) -> bool:
-        """Whether only people can mend it: it is not tried again soon."""
+        """Whether it is Foreign, Refused or Forbidden: only people can mend that."""
         return self.result in ("Foreign", "Refused", "Forbidden")
 
 
@@ -326,6 +327,7 @@ class Facts:
         return dropped
 
     def get(self, type_: type[F], key: object) -> F | None:
+        """The fact of that type and key; None if there is none."""
         found: F | None = self._by_type.get(type_, {}).get(key)
         return found
 

@@ -33,7 +33,10 @@ class UnknownFeature(ValueError):
 
 
 def parse_features(text: str) -> tuple[str, ...]:
-    """The features of a comma-separated list, with those they need; `all` stands for all."""
+    """The features of a comma-separated list, with those they need; `all` stands for all.
+
+    Raises `UnknownFeature`, also for an empty list.
+    """
     names = [name for part in text.split(",") if (name := part.strip())]
     if names == ["all"]:
         return FEATURES

@@ -146,7 +146,7 @@ def judge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
 
 def _causes(findings: Iterable[Finding]) -> dict[Ref, Ref | None]:
-    """What causes each subject, if that is a subject too; None if one of its findings has none."""
+    """For each subject the one that causes it; None if one of its findings has no such cause."""
     found: dict[Ref, Ref | None] = {one.subject: one.subject for one in findings}
     for one in findings:
         if found[one.subject] is not None:
@@ -155,7 +155,7 @@ def _causes(findings: Iterable[Finding]) -> dict[Ref, Ref | None]:
 
 
 def _cause(one: Finding, subjects: Mapping[Ref, Ref | None]) -> Ref | None:
-    """The first of its causes that is among the subjects."""
+    """The first of a finding's causes that is among the subjects and not its own; else None."""
     return next((ref for ref in one.caused_by if ref in subjects and ref != one.subject), None)
 
 

@@ -53,22 +53,22 @@ class MultiClusterSnapshot:
 
     @property
     def now(self) -> datetime:
-        """The time of the snapshots."""
+        """The latest time of the snapshots; the least datetime without any."""
         epoch = datetime.min.replace(tzinfo=UTC)
         return max((one.now for one in self.by_agent.values()), default=epoch)
 
     def context(self, where: ClusterId) -> str:
-        """The kubeconfig context of a cluster, as commands name it."""
+        """The kubeconfig context of a cluster, as commands name it; its id where none is known."""
         return self._contexts.get(where, where)
 
     def kubectl(self, where: ClusterId, arguments: str, namespace: str = "") -> str:
-        """A kubectl command for a cluster, to be pasted as it stands."""
+        """The text of a kubectl command for a cluster, to be pasted as it stands; it is not run."""
         place = f" -n {namespace}" if namespace else ""
         return f"kubectl --context {quote(self.context(where))}{place} {arguments}"
 
     @cached_property
     def clusters(self) -> tuple[ClusterId, ...]:
-        """Every cluster that an agent connects to, those with an agent here first.
+        """Every cluster that an agent connects to or sees a Lease of; those with an agent first.
 
         A second connection for another purpose (`gslb/lubeck`) does not count as a cluster.
         """
@@ -80,7 +80,10 @@ class MultiClusterSnapshot:
         return (*self.by_agent, *sorted(known - set(self.by_agent) - twice))
 
     def reporter_for(self, where: ClusterId) -> ClusterId | None:
-        """The agent that reports on a cluster: its own, else the first that reaches it."""
+        """The id of the agent that reports on a cluster: its own, else the first that reaches it.
+
+        If none reaches it, the first that is connected to it; None if none is.
+        """
         return next(iter(self._agents_of(where)), None)
 
     def for_cluster(self, where: ClusterId) -> Snapshot | None:
@@ -89,7 +92,7 @@ class MultiClusterSnapshot:
 
     @cached_property
     def members(self) -> tuple[ClusterId, ...]:
-        """Every cluster that is not a broker alone."""
+        """Every cluster but those whose only role, for any agent, is broker."""
         return tuple(where for where in self.clusters if self.roles(where) != {Role.BROKER})
 
     def roles(self, where: ClusterId) -> frozenset[Role]:
@@ -98,9 +101,10 @@ class MultiClusterSnapshot:
         return frozenset(role for one in states if one is not None for role in one.roles)
 
     def fault_of(self, where: ClusterId) -> ClusterFault | None:
-        """Why a cluster cannot be counted on: it is not reached, or silent on its broker.
+        """`ClusterUnreachable` if nobody reaches it, `ClusterSilent` if its Lease has run out.
 
-        None where nothing is wrong, or nothing is known.
+        Its own agent's connection alone counts, if it has one; else a renewed Lease shows that it
+        works. None where nothing is wrong, or nothing is known.
         """
         if where not in self._faults:
             self._faults[where] = self._find_fault(where)
@@ -123,12 +127,12 @@ class MultiClusterSnapshot:
         )
 
     def silence_of(self, where: ClusterId) -> LeaseLiveness | None:
-        """The heartbeat Lease of a cluster that ran out on a broker that is reached."""
+        """The Lease of a cluster that ran out on a broker that is reached; None if none did."""
         found = self._known_beats(where)
         return next((beat for beat in found if beat.state is HolderState.SILENT), None)
 
     def _beats(self, where: ClusterId) -> bool:
-        """Whether a cluster that is not reached shows a broker that it is alive."""
+        """Whether brokers that are reached have a renewed Lease of it, and none that ran out."""
         states = [beat.state for beat in self._known_beats(where)]
         return HolderState.READY in states and HolderState.SILENT not in states
 
@@ -178,7 +182,7 @@ class MultiClusterSnapshot:
         return self._names[kind].get((namespace, name), ())
 
     def computed(self, compute: "Callable[[MultiClusterSnapshot], T]") -> T:
-        """The result of a function of this snapshot, computed once."""
+        """The result of a function of this snapshot, computed once per function and kept."""
         if compute not in self._computed:
             self._computed[compute] = compute(self)
         return cast("T", self._computed[compute])

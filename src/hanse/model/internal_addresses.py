@@ -36,7 +36,7 @@ class InternalAddress(Struct, frozen=True):
 
 
 def parse_clusters(text: str) -> tuple[ClusterId, ...] | None:
-    """The clusters in an annotation or tag, none if it is empty; None if it is invalid."""
+    """The clusters in an annotation or tag, () if it is empty; None if one of them is no label."""
     clusters = tuple(part.strip() for part in text.split(",")) if text else ()
     return clusters if all(map(is_label, clusters)) else None
 
@@ -55,7 +55,7 @@ def preferred_addresses(addresses: Sequence[tuple[str, str]]) -> Iterator[Prefer
 def internal_addresses(
     addresses: Iterable[PreferredAddress], clusters: tuple[ClusterId, ...]
 ) -> Iterator[InternalAddress]:
-    """The addresses that have another one for these clusters."""
+    """The addresses with another, internal one for these clusters; none without clusters."""
     for one in addresses if clusters else ():
         if one.internal not in ("", one.address):
             yield InternalAddress(one.address, one.internal, clusters)

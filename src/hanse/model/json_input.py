@@ -27,7 +27,7 @@ def decode_json(text: str | bytes | msgspec.Raw, type: Any = Any) -> Any:  # noq
 
 
 def too_deep() -> msgspec.ValidationError:
-    """The error of JSON that nests too deeply to be decoded."""
+    """The error, to be raised, for JSON that nests too deeply to be decoded."""
     return msgspec.ValidationError(f"it nests deeper than {MAX_DEPTH} levels")
 
 

@@ -12,9 +12,9 @@ from hanse.model.view import View
 
 
 def concerns_all_keys(change: Change) -> bool:
-    """Whether a change may alter every item: the rules of all, or a cluster that is lost or back.
+    """Whether a change may alter every item: of a ClusterSet's spec, or of one of three facts.
 
-    A ClusterSet with only another status does not.
+    These are ClusterState, HeartbeatState and LeaseLiveness: a cluster is lost or back.
     """
     if isinstance(change, FactChange):
         return isinstance(change.fact, ClusterState | HeartbeatState | LeaseLiveness)
@@ -49,7 +49,7 @@ class Judgement:
 
     @property
     def snapshot(self) -> MultiClusterSnapshot:
-        """The current snapshot."""
+        """A new snapshot, taken now."""
         return self._take_snapshot()
 
     @property
@@ -66,13 +66,16 @@ class Judgement:
                 self._dirty[name].update(self._known[name])
 
     def invalidate(self) -> None:
-        """Stop following changes; everything is judged again at the next refresh."""
+        """Forget which keys changed; the next refresh lists all keys and judges them again."""
         self._unlisted = True
         for keys in self._dirty.values():
             keys.clear()
 
     def refresh(self, limit: int = 200) -> None:
-        """Compute the items of at most `limit` marked keys again; call again while `stale`."""
+        """Compute the items of at most `limit` marked keys again; call again while `stale`.
+
+        `findings` are judged anew only once nothing is stale.
+        """
         snapshot = self._take_snapshot()
         if self._unlisted:
             self._unlisted = False
@@ -88,7 +91,7 @@ class Judgement:
             self.findings = judge(f for several in self._by_item.values() for f in several)
 
     def _render(self, view: View, key: str, snapshot: MultiClusterSnapshot) -> None:
-        """Render an item anew, and keep its findings; an item that is gone is forgotten."""
+        """Render an item, keep its findings, and pass it to `on_item`, None if it is gone."""
         item = view.render(key, snapshot)
         found = item.findings if item is not None else ()
         if found != self._by_item.get((view.name, key), ()):

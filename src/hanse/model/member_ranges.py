@@ -44,9 +44,9 @@ def parse_range(text: str) -> Range | None:
 
 
 def discovered_ranges(snapshot: Snapshot) -> MemberRanges | None:
-    """The ranges of the local cluster, by its nodes and ServiceCIDRs; None while these are unknown.
+    """The local cluster's ranges, by its nodes' podCIDRs and its ServiceCIDRs; None until listed.
 
-    Under Globalnet other clusters use other addresses, so that no range of it matters to them.
+    Empty under Globalnet (GlobalIngressIP is served): other clusters use other addresses then.
     """
     local = snapshot.local
     if not all(snapshot.listed_or_unserved(local, kind) for kind in (Node, ServiceCIDR)):
@@ -78,7 +78,7 @@ def _collapsed(cidrs: Iterable[str]) -> tuple[str, ...]:
 
 
 def member_ranges(record: ClusterMember, rules: ClusterSetSpec) -> MemberRanges:
-    """The ranges of a member: those that the ClusterSet names for it, or else its own word."""
+    """The ranges that the ClusterSet names for a member, as pods; or else those of its record."""
     for settings in rules.clusters:
         if settings.id == record.metadata.name and settings.ranges:
             return MemberRanges(pods=settings.ranges)
@@ -88,7 +88,7 @@ def member_ranges(record: ClusterMember, rules: ClusterSetSpec) -> MemberRanges:
 def own_ranges(
     snapshot: Snapshot, broker: ClusterId, namespace: str, rules: ClusterSetSpec
 ) -> tuple[str, ...]:
-    """All ranges of the local cluster, as its record has them; none while there is no record."""
+    """All ranges of the local cluster, by `member_ranges`; none while the broker has no record."""
     record = snapshot.get(broker, ClusterMember, snapshot.local, namespace)
     return _all_ranges(record, rules) if record is not None else ()
 
@@ -96,7 +96,10 @@ def own_ranges(
 def misled_clusters(
     snapshot: Snapshot, broker: ClusterId, namespace: str, rules: ClusterSetSpec, *, as_pods: bool
 ) -> tuple[ClusterId, ...]:
-    """The members that do not import what this cluster publishes: in their ranges it is theirs."""
+    """Other members whose ranges overlap those that this cluster publishes: they do not import it.
+
+    `as_pods` compares our ranges of pods, else those of Services, if known.
+    """
     own = snapshot.get(broker, ClusterMember, snapshot.local, namespace)
     if own is None:
         return ()
@@ -139,7 +142,7 @@ def _published(ranges: MemberRanges, rules: ClusterSetSpec) -> tuple[str, ...]:
 
 
 def _first_overlap(ones: Iterable[str], others: tuple[str, ...]) -> tuple[str, str] | None:
-    """The first range of each side that share an address."""
+    """The first range of each side that share an address; None if none do."""
     pairs = ((one, other) for one in ones for other in others if _overlap(one, other))
     return next(pairs, None)
 

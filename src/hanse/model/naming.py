@@ -25,7 +25,7 @@ _SERVICE_NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def unique_name(*parts: str, most: int = MAX_NAME_LENGTH) -> str:
-    """A readable name with a hash, so that it differs whenever a part does.
+    """A readable name of at most `most` characters with a hash, which differs whenever a part does.
 
     `a-b` in `c` and `a` in `b-c` differ, since the hash is over separated parts.
     """

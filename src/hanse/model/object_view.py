@@ -81,7 +81,7 @@ class ConditionRule(Struct, frozen=True):
 
 
 def check_conditions(rules: Mapping[str, ConditionRule]) -> Check:
-    """A check of an object's conditions by their types; its message says what mends it."""
+    """A check with a finding for each condition whose status is `bad` in the rule of its type."""
 
     def check(obj: Any, where: ClusterId, snapshot: MultiClusterSnapshot) -> Iterable[Finding]:
         for one in obj.status.conditions:
@@ -100,7 +100,7 @@ def condition_finding(
     snapshot: MultiClusterSnapshot,
     mend: Remedy | None = None,
 ) -> Finding:
-    """A bad condition as a finding; by default its message says what mends it."""
+    """A condition as a finding, by its message or else its reason; `mend` replaces the remedy."""
     return object_finding(
         obj,
         where,
@@ -124,7 +124,7 @@ def object_finding(
     mend: Remedy | None = None,
     since: Any = None,
 ) -> Finding:
-    """What is wrong with an object in one cluster, by its own words."""
+    """A finding about an object, with the message in its summary, and `mend` or `_mend` of it."""
     kind, name = type(obj).kind, obj.name
     place = f"{obj.namespace}/{name}" if obj.namespace else name
     return Finding(
@@ -138,7 +138,7 @@ def object_finding(
 
 
 def _mend(obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot) -> Remedy:
-    """Take away what the message names; else its author does as it says."""
+    """Commands that delete the annotation or object that a message names, or advice to edit."""
     commands = erase_annotation(obj, where, message, snapshot) or delete_obstacle(
         where, message, snapshot
     )

@@ -48,5 +48,5 @@ def owner_claim(obj: Object) -> OwnerClaim | None:
 
 
 def is_paused(obj: Object) -> bool:
-    """Whether a person paused an object by an annotation: we never write it then."""
+    """Whether annotation hanse.dev/paused is set and not `false`: we never write the object."""
     return obj.metadata.annotations.get(PAUSED, "false") != "false"

@@ -53,7 +53,7 @@ def references(template: Wire, path: str = "") -> tuple[Reference, ...]:
 
 
 def claim_references(claims: tuple[Wire, ...], path: str) -> tuple[Reference, ...]:
-    """What the templates of claims refer to: a volume, or another claim as the content."""
+    """The dataSource, dataSourceRef and volumeName of claim templates, as kind `Unknown`."""
     return tuple(
         found
         for number, claim in enumerate(claims)
@@ -88,7 +88,10 @@ def _scan(value: Any, path: str) -> Iterator[Reference]:
 
 
 def _field_references(key: str, item: Any, path: str) -> Iterator[Reference]:
-    """The references of one field and of what is below it."""
+    """The references of one field; what is below it is searched only if its name is no reference.
+
+    A name that merely resembles one gives a reference of kind `Unknown`.
+    """
     if key in _BY_KEY:
         kind, name = _BY_KEY[key]
         yield Reference(f"{path}.{name}", kind, _name_in(item, name))
@@ -114,7 +117,7 @@ def _name_in(item: Any, name: str) -> str:
 
 
 def _claim_sources(spec: Any, path: str) -> Iterator[Reference]:
-    """A claim's choice of a volume or of another claim's content."""
+    """A claim's choice of a volume or of another claim's content, as of kind `Unknown`."""
     for name in _FIXED_SOURCES if isinstance(spec, dict) else ():
         if spec.get(name):
             yield Reference(f"{path}.{name}", "Unknown", str(spec[name]))

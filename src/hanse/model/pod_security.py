@@ -86,6 +86,7 @@ class _Field(Struct, frozen=True):
 
     @property
     def items(self) -> list["_Field"]:
+        """The elements of a list, each with its path; none for another type."""
         values = self.value if isinstance(self.value, list) else []
         return [_Field(f"{self.path}[{n}]", value) for n, value in enumerate(values)]
 
@@ -111,7 +112,7 @@ class _Pod(Struct, frozen=True):
 
 
 def violations(template: Wire, level: PodSecurityLevel, path: str = "") -> tuple[Violation, ...]:
-    """What in a pod template breaks a level; `path` is where the template stands."""
+    """What in a pod template breaks a level, wrong types included; nothing breaks `privileged`."""
     if level == "privileged":
         return ()
     root = _Field(path, template)
@@ -121,6 +122,7 @@ def violations(template: Wire, level: PodSecurityLevel, path: str = "") -> tuple
 
 
 def _child(root: _Field, name: str) -> _Field:
+    """A field of the template; its path has no leading dot where the template has none."""
     field = root[name]
     return _Field(field.path.lstrip("."), field.value)
 
@@ -167,6 +169,7 @@ def _is_one_of(field: _Field, allowed: frozenset[str]) -> bool:
 
 
 def _must_be_false(field: _Field, what: str) -> Iterator[Violation]:
+    """A violation if a field is set to anything but false."""
     if field.value not in (None, False):
         yield Violation(field.path, what)
 
@@ -189,6 +192,7 @@ def _privileged(pod: _Pod) -> Iterator[Violation]:
 
 
 def _capabilities(pod: _Pod) -> Iterator[Violation]:
+    """Added capabilities that baseline does not allow."""
     for added in _added_capabilities(pod):
         if not _is_one_of(added, BASELINE_CAPABILITIES):
             yield Violation(added.path, f"capability {added.value!r} is not allowed")
@@ -213,6 +217,7 @@ def _host_ports(pod: _Pod) -> Iterator[Violation]:
 
 
 def _probe_hosts(pod: _Pod) -> Iterator[Violation]:
+    """A `host` in HTTP and TCP actions of probes and lifecycle hooks."""
     for container in pod.containers:
         handlers = [container[name] for name in _PROBES]
         handlers += [container["lifecycle"][name] for name in ("postStart", "preStop")]
@@ -224,6 +229,7 @@ def _probe_hosts(pod: _Pod) -> Iterator[Violation]:
 
 
 def _apparmor(pod: _Pod) -> Iterator[Violation]:
+    """AppArmor profiles, in security contexts and in annotations, that are not allowed."""
     for context in pod.security_contexts:
         field = context["appArmorProfile"]["type"]
         if field.value is not None and not _is_one_of(field, _PROFILES):
@@ -255,6 +261,7 @@ def _proc_mount(pod: _Pod) -> Iterator[Violation]:
 
 
 def _seccomp(pod: _Pod) -> Iterator[Violation]:
+    """A seccomp type that is set and neither RuntimeDefault nor Localhost."""
     for context in pod.security_contexts:
         field = context["seccompProfile"]["type"]
         if field.value is not None and not _is_one_of(field, _PROFILES):
@@ -276,6 +283,7 @@ def _volume_types(pod: _Pod) -> Iterator[Violation]:
 
 
 def _privilege_escalation(pod: _Pod) -> Iterator[Violation]:
+    """Containers whose allowPrivilegeEscalation is not false; none on Windows."""
     if pod.is_windows:
         return
     for container in pod.containers:
@@ -285,6 +293,7 @@ def _privilege_escalation(pod: _Pod) -> Iterator[Violation]:
 
 
 def _run_as_non_root(pod: _Pod) -> Iterator[Violation]:
+    """Containers without runAsNonRoot true, their own or the pod's; and false of the pod."""
     of_pod = pod.spec["securityContext"]["runAsNonRoot"]
     if of_pod.value not in (None, True):
         yield Violation(of_pod.path, "must be true")
@@ -295,6 +304,7 @@ def _run_as_non_root(pod: _Pod) -> Iterator[Violation]:
 
 
 def _run_as_user(pod: _Pod) -> Iterator[Violation]:
+    """A runAsUser of 0, or of another type than a number, in the pod or a container."""
     for context in pod.security_contexts:
         field = context["runAsUser"]
         is_user = isinstance(field.value, int) and not isinstance(field.value, bool)
@@ -303,6 +313,7 @@ def _run_as_user(pod: _Pod) -> Iterator[Violation]:
 
 
 def _explicit_seccomp(pod: _Pod) -> Iterator[Violation]:
+    """Containers without a seccomp type, unless the pod has an allowed one; none on Windows."""
     of_pod = pod.spec["securityContext"]["seccompProfile"]["type"]
     if pod.is_windows or _is_one_of(of_pod, _PROFILES):
         return  # a container's own profile is checked by baseline
@@ -313,6 +324,7 @@ def _explicit_seccomp(pod: _Pod) -> Iterator[Violation]:
 
 
 def _restricted_capabilities(pod: _Pod) -> Iterator[Violation]:
+    """Containers that do not drop ALL, and what they add but NET_BIND_SERVICE; none on Windows."""
     if pod.is_windows:
         return
     for added in _added_capabilities(pod):

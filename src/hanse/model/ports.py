@@ -11,7 +11,7 @@ def default_port_name(protocol: str, number: int) -> str:
 
 
 def unused_port_name(name: str, used: Container[str]) -> str:
-    """The name, with as many prefixes `p-` as it takes to differ from those used."""
+    """The name, with as many prefixes `p-` as it takes to differ from those used; cut to 63."""
     while name in used:
         name = f"p-{name}"[:MAX_PORT_NAME_LENGTH]
     return name

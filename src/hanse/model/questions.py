@@ -29,7 +29,7 @@ class HostLookup(Struct, frozen=True):
 
     @property
     def requeue_after(self) -> timedelta:
-        """When the question is due again."""
+        """After how long the question is due again."""
         return self.question.max_age
 
 

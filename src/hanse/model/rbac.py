@@ -124,6 +124,7 @@ def _identity_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterato
 
 
 def _event_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_Grant]:
+    """Writing Events, if a watch of these roles writes anything."""
     if any(watch.writes for watch in watches if watch.role in roles):
         yield _EVENTS
 

@@ -20,9 +20,9 @@ _KEYS = frozenset({"cluster", "clusterID", "id", "name"})
 def start_pods(
     where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot, *, unready: bool
 ) -> tuple[str, ...]:
-    """Start pods behind a Service, or restart those that are not ready, by its selector.
+    """A kubectl command that scales to 1, or if `unready` restarts, Deployments behind a Service.
 
-    None where the Service is not known here, or selects nothing.
+    They are selected by the Service's selector; () where it is not known here, or has none.
     """
     found = snapshot.get(where, Service, name, namespace)
     if found is None or not found.spec.selector:
@@ -35,7 +35,7 @@ def start_pods(
 def delete_obstacle(
     where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> tuple[str, ...]:
-    """Delete the object that a message names as not made by Hanse; none if it names none."""
+    """A kubectl command that deletes the object that a message calls not made by Hanse; else ()."""
     found = _OBSTACLE.search(message)
     if found is None:
         return ()
@@ -46,7 +46,10 @@ def delete_obstacle(
 def erase_ranges(
     broker: ClusterId, members: Collection[ClusterId], snapshot: MultiClusterSnapshot
 ) -> tuple[str, ...]:
-    """Take away the ranges that the ClusterSet names for members, so that any are allowed."""
+    """kubectl commands that remove the ranges of members from the broker's ClusterSets.
+
+    Any range is allowed then; () where none is set.
+    """
     return tuple(
         snapshot.kubectl(broker, f"patch clusterset {rules.name} --type json -p {quote(patch)}")
         for rules in snapshot.all(broker, ClusterSet)
@@ -59,7 +62,7 @@ def erase_ranges(
 def erase_annotation(
     obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> tuple[str, ...]:
-    """Take away the annotation that a message begins with; none if it names none.
+    """A kubectl command that removes the annotation that a message begins with; else ().
 
     The default then counts, as for those who never set it.
     """
@@ -73,9 +76,10 @@ def erase_annotation(
 def erase_field(
     obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> tuple[str, ...]:
-    """Take away the field that a message begins with, or the entry whose key it is.
+    """A kubectl command that removes the field of spec that a message begins with; else ().
 
-    Only for kinds where less of a spec is never more of what it does.
+    Of a field that is the key of a list's entry the whole entry. Only for kinds where less of a
+    spec is never more of what it does.
     """
     found = _FIELD.match(message)
     if found is None:

@@ -20,7 +20,10 @@ class InvalidSelector(ValueError):
 
 
 def parse_selector(text: str) -> LabelSelector:
-    """Parse a selector as `kubectl get -l` takes it; an empty one selects everything."""
+    """Parse a selector as `kubectl get -l` takes it, to matchExpressions; raises `InvalidSelector`.
+
+    An empty one selects everything.
+    """
     found, at = list[LabelRequirement](), 0
     while at < len(text.rstrip()):
         term = _TERM.match(text, at)

@@ -109,14 +109,14 @@ class Snapshot:
     def find_named(
         self, where: ClusterId, kind: str, name: str, namespace: str = ""
     ) -> ObjectRef | None:
-        """The reference of an object by the name of its kind, if it exists and is watched."""
+        """The reference of an object by the name of its kind; None if absent or not watched."""
         for (cluster, one), stores in self._stores.items():
             if (cluster, one.name) == (where, kind) and any(s.get(namespace, name) for s in stores):
                 return ObjectRef(one, name, namespace)
         return None
 
     def unreadable_reason(self, target: ClusterObjectRef) -> str:
-        """Why an object cannot be decoded as its kind; empty where it can."""
+        """Why an object cannot be decoded as its kind; empty where it can, or is not watched."""
         for store in self._stores.get((target.where, target.ref.kind), ()):
             if reason := store.unreadable_reason(target.ref.namespace, target.ref.name):
                 return reason
@@ -216,7 +216,7 @@ class ObjectChange(Struct, frozen=True):
 
     @property
     def object(self) -> Object:
-        """The object as last observed."""
+        """The object after the change; the one before if it was deleted."""
         found = self.after if self.after is not None else self.before
         assert found is not None, "a change has at least one side"
         return found

@@ -66,6 +66,6 @@ def condition_events(
 
 
 def _is_bad(one: Condition) -> bool:
-    """Whether a condition is not as it should be, and does not only wait."""
+    """Whether the status is not the good one of its type, and the reason is none of waiting."""
     good = "False" if one.type in _BAD_IF_TRUE else "True"
     return one.status != good and one.reason not in _WAITING_REASONS

@@ -75,7 +75,7 @@ class FeatureItem(Item, frozen=True, kw_only=True):
 
 
 def state_of(findings: Iterable[Finding], otherwise: State = "good") -> State:
-    """The state of something with these findings."""
+    """`bad` for an outage, `warn` for degraded or risk, by the worst finding; else `otherwise`."""
     match worst_severity(findings):
         case Severity.OUTAGE:
             return "bad"
@@ -86,6 +86,6 @@ def state_of(findings: Iterable[Finding], otherwise: State = "good") -> State:
 
 
 def worst(states: Iterable[State]) -> State:
-    """The worst of several states."""
+    """The first of `bad`, `warn`, `idle` and `good` that occurs; `idle` without states."""
     order: tuple[State, ...] = ("bad", "warn", "idle", "good")
     return min(states, key=order.index, default="idle")

@@ -111,8 +111,8 @@ def granted_rules(
 ) -> tuple[RbacRule, ...]:
     """The RBAC rules of a feature: read what it watches, write by its rules.
 
-    `placed` gives the namespaces of HOME and ACCOUNTS, and `name` is the writer's own. Rules that
-    are granted by name are left out if it is empty. Raises `UndeclaredWrite`.
+    `placed` gives the namespaces of HOME and ACCOUNTS. With `name`, the writer's own, only write
+    rules that are granted by name count; without it only the others. Raises `UndeclaredWrite`.
     """
     if missing := undeclared_writes(access, *roles):
         raise UndeclaredWrite(f"{access.feature}: no write rule for {', '.join(missing)}")
@@ -121,7 +121,10 @@ def granted_rules(
 
 
 def undeclared_writes(access: FeatureAccess, *roles: Role) -> tuple[str, ...]:
-    """The resources that a feature's watches declare to write and its rules do not cover."""
+    """`<group>/<resource> <verb>` that a feature's watches declare and its rules do not cover.
+
+    Deletions of what others made (REMOVAL) are not checked.
+    """
     written = {
         resource
         for watch in access.watches
@@ -160,7 +163,7 @@ def _reading(rules: Iterable[RbacRule]) -> Iterable[RbacRule]:
 
 
 def _writing(rules: Sequence[WriteRule], placed: dict[str, str], name: str) -> Iterable[RbacRule]:
-    """The RBAC rules with the verbs of write rules; those by name only if there is one."""
+    """The RBAC rules of write rules: with a name those granted by name, without it the others."""
     for rule in rules:
         if rule.verbs and rule.own_name == bool(name):
             where = placed.get(rule.namespace, rule.namespace)
@@ -183,7 +186,7 @@ def _entry(field: str, name: str) -> str:
 
 
 def before_and_after(condition: str) -> str:
-    """CEL for a condition on `it` that both the old and the new object must satisfy."""
+    """CEL for a condition on `it`, for the old and the new object as far as there is one."""
     before = condition.replace("it.", "oldObject.")
     after = condition.replace("it.", "object.")
     return (
@@ -210,7 +213,10 @@ def owned_by(author: str) -> str:
 
 
 def metadata_requirements(sets: Sequence[str]) -> tuple[Requirement, ...]:
-    """Requirements that freeze the metadata that a writer may not set."""
+    """Requirements on metadata that a writer may not set: updates keep it.
+
+    It also creates objects without those of ownerReferences and finalizers.
+    """
     frozen = [field for field in METADATA if field not in sets]
     same = " && ".join(unchanged(f"metadata.{field}") for field in frozen)
     never = [f for f in ("ownerReferences", "finalizers") if f in frozen]

@@ -24,7 +24,7 @@ class OversizedInput(yaml.MarkedYAMLError):
 
 
 def check_yaml(text: str | bytes) -> None:
-    """Raise `OversizedInput` for YAML that is too large, written out or with aliases expanded.
+    """Raise `OversizedInput` for YAML that is too large or too deep, also by the aliases in it.
 
     It reads the stream of events and builds nothing. Raises `yaml.YAMLError` for what is not YAML.
     """
@@ -85,7 +85,10 @@ class _ExpandedSize:
         self._add(_Node(anchor, levels=0))
 
     def add_alias(self, event: yaml.AliasEvent) -> None:
-        """Add the values of an anchor; an unknown one is left to the loader to refuse."""
+        """Add the values of an anchor; an unknown one is left to the loader to refuse.
+
+        Raises `OversizedInput` if aliases add too much or nest too deeply, or one is inside itself.
+        """
         if any(event.anchor == opened.anchor for opened in self._open):
             raise OversizedInput(
                 f"alias *{event.anchor} stands inside itself; write it out", event.start_mark

@@ -56,7 +56,7 @@ class CustomResourceDefinition(Object, frozen=True, kw_only=True):
 
     @property
     def served_kinds(self) -> frozenset[Kind]:
-        """The kind in each served version."""
+        """The kind once per version with `served: true`."""
         names, namespaced = self.spec.names, self.spec.scope == "Namespaced"
         return frozenset(
             Kind(self.spec.group, v.name, names.kind, names.plural, namespaced)
@@ -66,7 +66,7 @@ class CustomResourceDefinition(Object, frozen=True, kw_only=True):
 
     @property
     def established(self) -> bool:
-        """Whether objects of the kind can be created."""
+        """Whether condition Established is True, so that objects of the kind can be created."""
         return any(
             c.type == "Established" and c.status == "True" for c in self.status.conditions or ()
         )

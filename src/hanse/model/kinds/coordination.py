@@ -38,13 +38,13 @@ class Lease(Object, frozen=True, kw_only=True):
 
     @property
     def written_at(self) -> datetime | None:
-        """When it was last written, by the API server's clock; None if the server does not say."""
+        """The latest time in managedFields, by the API server's clock; None without any."""
         times = [e.time for e in self.metadata.managed_fields if e.time is not None]
         return max(times, default=None)
 
     @property
     def renewed(self) -> datetime | None:
-        """When its holder renewed it last, by the holder's clock; None if it does not say."""
+        """`spec.renewTime`, by the holder's clock; None if it is missing or no timestamp."""
         try:
             return datetime.fromisoformat(self.spec.renew_time or "")
         except ValueError:

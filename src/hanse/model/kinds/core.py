@@ -154,7 +154,7 @@ class Service(Object, frozen=True, kw_only=True):
 
     @property
     def headless(self) -> bool:
-        """Whether the Service has no address of its own by request."""
+        """Whether `spec.clusterIP` is `None`."""
         return self.spec.cluster_ip == "None"
 
 
@@ -173,7 +173,7 @@ class Namespace(Object, frozen=True, kw_only=True):
 
     @property
     def terminating(self) -> bool:
-        """Whether nothing new can be created in it."""
+        """Whether it has a deletionTimestamp or phase Terminating: nothing can be created in it."""
         return self.metadata.deletion_timestamp is not None or self.status.phase == "Terminating"
 
 

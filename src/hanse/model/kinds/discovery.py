@@ -16,9 +16,10 @@ MANAGED_BY = "endpointslice.kubernetes.io/managed-by"
 
 
 def address_family(text: str) -> AddressType | None:
-    """The family of an address that every API server takes in a slice; None for anything else.
+    """IPv4 or IPv6 for an address that API servers take in a slice; None for anything else.
 
-    One that it does not take would keep all other endpoints out of the slice.
+    Not taken are loopback, link-local, multicast, unspecified and IPv4-mapped addresses, and those
+    with a scope id: one of them would keep all other endpoints out of the slice.
     """
     if not is_routable(text):
         return None

@@ -48,7 +48,7 @@ class ClusterClaim(Object, frozen=True, kw_only=True):
 
     @property
     def about(self) -> str:
-        """What the claim is about, in small letters: object names have no others."""
+        """The name of what is claimed, in lower case: field `name`, or else the object's name."""
         return (self.claim or self.metadata.name).lower()
 
 
@@ -287,7 +287,7 @@ def label_spellings(name: str) -> tuple[str, ...]:
 
 
 def spelled_label(labels: Mapping[str, str], name: str) -> str:
-    """The label of a name as spelled in labels; with the first spelling if it is absent."""
+    """The key of label `<name>.<domain>` as spelled in labels; in the first spelling if absent."""
     return next((s for s in label_spellings(name) if s in labels), label_spellings(name)[0])
 
 

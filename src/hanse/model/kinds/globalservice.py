@@ -95,7 +95,7 @@ class GlobalMember(Value, frozen=True, kw_only=True):
 
     @property
     def advertised_address(self) -> str:
-        """The address in DNS answers."""
+        """The address in DNS answers: `publicIP`, or else `address`."""
         return self.public_ip or self.address
 
 

@@ -87,7 +87,10 @@ class ClusterSetSpec(Value, frozen=True, kw_only=True):
 
     @property
     def endpoint_source(self) -> EndpointSource:
-        """What clusters publish for a Service that is not headless; lighthouse has no choice."""
+        """What clusters publish for a Service that is not headless: pods' addresses, or its own.
+
+        `endpoints` decides, by default pods; with profile lighthouse it is always `serviceIPs`.
+        """
         pods = self.profile == "kep-1645" and self.endpoints != "serviceIPs"
         return "pods" if pods else "serviceIPs"
 
@@ -226,7 +229,7 @@ class ClusterMember(Object, frozen=True, kw_only=True):
 
     @property
     def has_left(self) -> bool:
-        """Whether it is no member any more, for good."""
+        """Whether `status.phase` is Left or Replaced, which is final."""
         return self.status.phase in ("Left", "Replaced")
 
 
@@ -353,5 +356,5 @@ class FederatedStatefulSet(Object, frozen=True, kw_only=True):
 
     @property
     def replicas(self) -> int:
-        """Replicas wanted in all clusters together."""
+        """`replicas` of the template's spec, 1 by default: those of all clusters together."""
         return int(self.spec.template.spec.get("replicas", 1))

@@ -144,7 +144,7 @@ class Network(Object, frozen=True, kw_only=True):
 
     @property
     def service_cidrs(self) -> tuple[str, ...]:
-        """The ranges of its Services: its own, or those that its provider named."""
+        """The CIDRs of its Services: of its spec, or else those that its provider put in status."""
         return self.spec.service.cidrs or self.status.service_cidrs
 
 

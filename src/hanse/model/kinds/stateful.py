@@ -124,7 +124,7 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
 
     @property
     def names(self) -> ReplicaNames:
-        """How replicas are found in clusters whose reports do not say so."""
+        """How replicas get DNS names in clusters whose StatefulSetPart does not say so."""
         return ReplicaNames(
             service=self.service,
             ports=self.ports,
@@ -133,7 +133,7 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
         )
 
     def share_of(self, cluster: str) -> int:
-        """The replicas of one cluster."""
+        """The replicas of one cluster; 0 if it has no share."""
         return next((s.replicas for s in self.shares if s.name == cluster), 0)
 
 
@@ -255,7 +255,7 @@ class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
 
     @property
     def limited(self) -> bool:
-        """Whether it takes only a certain number of replicas."""
+        """Whether `most`, the number of replicas that it takes at most, is set."""
         return self.most is not None
 
     @property
