@@ -68,12 +68,12 @@ class CertificateAuthority:
     def server(
         self, name: str, hosts: Iterable[str] = LOOPBACK, now: datetime | None = None
     ) -> KeyPair:
-        """A certificate for a server that is reached under these host names and addresses."""
+        """A new key and certificate of a server with these host names and addresses."""
         names = x509.SubjectAlternativeName([_alternative_name(host) for host in hosts])
         return self._issue(_subject_name(name), ExtendedKeyUsageOID.SERVER_AUTH, now, names)
 
     def client(self, user: str, groups: Iterable[str] = (), now: datetime | None = None) -> KeyPair:
-        """A client certificate of a Kubernetes user with groups."""
+        """A new key and client certificate of a Kubernetes user, with groups as organizations."""
         return self._issue(_subject_name(user, groups), ExtendedKeyUsageOID.CLIENT_AUTH, now)
 
     def _issue(

@@ -117,7 +117,10 @@ class Client:
         resource_version: str = "",
         propagation: str = "Background",
     ) -> K | None:
-        """Delete an object; returns it while finalizers keep it, None once it is gone."""
+        """Delete an object; returns it while finalizers keep it, None once it is gone.
+
+        `uid` and `resource_version` are preconditions. Raises NotFound if it was absent.
+        """
         request = requests.delete(
             self.rest_mapper.served_kind(kind),
             name,
@@ -135,7 +138,10 @@ class Client:
     async def list(
         self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Listed[K]:
-        """A consistent list of all objects, read page by page."""
+        """A consistent list of all objects, read page by page; those that do not decode apart.
+
+        Begins anew, a few times, if the continue token expires.
+        """
         for _ in range(_LIST_RESTARTS):
             try:
                 return await self._list_once(kind, namespace, labels, fields)
@@ -156,7 +162,10 @@ class Client:
         return decode_list_page(response.body, kind).metadata.resource_version
 
     async def count(self, kind: type[K], *, first: int) -> Counted[K]:
-        """How many objects of a kind there are, by one request, and the first of them."""
+        """How many objects of a kind there are, and the `first` so many of them, by one request.
+
+        The total is None if the server does not say how many follow.
+        """
         served = self.rest_mapper.served_kind(kind)
         response = await self.send(requests.list_page(served, limit=first))
         page = decode_list_page(response.body, kind)

@@ -55,7 +55,10 @@ class AdaptiveConcurrencyLimit:
         return len(self._waiters)
 
     async def send(self, transport: Transport, request: Request) -> Response:
-        """Send a request once the window admits it, and adjust the window to its response."""
+        """Send a request once the window admits it, and adjust the window to its response.
+
+        Calls `BEFORE_SENDING` just before, which may raise instead. Returns any status.
+        """
         loop = asyncio.get_running_loop()
         if self._waiters or not self._has_room():
             await self._wait_for_room()

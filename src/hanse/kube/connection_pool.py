@@ -48,7 +48,7 @@ class ConnectionPool:
         self.watches = _new_session(tls)
 
     def fits(self, config: ClientConfig) -> bool:
-        """Whether its connections can be used with a configuration: all but the token is equal."""
+        """Whether a configuration has its endpoint and client certificate; the token may differ."""
         own, other = self._config.identity, config.identity
         return self._config.endpoint == config.endpoint and (own.certificate, own.key) == (
             other.certificate,
@@ -80,7 +80,7 @@ class ConnectionPool:
     def arguments(
         self, config: ClientConfig, request: Request, *, streamed: bool
     ) -> dict[str, Any]:
-        """The arguments of aiohttp for a request."""
+        """The keyword arguments of aiohttp's `request`, with headers of the config's identity."""
         headers = CIMultiDict(self._headers)
         headers["Accept"] = request.accept
         if streamed:
@@ -101,7 +101,7 @@ class ConnectionPool:
         }
 
     def failure(self, error: Exception, timeout: timedelta) -> Unreachable:
-        """The error for a failed connection, with a short message that holds no secret."""
+        """The error to raise for a failed connection, with a short message that holds no secret."""
         return Unreachable(_failure_message(error, URL(self._url).authority, timeout))
 
 

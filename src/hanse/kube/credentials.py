@@ -146,7 +146,10 @@ class ReloadingCredentials:
 def from_files(
     files: tuple[Path, ...], *, context: str = "", clock: Clock | None = None
 ) -> Credentials:
-    """Credentials of one context of the kubeconfig files, merged as kubectl merges them."""
+    """Credentials of one context of the kubeconfig files, merged as kubectl merges them.
+
+    The files are read at the first use, and again when they change.
+    """
 
     def load() -> ResolvedContext:
         resolved = load_kubeconfig(files).resolve(context)
@@ -186,7 +189,7 @@ def in_cluster(
     *,
     clock: Clock | None = None,
 ) -> Credentials:
-    """The service account of this pod; the kubelet rotates its token."""
+    """The service account of this pod, by environment variables and files read at each change."""
     variables = os.environ if environment is None else environment
 
     def load() -> ResolvedContext:
@@ -221,7 +224,10 @@ def find_credentials(
     environment: Mapping[str, str] | None = None,
     folder: Path = SERVICE_ACCOUNT_DIR,
 ) -> Credentials:
-    """Credentials in order of: the given file, $KUBECONFIG, the pod's, ~/.kube/config."""
+    """Credentials in order of: the given file, $KUBECONFIG, the pod's, ~/.kube/config.
+
+    With a context the pod's are skipped. Nothing is read before the first use.
+    """
     variables = os.environ if environment is None else environment
     if file is not None:
         return from_files((file,), context=context)

@@ -72,7 +72,7 @@ def _page_decoder(kind: type[Any]) -> msgspec.json.Decoder[Page[Any]]:
 
 
 def decode_object(body: bytes, kind: type[K]) -> K:
-    """The object of a response; raises `UndecodableObject`."""
+    """The object of a response; raises `UndecodableObject`, or `Unreachable` if it is no JSON."""
     try:
         return object_decoder(kind).decode(body)
     except RecursionError:
@@ -103,7 +103,7 @@ def decode_list_page(body: bytes, kind: type[K]) -> ObjectPage[K]:
 
 
 def decode_item(raw: Raw | bytes, kind: type[K]) -> K | Unreadable:
-    """One object of a list, or why it cannot be decoded."""
+    """One object of a list, or an `Unreadable` that says why it cannot be decoded."""
     try:
         return object_decoder(kind).decode(raw)
     except msgspec.DecodeError as error:
@@ -111,7 +111,7 @@ def decode_item(raw: Raw | bytes, kind: type[K]) -> K | Unreadable:
 
 
 def describe_unreadable(raw: Raw | bytes, reason: str) -> Unreadable:
-    """The name and version of an object that cannot be decoded, as far as they can be."""
+    """An `Unreadable` with the reason, and name and resourceVersion as far as they decode."""
     try:
         meta = _partial_decoder.decode(raw).metadata
     except msgspec.DecodeError:
@@ -120,7 +120,7 @@ def describe_unreadable(raw: Raw | bytes, reason: str) -> Unreadable:
 
 
 def unexpected_response(error: msgspec.DecodeError) -> Unreachable:
-    """A success without JSON comes from a proxy, not from the API server."""
+    """The error to raise for a success that is no JSON: a proxy answered, not the API server."""
     return Unreachable(f"the answer is not an API server's: {error}")
 
 
@@ -211,7 +211,7 @@ def _decode_event(event: _Line, kind: type[K]) -> DecodedEvent[K]:
 
 
 def _unreadable_event(event: _Line, reason: str) -> Unreadable | DeletedUnreadable:
-    """An event whose object cannot be decoded."""
+    """`DeletedUnreadable` for a DELETED event, else `Unreadable` with the reason."""
     found = describe_unreadable(event.object, reason)
     if event.type == "DELETED":
         return DeletedUnreadable(found.namespace, found.name, found.resource_version)

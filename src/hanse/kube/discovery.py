@@ -73,7 +73,7 @@ async def refresh(client: Client) -> DiscoveryChange:
 
 
 async def _read_group_list(client: Client, path: str) -> DiscoveredKinds:
-    """Read and parse one aggregated discovery document."""
+    """Get `/api` or `/apis` and parse it; aggregated if the server can, else legacy."""
     response = await client.read_raw(path, accept=_AGGREGATED)
     return parse_group_list(_decode_response(response, _DiscoveryDocument))
 

@@ -90,13 +90,13 @@ class ServerError(ApiError):
 
 
 def error_from_response(response: Response) -> KubeError:
-    """The typed error for a response that is not a success."""
+    """The typed error to raise for a response that is not a success; of 401 `BadCredentials`."""
     status = _parse_status(response.body)
     return _build_error(response.status, status, retry_after_header(response))
 
 
 def error_from_watch_event(body: bytes) -> KubeError:
-    """The typed error for the Status of an ERROR event of a watch."""
+    """The typed error to raise for the Status of an ERROR event; without a code it is a 500."""
     status = _parse_status(body)
     return _build_error(status.code or 500, status, None)
 
@@ -137,6 +137,6 @@ def _parse_status(body: bytes) -> Status:
 
 
 def retry_after_header(response: Response) -> timedelta | None:
-    """The Retry-After header in seconds, None without one; its date form is not supported."""
+    """The Retry-After header as a duration of at most 300 s; None without one, or for a date."""
     seconds = response.headers.get("retry-after", "")
     return timedelta(seconds=min(int(seconds), 300)) if seconds.isdecimal() else None

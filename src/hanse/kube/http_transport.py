@@ -30,7 +30,10 @@ class HttpTransport:
         self._closed = False
 
     async def send(self, request: Request) -> Response:
-        """Send a request; after a 401 refresh the credentials and send once more if they differ."""
+        """Send a request and return any status; no answer or a redirect raises `Unreachable`.
+
+        After a 401 the credentials are refreshed, and it is sent once more if they differ.
+        """
         config = await self._credentials.config()
         response = await self._send_with(config, request)
         if response.status != 401:

@@ -144,7 +144,10 @@ class Kubeconfig:
         return tuple(self._contexts)
 
     def resolve(self, context: str = "") -> ResolvedContext:
-        """Resolve a context, by default the current one; raises `BadCredentials` if it fails."""
+        """Resolve a context, by default the current one, and read the files that it names.
+
+        Raises `BadCredentials`. An exec plugin is returned, not run.
+        """
         name = context or self.current
         if not name:
             raise BadCredentials(f"{self._origin_names}: no current-context; name a context")
@@ -338,7 +341,7 @@ def _drop_nulls(value: Any) -> Any:
 
 
 def _parse_safely(parse: Callable[[], T], otherwise: str) -> T:
-    """Parse without showing YAML errors, which quote lines that may hold a secret."""
+    """`parse()`; raises `BadCredentials(otherwise)` for YAML errors, which may quote a secret."""
     try:
         return parse()
     except (yaml.YAMLError, UnicodeDecodeError):

@@ -106,7 +106,7 @@ class LeaderElector:
         return self._state or Standby()
 
     def may_write(self) -> bool:
-        """Whether the last renewal is recent enough for a write that is sent now."""
+        """Whether we lead, and the last renewal began less than the renew deadline ago."""
         if self.renewed_at is None:
             return False
         until = self.renewed_at + self._timings.renew_deadline.total_seconds()
@@ -145,7 +145,7 @@ class LeaderElector:
                     raise AssertionError("only a leader loses a lease")
 
     async def _acquire(self) -> None:
-        """Acquire a free lease: after the delay for preferred candidates and a live read."""
+        """Try once to acquire a free lease: after the delay for preferred ones and a live read."""
         pause = min(self._order.acquire_delay(), self._timings.retry_period)
         if pause:
             await asyncio.sleep(pause.total_seconds())
@@ -175,7 +175,7 @@ class LeaderElector:
                     raise AssertionError("a leader renews or loses")
 
     async def _renew_in_time(self, action: Renew, renewed_at: float) -> None:
-        """Renew when due, giving up at the renew deadline."""
+        """Renew when due, until the renew deadline; returns if it is not ours or should yield."""
         loop = asyncio.get_running_loop()
         due = renewed_at + self._timings.retry_period.total_seconds()
         while loop.time() < due and self._is_ours() and not self._should_yield():
@@ -192,16 +192,20 @@ class LeaderElector:
             return  # the next action is Lost: the deadline has passed
 
     def _is_ours(self) -> bool:
+        """Whether the observed Lease names us as its holder."""
         lease = self._observed.lease
         return lease is not None and lease.spec.holder_identity == self._identity
 
     def _should_yield(self) -> bool:
-        """Whether a candidate asks for the Lease that comes before us in the order."""
+        """Whether annotation hanse.dev/wanted-by of the Lease names a candidate that we prefer."""
         wanted = preferred_holder(self._observed.lease)
         return bool(wanted) and self._order.prefers(wanted)
 
     async def _request_lease(self, holder: str, now: float) -> None:
-        """Request the lease as preferred candidate, at most once per holder, after a while."""
+        """Annotate the Lease as wanted by us, unless it is wanted or its holder is preferred to us.
+
+        Not before its holder has held it for REQUEST_AFTER; failures are ignored.
+        """
         if self._holder_since[0] != holder:
             self._holder_since = (holder, now)
         lease = self._observed.lease
@@ -220,7 +224,7 @@ class LeaderElector:
                 )
 
     async def _try_write(self, action: Acquire | Renew) -> None:
-        """Write once; after a conflict read the lease again, after a failure wait."""
+        """Write once, and set `renewed_at`; after a conflict read again, after a failure wait."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:

@@ -35,6 +35,7 @@ class ListedObjects(Generic[K]):
         return (one for one in self._objects if one.metadata.namespace == namespace)
 
     def by(self, index: str, value: str) -> Sequence[K]:
+        """The objects under a value of an index; none if there is no such index."""
         if index not in self._by_index:
             self._by_index[index] = self._group(self._indexes.get(index))
         return self._by_index[index].get(value, ())

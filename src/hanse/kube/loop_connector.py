@@ -33,6 +33,7 @@ class LoopConnector(aiohttp.TCPConnector):
     async def _connect(
         self, address: Any, *args: Any, **kwargs: Any
     ) -> tuple[asyncio.Transport, Any]:
+        """Connect to one address by the loop's own sockets, with TCP keepalive."""
         family, _, _, _, (host, port, *_) = address
         transport, protocol = await self._wrap_existing_connection(
             *args, host=host, port=port, family=family, **kwargs

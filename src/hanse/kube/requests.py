@@ -21,7 +21,10 @@ Query = tuple[tuple[str, str], ...]
 
 
 def resource_path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
-    """The path of a collection, of its objects in one namespace, or of one object."""
+    """The URL path of a collection, of its objects in one namespace, or of one object.
+
+    A namespace is left out for kinds that have none.
+    """
     parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
     if kind.namespaced and namespace:
         parts += ["namespaces", quote(namespace, safe=_SEGMENT)]
@@ -34,12 +37,14 @@ def resource_path(kind: Kind, namespace: str = "", name: str = "", subresource: 
 
 
 def read(kind: Kind, name: str, namespace: str = "") -> Request:
+    """A GET request for one object; raises ValueError for an empty name."""
     return Request("GET", resource_path(kind, namespace, _require_name(name)))
 
 
 def create(
     kind: Kind, namespace: str, body: Wire, *, field_manager: str, dry_run: bool = False
 ) -> Request:
+    """A POST request; with `dry_run` the server checks the object and stores nothing."""
     query = _query(fieldManager=field_manager, dryRun="All" if dry_run else "")
     return Request("POST", resource_path(kind, namespace), query, msgspec.json.encode(body))
 
@@ -53,7 +58,7 @@ def merge_patch(
     field_manager: str,
     subresource: str = "",
 ) -> Request:
-    """A JSON merge patch; preconditions are its own metadata.uid and metadata.resourceVersion."""
+    """A PATCH request; preconditions are the patch's metadata.uid and metadata.resourceVersion."""
     return Request(
         "PATCH",
         resource_path(kind, namespace, _require_name(name), subresource),
@@ -98,7 +103,7 @@ def list_page(
     limit: int = PAGE_SIZE,
     after: str = "",
 ) -> Request:
-    """One page of a consistent list: no resourceVersion, and never `0`, means the newest state."""
+    """A GET request for a page of a consistent list: no resourceVersion means the newest state."""
     query = _query(
         labelSelector=labels, fieldSelector=fields, limit=str(limit), **{"continue": after}
     )
@@ -114,7 +119,7 @@ def watch(
     after: str,
     timeout: timedelta,
 ) -> Request:
-    """A watch of every change after a resourceVersion."""
+    """A GET request that watches every change after a resourceVersion."""
     query = _watch_query(labels, fields, timeout) + _query(resourceVersion=after)
     return Request("GET", resource_path(kind, namespace), query)
 
@@ -122,7 +127,7 @@ def watch(
 def watch_list(
     kind: Kind, namespace: str = "", *, labels: str = "", fields: str = "", timeout: timedelta
 ) -> Request:
-    """A WatchList: all objects as initial events, a bookmark that ends them, then changes."""
+    """A request for a WatchList: all objects as events, a bookmark that ends them, then changes."""
     query = _watch_query(labels, fields, timeout) + _query(
         sendInitialEvents="true", resourceVersionMatch="NotOlderThan"
     )
@@ -140,11 +145,12 @@ def _watch_query(labels: str, fields: str, timeout: timedelta) -> Query:
 
 
 def _query(**parameters: str) -> Query:
+    """The parameters that are not empty, in order."""
     return tuple((key, value) for key, value in parameters.items() if value)
 
 
 def _require_name(name: str) -> str:
-    """An empty name would turn a request for one object into one for all of them."""
+    """The name; raises ValueError for an empty one, since that would request all objects."""
     if not name:
         raise ValueError("a request for one object needs its name")
     return name

@@ -14,7 +14,7 @@ class ServedKinds(Struct, frozen=True):
     kinds: frozenset[Kind] = frozenset()
 
     def resolve(self, kind: type[Object]) -> Kind | None:
-        """The kind in its own version if served, else in the first served fallback version."""
+        """The kind in its own version if served, else in the first served fallback, else None."""
         for wanted in _kind_versions(kind):
             if wanted in self.kinds:
                 return wanted
@@ -56,7 +56,7 @@ class RestMapper:
         self.changed = Notifier()
 
     def update(self, served: ServedKinds) -> None:
-        """Replace the served kinds by what discovery found."""
+        """Replace the served kinds by what discovery found; notifies `changed` if they differ."""
         if served != self.served:
             self.served = served
             self.changed.notify()

@@ -27,6 +27,7 @@ class Backoff(Struct, frozen=True):
     most: timedelta
 
     def delay(self, attempt: int, random: Random) -> timedelta:
+        """The delay after failure number `attempt` (from 0)."""
         grown = self.first * 2.0 ** min(attempt, 30)
         return min(grown, self.most) * random.uniform(0.5, 1.0)
 

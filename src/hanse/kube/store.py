@@ -86,7 +86,10 @@ class Store(Generic[K]):
         return len(self._by_index.get((index, value), ()))
 
     def apply_event(self, event: WatchEvent[K]) -> Iterable[StoreChange[K]]:
-        """Apply an event of the watch and return the changes it makes."""
+        """Apply an event of the watch and return the changes it makes.
+
+        An object that cannot be decoded changes nothing: its last version stays.
+        """
         match event:
             case Listed(objects, resource_version, unreadable):
                 self.unreadable = {(u.namespace, u.name): u for u in unreadable}
@@ -150,7 +153,7 @@ class Store(Generic[K]):
                     self._by_index.setdefault((index.name, value), {})[_object_name(obj)] = obj
 
     def mark_deleting(self, obj: K) -> None:
-        """Mark an object as deleted by us until the watch reports its deletion."""
+        """Mark an object, which stays stored, as deleted by us until the watch reports that."""
         known = self.get(obj.metadata.namespace, obj.metadata.name)
         if known is not None and known.metadata.uid == obj.metadata.uid:
             self._deleting.add(obj.metadata.uid)
@@ -285,7 +288,7 @@ def parse_version(resource_version: str) -> int:
 
 
 def intern_metadata(meta: Meta) -> None:
-    """Intern the names, labels and annotations of metadata, a third of a store's memory."""
+    """Intern names, labels and annotations of metadata in place, a third of a store's memory."""
     force_setattr(meta, "name", intern(meta.name))
     force_setattr(meta, "namespace", intern(meta.namespace))
     if meta.labels:

@@ -76,7 +76,7 @@ class TokenStore(Protocol):
     """Stores a kubeconfig with a token; failures are raised as `KubeError`."""
 
     async def token(self) -> str:
-        """The stored token."""
+        """The stored token, read anew at each call."""
         ...
 
     async def store_token(self, token: str) -> None:
@@ -92,6 +92,7 @@ class FileTokenStore:
         self._context = context
 
     async def token(self) -> str:
+        """Read the kubeconfig file and return its inline token; may raise BadCredentials."""
         text = read_file(self._file, "kubeconfig")
         return _inline_token(text, str(self._file), self._context)
 
@@ -121,9 +122,9 @@ class SecretTokenStore:
         return _inline_token(secret.data.get(self._key, b""), f"Secret {self._name}")
 
     async def store_token(self, token: str) -> None:
-        """Replace the token of the kubeconfig in the Secret.
+        """Read the Secret and patch the token of the kubeconfig in it.
 
-        Conflict if the Secret changed meanwhile.
+        Raises Conflict if the Secret changed meanwhile.
         """
         secret = await self._client.read(Secret, self._name, self._namespace)
         text = secret.data.get(self._key, b"")
@@ -164,7 +165,10 @@ class TokenRenewer:
             await asyncio.sleep(CHECK_INTERVAL.total_seconds())
 
     async def renew_if_due(self) -> None:
-        """Check all stores once, and renew the token where that is due."""
+        """Write the freshest token to each store whose own is past half its lifetime.
+
+        If the freshest is past half as well, a new one is requested. Errors are logged, not raised.
+        """
         try:
             own = (await self._credentials.config()).identity.token
             if self._lifetime(own) is None:
@@ -198,7 +202,7 @@ class TokenRenewer:
             return ""  # absent, or not readable for us
 
     async def _request_token(self, lifetime: timedelta) -> str:
-        """Request a token of that lifetime, between MIN_LIFETIME and MAX_LIFETIME.
+        """Request a token of our account from the API server, of MIN_LIFETIME to MAX_LIFETIME.
 
         Raises BadCredentials if the answer holds none, Unreachable if it is no API server's.
         """
@@ -258,7 +262,10 @@ def _replace_file(file: Path, text: bytes) -> None:
 
 
 def _inline_token(text: bytes, origin: str, context: str = "") -> str:
-    """The inline token of a kubeconfig; empty if it names a file."""
+    """The token that a kubeconfig holds verbatim; empty without one.
+
+    Raises BadCredentials for a kubeconfig that names files or programs.
+    """
     token = (
         Kubeconfig([KubeconfigSource(text, origin)], trusted=False)
         .resolve(context)

@@ -57,7 +57,7 @@ class OpenWatch(Struct):
 
     @property
     def works(self) -> bool:
-        """Whether it received an event or lasted."""
+        """Whether it received an event, or has been open for `_WORKING_AFTER` seconds."""
         return self.received or self.seconds >= _WORKING_AFTER
 
 
