@@ -77,7 +77,7 @@ class Api(Protocol):
         ...
 
     async def identity(self) -> ServerIdentity:
-        """Read who the server is, and its time."""
+        """Ask the server for an id that no other has, and its time; either may be missing."""
         ...
 
     async def close(self) -> None: ...
@@ -129,7 +129,10 @@ class ClusterClient(Client):
                         continue
 
     async def _await_kinds_of(self, definition: CustomResourceDefinition) -> None:
-        """Refresh until discovery names a CRD's kinds, which it does a moment after the CRD."""
+        """Refresh until discovery names a CRD's kinds, which it does a moment after the CRD.
+
+        At most DISCOVERY_ATTEMPTS times, and once for a CRD that is not established.
+        """
         for _ in range(DISCOVERY_ATTEMPTS if definition.established else 1):
             await self._refresh_kinds()
             known = self.rest_mapper.served

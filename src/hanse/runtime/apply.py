@@ -35,7 +35,7 @@ class Fence(Protocol):
     """Decides at the moment of a write whether this agent still may send it."""
 
     def may_write(self, member: ClusterId | None) -> bool:
-        """Whether we may write as the leader of a member, or with None as this agent."""
+        """Whether we may write now as the leader of a member, or with None as this agent."""
         ...
 
 
@@ -200,7 +200,7 @@ class Writer:
             self._informers.observe_write(action.where, remaining)
 
     async def _report_existing(self, action: Action, error: AlreadyExists) -> WriteReport:
-        """Report a create that found an object which no informer had seen: ours, or foreign."""
+        """Read live what a create found: `Failed`, and retried, if it is ours; else `Foreign`."""
         assert isinstance(action, Create), "only creates find an object"
         obj, connection = action.object, self._informers.connections.get(action.where)
         if connection is None:
@@ -217,7 +217,7 @@ class Writer:
 
 
 def _is_about_itself(error: NotFound, action: Action) -> bool:
-    """Whether a create was answered as if its object had to exist.
+    """Whether a create was answered with a NotFound that names the object to be created.
 
     An API server does that for a RoleBinding whose Role is so new that it cannot compare its rights
     with the writer's yet.
@@ -233,14 +233,17 @@ def _not_connected(action: Action) -> WriteReport:
 
 
 def with_preconditions(change: Wire, base: Object) -> Wire:
-    """The merge patch, to be refused unless the object has the version that was observed."""
+    """The merge patch with resourceVersion and uid of the observed object as preconditions."""
     meta = base.metadata
     precondition = {"resourceVersion": meta.resource_version, "uid": meta.uid}
     return {**change, "metadata": {**change.get("metadata", {}), **precondition}}
 
 
 def result_of(error: KubeError) -> WriteResult:
-    """The result that an error means for the object: refused, forbidden, or failed for now."""
+    """`Forbidden` for missing rights or rejected credentials, `Refused` for Invalid and NotFound.
+
+    All other errors are `Failed`: they may pass.
+    """
     match error:
         case Forbidden() | BadCredentials():
             return "Forbidden"
@@ -276,9 +279,10 @@ class WriteOutcomes:
         reports: Iterable[WriteReport],
         tried: set[ClusterObjectRef],
     ) -> None:
-        """Put and drop facts after one plan of a key.
+        """Put and drop `WriteOutcome` facts after one plan of a key.
 
         An action of the diff that was not `tried`, because it is backed off, keeps its fact.
+        Reports of Conflict or AlreadyExists make none: the key is planned again.
         """
         failures: dict[ClusterObjectRef, tuple[WriteResult, str]] = {
             obstacle.target: (obstacle.result, obstacle.message) for obstacle in found.obstacles

@@ -123,7 +123,7 @@ class BackoffTracker:
     ) -> list[Action]:
         """The actions that may be sent now; `retry_after` is called for the others.
 
-        An action that has to wait holds back the later steps of its cluster.
+        An action that has to wait holds back the later steps of its cluster, but no omissions.
         """
         now = self._time()
         several = list(actions)
@@ -169,7 +169,7 @@ class BackoffTracker:
         return min(delays)
 
     def record_others_write(self) -> None:
-        """Record that another agent wrote a shared object: the agents before us are active."""
+        """Record that another agent wrote a shared object now: the agents before us are active."""
         self._others_wrote_at = self._time()
 
     def forget_refusals(self, where: ClusterId, namespace: str | None = None) -> set[Item]:
@@ -184,7 +184,7 @@ class BackoffTracker:
         return {self._refusals.pop(place).item for place in forgotten}
 
     def delay_after_error(self, item: Item) -> timedelta:
-        """When to retry a key whose plan raised an unexpected error."""
+        """Count an unexpected error of a key's plan, and return the delay until its retry."""
         self._errors[item] = self._errors.get(item, -1) + 1
         return ERRORS.delay(self._errors[item], self._random)
 
@@ -212,7 +212,7 @@ class BackoffTracker:
             self._pending[item] = pending
 
     def _rank_wait(self, item: Item, action: Action, now: float) -> float:
-        """Seconds to leave a shared object to the agents before us in rank."""
+        """Seconds to leave a shared object to the agents before us in rank; 0 or less: none."""
         if isinstance(action, Delete) or action.rank is None:
             return 0.0
         load = self._load()
@@ -324,14 +324,14 @@ def _object_generation(action: Action) -> int:
 
 
 def only_deferrable(actions: Sequence[Action]) -> bool:
-    """Whether all actions write shared objects that nobody waits for."""
+    """Whether all actions write shared objects that nobody waits for; False without actions."""
     return bool(actions) and all(
         not isinstance(a, Delete) and a.rank is not None and not a.awaited for a in actions
     )
 
 
 def _digest(action: Action) -> bytes:
-    """A hash of what an action writes."""
+    """A hash of what an action writes, of a deletion only of the object's name."""
     match action:
         case Create(_, obj):
             content = msgspec.json.encode(("create", obj))

@@ -56,7 +56,7 @@ class BrokerMembership:
         """Whether this cluster is no member of the broker any more."""
 
     def on_change(self, change: Change) -> None:
-        """Look at the record when it changes, and when renewals begin or cease to fail."""
+        """Wake `run` when our record on the broker or the renewal of our Lease there changes."""
         match change:
             case ObjectChange(where, _, ClusterMember(metadata=meta)):
                 if where == self._broker and meta.name == self._reconciler.informers.local:
@@ -67,7 +67,10 @@ class BrokerMembership:
                 return
 
     async def run(self, is_active: Callable[[], bool]) -> None:
-        """Leave the broker when this cluster has to; returns then."""
+        """Wait, while active, until our record has phase Leaving, Left or Replaced; then withdraw.
+
+        Leaving withdraws everywhere and writes Left. Returns once this cluster has left.
+        """
         while True:
             self._changed.clear()  # before the record is read, so that no change is missed
             record = await self._record() if is_active() else None
@@ -97,14 +100,17 @@ class BrokerMembership:
             return None
 
     async def _leave(self) -> None:
-        """Withdraw everything, say that we have left, and disconnect."""
+        """Delete our objects there and what came from there, write phase Left, and disconnect."""
         log.warning("leaving the broker", extra={"namespace": self._namespace})
         await leave(self._reconciler, self._broker, self._finish)
         self.has_left = True
         log.warning("has left the broker", extra={"namespace": self._namespace})
 
     async def _finish(self) -> None:
-        """Wait until nothing of the broker is left at home, then write Left."""
+        """Wait until nothing at home is derived from the broker, then write phase Left there.
+
+        Errors are retried without end; a record that is gone is not written.
+        """
         await self._wait_until_withdrawn()
         since = msgspec.to_builtins(self._clock.now().replace(microsecond=0))
         change = {"status": {"phase": "Left", "since": since}}
@@ -122,7 +128,10 @@ class BrokerMembership:
                 return
 
     async def _withdraw_at_home(self) -> None:
-        """Withdraw at home what came from a broker that has given this cluster up."""
+        """Delete at home what came from a broker that has given this cluster up, and disconnect.
+
+        What we wrote there is deleted, too, if the broker is synced, within STRAY_TIMEOUT.
+        """
         self.has_left = True
         log.warning(
             "this cluster has left its broker: what came from there is withdrawn",
@@ -140,7 +149,7 @@ class BrokerMembership:
             await informers.disconnect(self._broker)
 
     async def _report_withdrawn(self) -> None:
-        """Say in the record that nothing stands at home any more, once that is so."""
+        """Wait until nothing stands at home, then set `status.abandoned` of our record to false."""
         await self._wait_until_withdrawn()
         record = await self._record()
         if record is not None and not record.status.abandoned:
@@ -155,7 +164,7 @@ class BrokerMembership:
             await asyncio.sleep(POLL_INTERVAL)
 
     def _derived_at_home(self) -> tuple[ClusterObjectRef, ...]:
-        """Our objects at home that are derived from the broker."""
+        """Our objects at home, outside the broker's namespace, with the broker as a source."""
         local = self._reconciler.informers.local
         return tuple(
             ClusterObjectRef(where, object_ref(obj))

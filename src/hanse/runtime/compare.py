@@ -34,7 +34,7 @@ class _AppliedRecord(Struct, frozen=True, omit_defaults=True):
 
 
 def with_applied_record(obj: K) -> K:
-    """The object with an annotation of what we apply, for the next comparison."""
+    """The object with annotation hanse.dev/applied for the next comparison, unless it is empty."""
     meta = obj.metadata
     text = _encode_record(tuple(meta.labels), tuple(meta.annotations), _open_fields_hash(obj))
     if not text:
@@ -45,7 +45,7 @@ def with_applied_record(obj: K) -> K:
 
 @lru_cache(maxsize=4096)
 def _encode_record(labels: tuple[str, ...], annotations: tuple[str, ...], open_hash: str) -> str:
-    """The record of these names, cached: a feature sets the same ones on most of its objects."""
+    """The record as JSON, without names of our own; empty if nothing is in it. Cached."""
     record = _AppliedRecord(
         labels=tuple(sorted(n for n in labels if not n.startswith(OWN_PREFIX))),
         annotations=tuple(sorted(n for n in annotations if not n.startswith(OWN_PREFIX))),
@@ -55,7 +55,7 @@ def _encode_record(labels: tuple[str, ...], annotations: tuple[str, ...], open_h
 
 
 def object_patch(desired: K, observed: K) -> Wire:
-    """The merge patch of everything but status that makes `observed` as `desired`."""
+    """The merge patch of everything but status that makes `observed` as `desired`; {} if it is."""
     change = _struct_patch(desired, observed, "", type(desired).allocated, skip=_NOT_SPEC)
     record = _decode_record(observed.metadata.annotations.get(APPLIED, ""))
     if _open_fields_hash(desired) != record.open:
@@ -65,7 +65,7 @@ def object_patch(desired: K, observed: K) -> Wire:
 
 
 def status_patch(desired: Object, observed: Object) -> Wire:
-    """The merge patch of status alone; empty where no status is desired."""
+    """The merge patch of status alone; {} where it is as desired, or none but defaults is."""
     wanted = getattr(desired, "status", None)
     present = getattr(observed, "status", None)
     if wanted is None or wanted == present:

@@ -64,7 +64,7 @@ class ConcurrencyLimit:
         await self.free.acquire()
 
     def permit(self, clusters: Iterable[ClusterId]) -> Permit:
-        """The permit of a key that writes to these clusters."""
+        """The permit of a key that writes to these clusters, for one `acquire` before it."""
         return Permit(self, clusters)
 
     def record_answer(self, cluster: ClusterId) -> None:

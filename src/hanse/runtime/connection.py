@@ -166,7 +166,7 @@ class Connection:
 
     @property
     def _rejected(self) -> str:
-        """How our credentials are rejected, by a probe or by every informer that is down."""
+        """How a probe, or every informer that is down, had our credentials rejected; else empty."""
         failing = [i.error for i in self.informers.values() if i.error is not None]
         if failing and all(isinstance(error, BadCredentials) for error in failing):
             return str(failing[0])
@@ -179,14 +179,14 @@ class Connection:
 
     @property
     def silent(self) -> bool:
-        """Whether no request of ours is answered, not even with an error."""
+        """Whether probes fail, or all informers that are down got no answer, also if none is."""
         errors = [i.error for i in self.informers.values() if i.error is not None]
         unanswered = bool(errors) and all(isinstance(e, Unreachable) for e in errors)
         return bool(self.unresponsive) or unanswered
 
     @property
     def forbidden(self) -> tuple[Kind, ...]:
-        """The kinds that we may not read, if missing rights are all that is wrong."""
+        """The kinds of the informers that are down, if each of them is Forbidden; else ()."""
         failing = [i for i in self.informers.values() if i.error is not None]
         if not all(isinstance(i.error, Forbidden) for i in failing):
             return ()

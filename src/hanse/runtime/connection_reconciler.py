@@ -176,7 +176,8 @@ class ConnectionReconciler:
     ) -> DesiredConnections:
         """The desired connections; if all of two or more vanish at once, `before` until confirmed.
 
-        Whoever uninstalls a CRD deletes its objects first: that must not leave every cluster.
+        That is after EMPTY_GRACE_PERIOD, by live lists of its kinds: whoever uninstalls a CRD
+        deletes its objects first, which must not leave every cluster.
         """
         if desired.connections or desired.invalid or len(before.connections) < 2:
             self._empty_since.pop(source.name, None)
@@ -192,7 +193,7 @@ class ConnectionReconciler:
         return before
 
     async def _are_kinds_served(self, source: ConnectionSource) -> bool:
-        """Whether the local cluster serves every kind that a source reads, by live lists."""
+        """Whether a live list of each local kind that a source reads succeeds; any error: False."""
         try:
             for watch in source.watches:
                 if watch.role is Role.LOCAL and watch.kind in source.source_kinds:
@@ -319,7 +320,7 @@ class ConnectionReconciler:
         self.managed.pop(cluster, None)
 
     def _released(self, unwanted: Iterable[ClusterId]) -> frozenset[ClusterId]:
-        """The clusters that other supervisors name, and nobody has abandoned."""
+        """Those of the unwanted clusters that other supervisors name, and nobody has abandoned."""
         desired = self._desired.values()
         abandoned = {c for d in desired for c in d.abandoned} - {self._informers.local}
         return frozenset(unwanted) & {c for d in desired for c in d.released} - abandoned
@@ -354,7 +355,7 @@ class ConnectionReconciler:
         return [*self._leave_tasks.values(), *handover]
 
     def _publish_departed(self, desired_connections: dict[ClusterId, ClusterConnection]) -> None:
-        """Publish as departed the sources of objects that we lead and that nobody names."""
+        """Put `ClusterDeparted` for each source of what we wrote as leader that nobody names."""
         desired = self._desired.values()
         released = {c for d in desired for c in d.released}
         for cluster in sorted(released):

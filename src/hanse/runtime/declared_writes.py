@@ -32,7 +32,7 @@ def require_declared_writes(
 
 
 def managed_watches(feature: Feature) -> tuple[Watch, ...]:
-    """The watches of the objects that a feature owns and deletes."""
+    """The watches of a feature that declare OBJECTS or REMOVAL: what it may delete."""
     owned = Writes.OBJECTS | Writes.REMOVAL
     return tuple(watch for watch in feature.watches if watch.writes & owned)
 
@@ -92,7 +92,7 @@ def _is_scoped_to(watch: Watch, obj: Object) -> bool:
 
 
 def _covers(watch: Watch, obj: Object, roles: AbstractSet[Role]) -> bool:
-    """Whether a watch covers an object in a cluster of these roles."""
+    """Whether a watch covers an object in a cluster of these roles, whatever its label selector."""
     meta = obj.metadata
     return (
         watch.role in roles

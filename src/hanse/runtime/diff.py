@@ -33,7 +33,7 @@ OwnedObjects: TypeAlias = Iterable[tuple[ClusterId, Owner, Object]]
 
 
 def diff(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snapshot) -> Diff:
-    """Compare all that a plan desires, and all that its key owns, with what was observed."""
+    """The writes that a plan needs, and why others wait, by all it desires and all its key owns."""
     builder = DiffBuilder(snapshot)
     named: set[ClusterObjectRef] = set()
     for desired in plan.desired:
@@ -56,7 +56,7 @@ def diff(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snap
 
 
 def desired_owner(feature: str, key: Key, desired: Desired, snapshot: Snapshot) -> Owner:
-    """The owner that a desired object will have; for a leader the member, never its own cluster."""
+    """The owner that a desired object will have: shared, of the member that we lead, or our own."""
     if isinstance(desired.ownership, Shared):
         return Owner(feature, key, SHARED)
     if desired.as_leader_of is not None:
@@ -65,7 +65,7 @@ def desired_owner(feature: str, key: Key, desired: Desired, snapshot: Snapshot) 
 
 
 def _turn(desired: Desired) -> tuple[int | None, bool]:
-    """The rank of this agent among the writers, if there are several; whether others wait."""
+    """Rank and whether others wait, of a shared object; (None, False) of any other."""
     ownership = desired.ownership
     return (ownership.rank, ownership.awaited) if isinstance(ownership, Shared) else (None, False)
 
@@ -94,7 +94,7 @@ class DiffBuilder:
         )
 
     def add_desired(self, desired: Desired, owner: Owner) -> None:
-        """Create or update an object; while that has to wait, later steps wait as well."""
+        """Add the create or update of an object; if it has to wait, so have later steps there."""
         obj, where = desired.object, desired.where
         place = ClusterObjectRef(where, object_ref(obj))
         if not self._is_writable(place, type(obj), desired.as_leader_of):
@@ -148,7 +148,7 @@ class DiffBuilder:
             )
 
     def add_removal(self, removal: Removal) -> None:
-        """Delete an object for a cause, if it is still the same one."""
+        """Add the deletion of an object for a cause, if it is there with the removal's uid."""
         place = removal.target
         observed = self._snapshot.find(place)
         if observed is None or observed.metadata.uid != removal.uid:
@@ -168,7 +168,10 @@ class DiffBuilder:
             )
 
     def add_omitted(self, where: ClusterId, owner: Owner, obj: Object, step: int) -> None:
-        """Delete an owned object that is not desired, once all its sources are synced."""
+        """Add the deletion of an owned object that is not desired, once all its sources are synced.
+
+        Not of another agent's, of one that is paused or being deleted, or of a newer leader's.
+        """
         snapshot = self._snapshot
         leader_of = owner.serves if owner.led else None
         if leader_of is None and owner.serves not in (SHARED, snapshot.local):
@@ -193,7 +196,7 @@ class DiffBuilder:
         self._actions.append(Delete(where, obj, OMITTED, step, leader_of))
 
     def add_patch(self, patch: Patch) -> None:
-        """Patch fields of an object that others own, if that changes anything."""
+        """Add a patch of fields of an object, if it is there, not paused, and would change."""
         observed = self._snapshot.find(patch.target)
         if observed is None or is_paused(observed):
             return
@@ -258,7 +261,10 @@ class DiffBuilder:
         epoch: int,
         place: ClusterObjectRef,
     ) -> bool:
-        """Whether an existing object is ours to update, and no newer leader has written it."""
+        """Whether an object has this owner, or is taken over, and no newer leader has written it.
+
+        False, without an obstacle, for one that is paused or being deleted.
+        """
         if observed.metadata.deletion_timestamp is not None or is_paused(observed):
             return False  # its deletion enqueues the key
         found = owner_of(observed)

@@ -178,7 +178,7 @@ class ExternalApi:
         """Return at once: the kinds of an external system are those of its adapter."""
 
     async def identity(self) -> ServerIdentity:
-        """None: a polled system needs no probe."""
+        """An empty identity: a polled system needs no probe."""
         return ServerIdentity()
 
     async def close(self) -> None:

@@ -67,7 +67,7 @@ async def _wait_for_successor(
 
 
 async def _has_successor(local: ClusterId, member: ClusterId, client: Client) -> bool:
-    """Whether another supervisor leads a member, by its Lease; also if it cannot be read."""
+    """Whether another cluster holds a member's Lease, read live; True if it cannot be read."""
     try:
         lease = await client.read(Lease, member, SYSTEM)
     except NotFound:

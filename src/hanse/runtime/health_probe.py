@@ -28,9 +28,10 @@ Probe = Callable[[Connection], Awaitable[str]]
 async def run_probe(
     connection: Connection, probe: Probe, on_unresponsive: Callable[[Connection], None]
 ) -> None:
-    """Probe a cluster whenever it is quiet for a while or suspected, and now and then.
+    """Probe a cluster, until cancelled, when it is quiet or suspected, and now and then.
 
-    A cluster with an informer that is down is not probed: the informer itself retries.
+    If probes fail, sets `unresponsive` and calls `on_unresponsive`. A cluster with an informer that
+    is down is not probed: the informer itself retries.
     """
     connection.answered_at = probed_at = max(connection.answered_at, _now())
     while True:

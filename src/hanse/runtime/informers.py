@@ -85,7 +85,7 @@ class ClusterInformers:
                 self._cluster_tasks.clear()
 
     def snapshot(self) -> Snapshot:
-        """Everything as it is known now."""
+        """A view of all stores and facts, to be used before anything else runs."""
         return Snapshot(self.stores, self.facts, self._clock.now(), self.local)
 
     def join(self, cluster: ClusterId, roles: Iterable[Role], api: Api) -> None:
@@ -111,7 +111,7 @@ class ClusterInformers:
         self._update_state(connection)
 
     def set_watches(self, role: Role, watches: Iterable[Watch]) -> None:
-        """Watch other things from now on in clusters of a role; all of them have that role."""
+        """Replace all watches of a role by these of the same role; informers start and stop."""
         self._watches = (*(w for w in self._watches if w.role is not role), *watches)
         for connection in self.connections.values():
             self._adjust_informers(connection)
@@ -199,7 +199,7 @@ class ClusterInformers:
         return self.stores.get((cluster, kind), ())
 
     def observe_write(self, cluster: ClusterId, obj: Object) -> None:
-        """Store the answer to our own write, as its watch event will."""
+        """Store the answer to our own write, as its watch event will, and notify of the change."""
         self.record_answer(cluster)
         for informer in self._informers_of(cluster, type(obj)):
             store = informer.store

@@ -105,7 +105,10 @@ class LeaderElections:
                     task.cancel()
 
     def may_write(self, member: ClusterId | None) -> bool:
-        """Whether we may send a write now: as the leader of a member, or with None as the agent."""
+        """Whether we may send a write now, as a member's leader, or with None as the agent.
+
+        We must hold the Lease of our replicas, if we contend for it, and that of the member.
+        """
         if self._replica_elector is not None and not self._replica_elector.may_write():
             return False
         if member is None:
@@ -190,7 +193,7 @@ class LeaderElections:
         return True
 
     def _publish_error(self, member: ClusterId, error: KubeError | None) -> None:
-        """Publish why an election fails; a cluster that rejects our credentials is probed."""
+        """Put `ElectionFailure` for an API error, drop it for None; probe if we are rejected."""
         if member not in self._informers.connections:
             return
         if error is None:

@@ -23,7 +23,7 @@ class LeaseFreshnessTracker:
         self._timers: dict[_Key, asyncio.TimerHandle] = {}
 
     def on_change(self, change: Change) -> None:
-        """Track the renewals of Leases."""
+        """Put whether a Lease is fresh: after its spec changed, or false once it is deleted."""
         if not isinstance(change, ObjectChange) or not isinstance(change.object, Lease):
             return
         meta = change.object.metadata

@@ -35,7 +35,7 @@ class LeaseTracker:
         """When a late answer last gave a cluster's Leases their time anew."""
 
     def on_change(self, change: Change) -> None:
-        """Track changes of Leases, and of the state of the clusters that hold them."""
+        """Judge Leases anew after a change of one, of a server's clock, or of a cluster's state."""
         match change:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):
                 observer = self._observers.setdefault(where, LeaseObserver())
@@ -103,7 +103,7 @@ class LeaseTracker:
                     self._publish_state(where, lease)
 
     def _expired(self, where: ClusterId, observer: LeaseObserver) -> tuple[Name, ...]:
-        """The Leases that expired before their cluster last answered.
+        """Mark and return the Leases that expired before their cluster last answered; probes it.
 
         After a late answer every Lease has its full duration again, but one that is not renewed
         then only once: a server whose every answer is late is slow, and takes renewals.

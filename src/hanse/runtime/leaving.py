@@ -78,7 +78,10 @@ def owned_refs(reconciler: Reconciler, cluster: ClusterId) -> Iterator[ClusterOb
 
 
 async def _list_ours(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object, ...] | None:
-    """List our objects live; None while the cluster cannot be read or has no leader."""
+    """List our objects live; None while the cluster cannot be read or has no leader.
+
+    () also for a cluster that is no longer connected.
+    """
     connection = reconciler.informers.connections.get(cluster)
     if connection is None:
         return ()  # it was disconnected by force meanwhile
@@ -100,7 +103,7 @@ async def _list_ours(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object
 
 
 def _is_ours(obj: Object, reconciler: Reconciler, leaving: ClusterId) -> bool:
-    """Whether we have to delete an object: as our own cluster's agent, or as the leader."""
+    """Whether we have to delete an object: as its owner's own agent, or as the leader now."""
     owner = owner_of(obj)
     if owner is None:
         return False

@@ -42,9 +42,9 @@ class Hold(Struct, frozen=True):
 
 
 def is_in_use(obj: Object) -> bool:
-    """Whether users lose something with an object.
+    """Whether users lose something with an object: any but Service, ServiceImport and idle slices.
 
-    Of a service they lose its endpoints: its import and its address are worth what is behind them.
+    An EndpointSlice counts if one of its endpoints serves: imports are worth what is behind them.
     """
     match obj:
         case EndpointSlice():
@@ -69,6 +69,7 @@ class DeletionCounter:
 
     @property
     def holds(self) -> tuple[Hold, ...]:
+        """What is held now."""
         return tuple(self._holds.values())
 
     def admits(self, where: ClusterId, feature: str, in_use: Callable[[], int]) -> bool:
@@ -161,7 +162,7 @@ class MassDeletionGuard:
         return [a for a in actions if id(a) not in held] if held else actions
 
     def _admits(self, where: ClusterId, feature: str, deletions: Sequence[Action]) -> bool:
-        """Whether the deletions of one key may go now."""
+        """Whether the deletions of one key may go now; counts the key if one of them is in use."""
         if not any(is_in_use(action.base) for action in deletions if isinstance(action, Delete)):
             return not self._counter.is_held(where, feature)
         return self._counter.admits(where, feature, lambda: self._count_in_use(where, feature))
@@ -198,7 +199,7 @@ class MassDeletionGuard:
         items.add(item)
 
     async def confirm(self, where: ClusterId, feature: str) -> None:
-        """Relist every cluster, then end the hold."""
+        """Relist every cluster from its API server, then end the hold, whatever was found."""
         await self._informers.relists.relist_all()
         self._release(where, feature, "a second look agreed")
 

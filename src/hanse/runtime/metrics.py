@@ -91,19 +91,23 @@ class Metrics:
         self._by_feature: dict[tuple[int, str], Histogram] = {}
 
     def queue_depth(self, depth: int) -> None:
+        """Set the gauge of keys that wait for a plan."""
         self._queue.set(depth)
 
     def plan_failed(self, feature: str) -> None:
+        """Count a plan, or its writing, that raised."""
         self._failed.labels(feature).inc()
 
     def mapping_failed(self, feature: str) -> None:
+        """Count a change for which a feature's `keys_for` raised."""
         self._failed_mappings.labels(feature).inc()
 
     def held(self, where: ClusterId, feature: str, deletions: int) -> None:
+        """Add deletions that are held to their counter."""
         self._held.labels(where, feature).inc(deletions)
 
     def written(self, report: WriteReport) -> None:
-        """Count one write that was sent or fenced."""
+        """Count one write by cluster, kind, verb and result; `writes` is without fenced ones."""
         verb = type(report.action).__name__.lower()
         place = report.target
         labels = (place.where, place.ref.kind.name, verb, report.result)
@@ -114,7 +118,7 @@ class Metrics:
         self.writes += report.result != "Fenced"
 
     def on_watch_event(self, cluster: ClusterId, scope: Scope, event: Any) -> None:
-        """Count an event of one list-and-watch."""
+        """Count interruptions; publish if a kind is synced, and how many objects do not decode."""
         kind = scope.kind.kind.name
         if isinstance(event, Interrupted):
             self._restarts.labels(cluster, kind).inc()
@@ -124,7 +128,7 @@ class Metrics:
             self._unreadable.labels(cluster, kind).set(len(event.unreadable))
 
     def on_cluster_state(self, before: Fact | None, after: Fact | None) -> None:
-        """Publish whether a cluster is reachable."""
+        """Set whether a cluster is reachable; with None after it, remove the metric."""
         match before, after:
             case _, ClusterState(cluster, phase=phase):
                 self._reachable.labels(cluster).set(phase is not Phase.UNREACHABLE)

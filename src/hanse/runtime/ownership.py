@@ -36,7 +36,7 @@ class Owner(Struct, frozen=True, order=True):
 
     @property
     def label(self) -> str:
-        """The label value by which one list finds everything of this owner."""
+        """The value of label hanse.dev/owner: the feature and a hash of all fields of the owner."""
         by = "\nleader" if self.led else ""
         content = f"{self.feature}\n{self.key}\n{self.serves}{by}".encode()
         return f"{self.feature}-{blake2b(content, digest_size=8).hexdigest()}"
@@ -55,7 +55,8 @@ def with_owner(
 ) -> K:
     """The object as it is written: labelled and annotated with owner, sources and epoch.
 
-    The marks of an observed object that has this owner already are reused.
+    Its own marks under hanse.dev/ are dropped. The marks of an observed object that has this owner
+    already are reused.
     """
     meta = obj.metadata
     if observed is not None and owner_of(observed) == owner:
@@ -134,7 +135,7 @@ def epoch_of(obj: Object) -> int:
 
 
 def replicable(marks: dict[str, str]) -> dict[str, str]:
-    """Labels or annotations without our bookkeeping, as they may go to another object."""
+    """Labels or annotations without those under hanse.dev/, as they may go to another object."""
     if not any(name.startswith(OWN_PREFIX) for name in marks):
         return marks
     return {name: value for name, value in marks.items() if not name.startswith(OWN_PREFIX)}

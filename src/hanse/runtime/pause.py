@@ -19,7 +19,11 @@ PAUSE_WATCHES = (
 
 
 def pause_reason(snapshot: Snapshot, system_namespace: str) -> str:
-    """Why writes are paused; empty when they are not."""
+    """Why writes are paused; empty when they are not.
+
+    By the annotation of the system namespace, by `spec.paused` of any ClusterSet on a broker or the
+    rules that a lost one left, or since a broker cannot be reached and was never read.
+    """
     system = snapshot.get(snapshot.local, Namespace, system_namespace)
     if system is not None and is_paused(system):
         return f"namespace {system_namespace} of {snapshot.local} is annotated as paused"
@@ -68,7 +72,7 @@ def _has_unread_record(state: ClusterState, snapshot: Snapshot) -> bool:
 
 
 def allowed_mass_deletions(snapshot: Snapshot, system_namespace: str) -> frozenset[str]:
-    """The features for which a person allows mass deletion."""
+    """The features, or `*`, in the system namespace's annotation hanse.dev/allow-mass-deletion."""
     system = snapshot.get(snapshot.local, Namespace, system_namespace)
     value = system.metadata.annotations.get(ALLOW_MASS_DELETION, "") if system is not None else ""
     return frozenset(name.strip() for name in value.split(",") if name.strip())

@@ -113,7 +113,7 @@ class _Simulation:
         self._due: dict[Item, None] = {}
 
     def run(self, applied: Iterable[tuple[ClusterId, Object]]) -> Preview:
-        """Apply objects, then plan and apply what follows, round after round."""
+        """Apply objects to overlays, then plan and apply what follows, for at most MAX_ROUNDS."""
         for where, obj in applied:
             self._apply_manifest(where, obj)
         actions: list[Action] = []
@@ -205,6 +205,6 @@ def _merged(obj: Object, before: Object) -> Object:
 
 
 def _created(obj: Object) -> Object:
-    """The object as an API server returns it."""
+    """The object with a uid, made up if it has none."""
     meta = obj.metadata
     return replace(obj, metadata=replace(meta, uid=meta.uid or f"new {meta.name}"))

@@ -106,7 +106,7 @@ class Questions:
         return next((s.kind for s in scopes if s.kind.kind == query.target.ref.kind), None)
 
     def _limit_answers(self, question: str) -> None:
-        """Drop the oldest answer when there are too many."""
+        """Note a question as the newest, and drop the oldest answer beyond MAX_ANSWERS."""
         self._by_age.pop(question, None)
         self._by_age[question] = None
         if len(self._by_age) > MAX_ANSWERS:

@@ -33,7 +33,7 @@ def not_ready_reason(reconciler: Reconciler) -> str:
 
 
 def report(reconciler: Reconciler) -> list[str]:
-    """One line per cluster, pause and hold, for people."""
+    """Lines for people: the phase of each cluster, whether writes are paused, and what is held."""
     states = sorted(reconciler.informers.facts.all(ClusterState), key=lambda s: s.cluster)
     lines = [f"{_phase_sign(s.phase)} {s.cluster}: {s.phase} {s.reason}".rstrip() for s in states]
     if reconciler.paused:

@@ -138,7 +138,7 @@ class Reconciler:
         await self._recorder.record_one(request)
 
     def set_fence(self, fence: Fence) -> None:
-        """Require this fence's permission for every write."""
+        """Ask this fence before every write from now on."""
         self._writer = Writer(self.informers, fence, self._on_write)
 
     def snapshot(self) -> Snapshot:
@@ -199,7 +199,7 @@ class Reconciler:
             await self.queue.wait_for_due()
 
     def _has_failed_writes(self, cluster: ClusterId) -> bool:
-        """Whether an object is not written in a cluster that may be written soon."""
+        """Whether a write to a cluster last ended as Failed or Forbidden, which may pass soon."""
         return any(
             outcome.target.where == cluster and outcome.result in ("Failed", "Forbidden")
             for outcome in self.informers.facts.all(WriteOutcome)
@@ -244,7 +244,7 @@ class Reconciler:
                 self.on_refused(self.refused)
 
     def _observe_pause(self, change: Change) -> None:
-        """Pause, resume, or release held deletions when a change may say so."""
+        """Pause, resume or release held deletions after a change; publish reachability."""
         if isinstance(change, ObjectChange):
             if type(change.object) not in _PAUSE_KINDS:
                 return
@@ -325,7 +325,7 @@ class Reconciler:
         return PlannedWork(item, plan, found, self._allowed(dequeued, found))
 
     def _allowed(self, dequeued: Dequeued, found: Diff) -> list[Action]:
-        """The actions to apply now: declared, not paused, not backed off, not held."""
+        """The actions to apply now: not paused, backed off or held; raises `UndeclaredWrite`."""
         actions = [a for a in found.actions if not self._is_deletion_pending(a)]
         if actions:
             roles = {name: c.roles for name, c in self.informers.connections.items()}

@@ -63,7 +63,7 @@ class Relists:
             await self._listed.wait_for_more(self._listed.notified)
 
     async def relist_leases(self, connection: Connection) -> None:
-        """List a cluster's Leases once more, before anything else there is; not for ever.
+        """List a cluster's Leases once more, before anything else there is; at most RECONNECT_TIME.
 
         After a restore the Leases show whose objects are those of a backup. Objects that were
         listed after it would be judged by Leases from before.
@@ -77,11 +77,11 @@ class Relists:
         await self._wait_for_newer(listed)
 
     async def wait_for_leases(self, connection: Connection) -> None:
-        """Wait until a cluster's Leases are listed, which say whose objects count; not for ever."""
+        """Wait, at most RECONNECT_TIME, until a cluster's Leases are listed."""
         await self._wait_for_newer(dict.fromkeys(_leases(connection), -1))
 
     async def _wait_for_newer(self, lists: Mapping[Informer, int]) -> None:
-        """Wait until informers work and have listed more often than this; not for ever."""
+        """Wait, at most RECONNECT_TIME, until informers work and listed more often than this."""
         with suppress(TimeoutError):
             async with asyncio.timeout(RECONNECT_TIME):
                 while any(

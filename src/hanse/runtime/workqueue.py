@@ -106,7 +106,7 @@ class WorkQueue:
         self._schedule(item, Priority.BACKLOG, max(delay.total_seconds(), 0.0))
 
     def set_urgent(self, item: Item, urgent: bool) -> None:
-        """Say whether a key is planned soon after a change, or gathers changes for longer."""
+        """Say whether a key is planned soon after a change, or gathers changes for 300 ms."""
         if urgent:
             self._deferred.discard(item)
         else:
@@ -142,7 +142,10 @@ class WorkQueue:
                 processed.set()
 
     async def wait_for_due(self) -> None:
-        """Wait until every key that is due now was processed, however many are added meanwhile."""
+        """Wait until every key that is due now or within 300 ms was processed.
+
+        Keys that are added meanwhile are not waited for.
+        """
         soon = self._time() + COALESCE_DEFERRED
         scheduled = {item for item, (due, _) in self._scheduled.items() if due <= soon}
         due = {*self._ready[0], *self._ready[1], *self._dirty, *self._processing, *scheduled}
@@ -174,7 +177,7 @@ class WorkQueue:
         return COALESCE_LEAST + (COALESCE_MOST - COALESCE_LEAST) * share
 
     def _schedule(self, item: Item, priority: Priority, delay: float) -> None:
-        """Schedule an item after a delay in seconds; the earlier time and the lower priority stay.
+        """Schedule an item after a delay in seconds; the earlier time and higher urgency stay.
 
         Compacts the heap when outdated entries prevail, and wakes the reader if the time changed.
         """
