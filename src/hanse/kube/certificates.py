@@ -129,6 +129,7 @@ def _alternative_name(host: str) -> x509.GeneralName:
 def _certificate_builder(
     subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, now: datetime
 ) -> x509.CertificateBuilder:
+    """A builder of a certificate that is valid from an hour ago for LIFETIME."""
     return x509.CertificateBuilder(
         subject_name=subject,
         issuer_name=issuer,

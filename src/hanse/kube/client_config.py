@@ -79,6 +79,7 @@ class StaticCredentials:
         return self._config
 
     async def refreshed(self, rejected: ClientConfig) -> ClientConfig:  # noqa: ARG002 - a protocol
+        """The same configuration: there is no other."""
         return self._config
 
 
@@ -96,4 +97,5 @@ class UpdatableCredentials:
         return self._config
 
     async def refreshed(self, rejected: ClientConfig) -> ClientConfig:  # noqa: ARG002 - a protocol
+        """The configuration of the last `update`, which may be the rejected one."""
         return self._config

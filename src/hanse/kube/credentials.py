@@ -189,7 +189,10 @@ def in_cluster(
     *,
     clock: Clock | None = None,
 ) -> Credentials:
-    """The service account of this pod, by environment variables and files read at each change."""
+    """The service account of this pod, from its files and environment; read again when it changes.
+
+    Nothing is read before the first use, which raises `BadCredentials` outside a cluster.
+    """
     variables = os.environ if environment is None else environment
 
     def load() -> ResolvedContext:

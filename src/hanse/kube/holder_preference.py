@@ -12,7 +12,7 @@ class HolderPreference(Protocol):
         ...
 
     def prefers(self, candidate: str) -> bool:
-        """Whether another candidate is preferred to this one."""
+        """Whether another candidate, by its identity, is preferred to this one."""
         ...
 
     def may_request(self) -> bool:

@@ -182,6 +182,7 @@ class Kubeconfig:
 
 
 def _has_valid_port(url: str) -> bool:
+    """Whether a URL has a port from 1 to 65535, or none."""
     try:
         return urlsplit(url).port != 0
     except ValueError:

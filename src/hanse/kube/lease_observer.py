@@ -33,7 +33,10 @@ class LeaseRecord(Struct, frozen=True):
 
     @property
     def expires(self) -> float:
-        """When its holder is silent unless the lease is renewed."""
+        """The loop's time when its holder counts as silent unless the lease is renewed.
+
+        An unknown holder that was never seen to renew it has RECONNECT_TIME more.
+        """
         is_waited_for = self.state is HolderState.UNKNOWN and not self.renewals
         wait = RECONNECT_TIME if is_waited_for else 0.0
         return self.observed.expires + wait

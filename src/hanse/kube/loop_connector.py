@@ -43,7 +43,7 @@ class LoopConnector(aiohttp.TCPConnector):
 
 
 def _keep_alive(transport: asyncio.Transport) -> None:
-    """Set the options of its socket, which only the loop may close."""
+    """Turn on TCP keepalive on the socket of a transport; nothing if it is closed."""
     own = transport.get_extra_info("socket")
     if own is None or own.fileno() < 0:
         return  # it is closed already

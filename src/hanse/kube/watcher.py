@@ -210,7 +210,7 @@ class _Watcher(Generic[K]):
         return pause
 
     def _attempts_of_kind(self, error: KubeError) -> int:
-        """The attempts of the same sort: a starting server denies access until RBAC is loaded."""
+        """How many attempts failed as this one did: 401 and 403 in a row are counted apart."""
         if not isinstance(error, Forbidden | BadCredentials):
             self._failures.refusals = 0
             return self._failures.attempts

@@ -39,7 +39,7 @@ class AffinityRule(Struct, frozen=True):
 
 
 def parse_affinity(text: str) -> AffinityRule | None:
-    """The rule in an annotation; None if it is invalid."""
+    """The rule in an annotation's value, such as `remote` or `local:50`; None if it is invalid."""
     name, colon, percentage = text.partition(":")
     mode = next((mode for mode in MODES if mode == name), None)
     if mode is None or (colon and mode == "none"):
@@ -75,7 +75,10 @@ def preferred_side_of(
     slices: Iterable[EndpointSlice],
     is_local: Callable[[EndpointSlice], bool],
 ) -> Literal["local", "remote"] | None:
-    """The side of a service's slices that alone is used now; None: both."""
+    """The side that alone is used now, by the ready endpoints of slices; None: both.
+
+    `is_local` says of a slice on which side it is.
+    """
     if rule.mode == "none":
         return None
     states: tuple[list[bool], list[bool]] = ([], [])
@@ -97,7 +100,7 @@ def with_zone_hint(endpoint: Endpoint) -> Endpoint:
 
 
 def drained(endpoint_slice: EndpointSlice) -> EndpointSlice:
-    """The slice with its ready endpoints draining."""
+    """The slice with its ready endpoints as not ready, serving and terminating."""
     return replace(
         endpoint_slice,
         endpoints=tuple(

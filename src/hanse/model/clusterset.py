@@ -143,10 +143,9 @@ def lease_state(
 
 
 def identity_error(snapshot: Snapshot) -> str:
-    """Why this cluster is not the one that joined under its id; empty as far as that is known.
+    """The error if kube-system here has another uid than our record or Lease on the broker names.
 
-    Record and Lease on the broker have the uid of the cluster that joined. A local cluster that is
-    not listed yet, and a broker without either, say nothing.
+    Empty if it is the same, while the local cluster is not listed, and if the broker has neither.
     """
     own = snapshot.get(snapshot.local, Namespace, IDENTITY_NAMESPACE)
     broker = broker_cluster(snapshot)

@@ -67,6 +67,7 @@ class ClusterState(Fact, frozen=True):
 
     @property
     def key(self) -> ClusterId:
+        """The id of the cluster."""
         return self.cluster
 
 
@@ -78,6 +79,7 @@ class ClusterDeparted(Fact, frozen=True):
 
     @property
     def key(self) -> ClusterId:
+        """The id of the cluster."""
         return self.cluster
 
 
@@ -90,6 +92,7 @@ class ClusterAbandoned(Fact, frozen=True):
 
     @property
     def key(self) -> ClusterId:
+        """The id of the cluster."""
         return self.cluster
 
 
@@ -105,6 +108,7 @@ class InvalidConnection(Fact, frozen=True):
 
     @property
     def key(self) -> tuple[str, ClusterId]:
+        """The connection source and the cluster."""
         return (self.source, self.cluster)
 
 
@@ -117,6 +121,7 @@ class KindServed(Fact, frozen=True):
 
     @property
     def key(self) -> tuple[ClusterId, Kind]:
+        """The cluster and the kind."""
         return (self.cluster, self.kind)
 
 
@@ -148,6 +153,7 @@ class LeaseLiveness(Fact, frozen=True):
 
     @property
     def key(self) -> tuple[ClusterId, str, str]:
+        """The cluster that has the Lease, its namespace and its name."""
         return (self.where, self.namespace, self.lease)
 
 
@@ -165,6 +171,7 @@ class LeaseFreshness(Fact, frozen=True):
 
     @property
     def key(self) -> tuple[ClusterId, str, str]:
+        """The cluster that has the Lease, its namespace and its name."""
         return (self.where, self.namespace, self.lease)
 
 
@@ -181,6 +188,7 @@ class HeartbeatState(Fact, frozen=True):
 
     @property
     def key(self) -> ClusterId:
+        """The cluster that has our Lease."""
         return self.where
 
 
@@ -192,6 +200,7 @@ class ServerClock(Fact, frozen=True):
 
     @property
     def key(self) -> ClusterId:
+        """The id of the cluster."""
         return self.cluster
 
 
@@ -205,6 +214,7 @@ class Leadership(Fact, frozen=True):
 
     @property
     def key(self) -> ClusterId:
+        """The member that is led."""
         return self.member
 
 
@@ -219,6 +229,7 @@ class AgentRun(Fact, frozen=True):
 
     @property
     def key(self) -> ClusterId:
+        """The id of the cluster."""
         return self.cluster
 
 
@@ -230,6 +241,7 @@ class CredentialsRefused(Fact, frozen=True):
 
     @property
     def key(self) -> ClusterId:
+        """The id of the cluster."""
         return self.cluster
 
 
@@ -242,6 +254,7 @@ class ListDenied(Fact, frozen=True):
 
     @property
     def key(self) -> tuple[ClusterId, Kind]:
+        """The cluster and the kind."""
         return (self.cluster, self.kind)
 
 
@@ -256,6 +269,7 @@ class KindCounted(Fact, frozen=True):
 
     @property
     def key(self) -> tuple[ClusterId, Kind]:
+        """The cluster and the kind."""
         return (self.cluster, self.kind)
 
 
@@ -268,6 +282,7 @@ class ElectionFailure(Fact, frozen=True):
 
     @property
     def key(self) -> ClusterId:
+        """The member."""
         return self.member
 
 
@@ -284,6 +299,7 @@ class WriteOutcome(Fact, frozen=True):
 
     @property
     def key(self) -> ClusterObjectRef:
+        """The object that was to be written, and its cluster."""
         return self.target
 
     @property
@@ -302,6 +318,7 @@ class Answer(Fact, frozen=True):
 
     @property
     def key(self) -> str:
+        """The id of the question."""
         return self.question
 
 

@@ -11,6 +11,7 @@ class CodeExplanation(Struct, frozen=True):
 
 
 def _said(meaning: str, resolved: str) -> CodeExplanation:
+    """The explanation of one code."""
     return CodeExplanation(meaning, resolved)
 
 

@@ -137,7 +137,7 @@ class MultiClusterSnapshot:
         return HolderState.READY in states and HolderState.SILENT not in states
 
     def _known_beats(self, where: ClusterId) -> Iterator[LeaseLiveness]:
-        """The Leases of a cluster on brokers that are reached."""
+        """The LeaseLiveness facts of a cluster on brokers that are reached."""
         for snapshot in self.by_agent.values():
             for beat in _heartbeats(snapshot):
                 if beat.lease == where and snapshot.synced(beat.where):
@@ -188,7 +188,7 @@ class MultiClusterSnapshot:
         return cast("T", self._computed[compute])
 
     def all(self, where: ClusterId, kind: type[K]) -> Iterator[K]:
-        """Every object of a kind in a cluster, from all snapshots."""
+        """Every object of a kind in a cluster once, from the snapshots of agents that reach it."""
         return _unique([snapshot.all(where, kind) for snapshot in self._snapshots_for(where)])
 
     def listed(self, where: ClusterId, kind: type[K]) -> bool:
@@ -225,7 +225,7 @@ class MultiClusterSnapshot:
 
 
 def _heartbeats(snapshot: Snapshot) -> Iterator[LeaseLiveness]:
-    """The Leases by which clusters show a broker that they are alive."""
+    """The LeaseLiveness facts of all Leases on brokers."""
     brokers = {s.cluster for s in snapshot.facts(ClusterState) if Role.BROKER in s.roles}
     return (one for one in snapshot.facts(LeaseLiveness) if one.where in brokers)
 
@@ -236,6 +236,7 @@ def _unique(found: Sequence[Iterator[K]]) -> Iterator[K]:
 
 
 def _first_of_each(found: Sequence[Iterator[K]]) -> Iterator[K]:
+    """Each object once, by namespace and name, from the first that has it."""
     known: set[tuple[str, str]] = set()
     for several in found:
         for obj in several:

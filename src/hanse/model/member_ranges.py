@@ -117,6 +117,7 @@ def misled_clusters(
 
 
 def _all_ranges(record: ClusterMember, rules: ClusterSetSpec) -> tuple[str, ...]:
+    """The ranges of pods, then those of Services."""
     known = member_ranges(record, rules)
     return (*known.pods, *known.services)
 

@@ -69,6 +69,7 @@ class ObjectsView:
 
 
 def _key(where: ClusterId, obj: Object) -> str:
+    """`<cluster>|<kind>|<namespace>|<name>`."""
     return f"{where}|{type(obj).kind.name}|{obj.namespace}|{obj.name}"
 
 

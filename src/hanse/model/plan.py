@@ -114,6 +114,7 @@ class Call(Struct, frozen=True):
 
     @property
     def id(self) -> str:
+        """The provider with its arguments: the same call is the same question."""
         return f"{self.provider} {dict(self.arguments)}"
 
 

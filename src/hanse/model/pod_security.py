@@ -99,6 +99,7 @@ class _Pod(Struct, frozen=True):
 
     @property
     def containers(self) -> list[_Field]:
+        """Init, regular and ephemeral containers."""
         return [c for name in _CONTAINER_LISTS for c in self.spec[name].items]
 
     @property

@@ -75,6 +75,7 @@ class TargetHealth(Fact, frozen=True):
 
     @property
     def key(self) -> ProbeTarget:
+        """The target."""
         return self.target
 
 

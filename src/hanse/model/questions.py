@@ -49,7 +49,10 @@ def host_lookup(host: str, snapshot: Snapshot) -> HostLookup:
 
 
 def fresh_values(reads: Sequence[Read], snapshot: Snapshot) -> tuple[Wire | None, ...] | None:
-    """The objects of live reads, None for an absent one; None while an answer is not fresh."""
+    """The objects of live reads, None for an absent one, by the answers in the snapshot.
+
+    None for all while an answer is missing, is an error, or is older than MAX_READ_AGE.
+    """
     found = [snapshot.fact(Answer, read.id) for read in reads]
     known = [
         a for a in found if a is not None and not a.error and snapshot.now - a.at < MAX_READ_AGE

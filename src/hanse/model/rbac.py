@@ -89,7 +89,10 @@ def lease_rights(leases: Sequence[tuple[str, str]]) -> tuple[Right, ...]:
 
 
 def agent_rights(watches: Sequence[Watch], leases: Sequence[tuple[str, str]]) -> tuple[Right, ...]:
-    """The rights that every agent has in its own cluster, whatever features it runs."""
+    """The rights that every agent has in its own cluster, for these watches and Leases.
+
+    They include Events, reading CRDs, and the namespace whose uid identifies the cluster.
+    """
     home = (Role.LOCAL,)
     grants = [
         *_identity_grants(watches, home),
@@ -101,7 +104,7 @@ def agent_rights(watches: Sequence[Watch], leases: Sequence[tuple[str, str]]) ->
 
 
 def without_covered(rights: Iterable[Right], given: Iterable[Right]) -> tuple[Right, ...]:
-    """The rights that others do not include already."""
+    """Those of the rights that no given one includes."""
     others = tuple(right.rule for right in given)
     return tuple(right for right in rights if not any(_covers(o, right.rule) for o in others))
 
@@ -130,7 +133,7 @@ def _event_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_
 
 
 def _lease_grants(leases: Sequence[tuple[str, str]]) -> Iterator[_Grant]:
-    """Creating a Lease cannot be restricted by name; reading and renewing it can."""
+    """For each namespace and name: create any Lease there; read and patch this one."""
     why = "the Lease by which one agent at a time works"
     for namespace, name in leases:
         yield _Grant(namespace, Lease.kind, ("create",), reason=why)

@@ -93,5 +93,6 @@ def erase_field(
 
 
 def _resource(obj: Object) -> str:
+    """The kind for kubectl: `<plural>.<group>`, or the plural in the core group."""
     kind = type(obj).kind
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural

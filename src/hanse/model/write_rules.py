@@ -90,6 +90,7 @@ class WriteRule(Struct, frozen=True):
 
     @property
     def resource(self) -> str:
+        """The plural, with `/<subresource>` if there is one."""
         plural = self.kind.plural
         return f"{plural}/{self.subresource}" if self.subresource else plural
 
@@ -182,6 +183,7 @@ def annotation(of: str, name: str) -> str:
 
 
 def _entry(field: str, name: str) -> str:
+    """CEL for the value of a map's entry; empty if it is not set."""
     return f"(has({field}) && '{name}' in {field} ? {field}['{name}'] : '')"
 
 

@@ -102,10 +102,12 @@ class _ExpandedSize:
         self._add(_Node(None, meant.values, meant.levels))
 
     def begin(self, event: yaml.CollectionStartEvent) -> None:
+        """Open a list or map; raises `OversizedInput` if it nests too deeply."""
         self._check_depth(1, event)
         self._open.append(_Node(event.anchor))
 
     def end(self) -> None:
+        """Close the innermost open list or map, and count it."""
         self._add(self._open.pop())
 
     def _add(self, node: _Node) -> None:

@@ -77,6 +77,6 @@ def is_omission(action: Action) -> bool:
 
 
 def target_ref(action: Action) -> ClusterObjectRef:
-    """The object that an action writes."""
+    """The reference to the object that an action writes, with its cluster."""
     obj = action.object if isinstance(action, Create) else action.base
     return ClusterObjectRef(action.where, object_ref(obj))

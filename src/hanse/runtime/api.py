@@ -58,19 +58,29 @@ class Api(Protocol):
 
     async def list(
         self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
-    ) -> Listed[K]: ...
+    ) -> Listed[K]:
+        """List all objects from the server, apart from stores."""
+        ...
 
-    async def read(self, kind: type[K], name: str, namespace: str = "") -> K: ...
+    async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
+        """Read one object live; raises NotFound if it is absent."""
+        ...
 
-    async def create(self, obj: K) -> K: ...
+    async def create(self, obj: K) -> K:
+        """Create an object and return it as stored; raises AlreadyExists."""
+        ...
 
     async def patch(
         self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
-    ) -> K: ...
+    ) -> K:
+        """Send a merge patch, with its resourceVersion and uid as preconditions."""
+        ...
 
     async def delete(
         self, kind: type[K], name: str, namespace: str, *, uid: str = "", resource_version: str = ""
-    ) -> K | None: ...
+    ) -> K | None:
+        """Delete an object; returns it while finalizers keep it, else None. Raises NotFound."""
+        ...
 
     async def discover(self) -> None:
         """Keep the served kinds up to date until cancelled; returns where kinds are fixed."""

@@ -78,9 +78,10 @@ class Writer:
     async def apply(
         self, actions: Sequence[Action], finished: Callable[[ClusterId], None] = lambda _: None
     ) -> list[WriteReport]:
-        """Apply actions as far as possible; a failure stops the actions of its own cluster alone.
+        """Apply actions as far as possible, and return the reports of those that were tried.
 
-        `finished` is called with each cluster that nothing more is to be written to.
+        A failure stops the actions of its own cluster alone. `finished` is called with each cluster
+        that nothing more is to be written to.
         """
         by_cluster: dict[ClusterId, list[Action]] = {}
         for action in actions:

@@ -69,7 +69,8 @@ class BrokerMembership:
     async def run(self, is_active: Callable[[], bool]) -> None:
         """Wait, while active, until our record has phase Leaving, Left or Replaced; then withdraw.
 
-        Leaving withdraws everywhere and writes Left. Returns once this cluster has left.
+        Leaving withdraws everywhere and writes Left. A record of an earlier epoch is ignored.
+        Returns once this cluster has left.
         """
         while True:
             self._changed.clear()  # before the record is read, so that no change is missed

@@ -156,6 +156,7 @@ def _field_patch(desired: Any, observed: Any, is_default: bool) -> Any:
 
 
 def _is_default(f: FieldInfo, value: Any) -> bool:
+    """Whether a value is the default of its field; False for a field without one."""
     if f.default_factory is not msgspec.NODEFAULT:
         return bool(value == f.default_factory())
     return f.default is not msgspec.NODEFAULT and bool(value == f.default)
@@ -208,6 +209,7 @@ def _open_fields(obj: Object) -> Wire:
 
 @cache
 def _open_field_names(kind: type[Object]) -> tuple[tuple[str, str], ...]:
+    """Python and JSON names of top-level fields, but metadata and status, with open maps."""
     return tuple(
         (f.name, f.encode_name)
         for f in fields(kind)

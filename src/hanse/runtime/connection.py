@@ -235,6 +235,7 @@ def _rejected_credentials(answer: str, roles: frozenset[Role]) -> str:
 
 
 def _remedy(roles: frozenset[Role]) -> str:
+    """What gives the agent its rights, by the first role that has a remedy."""
     return next((how for role, how in _REMEDIES.items() if role in roles), "give it the rights")
 
 

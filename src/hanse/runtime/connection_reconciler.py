@@ -267,7 +267,7 @@ class ConnectionReconciler:
         return ManagedConnection(desired, config, client, credentials)
 
     def _rotate_credentials(self, managed: ManagedConnection, desired: ClusterConnection) -> None:
-        """Use changed credentials; informers restart only if the old ones or the server failed."""
+        """Use changed credentials; informers restart if the endpoint differs or is not synced."""
         cluster, config = desired.cluster, client_config(desired.credentials)
         before, managed.desired, managed.config = managed.config, desired, config
         if managed.credentials is None or config == before:

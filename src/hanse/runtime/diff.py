@@ -310,6 +310,7 @@ def _goes_with_leaving(where: ClusterId, led: bool, snapshot: Snapshot) -> bool:
 
 
 def _is_leaving(where: ClusterId, snapshot: Snapshot) -> bool:
+    """Whether this agent is leaving a cluster, by its ClusterState."""
     state = snapshot.fact(ClusterState, where)
     return state is not None and state.leaving
 
@@ -327,11 +328,12 @@ def _is_partial(source: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _has_departed(source: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a source has left for good, and is no reason to keep anything."""
+    """Whether there is a ClusterDeparted fact: a source that is no reason to keep anything."""
     return snapshot.fact(ClusterDeparted, source) is not None
 
 
 def _is_leader_of(member: ClusterId, snapshot: Snapshot) -> bool:
+    """Whether this agent leads a member, by its Leadership fact."""
     leadership = snapshot.fact(Leadership, member)
     return leadership is not None and leadership.ours
 

@@ -94,7 +94,7 @@ class HeartbeatLease:
             self._on_state(*state)
 
     async def _renew(self) -> bool:
-        """Renew once, or create an absent Lease; returns whether that succeeded, and never raises.
+        """Renew once, or create an absent Lease; returns False after API errors.
 
         At the start, and if it is not as we wrote it, the server may have been restored to an
         earlier state: what we have there is repaired before others take it as ours by a renewal.

@@ -47,6 +47,7 @@ class _SupervisorOrder:
         return self._timings.retry_period * (DEFERENCE * len(self._preferred()))
 
     def prefers(self, candidate: str) -> bool:
+        """Whether a candidate's cluster is among the preferred leaders."""
         return holder_cluster(candidate) in self._preferred()
 
 
@@ -57,12 +58,15 @@ class _AnyoneElse:
         self._timings = timings
 
     def acquire_delay(self) -> timedelta:
+        """One retry period."""
         return self._timings.retry_period
 
     def prefers(self, candidate: str) -> bool:  # noqa: ARG002 - a `HolderPreference`
+        """True for everybody."""
         return True
 
     def may_request(self) -> bool:
+        """False: who retires requests no Lease."""
         return False
 
 
@@ -159,7 +163,7 @@ class LeaderElections:
         return frozenset(self._electors)
 
     async def resign(self, member: ClusterId) -> None:
-        """Stop contending for a member, and release its Lease if it is ours."""
+        """Stop contending for a member, release its Lease if it is ours, and drop its facts."""
         task = self._tasks.pop(member, None)
         try:
             if task is not None:

@@ -95,7 +95,7 @@ class LeaseTracker:
         self._set_timer()
 
     def _publish_states(self, where: ClusterId, names: tuple[Name, ...]) -> None:
-        """Publish the states of these Leases."""
+        """Publish the states of those of these Leases that are stored."""
         for namespace, name in names:
             for store in self._informers.stores_of(where, Lease.kind):
                 lease = store.get(namespace, name)

@@ -64,6 +64,7 @@ class Overlay(Generic[K]):
         return self._below.get(namespace, name)
 
     def unreadable_reason(self, namespace: str, name: str) -> str:
+        """The reason in the store below; empty for an object that was changed here."""
         return (
             ""
             if (namespace, name) in self._over

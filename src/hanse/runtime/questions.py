@@ -41,7 +41,7 @@ class Questions:
         self._by_age: dict[str, None] = {}
 
     def ask(self, item: Item, questions: Iterable[Question], start: StartTask) -> None:
-        """Start to answer the questions of a key; the key is enqueued with each answer."""
+        """Start to answer those questions of a key without a recent answer; then enqueue it."""
         for question in questions:
             known = self._informers.facts.get(Answer, question.ask.id)
             if known is not None and self._is_recent(known, question.max_age):

@@ -45,7 +45,7 @@ class Relists:
             await self._wait_for_lists(self._restart_working(self._connections[cluster]))
 
     def _restart_working(self, connection: Connection) -> dict[Informer, int]:
-        """Restart the informers without an error, the others retry; returns the lists of all."""
+        """Restart the informers without an error; returns how often each of all has listed."""
         lists = {informer: informer.store.lists for informer in connection.informers.values()}
         for scope, informer in connection.informers.items():
             if informer.error is None:

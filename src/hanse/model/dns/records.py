@@ -192,12 +192,12 @@ def soa_record(zone: bytes, serial: int, ttl: int = TTL) -> bytes:
 
 
 def ns_name(zone: bytes) -> bytes:
-    """The name server in a zone's NS and SOA records."""
+    """`ns.dns.<zone>`, the name server in a zone's NS and SOA records."""
     return b"\x02ns\x03dns" + zone
 
 
 def version_name(zone: bytes) -> bytes:
-    """The name whose TXT record holds the version of the zone's DNS schema."""
+    """`dns-version.<zone>`, whose TXT record holds the version of the zone's DNS schema."""
     return b"\x0bdns-version" + zone
 
 

@@ -75,7 +75,9 @@ class KnownZoneSource(Protocol):
     """A source whose known names are answered also while other names are not known yet."""
 
     @property
-    def answers_known(self) -> bool: ...
+    def answers_known(self) -> bool:
+        """Whether known names are answered before all are listed."""
+        ...
 
     @property
     def zones(self) -> tuple[bytes, ...]: ...

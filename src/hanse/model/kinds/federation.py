@@ -282,7 +282,7 @@ LEDGER_RECORD = "ledger.hanse.dev/of"
 
 
 def label_spellings(name: str) -> tuple[str, ...]:
-    """The label `<name>.<domain>` with every spelling of the domain."""
+    """The keys `<name>.<domain>` of a label, one for every spelling of the domain."""
     return tuple(f"{name}.{domain}" for domain in DOMAINS)
 
 
