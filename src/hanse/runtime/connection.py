@@ -179,7 +179,7 @@ class Connection:
 
     @property
     def silent(self) -> bool:
-        """Whether probes fail, or all informers that are down got no answer, also if none is."""
+        """Whether probes fail, or informers are down and none of these got any answer."""
         errors = [i.error for i in self.informers.values() if i.error is not None]
         unanswered = bool(errors) and all(isinstance(e, Unreachable) for e in errors)
         return bool(self.unresponsive) or unanswered
