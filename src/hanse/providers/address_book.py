@@ -58,7 +58,7 @@ class AddressBook:
         file: Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Give out parts of a pool; `file` keeps what was given over a restart."""
+        """Give out parts of a pool; `file`, read now if it exists, keeps what was given out."""
         self._pool = pool
         self._file = file
         self._clock = clock
@@ -67,7 +67,10 @@ class AddressBook:
             self.networks = decode_json(file.read_bytes(), type=dict[str, BookNetwork])
 
     def answer(self, request: Wire) -> Wire:
-        """The answer to a request; raises `InvalidRequest`."""
+        """Carry out a request by its `action`, and return the answer; raises `InvalidRequest`.
+
+        Any action on an unknown network gives it a range; then all is written to the file, if any.
+        """
         actions: dict[str, Callable[[Wire, BookNetwork], Wire]] = {
             "describe": self._describe,
             "allocate": self._allocate,
@@ -99,11 +102,15 @@ class AddressBook:
         return self.networks[name]
 
     def _describe(self, request: Wire, network: BookNetwork) -> Wire:  # noqa: ARG002 - the contract
+        """The range of a network, and the address within it for its DNS Service."""
         address = str(ip_network(network.range)[DNS_OFFSET])
         return {"ranges": [network.range], "dnsServiceIP": address}
 
     def _allocate(self, request: Wire, network: BookNetwork) -> Wire:
-        """An address for a Service: the same for the same request; a dry run takes none."""
+        """An address for a Service: the one it asks for, or the first free; held until it expires.
+
+        A `request` id that already has an address gets the same again; with `dry_run` none is held.
+        """
         self._expire(network)
         said = str(request.get("request") or "")
         for address, entry in network.addresses.items():
@@ -123,7 +130,7 @@ class AddressBook:
         return {"address": address}
 
     def _check_free(self, wanted: str, network: BookNetwork) -> str:
-        """A requested address; raises `InvalidRequest` if the network cannot give it."""
+        """A requested address of a host in the range; raises `InvalidRequest` if none or used."""
         range_ = ip_network(network.range)
         try:
             address = ip_address(wanted)
@@ -135,7 +142,10 @@ class AddressBook:
         return str(address)
 
     def _confirm(self, request: Wire, network: BookNetwork) -> Wire:
-        """A Service has an address, and these backends."""
+        """Record the Service (by uid) and the ports of an address, which then no longer expires.
+
+        Raises `InvalidRequest` if another uid has it; it need not have been allocated before.
+        """
         address, uid = str(request.get("address")), str(request.get("uid"))
         held = network.addresses.get(address)
         if held is not None and held.uid not in ("", uid):
@@ -150,7 +160,7 @@ class AddressBook:
         return {}
 
     def _release(self, request: Wire, network: BookNetwork) -> Wire:
-        """A Service is gone; another that has the address by now keeps it."""
+        """Free an address if the Service with the uid of the request has it; else do nothing."""
         address = str(request.get("address"))
         held = network.addresses.get(address)
         if held is not None and held.uid == request.get("uid"):
@@ -158,7 +168,7 @@ class AddressBook:
         return {}
 
     def _list(self, request: Wire, network: BookNetwork) -> Wire:  # noqa: ARG002 - the contract
-        """The addresses that are confirmed."""
+        """The addresses that were confirmed, each with namespace, name and uid of its Service."""
         held = [
             {"address": a, "namespace": e.namespace, "service": e.service, "uid": e.uid}
             for a, e in network.addresses.items()
@@ -167,7 +177,7 @@ class AddressBook:
         return {"addresses": held}
 
     def _expire(self, network: BookNetwork) -> None:
-        """Drop what nobody confirmed in time."""
+        """Free the addresses that were not confirmed within UNCONFIRMED_SECONDS."""
         now = self._clock()
         for address, entry in list(network.addresses.items()):
             if not entry.uid and entry.expires <= now:
@@ -186,7 +196,10 @@ def _free(network: BookNetwork) -> Iterator[str]:
 
 
 def book_application(book: AddressBook) -> web.Application:
-    """An HTTP server of a book: POST / with a request, GET / for all that is given out."""
+    """An HTTP server of a book: POST / with a request, GET / for all that is given out.
+
+    400 for a body that is no JSON object, 409 for an `InvalidRequest`.
+    """
 
     async def answer(request: web.Request) -> web.Response:
         try:

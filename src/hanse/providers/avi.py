@@ -117,7 +117,7 @@ class AviController:
         await self._request("DELETE", f"{_PATHS[type(obj)]}/{quote(obj.metadata.uid)}")
 
     async def close(self) -> None:
-        """End the session."""
+        """Close the HTTP session without a logout; the next request logs in again."""
         session, self._session, self._logged_in_to = self._session, None, None
         if session is not None:
             await session.close()
@@ -130,9 +130,10 @@ class AviController:
         raise NotFound(Status(404, "NotFound", f"{name} is not there"))
 
     async def _request(self, method: str, path: str, body: Wire | None = None) -> Wire:
-        """Send one request; an expired session is renewed once.
+        """Send one request below /api, after a login if needed, and return the decoded body.
 
-        Raises `Unreachable` without a controller.
+        A 401 leads to one more login and attempt. Raises `Unreachable` without a controller, and
+        the typed error of any other status.
         """
         controller = self._lookup()
         if isinstance(controller, NoController):
@@ -148,7 +149,10 @@ class AviController:
     async def _begin_session(
         self, controller: AviAccess, expired: aiohttp.ClientSession | None
     ) -> aiohttp.ClientSession:
-        """The session at a controller; a new one if there is none, or only the expired one."""
+        """The session at a controller; logs in if there is none, or only the expired one.
+
+        A session at another controller, or with other credentials, is closed first.
+        """
         async with self._login:
             if controller != self._logged_in_to or self._session in (None, expired):
                 await self.close()
@@ -157,7 +161,10 @@ class AviController:
             return self._session
 
     async def _log_in(self, controller: AviAccess) -> None:
-        """Log in, and require that this controller leads the GSLB; raises `BadCredentials`."""
+        """Open a session and log in; raises `BadCredentials` if that is refused.
+
+        Raises `Unreachable` if another controller leads the GSLB. A failure closes the session.
+        """
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT.total_seconds())
         jar = aiohttp.CookieJar(unsafe=True)  # controllers are mostly named by address
         self._tls = _tls_context(controller)
@@ -177,7 +184,7 @@ class AviController:
         self._logged_in_to = controller
 
     async def _require_leader(self, controller: AviAccess) -> None:
-        """Raise `Unreachable` unless the controller leads the GSLB."""
+        """Raise `Unreachable` unless the GSLB names this controller's cluster as its leader."""
         own = _decode(await self._send(controller, "GET", "/api/cluster"))
         sites = _decode(await self._send(controller, "GET", "/api/gslb")).get("results", ())
         leaders = [site.get("leader_cluster_uuid") for site in sites]
@@ -217,6 +224,7 @@ class AviController:
             raise Unreachable(f"cannot connect to {_url(controller)}: {reason}") from None
 
     def _cookie(self, name: str) -> str:
+        """The value of a cookie of the session; empty if there is none."""
         assert self._session is not None, "a session was begun"
         return next((c.value for c in self._session.cookie_jar if c.key == name), "")
 
@@ -233,7 +241,10 @@ def _url(controller: AviAccess) -> str:
 
 
 def _tls_context(controller: AviAccess) -> ssl.SSLContext | bool:
-    """The TLS context for a controller; raises `BadCredentials` for an invalid CA."""
+    """The TLS context that trusts a controller's CA; True, the system's CAs, if it has none.
+
+    Raises `BadCredentials` for an invalid CA.
+    """
     if not controller.ca:
         return True
     try:
@@ -245,7 +256,7 @@ def _tls_context(controller: AviAccess) -> ssl.SSLContext | bool:
 
 
 def _decode(answer: Response) -> Wire:
-    """The body of a successful answer; raises the typed error of any other."""
+    """The JSON object of a 2xx answer, {} for any other body; raises the typed error of others."""
     if 200 <= answer.status < 300:
         found = decode_json(answer.body) if answer.body.strip() else {}
         return dict(found) if isinstance(found, dict) else {}

@@ -61,7 +61,7 @@ def encode_service(service: AviGslbService) -> Wire:
 
 
 def decode_service(wire: Wire) -> AviGslbService:
-    """The GslbService in a controller's JSON."""
+    """The GslbService in a controller's JSON; its default down response is read as an empty one."""
     down = wire.get("down_response") or {}
     refs = wire.get("health_monitor_refs") or ()
     spec = AviServiceSpec(
@@ -79,7 +79,7 @@ def decode_service(wire: Wire) -> AviGslbService:
 
 
 def encode_monitor(monitor: AviHealthMonitor) -> Wire:
-    """The JSON of a health monitor."""
+    """The JSON of a federated health monitor, with labels and annotations in its description."""
     spec = monitor.spec
     body: Wire = {
         "name": monitor.metadata.name,
@@ -127,14 +127,14 @@ def decode_monitor(wire: Wire) -> AviHealthMonitor:
 
 
 def encode_metadata(meta: Meta) -> str:
-    """Labels and annotations as the description of an object, which the controller keeps."""
+    """Labels and annotations as JSON text, which is kept as the description of an object."""
     return msgspec.json.encode(
         {"labels": meta.labels, "annotations": meta.annotations}, order="sorted"
     ).decode()
 
 
 def _meta(wire: Wire) -> Meta:
-    """Name, uid, and the labels and annotations kept in the description."""
+    """Name, uid, and the labels and annotations in the description if it is JSON, else none."""
     kept: dict[str, Any] = {}
     text = wire.get("description") or ""
     if text.startswith("{"):
@@ -206,7 +206,7 @@ def _ip_field(address: str) -> Wire:
 
 
 def _ref_name(ref: str) -> str:
-    """The name at the end of a reference: `…?name=x`, or in answers `…#x`."""
+    """The name in a reference: after `?name=` or, in answers, `#`; else its last path segment."""
     for separator in ("#", "name="):
         if separator in ref:
             return ref.rpartition(separator)[2]

@@ -56,11 +56,11 @@ KeyReader = Callable[[], dns.tsig.Key | None]
 
 
 def unsigned() -> None:
-    """No TSIG key, for servers that allow updates by address."""
+    """The `KeyReader` that returns no TSIG key, for servers that allow updates by address."""
 
 
 def key_file(path: str) -> KeyReader:
-    """Reads the key in a file, each time, since it may be replaced."""
+    """A `KeyReader` that reads the file at each call, since it may be replaced."""
 
     def read() -> dns.tsig.Key:
         """Read and parse the TSIG key file; every failure becomes BadCredentials."""
@@ -92,9 +92,9 @@ class NameServer:
         """The serial of the last transfer; None: transfer again."""
 
     async def list(self, kind: type[K]) -> Sequence[K]:
-        """The names of the zone.
+        """All names of the zone but its origin, also those of others, which have no owner record.
 
-        Transfers it only if the SOA serial differs from the last transfer.
+        Transfers the zone only if its SOA serial differs from that of the last transfer.
         """
         assert kind is PublishedName, "names are all that is kept here"
         async with self._transfer_lock:
@@ -105,7 +105,8 @@ class NameServer:
     async def read(self, kind: type[K], name: str) -> K:
         """A name as of the last transfer; raises `NotFound`.
 
-        The prerequisites of an update protect what changed since.
+        Transfers first if an update has failed since; the prerequisites of an update protect what
+        changed otherwise.
         """
         async with self._transfer_lock:  # one of many waiting readers transfers
             if self._serial is None:
@@ -116,13 +117,16 @@ class NameServer:
         return cast(K, found)
 
     async def _transfer(self) -> None:
-        """Read the published names and the serial anew."""
+        """Transfer the zone, and keep its names and its serial for `list` and `read`."""
         zone = await self._transfer_zone()
         self._known = {found.name: found for found in parse_published_names(_rdatasets(zone))}
         self._serial = zone.get_soa().serial
 
     async def create(self, obj: K) -> K:
-        """Add records and owner TXT of a name if both are absent, by DNS UPDATE; remembers it."""
+        """Add a name's records and owner TXT by DNS UPDATE; raises AlreadyExists if either exists.
+
+        The result is known to `read` without another transfer.
+        """
         name = _require_published_name(obj)
         update = self._new_update()
         domain, owner_domain = _dns_name(name), _owner_domain(name)
@@ -135,9 +139,9 @@ class NameServer:
         return obj
 
     async def update(self, obj: K) -> K:
-        """Replace a name's records and owner TXT if they are still as last known.
+        """Replace a name's records and owner TXT by DNS UPDATE if they are still as last known.
 
-        Remembers the result.
+        Raises Conflict or AlreadyExists if not; the result is known to `read` without a transfer.
         """
         name = _require_published_name(obj)
         observed = self._known[name.name]
@@ -152,7 +156,10 @@ class NameServer:
         return obj
 
     async def delete(self, obj: K) -> None:
-        """Delete a name's records and owner TXT if they are as last known, and forget the name."""
+        """Delete a name's records and owner TXT by DNS UPDATE, and forget the name.
+
+        Raises Conflict or AlreadyExists if they are not as last known.
+        """
         name = _require_published_name(obj)
         observed = self._known[name.name]
         update = self._conditional_update(observed)
@@ -178,6 +185,7 @@ class NameServer:
     def _add_records(
         self, update: dns.update.UpdateMessage, domain: dns.name.Name, obj: Object
     ) -> None:
+        """Add the record sets of a name to an update; its owner TXT is not among them."""
         assert isinstance(obj, PublishedName), "names are all that is kept here"
         for records in obj.spec.records:
             update.add(domain, _rdataset(records, records.ttl))
@@ -253,7 +261,7 @@ class NameServer:
             raise Unreachable(f"{self} does not answer: {_error_text(error)}") from None
 
     def _rcode_error(self, rcode: int) -> KubeError:
-        """The typed error of a response code."""
+        """The typed error of a response code, to be raised; `ServerError` for unexpected ones."""
         code = dns.rcode.Rcode.make(rcode)
         variant, why = _RCODE_ERRORS.get(code, (ServerError, "it could not do it"))
         message = f"{self} answers {dns.rcode.to_text(code)}: {why}"

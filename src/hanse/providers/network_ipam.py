@@ -27,6 +27,7 @@ class AddressProvider:
         self._url = url
 
     async def __call__(self, **request: Any) -> Wire:
+        """POST the arguments as JSON and return the answer; raises OSError, also for its status."""
         timeout = aiohttp.ClientTimeout(total=REQUEST_TIMEOUT.total_seconds())
         try:
             async with (
@@ -60,5 +61,5 @@ async def _read_body(content: aiohttp.StreamReader) -> bytes:
 
 
 def network_providers(urls: Iterable[tuple[str, str]]) -> dict[str, AddressProvider]:
-    """A provider for each network type with a URL."""
+    """Providers by their name `network-TYPE`, for pairs of network type and URL."""
     return {f"network-{type_}": AddressProvider(url) for type_, url in urls}

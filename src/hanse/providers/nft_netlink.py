@@ -30,7 +30,10 @@ class NetlinkError(Exception):
 
 
 def change_elements(table: str, changes: Sequence[ElementChange]) -> None:
-    """Add and remove elements of the sets of a table; raises `NetlinkError` if none was."""
+    """Add and remove elements of sets of an `inet` table in the kernel, all or none.
+
+    Raises `NetlinkError` if none was changed.
+    """
     if not changes:
         return
     last = len(changes)
@@ -53,7 +56,7 @@ def change_elements(table: str, changes: Sequence[ElementChange]) -> None:
 
 
 def _await_end(kernel: socket.socket, changes: Sequence[ElementChange]) -> None:
-    """Read the answers up to that of the last change."""
+    """Read the kernel's answers up to that of the last change; raises the first error in them."""
     errors: list[str] = []
     while True:
         for number, code in _answers(kernel.recv(_MAX_REPLY)):
@@ -67,7 +70,7 @@ def _await_end(kernel: socket.socket, changes: Sequence[ElementChange]) -> None:
 
 
 def _answers(data: bytes) -> Iterator[tuple[int, int]]:
-    """The number of each answered message, and the error, or 0."""
+    """The sequence number of each answered message, and its errno, or 0."""
     at = 0
     while at + 20 <= len(data):
         length, kind, _, number, _ = struct.unpack_from("=IHHII", data, at)
@@ -77,7 +80,10 @@ def _answers(data: bytes) -> Iterator[tuple[int, int]]:
 
 
 def _change(table: str, change: ElementChange, number: int, *, is_last: bool) -> bytes:
-    """The netlink message that adds or deletes one element of a set or verdict map."""
+    """The netlink message that adds or deletes one address of a set or verdict map.
+
+    The kernel acknowledges only the last; the others are answered only if they fail.
+    """
     key = _nested(1, _attribute(1, ip_address(change.address).packed))
     data = b""
     kind, flags = _DELETE_ELEMENT, _REQUEST

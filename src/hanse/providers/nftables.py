@@ -72,7 +72,10 @@ class Nftables:
         return output
 
     def run_now(self, commands: str) -> tuple[int, str, str]:
-        """Run commands here; returns the status, the output, and the first line of the error."""
+        """Run commands in this process; returns status, output, and first line of the error.
+
+        The status is 0 for success; the error is a general text if there is none.
+        """
         status: int = self._run(self._context, commands.encode())
         output: bytes = self._output(self._context) or b""
         error: bytes = self._error(self._context) or b""
@@ -80,7 +83,7 @@ class Nftables:
         return status, output.decode("utf-8", "replace"), text.splitlines()[0]
 
     def change(self, table: str, changes: Sequence[ElementChange]) -> None:
-        """Change elements of sets, all or none; raises `NftablesError`."""
+        """Change elements of sets in the kernel, all or none; raises `NftablesError`."""
         if len(changes) > _MAX_CHANGES:
             self.run(render_changes(changes))
             return
@@ -97,7 +100,7 @@ class Nftables:
 
 
 def _run_elsewhere(commands: str) -> str:
-    """Run commands in a process of their own; raises `NftablesError`."""
+    """Run commands in a process of their own, and return their output; raises `NftablesError`."""
     program = (
         "import sys; from hanse.providers.nftables import run_input; sys.exit(run_input(sys.stdin))"
     )
@@ -119,7 +122,7 @@ def _run_elsewhere(commands: str) -> str:
 
 
 def run_input(commands: TextIO) -> str | None:
-    """Run the commands of a file; returns why that failed, or None."""
+    """Run the commands in a file, and write their output to stdout; returns the error, or None."""
     library = Nftables()
     status, output, error = library.run_now(commands.read())
     sys.stdout.write(output)

@@ -13,7 +13,10 @@ CLOSED = "the connection was closed"
 
 
 def request_bytes(target: ProbeTarget, *, keep: bool = False) -> bytes:
-    """What is sent to a target; `keep` asks for a connection that is used again."""
+    """What is sent to a target; empty if its type has no request.
+
+    `keep` asks for a connection that is used again, which only HTTP can.
+    """
     match target.type:
         case "HTTP" | "HTTPS":
             return http_request(target, keep=keep)
@@ -24,7 +27,10 @@ def request_bytes(target: ProbeTarget, *, keep: bool = False) -> bytes:
 
 
 def answer_failure(target: ProbeTarget, received: bytes, *, ended: bool) -> str | None:
-    """The failure that an answer means, empty for none; None while more has to be read."""
+    """The failure that an answer means, empty for none; None while more has to be read.
+
+    Other types than HTTP and gRPC need the expected bytes anywhere in what was received so far.
+    """
     details = target.details or NO_DETAILS
     match target.type:
         case "HTTP" | "HTTPS":
@@ -37,7 +43,10 @@ def answer_failure(target: ProbeTarget, received: bytes, *, ended: bool) -> str 
 
 
 def http_request(target: ProbeTarget, *, keep: bool) -> bytes:
-    """A request without body; characters that could break out of its line are left out."""
+    """A request without body, HEAD by default, to the path and host of a target.
+
+    Characters of these that could break out of their line are left out.
+    """
     details = target.details or NO_DETAILS
     path = "".join(c for c in target.path if c.isascii() and c.isprintable() and c != " ") or "/"
     host = "".join(c for c in target.host or target.address if c.isascii() and c.isprintable())
@@ -54,7 +63,7 @@ def http_request(target: ProbeTarget, *, keep: bool) -> bytes:
 
 
 def http_failure(answer: bytes, codes: str = "") -> str:
-    """The failure that a response means: any status that is not good; empty for these."""
+    """The failure that a response means; empty if its status is in `codes` (default: 2xx, 3xx)."""
     line = answer.partition(b"\r\n")[0].decode("ascii", "replace")
     version, _, rest = line.partition(" ")
     code = rest[:3]

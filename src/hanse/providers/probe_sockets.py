@@ -58,6 +58,10 @@ class SocketProbe:
         self._tls_http2.set_alpn_protocols(["h2"])
 
     def __call__(self, target: ProbeTarget, timeout: float, done: Done, /) -> None:
+        """Start a probe and return at once; `done` is called later with the failure, or with "".
+
+        It is never called if this host lacks resources (LOCAL_SHORTAGE).
+        """
         if target.type in _OVER_TLS:
             self._probe_over_tls(target, timeout, done)
             return
@@ -68,7 +72,7 @@ class SocketProbe:
                 raise
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close the connections that are kept alive, and cancel those that are being opened."""
         for connection in list(self._kept_alive.values()):
             connection.close()
         self._kept_alive.clear()
@@ -234,6 +238,7 @@ class _KeptConnection(asyncio.Protocol):
 
     @property
     def usable(self) -> bool:
+        """Whether it is connected and no probe is in progress on it."""
         return self._transport is not None and not self._transport.is_closing() and not self._done
 
     def probe(self, timeout: float, done: Done, *, close: bool = False) -> None:

@@ -47,7 +47,10 @@ class _TargetState:
         self.timer: asyncio.TimerHandle | None = None
 
     def record(self, success: bool) -> bool:
-        """Record a result; returns whether so many in a row should change the health."""
+        """Count a result; returns whether enough in a row, by the rule, differ from the health.
+
+        The health itself is not changed.
+        """
         if success != self._last:
             self._last, self.streak = success, 0
         self.streak += 1
@@ -143,7 +146,7 @@ class Prober:
             self._update_key(number, key)
 
     def on_change(self, change: Change) -> None:
-        """Update the probes of the keys that a change concerns."""
+        """Update the probes of the keys that a change concerns, if running and active."""
         if not self._running or not self._is_active():
             return
         snapshot = self._informers.snapshot()
@@ -238,9 +241,9 @@ class Prober:
         self._probe(target, timeout, lambda failure: self._on_result(state, failure))
 
     def _on_result(self, state: _TargetState, failure: str) -> None:
-        """Record a result and publish the health if enough results agree.
+        """Record a result, and publish the health if enough in a row, by the rule, differ from it.
 
-        Ignored for a dropped target.
+        Ignored for a dropped target; a failure is not published while this prober is isolated.
         """
         target = state.probe.target
         if self._targets.get(target) is not state:
@@ -254,7 +257,7 @@ class Prober:
 
     @property
     def isolated(self) -> bool:
-        """Whether none of several targets can be reached that could be before."""
+        """Whether the last probes of all targets that are not down, at least two, had no answer."""
         return len(self._trusted) > 1 and len(self._unreached) == len(self._trusted)
 
     def _publish_health(self, state: _TargetState, up: bool, reason: str) -> None:
@@ -277,7 +280,7 @@ class Prober:
             self._informers.put_fact(TargetHealth(target, up, since, message, was_up and not up))
 
     def _forbidden_addresses(self, now: float) -> frozenset[str]:
-        """The addresses that no source lets be probed, computed again after FORBIDDEN_TTL."""
+        """The addresses that any source forbids to probe, computed again after FORBIDDEN_TTL."""
         if now >= self._forbidden_until:
             snapshot = self._informers.snapshot()
             several: Iterable[frozenset[str]] = (

@@ -27,6 +27,10 @@ class TokenIssuer:
         seconds: int,
         replaces: str,  # noqa: ARG002 - makes the question unique
     ) -> Wire:
+        """Request a new token of an account, for at least 600 s, from a cluster's API server.
+
+        Returns it as `token`; raises KubeError if the cluster is not connected or issues none.
+        """
         connection = self.informers.connections.get(cluster) if self.informers is not None else None
         if connection is None or not isinstance(connection.api, ClusterClient):
             raise KubeError(f"{cluster} is not connected")
