@@ -142,7 +142,10 @@ class Batch:
         return BATCH_SIZE
 
     def send(self, fd: int, first: int, after: int) -> None:
-        """Send the responses of slots `first` to `after`; errors are ignored, clients retry."""
+        """Send the responses of slots `first` up to, not including, `after` to their clients.
+
+        Errors are ignored: clients retry.
+        """
         if not self._mmsg:
             for number, at, _, size in self.slots[first:after]:
                 name = self._names_address + number * self._name_size
@@ -153,7 +156,7 @@ class Batch:
             first += max(sent, 1)
 
     def packet(self, number: int) -> bytes:
-        """A datagram as received."""
+        """The bytes of a datagram; only as received until its response is written over it."""
         _, at, length, _ = self.slots[number]
         return self.bytes[at : at + self.lengths[length]].tobytes()
 

@@ -45,7 +45,10 @@ class Chain(Struct, frozen=True):
 
 
 def follow_aliases(question: DnsQuestion, table: Table) -> Chain | None:
-    """The chain of a question about an alias; None for other questions."""
+    """The chain of CNAMEs in the table from the queried name, of at most `MAX_LINKS`.
+
+    None if the name has no CNAME, or for types that do not follow one, such as CNAME and ANY.
+    """
     name = question.name
     if name not in table.aliases or question.type in _NOT_FOLLOWED:
         return None
@@ -67,7 +70,10 @@ def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, b
 
 
 def records_for(name: bytes, rtype: bytes, table: Table, *, owner: bytes) -> list[bytes]:
-    """The next records of a name and type in the table, whole, with that owner; maybe none."""
+    """The records of a name and type whose turn it is in rotation, written with that owner.
+
+    None if the table has no such answer, or one that depends on the client.
+    """
     front, body, _, rotation, _ = table.answers.get(name + rtype, _NO_ANSWER)
     if rotation is not None:
         front, body = next(rotation)
@@ -86,7 +92,8 @@ def splice_response(
 ) -> bytes | None:
     """The response to the original query from an upstream's response about the target.
 
-    None if that cannot be parsed. What is longer than `most` is truncated: clients retry by TCP.
+    None if that cannot be parsed. An empty response with TC if it is longer than `most` or the
+    upstream's is truncated: clients retry by TCP.
     """
     try:
         records = _parse_answers(answer)

@@ -49,6 +49,7 @@ class Compiler:
             self._replace_nodes((_APEX, Key(zone.hex())), self._apex_nodes(zone))
 
     def __len__(self) -> int:
+        """The number of names in all zones, including empty ones that only have children."""
         return len(self._owners.keys() | self._children.keys())
 
     @property
@@ -57,7 +58,7 @@ class Compiler:
         return bool(self._queue or self._changed) or self.synced != self._sent_synced
 
     def on_change(self, change: Change, snapshot: Snapshot) -> None:
-        """Enqueue the keys that a change concerns."""
+        """Enqueue the keys that a change concerns, for `compile`; also updates `synced`."""
         for index, source in enumerate(self.sources):
             for key in source.keys_for(change, snapshot):
                 self._enqueue((index, key))
@@ -92,7 +93,10 @@ class Compiler:
             self._queue |= self._unread.pop(index)
 
     def compile(self, snapshot: Snapshot, most: int = 1_000_000) -> Delta:
-        """Compile up to `most` queued keys, and return the changes since the last delta."""
+        """Compile up to `most` queued keys, and return the changes since the last delta.
+
+        A key for which its source returns None keeps its nodes. Changes increment the serial.
+        """
         builders = [source.records_for(snapshot) for source in self.sources]
         for source_key in list(islice(self._queue, most)):
             del self._queue[source_key]
@@ -134,7 +138,7 @@ class Compiler:
         )
 
     def _replace_nodes(self, source_key: SourceKey, nodes: tuple[ZoneNode, ...]) -> None:
-        """Replace the nodes of a key, recording what changed."""
+        """Replace the nodes of a key, and record what changed; ignores names outside the zones."""
         known = self._nodes_by_key.get(source_key, ())
         if known == nodes:
             return
@@ -155,7 +159,7 @@ class Compiler:
             self._remove(name, source_key)
 
     def _add_first_nodes(self, source_key: SourceKey, nodes: tuple[ZoneNode, ...]) -> None:
-        """The same for a key without nodes; optimised, because all keys start so."""
+        """As `_replace_nodes`, for a key without nodes; optimised, because all keys start so."""
         owners, children, changed, zones = self._owners, self._children, self._changed, self.zones
         for node in nodes:
             name = node.name
@@ -201,7 +205,7 @@ class Compiler:
         self._elect_owner(name, contenders)
 
     def _elect_owner(self, name: bytes, contenders: dict[SourceKey, ZoneNode]) -> None:
-        """Of several source keys with the same name, the first provides it."""
+        """Let the lowest of several source keys (source order, then key) provide a name."""
         first = min(contenders)
         self._owners[name] = (first, contenders[first])
         self._changed[name] = contenders[first]

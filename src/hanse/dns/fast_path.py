@@ -55,7 +55,10 @@ def serve_datagrams(
     sample: Sample | None = None,
     fallback: UncachedResponder = respond_uncached,
 ) -> None:
-    """Respond to the datagrams that wait on a socket, up to one batch."""
+    """Receive one batch of datagrams from a socket, and send the responses to their clients.
+
+    What is not cached goes to `fallback`; over the limit, responses are dropped or sent truncated.
+    """
     fd, cached = sock.fileno(), table.response_cache.get
     buffer, lengths, sizes = batch.bytes, batch.lengths, batch.sizes
     number = batch.receive(fd)
@@ -90,7 +93,10 @@ def _after_id(answer: bytes | None) -> bytes | None:
 
 
 def _respond(packet: bytes, table: Table, client: str) -> bytes | None:
-    """The response to a packet that is not cached, which is cached if possible."""
+    """The response to a packet that is not cached; None if there must not be one.
+
+    Caches it if the query has the common form and the table has an entry for it.
+    """
     kind = COMMON_HEADERS.get(packet[2:12])
     if kind is None:
         return respond(packet, table, stream=False, client=client)

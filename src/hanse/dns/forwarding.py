@@ -41,7 +41,10 @@ class ForwardedQuestion(Struct, frozen=True):
     chain: Chain | None = None
 
     def client_response(self, answer: bytes, most: int) -> bytes | None:
-        """The response for the client; None if the upstream's response is malformed."""
+        """The response for the client; None if the upstream's response is malformed.
+
+        Only a response behind a CNAME chain is built anew and limited to `most` bytes.
+        """
         if len(answer) < 12:
             return None
         if self.chain is None:

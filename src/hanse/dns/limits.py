@@ -41,7 +41,10 @@ class Limiter:
 
     @property
     def sends_truncated(self) -> bool:
-        """Whether the response is truncated this time, so that the client retries by TCP."""
+        """Whether the response last refused by `allows` is sent empty with TC, not dropped.
+
+        The client then retries by TCP.
+        """
         return self.dropped % SLIP == 0
 
 

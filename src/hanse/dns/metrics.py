@@ -61,7 +61,7 @@ class DnsMetrics:
         )
 
     def add_stats(self, worker: int, stats: WorkerStats) -> None:
-        """Add the counters of a worker's report."""
+        """Add the counters of a worker's report, and set the gauges of names and connections."""
         for count in stats.counts:
             labels = (count.view, count.zone, count.type, count.rcode)
             self._queries.labels(*labels).inc(count.number)

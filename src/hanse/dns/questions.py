@@ -155,7 +155,10 @@ def _skip_name(packet: bytes, at: int, *, pointers: bool) -> int:
 def build_response(
     packet: bytes, rcode: int, question: bytes, answers: int, body: bytes, authority: int = 0
 ) -> bytes:
-    """A response without EDNS; `body` holds the answer and the authority section."""
+    """A response without EDNS; `body` holds the answer and the authority section.
+
+    Id, opcode and RD are those of the query `packet`; AA is set for NOERROR and NXDOMAIN.
+    """
     flags = (0x80 | (packet[2] & 0x79)) << 8 | (rcode & 0xF)
     if rcode in (Rcode.NOERROR, Rcode.NXDOMAIN):
         flags |= 0x0400  # authoritative

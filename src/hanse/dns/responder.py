@@ -32,7 +32,10 @@ _META_TYPES = {0, RecordType.OPT}
 
 
 def respond(packet: bytes, table: Table, *, stream: bool, client: str = "") -> bytes | None:
-    """The response to a packet; None if there must not be one."""
+    """The response to a packet, which is counted in the table; None if there must not be one.
+
+    None for packets that are too short or responses themselves, and for silent RRsets.
+    """
     if len(packet) < HEADER or packet[2] & _RESPONSE:
         return None
     if packet[2] & _OPCODE:
@@ -82,7 +85,10 @@ def _build(packet: bytes, question: DnsQuestion, rcode: int, count: int, body: b
 def _respond_name(
     packet: bytes, question: DnsQuestion, table: Table, *, stream: bool, client: str
 ) -> bytes | None:
-    """The response from the table: refused, failed, answered or negative."""
+    """The response from the table; None if the name's RRset is silent.
+
+    REFUSED for names outside the zones, other classes and ANY or transfers; SERVFAIL until synced.
+    """
     zone = table.zone_of(question.name)
     rcode, count, body, authority = Rcode.REFUSED, 0, b"", 0
     client_ = _Client(question, table, client)
@@ -113,7 +119,7 @@ def _respond_name(
 
 
 def _next_records(entry: Entry) -> tuple[int, int, bytes]:
-    """The records that an entry answers next, and how many are answer and authority."""
+    """Numbers of answer and authority records, and the records whose turn it is in rotation."""
     headers, body, _, rotation, _ = entry
     if rotation is not None:
         headers, body = next(rotation)
@@ -148,7 +154,10 @@ class _Client:
         self.silent = False
 
     def entry(self) -> Entry | None:
-        """The variant for this client, if the answer depends on the client."""
+        """The variant for this client of an RRset that depends on the client; None for others.
+
+        Also None if the RRset is silent; it then sets `silent`.
+        """
         found = self._table.client_selectors.get(self._question)
         if found is None:
             return None
@@ -165,12 +174,12 @@ class _Client:
 
     @property
     def option(self) -> bytes:
-        """The client subnet option in the response to a trusted resolver."""
+        """The client subnet option in the response to a trusted resolver; empty for all others."""
         return self._subnet.wire(self._scope) if self._subnet is not None else b""
 
 
 def max_udp_size(edns: Edns | None) -> int:
-    """The largest UDP response for a client."""
+    """The largest UDP response: 512 bytes without EDNS, else the client's size, at most 1232."""
     return MIN_UDP_SIZE if edns is None else min(max(edns.size, MIN_UDP_SIZE), MAX_UDP_SIZE)
 
 
@@ -190,7 +199,10 @@ def with_tc(answer: bytes) -> bytes:
 
 
 def rate_limited_response(packet: bytes) -> bytes | None:
-    """An empty truncated response to a rate-limited client: it may retry by TCP."""
+    """An empty truncated response to a rate-limited client, which may retry by TCP.
+
+    None if the packet is no well-formed query.
+    """
     if len(packet) < HEADER or packet[2] & (_RESPONSE | _OPCODE) or packet[4:6] != b"\0\1":
         return None
     try:
@@ -201,6 +213,6 @@ def rate_limited_response(packet: bytes) -> bytes | None:
 
 
 def _count(table: Table, zone: str, rtype: str, rcode: int, answer: bytes) -> bytes:
-    """Count a response."""
+    """Count a response by zone, type and rcode in the table, and return it unchanged."""
     table.counter(zone, rtype, rcode)[0] += 1
     return answer

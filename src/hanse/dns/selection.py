@@ -44,7 +44,10 @@ class Regions:
             self._by_bits[width].append((bits, table))
 
     def near(self, client: QueryClient) -> str:
-        """The cluster near to a client; empty if no CIDR matches."""
+        """The cluster of the longest CIDR that contains a client; empty if none does.
+
+        CIDRs longer than the known bits of the client do not match.
+        """
         for bits, table in self._by_bits[client.width]:
             if bits <= client.bits and (cluster := table.get(client.prefix(bits))):
                 return cluster
@@ -105,7 +108,10 @@ class ClientSelector:
         return self._choice.silent
 
     def choose(self, client: QueryClient, regions: Regions) -> int:
-        """The index of the variant for a client."""
+        """The index of the variant for a client: by region, else by hash if there is a mask.
+
+        Else, and among the variants of a region, by a rotation that advances with each call.
+        """
         choice = self._choice
         if choice.near:
             cluster = regions.near(client)
@@ -116,7 +122,10 @@ class ClientSelector:
         return next(self._rotation(""))
 
     def _by_hash(self, client: QueryClient) -> int:
-        """The variant by consistent hash of the client's network."""
+        """The variant by consistent hash of the client's network.
+
+        The network has `mask` bits, of IPv6 twice as many, but no more than are known.
+        """
         bits = self._choice.mask if client.width == 32 else self._choice.mask * 2
         bits = min(bits, client.bits)
         key = (client.width, client.prefix(bits))
@@ -141,7 +150,10 @@ class ClientSelector:
 
 
 def rendezvous_choice(key: bytes, names: Sequence[bytes], weights: Sequence[int]) -> int:
-    """Weighted rendezvous hashing: adding or removing a name moves only its own share of keys."""
+    """The index of the name that weighted rendezvous hashing selects for a key.
+
+    Adding or removing a name moves only its own share of keys.
+    """
 
     def score(at: int) -> float:
         """A pseudorandom score by name, key and weight; a weight below 1 counts as 1."""

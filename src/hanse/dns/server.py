@@ -70,7 +70,7 @@ class DnsServer:
             worker.send(message)
 
     async def wait_applied(self) -> None:
-        """Wait until every worker has applied all changes sent so far."""
+        """Wait until every worker has applied all changes sent so far, or has exited."""
         barrier = next(self._barriers)
         await asyncio.gather(*[worker.wait_for_barrier(barrier) for worker in self._workers])
 

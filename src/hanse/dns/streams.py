@@ -91,7 +91,7 @@ class TcpConnection:
                 self._outgoing += len(message).to_bytes(2) + message
 
     def write(self, now: float) -> None:
-        """Write as much as the socket takes."""
+        """Write as much as the socket takes; an error sets `ended` and drops the rest."""
         self._refill(now)
         if not self._outgoing:
             return

@@ -91,7 +91,10 @@ class Table:
         self._nodata: dict[tuple[bytes, int], list[Any]] = {}
 
     def apply(self, delta: Delta) -> None:
-        """Apply a change of the view."""
+        """Apply a delta: all names with `replace_all`, else changes. Clears the response cache.
+
+        Once a delta was synced, the table stays so.
+        """
         self.response_cache.clear()
         if delta.replace_all:
             self.answers.clear()
@@ -122,11 +125,11 @@ class Table:
 
     @property
     def synced(self) -> bool:
-        """Whether an absent name is NXDOMAIN."""
+        """Whether a delta was synced: absent names are then NXDOMAIN, before that SERVFAIL."""
         return self.ready is self.answers
 
     def can_answer(self, zone: Zone, name: bytes) -> bool:
-        """Whether a name can be answered: the view is synced, or the zone knows the name."""
+        """Whether a name can be answered: the view is synced, or an answering zone has the name."""
         return self.synced or (zone.name in self.answering and name in self.names)
 
     def zone_of(self, name: bytes) -> Zone | None:
@@ -140,11 +143,14 @@ class Table:
             name = parent_name(name)
 
     def counter(self, zone: str, rtype: str, rcode: int) -> list[int]:
-        """The counter of responses of a zone, type and rcode."""
+        """The counter of responses of a zone, type and rcode: a list of one number to increment."""
         return self.counts.setdefault((zone, rtype, rcode), [0])
 
     def cache_response(self, packet: bytes, entry: Entry, kind: int, opt: bytes, room: int) -> None:
-        """Cache the responses to a query in the common form, if all of them fit."""
+        """Cache the responses to a query in the common form, if all of them fit into `room` bytes.
+
+        Long rotations are not cached; a full cache is cleared first.
+        """
         front, body, counter, rotation, cycle_ = entry
         if rotation is not None and cycle_ is None:
             return
@@ -171,7 +177,10 @@ class Table:
                 empty[1] = self.zones[name].authority
 
     def _put(self, node: ZoneNode) -> None:
-        """Replace the answers of a name; missing address types get a NODATA entry."""
+        """Replace the answers of a name; missing address types get a NODATA entry.
+
+        Names outside the zones are ignored, and so is everything beside a CNAME.
+        """
         zone = self.zone_of(node.name)
         if zone is None:
             return

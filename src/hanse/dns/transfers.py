@@ -44,7 +44,10 @@ class Secondaries:
 
 
 def respond_by_stream(packet: bytes, table: Table, client: str) -> StreamReply:
-    """The response to a packet on a TCP connection, which may be a zone transfer."""
+    """The response to a packet on a TCP connection; an iterator of messages for a zone transfer.
+
+    Transfers are AXFR and IXFR by secondaries; all other packets are answered by `respond`.
+    """
     if table.transfer_nodes is not None and packet[2:3] and not packet[2] & 0xF8:
         try:
             question = parse_question(packet) if packet[4:6] == b"\0\1" else None
@@ -57,7 +60,10 @@ def respond_by_stream(packet: bytes, table: Table, client: str) -> StreamReply:
 
 
 def _is_allowed_transfer(question: DnsQuestion, table: Table, client: str) -> bool:
-    """Whether a question is for a transfer that the client may have."""
+    """Whether a question is an AXFR or IXFR of a zone by a client in the secondaries' CIDRs.
+
+    False until the table is synced.
+    """
     return (
         question.type in (RecordType.AXFR, RecordType.IXFR)  # a full transfer may answer IXFR
         and question.class_ == IN

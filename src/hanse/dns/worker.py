@@ -187,7 +187,10 @@ class Worker:
         self._poll.register(listening.fd, select.EPOLLIN)
 
     def _responder(self, sock: socket.socket) -> UncachedResponder:
-        """Respond from the table; queries for other zones go to upstreams, if there are any."""
+        """A callback that responds to uncached datagrams of a socket.
+
+        It responds from the table; queries for other zones go to upstreams, if there are any.
+        """
         forwarder = self._forwarder
         if forwarder is None:
             return respond_uncached
@@ -207,7 +210,7 @@ class Worker:
         return self._batches[family]
 
     def _sampler(self, table: Table, every: int) -> Sample:
-        """A callback that reports one query of `every`."""
+        """A callback that reports one query of `every` to the server, which logs it."""
         numbers = count(1)
 
         def sample(batch: Batch, slot: int, answer: bytes) -> None:
@@ -260,7 +263,7 @@ class Worker:
         self._poll.modify(connection.sock.fileno(), events)
 
     def _stream_responder(self, connection: TcpConnection, table: Table) -> StreamResponder:
-        """Respond to queries of a connection, or forward them."""
+        """A callback that responds to the queries of a TCP connection, or forwards them."""
         forwarder, client = self._forwarder, connection.client
 
         def answer(packet: bytes) -> StreamReply:
