@@ -21,5 +21,6 @@ class PageActions(Struct, frozen=True):
 
     @property
     def available(self) -> dict[str, Action]:
+        """The actions that are offered, by name."""
         all_ = {"resolve": self.resolve, "plan": self.plan, "order": self.order}
         return {name: action for name, action in all_.items() if action is not None}

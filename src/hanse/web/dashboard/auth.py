@@ -34,16 +34,16 @@ class Authenticator:
         return code
 
     def redeem(self, code: str) -> str | None:
-        """The cookie's value for a valid code, which is used up by this."""
+        """The cookie's value for a valid code, which is used up by this; None for others."""
         expires = self._codes.pop(code, None)
         return self._token if expires is not None and self._now() < expires else None
 
     async def admit(self, token: str) -> str | None:
-        """The cookie's value for who has the token."""
+        """The cookie's value, which is the token, for who has the token; None for others."""
         return self._token if self.is_valid(token) else None
 
     async def viewer(self, credential: str) -> Viewer | None:
-        """Whoever has the token sees everything."""
+        """A viewer who sees everything, for who has the token; None for others."""
         return Viewer() if self.is_valid(credential) else None
 
     def is_valid(self, token: str) -> bool:

@@ -52,7 +52,7 @@ class ItemCache:
         return self._judgement.stale
 
     def on_change(self, change: Change) -> None:
-        """Mark the keys that a change concerns."""
+        """Mark the keys that a change concerns, for `refresh`."""
         self._judgement.on_change(change)
 
     def invalidate(self) -> None:
@@ -84,7 +84,7 @@ class ItemCache:
             self._on_item(FINDINGS, key, one)
 
     def _on_item(self, section: str, key: str, item: Any | None) -> None:
-        """Record whether an item changed or is gone."""
+        """Cache an item, and record it for `refresh` if it changed; None removes the item."""
         known = self._items[section]
         if item is None:
             if known.pop(key, None) is not None:

@@ -52,7 +52,10 @@ class People:
         self._turns = asyncio.Semaphore(MAX_REVIEWS)
 
     async def admit(self, token: str) -> str | None:
-        """A new session for a token that the API server accepts."""
+        """The cookie of a new session, for a token that a TokenReview accepts; None for others.
+
+        The oldest session ends if there are too many.
+        """
         if await self._review(token) is None:
             return None
         while len(self._sessions) >= MAX_SESSIONS:
@@ -62,7 +65,10 @@ class People:
         return cookie
 
     async def viewer(self, credential: str) -> Viewer | None:
-        """Who has a session or a token, and what they may see now."""
+        """Who has a session's cookie or a token, and the namespaces that they may see now.
+
+        None if the session has ended or the API server does not accept the token.
+        """
         session = self._sessions.get(credential)
         if session is not None and session.ends < self._now():
             del self._sessions[credential]
@@ -70,11 +76,11 @@ class People:
         return await self._review(session.token if session is not None else credential)
 
     def redeem(self, code: str) -> str | None:  # noqa: ARG002 - the contract of access
-        """There are no codes here."""
+        """None: there are no one-time codes here."""
         return None
 
     async def _review(self, token: str) -> Viewer | None:
-        """Ask who has a token and what they may list, at most once a minute."""
+        """The viewer of a token, None if it is not accepted; asked at most once a minute."""
         if not token:
             return None
         key = hashlib.sha256(token.encode()).digest()
@@ -86,7 +92,11 @@ class People:
         return known.viewer
 
     async def _ask(self, token: str) -> Viewer | None:
-        """Who has a token, and what they may see; raises `AccessUnknown` without an answer."""
+        """The viewer of a token by TokenReview and SubjectAccessReviews; None if not accepted.
+
+        They see the namespaces in which they may list Services. Raises `AccessUnknown` without an
+        answer.
+        """
         review = await self._post(
             "/apis/authentication.k8s.io/v1/tokenreviews", "TokenReview", {"token": token}
         )
@@ -103,7 +113,7 @@ class People:
         return Viewer(name, allowed)
 
     async def _may_list(self, user: dict[str, Any], namespace: str) -> bool:
-        """Whether a user may list Services in a namespace, or in all."""
+        """Whether a user may list Services in a namespace, or in all if it is empty."""
         spec = {
             "user": user.get("username", ""),
             "groups": user.get("groups") or [],
@@ -120,6 +130,7 @@ class People:
         return bool((review.get("status") or {}).get("allowed"))
 
     async def _post(self, path: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+        """POST a review to the API server, and return its answer; raises `AccessUnknown`."""
         group = path.split("/")[2]
         body = msgspec.json.encode({"apiVersion": f"{group}/v1", "kind": kind, "spec": spec})
         request = Request("POST", path, body=body, timeout=timedelta(seconds=10))

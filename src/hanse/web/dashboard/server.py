@@ -44,7 +44,10 @@ async def serving(
     listener: socket.socket,
     hosts: tuple[str, ...] = (),
 ) -> AsyncIterator[None]:
-    """Serve the page on a socket until the block ends, for requests with these host names."""
+    """Serve the page on a socket until the block ends, for requests with these host names.
+
+    Loopback names with the socket's port are always allowed. Updates run as long.
+    """
     port = listener.getsockname()[1]
     names = {f"{host}:{port}" for host in ("127.0.0.1", "localhost", "[::1]")}
     app = web.Application(
@@ -106,7 +109,10 @@ def _guard_middleware(auth: Access, hosts: set[str]) -> Any:
 
 
 async def _viewer(request: web.Request, auth: Access) -> Viewer | None:
-    """Who asks, by a bearer token or by the cookie; None for others."""
+    """Who asks, by a bearer token or by the cookie; None for others.
+
+    The cookie counts for other methods than GET only with the header X-Hanse.
+    """
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     if kind.lower() == "bearer" and (found := await auth.viewer(token.strip())) is not None:
         return found
@@ -164,7 +170,7 @@ class _Routes:
         return web.Response(body=self._files[name], content_type=content_type, charset=charset)
 
     async def enter(self, request: web.Request) -> web.Response:
-        """Exchange a code for the cookie; the token itself is never in a URL."""
+        """Set the cookie for a one-time code and redirect to the page; used codes to `/#/spent`."""
         cookie = self._auth.redeem(request.match_info["code"])
         if cookie is None:
             return web.Response(status=303, headers={"Location": "/#/spent"})
@@ -173,7 +179,7 @@ class _Routes:
         return answer
 
     async def log_in(self, request: web.Request) -> web.Response:
-        """Set the cookie if the body has the valid token, else answer 401."""
+        """Set the cookie if the body has a valid token; 401 if not, 503 if it cannot be checked."""
         try:
             token = decode_json(await request.read(), type=dict[str, str]).get("token", "")
         except msgspec.DecodeError:
@@ -190,11 +196,11 @@ class _Routes:
         return answer
 
     async def may(self, _: web.Request) -> web.Response:
-        """The available actions."""
+        """The names of the actions that are offered, as JSON."""
         return web.json_response({"may": self._available})
 
     async def board(self, request: web.Request) -> web.Response:
-        """Everything at once, for clients that do not subscribe."""
+        """All that the viewer may see, at once as JSON, for clients that do not subscribe."""
         state = await self._updates.full_state()
         seen = msgspec.json.encode({"put": state["sections"], "timeline": state["timeline"]})
         shown = msgspec.json.decode(filter_update(seen, request[_VIEWER]), type=_Board)
@@ -207,7 +213,10 @@ class _Routes:
         return web.Response(body=msgspec.json.encode(body), content_type="application/json")
 
     async def events(self, request: web.Request) -> web.StreamResponse:
-        """Everything, and then updates, as server-sent events."""
+        """All that the viewer may see, and then updates, as server-sent events; 503 if too many.
+
+        The viewer is checked again at each update; the stream ends if they lost their access.
+        """
         answer = web.StreamResponse(
             headers={**_HEADERS, "Content-Type": "text/event-stream; charset=utf-8"}
         )
@@ -237,6 +246,7 @@ class _Board(msgspec.Struct):
 
 
 def _set_cookie(answer: web.Response, value: str) -> None:
+    """Set the session cookie: HttpOnly and SameSite=Strict, but not Secure."""
     answer.set_cookie(COOKIE, value, httponly=True, samesite="Strict", path="/")
 
 

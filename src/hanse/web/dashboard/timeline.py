@@ -62,7 +62,7 @@ class Timeline:
     def on_change(
         self, agent: ClusterId, change: Change, now: datetime
     ) -> tuple[TimelineEntry, ...]:
-        """Add the entries for a change, which may be none."""
+        """Add the entries for a change, without duplicates, and return them; there may be none."""
         match change:
             case ObjectChange(where, before, after):
                 drafts = self._object(where, before, after)
@@ -89,7 +89,10 @@ class Timeline:
         return tuple(added)
 
     def _is_duplicate(self, one: TimelineEntry) -> bool:
-        """Whether an Event repeats a recent condition, or a condition a recent Event."""
+        """Whether an Event repeats a condition of its object, or a condition an Event.
+
+        The message has to be the same, and within DUPLICATE_WINDOW.
+        """
         other = {"told": "event", "event": "told"}.get(one.what)
         message = one.text.partition(": ")[2]
         if other is None or not message:
@@ -106,7 +109,11 @@ class Timeline:
     def _object(
         self, where: ClusterId, before: Object | None, after: Object | None
     ) -> Iterator["_Draft"]:
-        """Entries for an object that was created, changed or deleted."""
+        """Entries for an object that was created, changed or deleted; none for ignored kinds.
+
+        Changed conditions give one entry each, in place of one for the rest. Objects older than
+        this timeline are not reported as created.
+        """
         known = after if after is not None else before
         if known is None or isinstance(known, _IGNORED_KINDS):
             return
@@ -194,7 +201,10 @@ def _condition_state(condition: Condition) -> State:
 
 
 def _difference(before: Object, after: Object) -> str | None:
-    """The changed parts of an object; None where only our own annotations changed."""
+    """The names of the changed parts of an object; None if only Hanse's own marks changed.
+
+    For EndpointSlices the number of ready endpoints, or None if that is the same.
+    """
     if isinstance(after, EndpointSlice) and isinstance(before, EndpointSlice):
         ready = [sum(e.ready for e in one.endpoints or ()) for one in (before, after)]
         return None if ready[0] == ready[1] else f"{ready[0]} → {ready[1]} ready"
@@ -212,4 +222,5 @@ def _difference(before: Object, after: Object) -> str | None:
 
 
 def _user_set(marks: dict[str, str]) -> dict[str, str]:
+    """The labels or annotations whose names do not have Hanse's prefixes."""
     return {name: value for name, value in marks.items() if not name.startswith(_OWN_PREFIXES)}

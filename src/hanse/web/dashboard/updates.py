@@ -47,7 +47,10 @@ class LiveUpdates:
         self._reporters: dict[ClusterId, ClusterId | None] = {}
 
     def on_change(self, agent: ClusterId, change: Change) -> None:
-        """Take in a change that an agent observed."""
+        """Add a change to the timeline, if this agent is the one that reports on its cluster.
+
+        Facts and Events count from any agent; items are marked only while pages are subscribed.
+        """
         if self._subscribers:
             self._items.on_change(change)
         if isinstance(change, FactChange):
@@ -61,7 +64,7 @@ class LiveUpdates:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Send updates until the block ends."""
+        """Send updates until the block ends, which ends all subscriptions."""
         async with asyncio.TaskGroup() as group:
             task = group.create_task(self._run(), name="dashboard")
             try:
@@ -109,7 +112,7 @@ class LiveUpdates:
         }
 
     def _reporter(self, where: ClusterId) -> ClusterId | None:
-        """The agent that reports on a cluster; None where it is shown under another name."""
+        """The agent that reports on a cluster; None if the snapshot does not list the cluster."""
         if where not in self._reporters:
             snapshot = self._items.snapshot
             shown = where in snapshot.clusters
@@ -137,7 +140,7 @@ class LiveUpdates:
                 subscriber.send(update)
 
     def _local_state_changed(self) -> bool:
-        """Whether the local state differs from the one last sent."""
+        """Whether the local state differs from that of the last call, which is replaced by it."""
         if self._local_state is None:
             return False
         before, self._last_local_state = (
@@ -174,7 +177,7 @@ class Subscriber:
         self._more.set()
 
     def close(self) -> None:
-        """Send nothing more."""
+        """End the iteration; updates that are still pending are not sent."""
         self._closed = True
         self._more.set()
 

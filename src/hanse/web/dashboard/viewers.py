@@ -21,7 +21,10 @@ class Viewer(Struct, frozen=True):
         return self.namespaces is None or not namespace or namespace in self.namespaces
 
     def may_see(self, section: str, key: str) -> bool:
-        """Whether an item is shown, by its section and key."""
+        """Whether an item is shown, by its section and by the namespace in its key.
+
+        Of sections without namespaces, limited viewers see only clusters and links.
+        """
         if self.namespaces is None or section in CLUSTER_SCOPED:
             return self.namespaces is None or section in ("clusters", "links")
         return self.may_see_namespace(item_namespace(section, key))
@@ -65,7 +68,10 @@ class _Update(Struct, omit_defaults=True):
 
 
 def filter_update(update: bytes, viewer: Viewer) -> bytes:
-    """An update with what a viewer may see, and nothing else."""
+    """The JSON of an update without what a viewer may not see; unchanged if they see all.
+
+    Items are judged by section and key, timeline entries by namespace.
+    """
     if viewer.namespaces is None:
         return update
     given = msgspec.json.decode(update, type=_Update)

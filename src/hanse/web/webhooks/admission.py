@@ -84,7 +84,7 @@ def parse_request(body: bytes) -> DecodedReview:
 
 
 def encode_response(request: DecodedReview, verdict: Allow | Deny) -> bytes:
-    """The AdmissionReview with a verdict."""
+    """The AdmissionReview with a verdict; the merge patch of `Allow` is sent as a JSONPatch."""
     response: Wire = {"uid": request.uid}
     match verdict:
         case Allow(change, warnings):

@@ -31,7 +31,10 @@ LiveLookup = Callable[[Read | Call], Awaitable[Snapshot]]
 async def decide(
     hook: AdmissionHook, review: AdmissionRequest, snapshot: Callable[[], Snapshot], ask: LiveLookup
 ) -> Allow | Deny:
-    """One verdict; what the stores do not have is looked up, never taken as absent."""
+    """One verdict; if the hook needs an answer, that is looked up once and the hook asked again.
+
+    Deny with 503 if the lookup takes more than LOOKUP_TIMEOUT, or the hook needs another one.
+    """
     verdict = hook.review(review, snapshot())
     if not isinstance(verdict, NeedsAnswer):
         return verdict
@@ -70,7 +73,10 @@ async def serving(
 async def respond(
     hook: AdmissionHook, body: bytes, snapshot: Callable[[], Snapshot], ask: LiveLookup
 ) -> bytes:
-    """The response to an AdmissionReview, also after a failure; raises `InvalidReview`."""
+    """The AdmissionReview in response to one; an error of the hook is logged and denies with 500.
+
+    Raises `InvalidReview` if the body is none.
+    """
     request = parse_request(body)
     try:
         verdict = await decide(hook, request.review, snapshot, ask)
@@ -116,7 +122,7 @@ class WebhookServer:
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
 
     def on_change(self, change: Change) -> None:
-        """Load a changed certificate; it is used from the next connection on."""
+        """Load the certificate if its Secret in the local cluster changed, for new connections."""
         match change:
             case ObjectChange(where, _, Secret() as secret):
                 meta = secret.metadata
