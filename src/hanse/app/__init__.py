@@ -110,7 +110,10 @@ def publishing_features(options: Options) -> tuple[Feature, ...]:
 
 
 def zone_sources(view: "View", options: Options = Options()) -> "tuple[ZoneSource, ...]":  # noqa: B008 - a frozen value
-    """Every source of DNS records for a view; a new one is added here."""
+    """The sources of DNS records for a view, of the features that are on; a new one is added here.
+
+    Those of global hosts and federated Services only for a view with global zones.
+    """
     from hanse.features.federated.zone import FederatedZone
     from hanse.features.gslb.zone import GlobalZone
     from hanse.features.services.zone import ServiceZone
@@ -197,7 +200,7 @@ def hooks(options: Options = Options()) -> tuple[AdmissionHook, ...]:  # noqa: B
 
 
 def external_systems(options: Options) -> dict[ClusterId, ExternalSystem]:
-    """The external systems that the options name, by the id under which they are connected."""
+    """The external systems by the id under which they are connected: the name server, or none."""
     server = options.publishing.server
     if server is None:
         return {}

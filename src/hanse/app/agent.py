@@ -254,7 +254,10 @@ class Agent:
             yield
 
     async def _report_findings(self) -> None:
-        """Judge what is wrong for metrics and Events; views are imported only where it is told."""
+        """Judge what is wrong, for metrics and Events, until cancelled; imports views only here.
+
+        Registers the collectors of findings in the reconciler's metrics.
+        """
         from hanse.app.finding_metrics import FindingsCollector
         from hanse.app.finding_reporter import FindingReporter
 
@@ -266,14 +269,17 @@ class Agent:
 
     @property
     def is_published(self) -> bool:
-        """Whether other clusters can see this one by its heartbeat Lease."""
+        """Whether the heartbeat Lease shows this cluster to others; True without a broker."""
         return self._heartbeat is None or self._heartbeat.is_published
 
     @asynccontextmanager
     async def serving_names(
         self, compiler: "Compiler", server: "DeltaReceiver"
     ) -> AsyncIterator[None]:
-        """Keep a view of the DNS server up to date with the agent's informers."""
+        """Keep a view of the DNS server up to date from the agent's informers until the block ends.
+
+        Sources of the view that desire probes are probed for, too.
+        """
         from hanse.dns.updater import ViewUpdater
 
         updater = ViewUpdater(compiler, server, self.reconciler.snapshot)
@@ -294,7 +300,10 @@ class Agent:
         await self.reconciler.informers.close()
 
     def _avi_controller(self) -> AviAccess | NoController:
-        """The Avi controller as configured now; none while this cluster is not the GSLB leader."""
+        """The Avi controller as configured now; `NoController`, with the reason, if invalid.
+
+        Also while this cluster's AMKOCluster does not say that it leads.
+        """
         snapshot = self.reconciler.snapshot()
         own = local_amko_cluster(snapshot)
         if own is None or not own.spec.is_leader:
@@ -309,7 +318,7 @@ class Agent:
         return configured_refresh_interval(self.reconciler.snapshot()) or POLL_INTERVAL
 
     def _end(self, reason: str) -> None:
-        """Ask whoever runs this agent to end it."""
+        """Set `end_reason` and `ended`, upon which whoever runs this agent ends it."""
         self.end_reason = reason
         self.ended.set()
 
@@ -319,7 +328,10 @@ class Agent:
         return self.reconciler.active and not has_left
 
     def _may_renew(self) -> bool:
-        """Whether this is known to be the member of the broker that has this id."""
+        """Whether the heartbeat Lease may be renewed: this replica is active, and not refused.
+
+        Also, the ClusterMembers of the broker must have been listed, as far as they are watched.
+        """
         if not self._is_member() or self.reconciler.refused:
             return False
         snapshot = self.reconciler.snapshot()
@@ -328,6 +340,7 @@ class Agent:
         return not brokers_to_read(snapshot)
 
     def _lease_duration(self) -> timedelta:
+        """The lease duration that the broker's ClusterSet sets."""
         return clusterset_spec(self.reconciler.snapshot(), BROKER).lease_duration
 
     def _on_change(self, change: Change) -> None:
@@ -337,7 +350,7 @@ class Agent:
             self._heartbeat.renew_soon()
 
     def _publish_heartbeat(self, renewed: bool, rejected: bool) -> None:
-        """Publish whether other clusters see this one as alive."""
+        """Put a `HeartbeatState` fact of the last renewal; logs a token that was rejected."""
         if rejected:
             log.error(
                 "the broker rejects our token: it ended, or this cluster was made to leave",
@@ -348,7 +361,7 @@ class Agent:
         self.reconciler.informers.put_fact(state)
 
     def _publish_slot(self, number: int | None) -> None:
-        """Publish the slot that this replica allocates Service addresses from."""
+        """Put the slot of Service addresses of this replica as a fact; None drops the fact."""
         informers = self.reconciler.informers
         if number is None:
             informers.drop_fact(AssignedSlot, informers.local)

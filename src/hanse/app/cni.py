@@ -116,7 +116,8 @@ class NodePlugin:
     def refresh(self) -> None:
         """Write what is missing: the rules, the plugin, the configuration as others left it.
 
-        Without the rules, pods are not attached by the plugin: they would not start.
+        Without the rules, pods are not attached by the plugin: they would not start. Sets `problem`
+        to a failure, which is not raised, and updates `unchecked`.
         """
         try:
             if self._outdated or not self._is_in_place():
@@ -128,7 +129,10 @@ class NodePlugin:
         self._look_for_unchecked()
 
     def _look_for_unchecked(self) -> None:
-        """Find ports of bridges without rules, and log them when they are others than before."""
+        """Set `unchecked` to the ports of bridges that may be pods' and have no rules.
+
+        Logs them when they are others than before.
+        """
         checked = {port.interface for port in self._ports.values()}
         links = (self._folders.system / "sys/class/net").glob("*/brport")
         names = (path.parent.name for path in links if _is_virtual(path.parent))
@@ -138,7 +142,10 @@ class NodePlugin:
         self.unchecked = found
 
     def _install(self) -> None:
-        """Write the script, then the configuration that names it; raises `CniError`, `OSError`."""
+        """Write the script, and a configuration that wraps the node's first one by name.
+
+        Raises `CniError`, also without one, and `OSError`; removes ours from an earlier folder.
+        """
         folders = self._folders
         before = installed_folders(folders.state)
         if before is not None and before.config != folders.config:
@@ -165,7 +172,10 @@ class NodePlugin:
         write_file(folders.config / CONFIG_FILE, text, mode=0o600)
 
     def _write_fallback(self, wrapped: dict[str, Any]) -> None:
-        """Keep what ends containers that the plugin has not attached, while no guard runs."""
+        """Write the node's own plugin and its configuration to `fallback` in the state folder.
+
+        By it the script ends containers that it has not attached, while no guard runs.
+        """
         common = {name: wrapped[name] for name in ("cniVersion", "name") if name in wrapped}
         config = parse_config(msgspec.json.encode({**common, **wrapped["plugins"][0]}))
         folder = self._folders.state / "fallback"
@@ -174,7 +184,7 @@ class NodePlugin:
         write_file(folder / "delegate", msgspec.json.encode(config.delegate), mode=0o600)
 
     async def _answer(self, name: str, step: str) -> None:
-        """Answer one question; a caller that is gone is none."""
+        """Write the answer to one question into the pipe of its call; failures are only logged."""
         call = self._folders.state / name
         try:
             values = (call / "environment").read_text().splitlines()
@@ -189,7 +199,10 @@ class NodePlugin:
             log.warning("a call of the CNI plugin was lost", extra={"why": str(error)})
 
     async def _decide(self, call: Path, environment: dict[str, str], step: str) -> str:
-        """What the caller shall do next; it finds the particulars in the folder of its call."""
+        """What the caller shall do next: `run` the delegate, or end as `done` or `failed`.
+
+        The particulars are written to the folder of its call; a failure is logged.
+        """
         version = "0.4.0"
         try:
             text = (call / "config").read_bytes()
@@ -210,7 +223,10 @@ class NodePlugin:
         return "done"
 
     async def _begin(self, call: Path, environment: dict[str, str], text: bytes) -> None:
-        """Write what the delegate gets; a port that is taken down loses its rules now."""
+        """Write plugin, arguments and configuration of the delegate to the folder of the call.
+
+        The command DEL also removes the rules of the port now.
+        """
         config = parse_config(text)
         command, args = environment["CNI_COMMAND"], environment["CNI_ARGS"]
         if command in POD_COMMANDS and (ref := parse_pod(args)) is not None:
@@ -222,7 +238,10 @@ class NodePlugin:
             self._forget_port(_attachment(environment))
 
     async def _cni_args(self, ref: PodRef, command: str) -> str:
-        """The arguments of a pod that is read within a time limit."""
+        """The CNI arguments of a pod, which is read within READ_SECONDS.
+
+        One that cannot be read has none for DEL, and raises `CniError` for other commands.
+        """
         try:
             async with asyncio.timeout(READ_SECONDS):
                 pod = await self._read_pod(ref)
@@ -231,7 +250,10 @@ class NodePlugin:
         return pod_cni_args(ref, pod, command)
 
     def _attach(self, call: Path, environment: dict[str, str]) -> None:
-        """Keep what the end of the pod needs, and check what it sends from now on."""
+        """Copy the files of a call to its attachment's folder, and write the rules of its port.
+
+        Raises `CniError` or `NftablesError`.
+        """
         result = decode_json((call / "result").read_bytes(), type=dict[str, Any])
         name = _attachment(environment)
         kept = self._folders.state / name
@@ -242,7 +264,10 @@ class NodePlugin:
         self._change_port(name, self._port_of(kept, result))
 
     def _port_of(self, attachment: Path, result: dict[str, Any]) -> PodPort | None:
-        """The port that a plugin's result names; raises `CniError` for one that does not say it."""
+        """The port that a plugin's result names; None if the pod is on no bridge.
+
+        Raises `CniError` for a pod on a bridge whose result does not say its port.
+        """
         links = self._folders.system / "sys/class/net"
         kinds = LinkKinds(
             is_bridge=lambda name: (links / name / "bridge").is_dir(),
@@ -254,9 +279,10 @@ class NodePlugin:
             raise CniError(TRY_AGAIN, f"the result of the network plugin: {error}") from None
 
     def _change_port(self, attachment: str, port: PodPort | None) -> None:
-        """Give an attachment other rules; raises `NftablesError`.
+        """Replace the nftables rules of an attachment's port, or remove them (None).
 
-        Where the rules are not as expected, as somebody flushed them, all are written anew.
+        Raises `NftablesError`. Where the rules are not as expected, as somebody flushed them, all
+        are written anew.
         """
         gone = {n for n, p in self._ports.items() if port and p.interface == port.interface}
         gone |= {attachment} & self._ports.keys()
@@ -289,7 +315,10 @@ class NodePlugin:
             log.warning("the rules of a port stay for now", extra={"why": str(error)})
 
     def _known_ports(self) -> dict[str, PodPort]:
-        """The ports of attachments whose interfaces exist; the latest of each interface."""
+        """The ports of attachments in the state folder whose interfaces exist, by attachment.
+
+        Of several attachments of one interface the latest; unreadable ones are logged.
+        """
         links, found = self._folders.system / "sys/class/net", {}
         paths = self._folders.state.glob("attached-*")
         for path in sorted(paths, key=lambda path: (_changed_at(path), path.name)):
@@ -304,6 +333,7 @@ class NodePlugin:
         return dict(found.values())
 
     def _is_in_place(self) -> bool:
+        """Whether nftables has the table of ports."""
         try:
             return "vmap @ports" in self._rules.run(f"list chain {PORTS_TABLE} prerouting")
         except NftablesError:
@@ -311,7 +341,10 @@ class NodePlugin:
 
 
 def _open_questions(state: Path) -> int:
-    """Open the pipe of questions in our folder; both are made if they are not there."""
+    """Open the named pipe of questions in the state folder; both are made if they are not there.
+
+    Also removes the folders of calls that were left behind.
+    """
     state.mkdir(parents=True, exist_ok=True)
     state.chmod(0o700)
     for call in state.glob("call-*"):
@@ -334,7 +367,7 @@ def _is_virtual(link: Path) -> bool:
 
 
 def _changed_at(path: Path) -> float:
-    """When a folder was changed; callers may remove theirs at any time."""
+    """When a folder was last changed, as Unix time; 0 if its caller has removed it."""
     try:
         return path.stat().st_mtime
     except OSError:
@@ -342,7 +375,7 @@ def _changed_at(path: Path) -> float:
 
 
 def _read_questions(pipe: int) -> list[tuple[str, str]]:
-    """The calls that ask now; each line is one, written at once."""
+    """The calls in the pipe, each with `begin` or `end`; other lines are ignored."""
     try:
         lines = os.read(pipe, 65536).decode("ascii", "replace").splitlines()
     except BlockingIOError:
@@ -360,7 +393,7 @@ def _attachment(environment: dict[str, str]) -> str:
 
 
 def _first_config(folder: Path) -> Path | None:
-    """The configuration that runtimes would take without ours."""
+    """The file that runtimes would take without ours: the first by name; None if there is none."""
     kinds = (".conf", ".conflist", ".json")
     found = [p for p in folder.iterdir() if p.suffix in kinds and p.name != CONFIG_FILE]
     return min(found, key=lambda path: path.name, default=None)

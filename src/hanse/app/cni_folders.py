@@ -38,7 +38,7 @@ class Commands(Protocol):
 
 
 def remember_folders(folders: CniFolders) -> None:
-    """Keep the names of the folders, so that the plugin can be removed without being told them."""
+    """Write the names of the folders to the state folder, for a later removal of the plugin."""
     names = {"config": str(folders.config), "plugins": str(folders.plugins)}
     write_file(folders.state / _REMEMBERED, msgspec.json.encode(names), mode=0o600)
 
@@ -46,7 +46,10 @@ def remember_folders(folders: CniFolders) -> None:
 def installed_folders(
     state: Path = Path(STATE_FOLDER), system: Path = Path("/")
 ) -> CniFolders | None:
-    """The folders in which a guard installed the plugin; None if there is none on this node."""
+    """The folders that `remember_folders` wrote to the state folder; None if there are none.
+
+    None also if they cannot be read, which is logged.
+    """
     try:
         names = decode_json((state / _REMEMBERED).read_bytes(), type=dict[str, str])
         return CniFolders(Path(names["config"]), Path(names["plugins"]), state, system)
@@ -63,7 +66,10 @@ def all_folders(given: CniFolders | None, installed: CniFolders | None) -> list[
 
 
 async def give_back_config(places: Iterable[CniFolders]) -> None:
-    """Let runtimes use the node's own configuration again; it needs nothing but the files."""
+    """Delete our network configurations, so that runtimes use the node's own again.
+
+    Waits RELOAD_SECONDS if there was one; it needs nothing but the files.
+    """
     ours = [path for one in places if (path := one.config / CONFIG_FILE).exists()]
     for path in ours:
         path.unlink(missing_ok=True)
@@ -112,7 +118,10 @@ def is_our_script(path: Path) -> bool:
 
 
 def _is_attached(path: Path, folders: CniFolders) -> bool:
-    """Whether this is the folder of an attachment that is not known to be gone."""
+    """Whether this is the folder of an attachment of which an interface on the node exists.
+
+    Also if its result names no such interface; not if its result cannot be read.
+    """
     if not path.name.startswith("attached-"):
         return False
     links = folders.system / "sys/class/net"

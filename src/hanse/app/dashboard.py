@@ -67,7 +67,10 @@ class Dashboard:
             yield
 
     async def _resolve(self, query: Mapping[str, Any]) -> Any:
-        """The DNS answer for each cluster's clients, with the reasons."""
+        """The answer to a DNS question in each cluster's view, with the reasons.
+
+        Raises `ActionRefused` for an invalid name or type.
+        """
         try:
             name = full_name(str(query.get("name", "")), ZONE)
             rtype = record_type(str(query.get("type", "A")))

@@ -88,7 +88,7 @@ async def serving_zones(
     reload: asyncio.Event | None = None,
     cache: Path | None = None,
 ) -> AsyncIterator[None]:
-    """Serve a view of one cluster until the block ends.
+    """Serve a view of one cluster until the block ends, and close the listeners then.
 
     Each time `reload` is set, the workers are replaced. Members of global hosts are probed here,
     and what is known of them is kept in the folder `cache`.
@@ -200,7 +200,7 @@ class LocalDns:
         self._server: DnsServer | None = None
 
     def stub_zones(self, cluster: str) -> tuple[str, ...]:
-        """The zones of a cluster's view that its own DNS has to forward here."""
+        """The zones of a cluster's view, but for cluster.local, that its own DNS forwards here."""
         zones = [zone for source in self._sources[cluster] for zone in source.zones]
         names = [b".".join(split_labels(zone)).decode() for zone in zones]
         return tuple(name for name in dict.fromkeys(names) if name != CLUSTER_DOMAIN)
@@ -249,7 +249,10 @@ class LocalDns:
             agent.reconciler.event_handlers.remove(on_change)
 
     async def _add_network_views(self, agent: "Agent") -> list[Compiler]:
-        """Add a view for each network of a cluster that has none; returns their compilers."""
+        """Serve a view for each Network of a cluster that has none yet; returns their compilers.
+
+        Binds their sockets; Networks beyond MAX_NETWORKS get no view.
+        """
         assert self._server is not None, "views are fed while the server runs"
         cluster, snapshot = agent.settings.cluster, agent.reconciler.snapshot()
         names = [parse_network_name(n.metadata.name) for n in snapshot.all(cluster, Network)]

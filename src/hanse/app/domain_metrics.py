@@ -45,7 +45,7 @@ class DomainMetrics(Collector):
             self._parts[view][key] = item.parts
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Count the items as they are now."""
+        """Gauges of the items as last rendered, and of Leases and tokens in a new snapshot."""
         yield from self._count_services()
         for view, (name, meaning, label) in _PARTS.items():
             rows = [
@@ -70,6 +70,7 @@ class DomainMetrics(Collector):
         )
 
     def _count_services(self) -> Iterator[GaugeMetricFamily]:
+        """Gauges of services by state, and of exports and their endpoints by cluster and state."""
         states = Counter((one.state,) for one in self._services.values())
         yield _gauge(
             "hanse_services", "Multi-cluster services by state.", ("state",), states.items()
@@ -106,7 +107,10 @@ def _lease_ages(snapshot: MultiClusterSnapshot) -> Iterator[tuple[Labels, float]
 
 
 def _token_expiries(snapshot: MultiClusterSnapshot) -> Iterator[tuple[Labels, float]]:
-    """When the tokens in Secrets of this cluster end."""
+    """The end of each token in a Secret of an agent's own cluster, as Unix time.
+
+    Taken from the token's claims; Secrets whose `token` does not say it are left out.
+    """
     for where in snapshot.by_agent:
         for secret in snapshot.all(where, Secret):
             claims = parse_claims(secret.data.get("token", b"").decode("ascii", "replace").strip())

@@ -137,7 +137,10 @@ def parse_service_name(name: bytes, view: View) -> ServiceQuestion | None:
 
 
 def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanation:
-    """What a view answers to a question and why; the zone data are compiled as in the server."""
+    """What a view answers to a question and why, computed from a snapshot; no query is sent.
+
+    The zone data are compiled as in the server.
+    """
     wire = wire_name(name)
     global_host = global_service(name, snapshot)
     zone = ServiceZone(view)
@@ -170,7 +173,7 @@ def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanatio
 def _missing_part(
     question: ServiceQuestion, name: bytes, rtype: int, nodes: Mapping[bytes, Sequence[RRset]]
 ) -> str:
-    """What an existing service lacks for an answer: the type, or the port."""
+    """What an existing service lacks for an answer, as a clause: the type or the port; or empty."""
     if answers := nodes.get(name, ()):
         types = ", ".join(sorted(type_name(rrset.type) for rrset in answers))
         return f"; it has records of type {types} and none of {type_name(rtype)}"
@@ -293,7 +296,10 @@ def _excluded_clusters(
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> tuple[ExcludedCluster, ...]:
-    """The clusters that are in no response, each with the reason."""
+    """The clusters that are in no response, each with the reason.
+
+    For the name of a cluster or pod, at most that cluster, with its own reason.
+    """
     if question.cluster:
         return tuple(
             ExcludedCluster(backend.cluster, backend.excluded)

@@ -51,7 +51,10 @@ def replica_zone(cluster: ClusterId, options: StatefulSetOptions) -> StatefulSet
 def explain_replica(
     name: str, rtype: int, options: StatefulSetOptions, zone: StatefulSetZone, snapshot: Snapshot
 ) -> Explanation:
-    """What a view answers to a question about replicas, and why."""
+    """What a view answers to a question about replicas, and why; no query is sent.
+
+    SERVFAIL for a set whose shares were written by a newer agent.
+    """
     if rtype in (RecordType.ANY, RecordType.AXFR, RecordType.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
     compiler = Compiler(zone.view, [zone])

@@ -18,7 +18,7 @@ class FindingsCollector(Collector):
         self._read_findings = read_findings
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """The findings as they were last judged."""
+        """The findings as they were last judged; `hanse_finding` only for the first MAX_SERIES."""
         findings = self._read_findings()
         each = GaugeMetricFamily(
             "hanse_finding",

@@ -42,7 +42,10 @@ class FindingReporter:
             self._reconciler.event_handlers.remove(self.judgement.on_change)
 
     async def judge(self) -> None:
-        """Judge what changed, a little at a time, and record Events of what began or ended."""
+        """Judge what changed, a little at a time, and record Events of what began or ended.
+
+        Only an active replica records Events.
+        """
         while self.judgement.stale:
             self.judgement.refresh()
             await asyncio.sleep(0)
@@ -51,7 +54,10 @@ class FindingReporter:
                 await self._reconciler.record_event(request)
 
     def _events(self, findings: Iterable[Finding]) -> Iterable[EventRequest]:
-        """An Event for each finding worth acting on that has lasted, and one when it has ended."""
+        """An Event for each finding of at least RISK that has lasted, and one when it has ended.
+
+        Remembers which were reported; a finding has lasted after REPEATED calls in a row.
+        """
         current = {
             (one.code, one.subject): one for one in findings if one.severity.at_least(Severity.RISK)
         }

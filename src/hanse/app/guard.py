@@ -149,7 +149,7 @@ class Guard:
 
     @property
     def readiness(self) -> Readiness:
-        """Ready once the rules are those of the listed cluster."""
+        """Ready once the cluster's rules are written, no bridge bypasses them and CNI works."""
         if self._ruleset is None:
             return Readiness(False, "waiting for the cluster's pods and networks")
         if why := self._bypass() or (self.plugin.problem if self.plugin is not None else ""):
@@ -178,7 +178,7 @@ class Guard:
         """Ignored: an address stays until the deletion of its pod is observed."""
 
     async def run(self) -> None:
-        """Keep the rules until cancelled; they stay when it ends."""
+        """Keep the rules, also if others remove them, until cancelled; they stay when it ends."""
         if not self._is_in_place():
             self._close_pods()
         check_at = time.monotonic() + CHECK_SECONDS
@@ -224,7 +224,7 @@ class Guard:
         self.metrics.networks.set(len(self._facts.networks))
 
     def _replace(self, snapshot: Snapshot) -> str:
-        """Everything anew."""
+        """The commands that write the whole table anew; owners, facts and ruleset are replaced."""
         every = {a for pod in snapshot.all(snapshot.local, Pod) for a in pod_addresses(pod)}
         self._addresses.clear()
         self._owners = {a: o for a in every if (o := address_owner(a, snapshot)) is not None}
@@ -235,7 +235,7 @@ class Guard:
         return replacement(self._ruleset)
 
     def _advance(self, snapshot: Snapshot) -> str | list[ElementChange]:
-        """What has changed since the last update: elements alone, or commands."""
+        """What has changed since the last update: elements of sets alone, or nftables commands."""
         assert self._ruleset is not None
         moved = {address: address_owner(address, snapshot) for address in self._addresses}
         self._addresses.clear()
@@ -326,7 +326,7 @@ def _count_unchecked(plugin: NodePlugin) -> int:
 async def _read_pod(
     snapshot: Callable[[], Snapshot], client: ClusterClient, ref: PodRef
 ) -> Pod | None:
-    """A pod as it was observed once its port was prepared, else as the API server has it."""
+    """A pod from the informers once its port is prepared, else from the API server; or None."""
     view = snapshot()
     known = view.get(view.local, Pod, ref.name, ref.namespace)
     if known is not None and known.metadata.uid == ref.uid and is_prepared(known):

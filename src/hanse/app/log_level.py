@@ -18,11 +18,14 @@ _LEVELS = {"DEBUG": logging.DEBUG, "WARN": logging.WARNING, "ERROR": logging.ERR
 
 @contextmanager
 def following_log_level(reconciler: Reconciler) -> Iterator[None]:
-    """Apply the configured level until the block ends, but never less than `--verbose`."""
+    """Follow the log level of the GSLBConfig until the block ends; then the initial one is set.
+
+    A start at DEBUG (`--verbose`) keeps its level.
+    """
     initial = logging.getLogger().level
 
     def on_change(change: Change) -> None:
-        """Set the log level of a changed GSLBConfig, INFO if invalid.
+        """Set the root log level to that of a changed GSLBConfig; of an invalid one, the initial.
 
         A start at DEBUG keeps its level.
         """

@@ -78,7 +78,10 @@ class NameServer:
         informers.change_handler = self
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
-        """Pass a change on to all parts; what it is about is watched before."""
+        """Pass a change on to updater, prober, Lease trackers and the cache of hosts.
+
+        A ConfigMap may change which namespaces are watched; that is done first.
+        """
         if isinstance(change, ObjectChange) and isinstance(change.object, ConfigMap):
             self._follow_namespaces()
         self._leases.on_change(change)
@@ -89,12 +92,15 @@ class NameServer:
             self._cache.note_change()
 
     def on_unwatched(self, where: ClusterId, obj: Object) -> None:
-        """A name stays until its deletion is observed, or its namespace is no longer followed."""
+        """Treat an object that is no longer watched as deleted, if networks are served.
+
+        Other names stay until their deletion is observed.
+        """
         if self._networks:
             self.updater.on_change(ObjectChange(where, obj, None))
 
     def _follow_namespaces(self) -> None:
-        """Watch the namespaces that a network has now."""
+        """Set the watches to the namespaces that networks have now, if they follow a ConfigMap."""
         snapshot = self._informers.snapshot()
         watches = [w for zone in self._networks for w in zone.followed_watches(snapshot)]
         if watches:
@@ -113,7 +119,7 @@ class NameServer:
 
 
 def _concerns_hosts(change: Change) -> bool:
-    """Whether a change may alter what is kept over a restart."""
+    """Whether a change is of a GlobalService or of a target's health, which the cache keeps."""
     match change:
         case ObjectChange():
             return isinstance(change.object, GlobalService)
@@ -122,7 +128,7 @@ def _concerns_hosts(change: Change) -> bool:
 
 
 def server_addresses(urls: Iterable[str]) -> frozenset[str]:
-    """The addresses of API servers, but for those on loopback; a name that is unknown has none."""
+    """The addresses of API servers by URL, resolved now, but for loopback; none if unknown."""
     found: set[str] = set()
     for url in urls:
         host = urlsplit(url).hostname or ""

@@ -66,11 +66,15 @@ class OutsideView:
                 await self._until(cluster, chosen=False)
 
     async def _until(self, cluster: ClusterId, *, chosen: bool) -> None:
+        """Wait until a cluster is chosen, or until it is not."""
         while (self._chosen == cluster) != chosen:
             await self._changed.wait()
 
     def _choose(self) -> None:
-        """Choose who feeds, and wake those who wait for that."""
+        """Choose the first cluster in order whose API server answers, and wake those who wait.
+
+        If none answers, the one chosen last stays if its agent runs, else the first that does.
+        """
         running = [cluster for cluster in self._order if cluster in self._agents]
         able = [cluster for cluster in running if _answers(self._agents[cluster])]
         if able:
@@ -86,6 +90,6 @@ class OutsideView:
 
 
 def _answers(agent: "Agent") -> bool:
-    """Whether an agent's own API server answers, and all of it was read."""
+    """Whether an agent's own API server answers and was listed: its `ClusterState` is SYNCED."""
     state = agent.reconciler.informers.facts.get(ClusterState, agent.settings.cluster)
     return state is not None and state.phase is Phase.SYNCED

@@ -98,7 +98,10 @@ def _supervise(reconciler: Reconciler, fleet: PreviewedFleet) -> None:
 
 
 async def wait_until_listed(reconcilers: Reconcilers) -> frozenset[ClusterId]:
-    """Wait until every reconciler has listed all its clusters; returns those that were not."""
+    """Wait until every reconciler has listed all its clusters, at most LIST_TIMEOUT.
+
+    Returns the clusters that were not listed by then.
+    """
     try:
         async with asyncio.timeout(LIST_TIMEOUT.total_seconds()):
             while any(_unlisted_clusters(reconciler) for reconciler in reconcilers.values()):  # noqa: ASYNC110 - for us alone
@@ -139,7 +142,10 @@ def _add_writes(
     applied: Sequence[AppliedObject],
     found: dict[ClusterObjectRef, AgentWrite],
 ) -> None:
-    """Add what one agent would write, given the writes of the others."""
+    """Add to `found` what one agent would write, given the writes of the others.
+
+    An object that another agent writes already stays that one's; obstacles become `refused`.
+    """
     others = [(c.target.where, c.after) for c in found.values() if c.by != name and c.after]
     connected = reconciler.informers.connections
     planned = preview(reconciler, [(w, obj) for w, obj in (*applied, *others) if w in connected])

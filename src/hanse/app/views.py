@@ -56,12 +56,12 @@ def views() -> tuple[View, ...]:
 
 
 def reads() -> tuple[Watch, ...]:
-    """All that somebody has to read of each cluster in order to judge a fleet."""
+    """The watches of all views: what has to be read of each cluster in order to judge a fleet."""
     return tuple(watch for view in views() for watch in view.reads)
 
 
 def first_reads() -> tuple[Watch, ...]:
-    """What a person lists of each cluster at first: less of the kinds of which all have the same.
+    """The watches to list of each cluster at first: those of `reads`, some kinds only in part.
 
     `further_reads` says what has to be listed beside it.
     """
@@ -69,6 +69,7 @@ def first_reads() -> tuple[Watch, ...]:
 
 
 def _narrowed(watch: Watch) -> Watch:
+    """A watch of less than the whole kind, for kinds in NARROWED; others are returned unchanged."""
     whole = watch.kind in NARROWED and (not watch.labels or watch.kind is EndpointSlice)
     return NARROWED[watch.kind] if whole else watch
 
@@ -76,7 +77,10 @@ def _narrowed(watch: Watch) -> Watch:
 def further_reads(
     snapshot: MultiClusterSnapshot, read: Mapping[ClusterId, Collection[Watch]]
 ) -> dict[ClusterId, set[Watch]]:
-    """What each cluster has to list beside its first reads, given what it did list."""
+    """The watches that each cluster has to list beside what was `read`, for a complete judgement.
+
+    They may include some of `read`; call again after each round, until nothing new is returned.
+    """
     found = further_service_reads(snapshot, read)
     for where in policies.naming_services(snapshot):
         if where in found:
@@ -85,7 +89,7 @@ def further_reads(
 
 
 def examine(snapshot: MultiClusterSnapshot, chosen: Sequence[View] = ()) -> Examination:
-    """Render the items of all views, and judge what is wrong with them."""
+    """Render the items of the chosen views, all if none is, and judge what is wrong with them."""
     items: dict[str, dict[str, Any]] = {}
     for view in chosen or views():
         rendered = ((key, view.render(key, snapshot)) for key in sorted(view.keys(snapshot)))

@@ -28,7 +28,7 @@ class CachedHosts(Struct, frozen=True):
 
 
 def load_hosts(folder: Path) -> CachedHosts:
-    """What was saved; nothing if there is no file, or none that can be read."""
+    """Read what was saved in a folder; empty if there is no file, or (logged) no readable one."""
     try:
         return msgspec.json.decode((folder / FILE).read_bytes(), type=CachedHosts)
     except FileNotFoundError:
@@ -39,7 +39,7 @@ def load_hosts(folder: Path) -> CachedHosts:
 
 
 def save_hosts(folder: Path, hosts: CachedHosts) -> None:
-    """Replace the file as a whole; raises `OSError`."""
+    """Write the hosts to the file in a folder, atomically; raises `OSError`."""
     folder.mkdir(parents=True, exist_ok=True)
     temporary = folder / f"{FILE}.new"
     temporary.write_bytes(msgspec.json.encode(hosts))
@@ -61,7 +61,7 @@ class HostCache:
         self._changed = asyncio.Event()
 
     def note_change(self) -> None:
-        """Save soon."""
+        """Have the file written soon, by the task of `running`."""
         self._changed.set()
 
     @asynccontextmanager
@@ -77,6 +77,7 @@ class HostCache:
                     self._save()
 
     async def _save_changes(self) -> None:
+        """Save after changes, at most once in SAVE_INTERVAL; never returns."""
         while True:
             await self._changed.wait()
             self._changed.clear()
