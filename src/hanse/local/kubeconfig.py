@@ -21,7 +21,7 @@ class Context(Struct, frozen=True):
 
 
 def kubeconfig(contexts: Sequence[Context]) -> dict[str, Any]:
-    """A context named after each cluster; the first is the current one."""
+    """The content of a kubeconfig: a context named after each cluster, the first is current."""
     return {
         "apiVersion": "v1",
         "kind": "Config",

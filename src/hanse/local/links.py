@@ -20,7 +20,7 @@ class Link:
 
     @property
     def error(self) -> Unreachable:
-        """The error of requests over a cut link."""
+        """The error of requests over a cut link, to be raised."""
         return Unreachable(f"{self.target} does not answer {self.source}")
 
     def break_watches(self) -> None:
@@ -36,6 +36,7 @@ class Links:
         self._links: dict[tuple[str, str], Link] = {}
 
     def link(self, source: str, target: str) -> Link:
+        """The link in this direction; it is created, not cut, if it does not exist."""
         return self._links.setdefault((source, target), Link(source, target))
 
     def transport(self, source: str, target: str, inner: Transport) -> "LinkedTransport":

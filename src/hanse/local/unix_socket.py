@@ -11,7 +11,7 @@ _MAX_ADDRESS_LENGTH = 100
 
 
 def private_listener(path: Path) -> socket.socket:
-    """A bound Unix socket with mode 0600; it replaces an existing socket file."""
+    """A Unix socket bound with mode 0600, not listening yet; it replaces an existing file."""
     path.unlink(missing_ok=True)  # the folder is locked: its previous owner has ended
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)
@@ -28,7 +28,7 @@ def private_listener(path: Path) -> socket.socket:
 
 @contextmanager
 def socket_address(path: Path) -> Iterator[str]:
-    """An address for the path that is short enough for a Unix socket."""
+    """An address for the path that is short enough for a Unix socket; valid within the block."""
     if len(os.fsencode(path)) <= _MAX_ADDRESS_LENGTH:
         yield str(path)
         return

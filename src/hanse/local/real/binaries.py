@@ -20,7 +20,7 @@ def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
 
 
 def cached(program: Program, cache: Path) -> Path:
-    """The path of a program that was built into the cache."""
+    """The path at which a program is built into the cache; it may not exist yet."""
     return cache / f"{program.name}-{program.version}" / program.name
 
 

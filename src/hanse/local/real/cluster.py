@@ -104,7 +104,10 @@ class RealCluster:
         await self.servers[ETCD_SERVER.name].stop()
 
     async def start_server(self, program: str) -> None:
-        """Start one server; kwok: delete node Leases first. etcd, API: wait until ready."""
+        """Start one server; etcd and API server: also wait until it answers, once both run.
+
+        Before kwok starts, the node Leases of an earlier kwok are deleted.
+        """
         if program == KWOK_CONTROLLER.name:
             await self._release_nodes()
         await self.servers[program].start()
@@ -217,7 +220,10 @@ class RealCluster:
             await transport.close()
 
     def _raise_if_dead(self, needed: tuple[str, ...]) -> None:
-        """Raise the `ServerDied` of the first needed server that ended unexpectedly."""
+        """Raise the `ServerDied` of the first needed server that ended unexpectedly.
+
+        If none is named, all servers are needed, those of nodes, too.
+        """
         for program in needed or self.servers:
             if (death := self.servers[program].unexpected_death) is not None:
                 raise death
@@ -270,7 +276,10 @@ async def _save_etcd(binaries: Mapping[str, Path], directory: Path, snapshot: Pa
 async def _restore_etcd(
     binaries: Mapping[str, Path], directory: Path, snapshot: Path, bump_revision: int
 ) -> Path:
-    """The folder of an etcd's data, made of a snapshot."""
+    """Restore a snapshot into the folder `etcd.restored` of a cluster, and return that folder.
+
+    Raises `SnapshotFailed`.
+    """
     restored = directory / "etcd.restored"
     shutil.rmtree(restored, ignore_errors=True)
     bump = (f"--bump-revision={bump_revision}", "--mark-compacted") if bump_revision else ()

@@ -83,6 +83,7 @@ class ClusterConfig(Struct, frozen=True):
 
     @property
     def server(self) -> str:
+        """The URL of the API server, on loopback."""
         return f"https://127.0.0.1:{self.port}"
 
     @property
@@ -139,6 +140,7 @@ def commands(config: ClusterConfig, binaries: Mapping[str, Path]) -> tuple[Serve
 
 
 def _etcd_arguments() -> _ProgramArguments:
+    """The program and arguments of etcd."""
     return ETCD_SERVER.name, (
         "--name=default",
         "--data-dir=etcd",
@@ -164,6 +166,7 @@ _NODE_ACCESS = (
 
 
 def _api_server(config: ClusterConfig, *more: str) -> _ProgramArguments:
+    """The program and arguments of the API server, with `more` at the end."""
     return API_SERVER.name, (
         f"--etcd-servers={ETCD_CLIENTS}",
         "--bind-address=127.0.0.1",
@@ -192,6 +195,7 @@ def _service_ranges(config: ClusterConfig) -> tuple[IPv4Network | IPv6Network, .
 
 
 def _controller_manager(enabled: tuple[str, ...]) -> _ProgramArguments:
+    """The program and arguments of the controller manager with the enabled controllers."""
     return CONTROLLER_MANAGER.name, (
         "--kubeconfig=controller-manager.kubeconfig",
         f"--controllers={','.join(enabled)}",
@@ -209,6 +213,7 @@ def _controller_manager(enabled: tuple[str, ...]) -> _ProgramArguments:
 
 
 def _kwok_arguments(config: ClusterConfig) -> _ProgramArguments:
+    """The program and arguments of kwok."""
     return KWOK_CONTROLLER.name, (
         "--kubeconfig=kwok.kubeconfig",
         "--config=kwok.yaml",
@@ -287,6 +292,7 @@ def _write_node_access(
 def _user_config(
     config: ClusterConfig, authority: CertificateAuthority, user: str, *groups: str
 ) -> ClientConfig:
+    """The access of a user with these groups, by a new client certificate."""
     issued = authority.client(user, groups)
     return ClientConfig(
         ServerEndpoint(config.server, ca=authority.certificate),
@@ -324,6 +330,7 @@ def _ensure_service_account_key(path: Path) -> None:
 
 
 def _egress_configuration() -> str:
+    """The API server's egress selector file: nodes are reached by the proxy on a Unix socket."""
     transport = {"uds": {"udsName": EGRESS_SOCKET}}
     connection = {"proxyProtocol": "HTTPConnect", "transport": transport}
     return yaml.safe_dump(

@@ -72,7 +72,7 @@ class NodesFailed(RealClusterError):
 
 
 def tail(log: Path, lines: int = 5) -> str:
-    """The end of a log, without reading all of it."""
+    """The last lines of a log, without reading all of it; empty if it cannot be read."""
     try:
         with log.open("rb") as file:
             file.seek(max(0, log.stat().st_size - 400 * lines))

@@ -60,7 +60,7 @@ class RealFleet:
 
     @property
     def kubeconfig(self) -> Path:
-        """A context for each cluster; the first is the current one."""
+        """The path of the kubeconfig: a context for each cluster, the first is the current one."""
         return self.directory / "kubeconfig"
 
     @property
@@ -162,6 +162,7 @@ class RealFleet:
         )
 
     def _role(self, name: str, ranges: AddressRanges, directory: Path) -> Role:
+        """Broker, or a cluster with containers if there are settings for them, else with kwok."""
         if name == BROKER:
             return Broker()
         if self._containers is None:

@@ -274,7 +274,7 @@ _NODE_CAPACITY = {"cpu": "1000", "memory": "1Ti", "ephemeral-storage": "10Ti", "
 
 
 def node_objects(cluster: str, count: int, ranges: AddressRanges) -> list[dict[str, Any]]:
-    """The same nodes as those of an embedded cluster of that name."""
+    """The Node objects of a cluster, as in an embedded one of that name, with ample capacity."""
     # kwok allocates from the first address of a range, which must not be the network address.
     upper_half = list(ranges.pods.subnets())[1]
     node_ranges = NodeRanges(

@@ -34,7 +34,10 @@ def main() -> None:
 
 
 def pin_module(name: str, programs: list[Program]) -> None:
-    """Resolve the dependencies of the module's programs and write the files."""
+    """Resolve the dependencies of a module's programs by `go mod tidy`, and write its files.
+
+    These are `go.mod` and `go.sum` in the module's folder in `MODULES`.
+    """
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         (work / "go.mod").write_text(module_file(name, programs))
@@ -57,7 +60,10 @@ def module_file(name: str, programs: list[Program]) -> str:
 
 
 def staging_modules() -> list[str]:
-    """The modules that Kubernetes keeps in `staging` and publishes separately."""
+    """The modules that Kubernetes keeps in `staging` and publishes separately.
+
+    They are read from its `go.mod`, which Go downloads.
+    """
     found = _run_go(Path.cwd(), "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES}")
     source = Path(json.loads(found)["GoMod"]).read_text()
     return re.findall(r"^\s*(k8s\.io/[a-z-]+) => \./staging", source, re.MULTILINE)
@@ -72,6 +78,7 @@ def _module_path(program: Program) -> str:
 
 
 def _run_go(where: Path, *arguments: str) -> str:
+    """Run Go and return its standard output; raises `CalledProcessError` if it fails."""
     process = subprocess.run(  # noqa: S603 - our own arguments
         ["go", *arguments],  # noqa: S607 - the developer's Go
         cwd=where,

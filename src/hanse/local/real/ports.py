@@ -35,7 +35,10 @@ class PortReservations:
         self._sockets: list[socket.socket] = []
 
     def reserve(self, count: int) -> list[int]:
-        """Reserve distinct ports that are free and not reserved by others."""
+        """Reserve distinct ports of loopback that are free and not reserved by others.
+
+        Returns fewer than `count` if there are no more.
+        """
         found: list[int] = []
         for port in random.sample(BELOW_EPHEMERAL, len(BELOW_EPHEMERAL)):
             if len(found) == count:

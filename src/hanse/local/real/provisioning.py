@@ -81,7 +81,10 @@ class _MirroredCluster:
         self._random = Random()  # noqa: S311 - spreads retries, guards nothing
 
     async def send(self, request: RequestLike, user: User) -> Response:  # noqa: ARG002 - the administrator writes
-        """Send a write; an unreachable server counts as a 503 response."""
+        """Send a write to the API server, as administrator whoever the user is.
+
+        An unreachable server counts as a 503 response.
+        """
         sent = Request(
             request.method,
             request.path,

@@ -85,13 +85,16 @@ class Server:
 
     @property
     def unexpected_death(self) -> ServerDied | None:
-        """The error of a process that exited without being stopped."""
+        """The error of a process that exited without being stopped, to be raised; else None."""
         if self._expected_to_run and self._exit_code is not None and self._exit_code.done():
             return self._died_error(self._exit_code.result())
         return None
 
     async def start(self) -> None:
-        """Wait until its port is free, start and watch the process; no effect if it runs."""
+        """Wait until its port is free, start and watch the process; no effect if it runs.
+
+        Raises `PortInUse` if the port is not free after PORT_TIMEOUT.
+        """
         if self.running:
             return
         if self.command.port is not None:
@@ -121,7 +124,7 @@ class Server:
             raise
 
     async def kill(self) -> None:
-        """Kill the process without a graceful stop."""
+        """Send SIGTERM and at once SIGKILL, and wait for the end of the process."""
         await self.stop(grace=timedelta(0))
 
     def _watch(self, process: subprocess.Popen[bytes], exit_code: asyncio.Future[int]) -> None:

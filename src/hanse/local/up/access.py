@@ -50,7 +50,7 @@ class AgentCredentials(Struct, frozen=True):
     gslb_leader: Sequence[Context]
 
     def of(self, member: LocalMember) -> dict[str, ClientConfig]:
-        """The credentials of a member's agent, by cluster."""
+        """The credentials of a member's agent by cluster: for its own, and for the broker."""
         return {member.name: self.own[member.name], BROKER: self.broker[member.name]}
 
 

@@ -89,7 +89,7 @@ def base_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
 
 
 def acceptance_policy(members: Sequence[LocalMember]) -> BootstrapObject:
-    """The policy of each member: it takes sets of the broker and of every member."""
+    """The AcceptancePolicy of each member: it accepts workloads of the broker and all members."""
     hosts = (member.name for member in members if member.runs_workloads)
     workloads = WorkloadAcceptance(origins=(BROKER_ORIGIN, *hosts))
     policy = AcceptancePolicy(
@@ -99,7 +99,7 @@ def acceptance_policy(members: Sequence[LocalMember]) -> BootstrapObject:
 
 
 def namespace_object(name: str, *, takes_workloads: bool = False) -> BootstrapObject:
-    """A namespace; one that takes workloads is labelled so."""
+    """A namespace; one that takes workloads has the label that accepts them."""
     metadata: Wire = {"name": name}
     if takes_workloads:
         metadata["labels"] = {ACCEPT: "true"}
@@ -121,7 +121,7 @@ def is_ready(obj: Wire) -> bool:
 
 
 async def install_crds(transport: Transport, crds: Sequence[BootstrapObject]) -> None:
-    """Create or update CRDs, and wait until they are established."""
+    """Create CRDs or update their spec, and wait, without limit, until they are established."""
     await asyncio.gather(*(_create_or_update_crd(transport, crd) for crd in crds))
     names = {crd.object["metadata"]["name"] for crd in crds}
     while not names <= await _established_crds(transport):  # noqa: ASYNC110 - polls a server
@@ -155,7 +155,7 @@ async def create_if_absent(transport: Transport, desired: BootstrapObject) -> bo
 
 
 async def update_data(transport: Transport, desired: BootstrapObject) -> None:
-    """Update the data of an existing Secret: credentials are new at every start."""
+    """Patch the data of a Secret, as credentials are new at every start; absent ones stay so."""
     response = await _patch(transport, desired.path, {"data": desired.object["data"]})
     if response.status != 404:
         check(response)
@@ -248,7 +248,10 @@ async def create_federation(
 
 
 async def _create_or_update_federation(transport: Transport, desired: Manifest) -> None:
-    """Create the Federation; in an existing one, set the members' servers to this run's URLs."""
+    """Create the Federation; in an existing one, set the members' servers to this run's URLs.
+
+    Error responses to the patch of an existing one are ignored.
+    """
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
     path = resource_path(desired.kind, "", desired.name)
@@ -261,7 +264,7 @@ async def _create_or_update_federation(transport: Transport, desired: Manifest) 
 
 
 async def _create_or_update_data(transport: Transport, desired: Manifest) -> None:
-    """Create the object, or patch only its `data` if it exists."""
+    """Create the object, or patch only its `data` if it exists; ignores errors of the patch."""
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
     path = resource_path(desired.kind, desired.namespace, desired.name)

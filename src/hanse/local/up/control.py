@@ -167,7 +167,10 @@ _request_decoder: "msgspec.json.Decoder[ControlRequest]" = msgspec.json.Decoder(
 
 @asynccontextmanager
 async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIterator[None]:
-    """Answer each line of a Unix socket with a line until the block ends."""
+    """Answer each line of JSON on a Unix socket with one until the block ends.
+
+    It is the status that the handler returns, or a `ControlError`.
+    """
 
     async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer each line of a connection by one line, until the other side ends it."""
@@ -203,7 +206,10 @@ async def _handle_line(
 
 
 async def send_request(path: Path, request: ControlRequest) -> LocalFederationStatus:
-    """Send a request to the federation that listens at a path; raises `UpError` if it fails."""
+    """Send a request to the federation that listens at a path, and return the status after it.
+
+    Raises `NotRunning` if none listens, and `UpError` if the request fails.
+    """
     try:
         with socket_address(path) as address:
             reader, writer = await asyncio.open_unix_connection(address)
@@ -228,7 +234,7 @@ async def send_request(path: Path, request: ControlRequest) -> LocalFederationSt
 
 
 def _decode_response(line: bytes) -> LocalFederationStatus | ControlError:
-    """Raises `msgspec.DecodeError` for anything else."""
+    """Decode a response: an error if it has `refused`, else a status; raises `DecodeError`."""
     response: dict[str, Any] = msgspec.json.decode(line)
     if "refused" in response:
         return msgspec.convert(response, ControlError)

@@ -90,7 +90,10 @@ class EmbeddedCluster:
         call_webhook: WebhookCaller,
         report: Report,
     ) -> None:
-        """Bind the port, create the CA, load the snapshot; it does not serve yet."""
+        """Bind the port, create the CA, load the snapshot and write it anew; it does not serve yet.
+
+        Raises `CorruptSnapshot` or `NotSaved`.
+        """
         self.member = member
         self._journal = folder.journal(member.name)
         self._report = report
@@ -144,9 +147,11 @@ class EmbeddedCluster:
         return self._delayed_api.delay
 
     def connect(self) -> Transport:
+        """A transport in this process as administrator; it fails while the cluster is stopped."""
         return _AgentTransport(self)
 
     def dial(self, credentials: Credentials) -> Transport:
+        """A transport in this process as the user of a token; URL and CA must be this cluster's."""
         return UrlTransport(credentials, self._find_listener)
 
     def _find_listener(self, url: str) -> ServedApi | None:
@@ -178,14 +183,18 @@ class EmbeddedCluster:
             self.api.drop_watches()
 
     async def save(self, file: Path) -> None:
-        """Write all objects, with their versions, to a file."""
+        """Write all objects, with their versions, to a file; raises `NotSaved`."""
         try:
             write_private_file(file, msgspec.json.encode(self.api.storage.snapshot()))
         except OSError as error:
             raise NotSaved(f"{file} cannot be written: {error.strerror}; make room") from None
 
     async def restore(self, file: Path, bump_revision: int) -> None:
-        """Stop, replace all objects by those of a file, and start."""
+        """Stop, replace all objects by those of a file, and start.
+
+        New versions begin `bump_revision` after the saved ones. Raises `CorruptSnapshot` for a file
+        that cannot be read; the cluster then runs on as it is.
+        """
         try:
             read = await asyncio.to_thread(file.read_bytes)
             saved = msgspec.json.decode(read, type=Snapshot)
@@ -198,7 +207,7 @@ class EmbeddedCluster:
         await self.start()
 
     async def shut_down(self) -> None:
-        """Stop, save the objects and release the port."""
+        """Stop, release the port, and save the objects if the folder keeps them."""
         await self.kill()
         if self._socket is not None:
             self._socket.close()
@@ -246,6 +255,7 @@ class EmbeddedCluster:
             ready.set()
 
     def _new_controller_manager(self) -> ControllerManager:
+        """The controllers of the cluster, not running; a broker has only core ones and no nodes."""
         ranges = self.member.ranges
         return ControllerManager(
             self.api,

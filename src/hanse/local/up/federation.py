@@ -132,7 +132,7 @@ class LocalFederation:
 
     @property
     def _fabric(self) -> "Fabric | None":
-        """The network between nodes with containers."""
+        """The network between nodes with containers; None if nodes are simulated."""
         nodes = self._options.containers
         return nodes.fabric if nodes is not None else None
 
@@ -161,7 +161,7 @@ class LocalFederation:
         members = {other.name: other for other in self._options.members}
 
         def dial(cluster: str, credentials: Credentials) -> Transport:
-            """A transport by the link to a cluster; one that always fails if it has none."""
+            """A transport over the link to a cluster, failing if there is none; others by HTTP."""
             name = cluster.rpartition("/")[2]
             other = members.get(name)
             if other is None:
@@ -273,6 +273,7 @@ class LocalFederation:
         return status
 
     def status(self) -> LocalFederationStatus:
+        """The current status, from this process's own state: no API server is asked."""
         return LocalFederationStatus(
             os.getpid(),
             self._options.engine,
@@ -320,7 +321,7 @@ class LocalFederation:
             await fabric.heal(one, other)
 
     async def _save_or_restore(self, request: Save | Restore) -> None:
-        """Back a cluster up, or restore it."""
+        """Save a cluster to a file of the folder, or restore it from one; raises `UpError`."""
         cluster, name = self._find_cluster(request.cluster), request.cluster
         if isinstance(request, Save):
             await cluster.save(self._folder.new_save(name, request.name))

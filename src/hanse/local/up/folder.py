@@ -34,7 +34,10 @@ class Folder:
         return self.path / "kubernetes"
 
     def new_save(self, cluster: str, name: str) -> Path:
-        """The file for a backup of a cluster; raises `UpError` if the name cannot be a file's."""
+        """The file for a backup of a cluster, in a folder that is created; the file is not.
+
+        Raises `UpError` if the name cannot be a file's.
+        """
         if not _SAVED_NAME.fullmatch(name):
             raise UpError(
                 f"{name!r} cannot be the name of a backup; use lower-case letters, digits, dots "
@@ -57,7 +60,10 @@ class Folder:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Create and lock the folder; at the end delete the socket. Raises `FolderLocked`."""
+        """Create and lock the folder; at the end delete the socket. Raises `FolderLocked`.
+
+        Unless the folder keeps objects, earlier backups are deleted.
+        """
         self._prepare()
         try:
             lock = lock_file(self.path / "lock")

@@ -53,7 +53,7 @@ class Journal:
 
     @property
     def is_snapshot_due(self) -> bool:
-        """Whether the log is long, or could not be written."""
+        """Whether the log is long or not open, or the last write failed."""
         return self.error is not None or self._log is None or self._size > MAX_LOG_BYTES
 
     def load(self) -> Snapshot | None:
@@ -71,7 +71,10 @@ class Journal:
         return _replay(known, entries)
 
     def append(self, event: StorageEvent) -> None:
-        """Write a change to the log; anything else, and a failed write, make a snapshot due."""
+        """Write a change to the log; anything else, and a failed write, make a snapshot due.
+
+        A failure is kept as `error`; no effect while no log is open.
+        """
         if self._log is None:
             return
         if not isinstance(event, Change):
@@ -88,7 +91,10 @@ class Journal:
         self._size += len(line)
 
     def begin_snapshot(self, storage: Storage) -> Snapshot:
-        """The objects to pass to `write_snapshot`; later writes go to a new log."""
+        """The objects to pass to `write_snapshot`; later writes go to a new log, which is opened.
+
+        Sets `error` if the log cannot be opened.
+        """
         self._close_log()
         snapshot = storage.snapshot()
         self._log_file = self._folder / f"{self._cluster}.{snapshot.version}.log"

@@ -67,7 +67,7 @@ async def real_clusters(
 
 
 async def _restart_dead_servers(fleet: RealFleet, report: Report) -> None:
-    """Report each server that dies, and start servers of control planes again, until cancelled."""
+    """Report each server that dies, and start it again unless it is a node's; until cancelled."""
     deaths: dict[tuple[str, str], tuple[int, float]] = {}
     async with asyncio.TaskGroup() as restarts:
         while True:
@@ -128,9 +128,11 @@ class KubernetesCluster:
         return self._delay
 
     def connect(self) -> Transport:
+        """An HTTP transport as administrator, with the configured delay."""
         return _DelayedTransport(self, self._cluster.connect())
 
     def dial(self, credentials: Credentials) -> Transport:
+        """An HTTP transport to the server that the credentials name, with this cluster's delay."""
         return _DelayedTransport(self, HttpTransport(credentials))
 
     async def kill(self) -> None:

@@ -34,7 +34,7 @@ def sample_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
     """A shop, the same in every cluster: two replicas of `web` behind an exported Service.
 
     Also a tenant with its own network, and external resources that federated Services select. The
-    first object is the namespace.
+    first object is the namespace. Empty for the broker.
     """
     if not member.runs_workloads:
         return ()
@@ -92,7 +92,7 @@ def sample_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
 
 
 def submitted_objects() -> tuple[BootstrapObject, ...]:
-    """Objects submitted to the broker: a federated StatefulSet with one replica per cluster."""
+    """Objects submitted to the broker: a namespace and a federated StatefulSet of 3 replicas."""
     labels = {"app": "etcd"}
     inside = f"namespaces/{SAMPLE_NAMESPACE}"
     service: Wire = {
@@ -188,7 +188,10 @@ def _native_service(namespace: str) -> Wire:
 def gslb_sample_objects(
     member: LocalMember, members: Sequence[LocalMember], contexts: Sequence[Context]
 ) -> tuple[BootstrapObject, ...]:
-    """A load balancer for the shop in every cluster; the first is the GSLB leader."""
+    """A load balancer for the shop, credentials and AMKOCluster of a member; empty for the broker.
+
+    The first member is the GSLB leader, and gets its configuration and policy, too.
+    """
     names = [m.name for m in members if m.runs_workloads]
     if not member.runs_workloads:
         return ()

@@ -58,7 +58,7 @@ def plan_members(names: Sequence[str]) -> tuple[LocalMember, ...]:
 
 
 def _validate_names(names: Sequence[str]) -> None:
-    """Raises `InvalidClusterNames` for bad, reserved or repeated names."""
+    """Raise `InvalidClusterNames` for invalid, reserved or repeated names, none or too many."""
     if not 1 <= len(names) <= MAX_MEMBERS:
         raise InvalidClusterNames(
             f"{len(names)} clusters were asked for; give 1 to {MAX_MEMBERS} names"
@@ -93,11 +93,11 @@ class LocalCluster(Protocol):
     def delay(self) -> timedelta: ...
 
     def connect(self) -> Transport:
-        """A transport for an agent, with the configured delay; the caller closes it."""
+        """A transport as administrator, with the configured delay; the caller closes it."""
         ...
 
     def dial(self, credentials: Credentials) -> Transport:
-        """The same with given credentials, which the cluster authenticates."""
+        """A transport with given credentials, which the cluster checks, and the delay."""
         ...
 
     async def kill(self) -> None:
@@ -113,12 +113,12 @@ class LocalCluster(Protocol):
         ...
 
     async def restore(self, file: Path, bump_revision: int) -> None:
-        """Start it with the objects of a file, its versions increased by so much.
+        """Replace its objects by those of a file, and start it; raises `UpError` if that fails.
 
-        Raises `UpError` if that fails.
+        New versions begin `bump_revision` after the saved ones.
         """
         ...
 
     def slow(self, delay: timedelta) -> None:
-        """Delay every response by that long."""
+        """Delay every later response by that long; zero ends the delay."""
         ...

@@ -142,6 +142,6 @@ class ClusterNodes:
             self._connections = None
 
     def unexpected_death(self) -> ServerDied | None:
-        """The error of the first server of a node that ended unexpectedly."""
+        """The error of the first server of a node that ended unexpectedly; None if none did."""
         servers = (server for node in self._nodes for server in node.servers.values())
         return next((s.unexpected_death for s in servers if s.unexpected_death is not None), None)

@@ -131,11 +131,14 @@ class Fabric:
         await self._write_rules()
 
     def unmasqueraded(self) -> tuple[IPNetwork, ...]:
-        """The destinations that see the addresses of pods in other clusters."""
+        """The pod and Service networks of all clusters that pass between clusters unchanged.
+
+        Only these destinations see the addresses of pods in other clusters.
+        """
         return tuple(chain(*(_carried(self.kind, ranges) for ranges in self._clusters.values())))
 
     async def _write_rules(self) -> None:
-        """Replace all rules at once."""
+        """Replace the router's nftables table at once, by the fabric's kind and the cuts."""
         forward = [
             f'iifname != "{self.bridge(name)}" oifname "{self.bridge(name)}" {_to(net)} drop'
             for name, ranges in self._clusters.items()

@@ -37,7 +37,7 @@ class Namespace:
         return ("nsenter", *inside, "--", "setpriv", "--pdeathsig", "TERM", *arguments)
 
     async def run(self, *arguments: str, stdin: str | Path = "") -> str:
-        """Run a command inside to its end; raises `NodesFailed` with its output."""
+        """Run a command inside to its end, and return its output; raises `NodesFailed` with it."""
         return await run_command(*self.command(*arguments), stdin=stdin)
 
     def _kinds(self) -> tuple[str, ...]:
@@ -86,7 +86,10 @@ class MachineNamespace(Namespace):
 
 
 async def run_command(*arguments: str, stdin: str | Path = "") -> str:
-    """Run a command with a text or file as its input; raises `NodesFailed` with its output."""
+    """Run a command to its end, with a text or file as its input; returns stdout and stderr.
+
+    Raises `NodesFailed` with the output if its status is not 0.
+    """
     with _open_input(stdin) as given:
         process = await asyncio.create_subprocess_exec(
             *arguments,

@@ -66,11 +66,14 @@ class ContainerNode:
         await asyncio.gather(*(server.start() for server in others))
 
     async def stop(self) -> None:
-        """Stop all servers; containers end with the namespaces."""
+        """Stop all servers; containers and namespaces stay until the fabric ends."""
         await asyncio.gather(*(server.stop() for server in self.servers.values()))
 
     async def _create_namespace(self) -> MachineNamespace:
-        """New namespaces, connected to the fabric, with private folders and settings."""
+        """New namespaces, connected to the fabric, with private folders and settings.
+
+        Deletes the data that containerd and kubelet of an earlier run left.
+        """
         node = self.config
         for stale in ("containerd", "kubelet", "addresses"):
             shutil.rmtree(node.directory / stale, ignore_errors=True)
@@ -83,6 +86,7 @@ class ContainerNode:
         return namespace
 
     async def _import_images(self, namespace: MachineNamespace, images: Sequence[Path]) -> None:
+        """Wait at most 30 s for containerd, and import the archives of images into it."""
         socket = "/run/containerd/containerd.sock"
         wait = f"until [ -S {socket} ]; do sleep 0.05; done"
         async with asyncio.timeout(30):
@@ -91,6 +95,7 @@ class ContainerNode:
             await namespace.run("ctr", "--namespace=k8s.io", "images", "import", "-", stdin=image)
 
     def _create_servers(self, namespace: MachineNamespace) -> dict[str, Server]:
+        """The servers of the node by name, not started; with a guard if the node has one."""
         arguments: dict[str, Sequence[str]] = {
             CONTAINERD: (f"--config={NODE_FOLDER}/containerd.toml",),
             KUBELET.name: kubelet_arguments(self.config),

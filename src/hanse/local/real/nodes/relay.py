@@ -43,6 +43,7 @@ async def egress_proxy(fabric: NetworkNamespace, path: Path) -> AsyncIterator[No
     """Serve CONNECT requests on a Unix socket, to the fabric and to loopback of this machine."""
 
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Read a CONNECT request and join its connections; a malformed one is closed."""
         try:
             request = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             host, _, port = request.split(" ")[1].rpartition(":")
@@ -109,7 +110,10 @@ async def _dial(fabric: NetworkNamespace, host: str, port: int) -> _Streams:
 
 
 async def _join(near: _Streams, connect: _Connect, *, proxy: bool = False) -> None:
-    """Connect to the far side and copy in both directions until both have ended."""
+    """Connect to the far side and copy in both directions until both have ended.
+
+    If that cannot be reached, close the near side. With `proxy`, answer 200 or 502 before.
+    """
     reader, writer = near
     try:
         far_reader, far_writer = await connect()

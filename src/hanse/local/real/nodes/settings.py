@@ -48,7 +48,10 @@ class NodeConfig(Struct, frozen=True):
 
 
 def write_settings(node: NodeConfig) -> None:
-    """Write the settings files of all programs of a node."""
+    """Write the settings files of all programs of a node to its folder, and link the CNI plugins.
+
+    What a guard has added to the folders `cni` and `plugins` is removed.
+    """
     for folder in ("cni", "plugins"):
         shutil.rmtree(node.directory / folder, ignore_errors=True)
         (node.directory / folder).mkdir(parents=True)
@@ -65,6 +68,7 @@ def write_settings(node: NodeConfig) -> None:
 
 
 def _containerd() -> str:
+    """The content of containerd's settings file."""
     # Without CAP_SYS_RESOURCE, containers cannot have a lower oom_score_adj than containerd.
     return f"""\
 version = 2
@@ -83,7 +87,7 @@ root = "{NODE_FOLDER}/containerd"
 
 
 def _network_plugin(node: NodeConfig) -> str:
-    """One veth pair for each pod, and routes.
+    """The CNI configuration: one veth pair for each pod, and routes.
 
     Between pods of a bridge, answers from behind a Service would bypass connection tracking
     unless the kernel has br_netfilter; routed pods need no such module.
@@ -102,6 +106,7 @@ def _network_plugin(node: NodeConfig) -> str:
 
 
 def _kubelet(node: NodeConfig) -> str:
+    """The content of kubelet's settings file."""
     return yaml.safe_dump(
         {
             "apiVersion": "kubelet.config.k8s.io/v1beta1",
@@ -141,6 +146,7 @@ def _kubelet(node: NodeConfig) -> str:
 
 
 def _kube_proxy(node: NodeConfig) -> str:
+    """The content of kube-proxy's settings file."""
     cluster_pods = (node.cluster_pods, *((node.ipv6.cluster_pods,) if node.ipv6 else ()))
     return yaml.safe_dump(
         {
@@ -160,6 +166,7 @@ def _kube_proxy(node: NodeConfig) -> str:
 
 
 def _corefile(node: NodeConfig) -> str:
+    """The content of CoreDNS's Corefile, with the zones of Hanse forwarded."""
     return f"""\
 .:53 {{
     bind {node.address}
