@@ -250,7 +250,7 @@ async def create_federation(
 async def _create_or_update_federation(transport: Transport, desired: Manifest) -> None:
     """Create the Federation; in an existing one, set the members' servers to this run's URLs.
 
-    Error responses to the patch of an existing one are ignored.
+    Raises for an error response.
     """
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
@@ -264,7 +264,7 @@ async def _create_or_update_federation(transport: Transport, desired: Manifest) 
 
 
 async def _create_or_update_data(transport: Transport, desired: Manifest) -> None:
-    """Create the object, or patch only its `data` if it exists; ignores errors of the patch."""
+    """Create the object, or patch only its `data` if it exists; raises for an error response."""
     if await create_if_absent(transport, _bootstrap_object(desired)):
         return
     path = resource_path(desired.kind, desired.namespace, desired.name)
