@@ -30,9 +30,11 @@ from hanse.model.snapshot import Snapshot
 
 
 def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The ServiceImport of one service on the broker; every agent computes the same.
+    """The plan of one service's ServiceImport on the broker; every agent computes the same.
 
-    It is kept as it is while a cluster's record has a newer schema.
+    The current one is kept while a record has a newer schema or the state of an exporter that
+    publishes nothing is unknown. For agents of Lighthouse 0.15 a second ServiceImport in their form
+    is planned, unless a foreign one has its name.
     """
     broker = broker_cluster(snapshot)
     if broker is None:

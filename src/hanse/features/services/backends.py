@@ -80,7 +80,7 @@ class ClusterSetRules(Struct, frozen=True):
     """Whether the profile is known, and not the default of a reader that has not read it yet."""
 
     def for_import(self, service_import: ServiceImport) -> "ClusterSetRules":
-        """The rules for one import: an unknown profile is that by which the import was written."""
+        """The rules for one import; a profile that is unknown is `kep-1645` if it has spec.ips."""
         if self.known or not service_import.spec.ips:
             return self
         return replace(self, profile="kep-1645")
@@ -147,7 +147,8 @@ def _backends_in(
 ) -> ClusterBackends:
     """The backends of one cluster from its slices.
 
-    None, with a reason, if its Lease has expired.
+    No addresses, with a reason, if its Lease has expired; slices with the annotation `AGENT` come
+    from another agent, which has no Lease, and are used anyway.
     """
     if len(slices) > 1:
         slices = sorted(slices, key=lambda s: s.metadata.name)
@@ -194,7 +195,7 @@ def _cluster_weight(
 
 
 def _number(text: str) -> int | None:
-    """Parse an annotation; None if it is not a small decimal number."""
+    """Parse an annotation; None if it is not a decimal number of up to five digits."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else None
 
 

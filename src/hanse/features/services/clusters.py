@@ -34,7 +34,7 @@ def _imported_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
 
 
 def _published_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """The service that a slice on the broker is published for."""
+    """Index value: `namespace/name` of the service that a slice on the broker is published for."""
     labels = endpoint_slice.metadata.labels
     if SERVICE_NAMESPACE in labels and SERVICE_NAME in labels:
         yield f"{labels[SERVICE_NAMESPACE]}/{labels[SERVICE_NAME]}"
@@ -75,8 +75,9 @@ def counted_slices(
 ) -> list[EndpointSlice]:
     """The slices of clusters that are ready, and of unknown ones that are in use already.
 
-    `standing` are the clusters that the import names now: an unknown cluster keeps its place in
-    it, and gets no new one.
+    `standing` are the clusters that the import names now: an unknown cluster keeps its place in it,
+    and gets no new one. `judge` tells the state of a cluster; by default the local one is always
+    ready.
     """
     counted: dict[ClusterId, bool] = {}
     for cluster in {source_cluster(s) for s in slices}:
@@ -94,7 +95,7 @@ def silent_slices(
     broker: ClusterId,
     broker_namespace: str,
 ) -> list[EndpointSlice]:
-    """The slices of members that do not count now and may again: they have not left."""
+    """The slices of clusters that `counted_slices` leaves out and whose state is not GONE."""
     place = (snapshot, broker, broker_namespace)
     counted = {source_cluster(s) for s in counted_slices(slices, standing, *place)}
     silent = {
@@ -133,9 +134,10 @@ def lost_clusters(
     broker: ClusterId,
     broker_namespace: str,
 ) -> frozenset[ClusterId]:
-    """The exporters of a service that publish nothing and cannot: they are silent or unknown.
+    """The exporters that have no slice among `slices`, and whose state is silent or unknown.
 
-    The broker has lost what they published, and they have not left.
+    Those that may not publish services of the namespace are left out. The broker has lost what the
+    others published, and they have not left.
     """
     rules = clusterset_spec(snapshot, broker)
     return frozenset(
@@ -160,7 +162,10 @@ def cluster_settings(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSetting
 
 
 def may_publish(cluster: ClusterId, namespace: str, rules: ClusterSetSpec) -> bool:
-    """Whether the ClusterSet lets a cluster publish services of a namespace."""
+    """Whether a cluster may publish services of a namespace, by spec.clusters[].namespaces.
+
+    A cluster without settings, or with no namespaces in them, may publish all.
+    """
     allowed = cluster_settings(cluster, rules).namespaces
     return not allowed or namespace in allowed
 
@@ -185,7 +190,7 @@ def is_address_allowed(endpoint: Endpoint, ranges: Sequence[str]) -> bool:
 
 
 def drop_disallowed(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
-    """The slice without endpoints that its cluster may not publish."""
+    """The slice without endpoints that have an address outside of the ranges, if there are any."""
     if not ranges:
         return endpoint_slice
     allowed = tuple(e for e in endpoint_slice.endpoints or () if is_address_allowed(e, ranges))
@@ -193,14 +198,14 @@ def drop_disallowed(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> End
 
 
 def drop_own(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
-    """Another cluster's slice without endpoints that this one's own ranges have, too."""
+    """Another cluster's slice without endpoints that have an address in this cluster's ranges."""
     left = tuple(e for e in endpoint_slice.endpoints or () if not _is_own(e, ranges))
     kept = len(left) == len(endpoint_slice.endpoints or ())
     return endpoint_slice if kept else replace(endpoint_slice, endpoints=left)
 
 
 def own_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str]) -> tuple[str, ...]:
-    """The addresses in another cluster's slices that this one's own ranges have, too."""
+    """The addresses of another cluster's endpoints that have one in this cluster's ranges."""
     endpoints = (e for s in slices for e in s.endpoints or () if _is_own(e, ranges))
     return tuple(sorted({address for e in endpoints for address in e.addresses}))
 
@@ -214,11 +219,15 @@ def overlap_message(addresses: Sequence[str], ranges: Sequence[str]) -> str:
 
 
 def _is_own(endpoint: Endpoint, ranges: Sequence[str]) -> bool:
+    """Whether any address of an endpoint is in the ranges."""
     return any(_is_within(address, ranges) for address in endpoint.addresses)
 
 
 def disallowed_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str]) -> tuple[str, ...]:
-    """The addresses in slices that their cluster may not publish."""
+    """All addresses of endpoints of which any is outside of their cluster's ranges, sorted.
+
+    None if there are no ranges.
+    """
     endpoints = (e for s in slices for e in s.endpoints or () if not is_address_allowed(e, ranges))
     return tuple(sorted({address for e in endpoints for address in e.addresses}))
 

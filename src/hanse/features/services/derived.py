@@ -38,7 +38,7 @@ def derived_service(key: Key, name: str, merged: MergedImport) -> Service:
 
 
 def internal_traffic_policy(merged: MergedImport) -> TrafficPolicy:
-    """The policy of imports and derived Services; records leave the default out."""
+    """`Local` if the merged exports have it, else `Cluster`, also for an empty value."""
     return "Local" if merged.internal_traffic_policy == "Local" else "Cluster"
 
 
@@ -54,7 +54,11 @@ class ClusterSetAddresses(Struct, frozen=True):
 def derived_addresses(
     key: Key, name: str, merged: MergedImport, snapshot: Snapshot
 ) -> ClusterSetAddresses | None:
-    """The cluster IPs of our derived Service in the import's families; None while it has none."""
+    """The cluster IPs of our derived Service in the import's families; None while it has none.
+
+    None, too, if the Service lacks our label. If it has no family of the import, there are no
+    addresses, and its families are `unsupported`.
+    """
     service = snapshot.get(snapshot.local, Service, name, key.namespace)
     if service is None or service.metadata.labels.get(SERVICE_NAME) != key.name:
         return None

@@ -71,7 +71,8 @@ def exported_service(
 ) -> ExportedService:
     """The view of one service; type and ports are those of an exporter's import, if any.
 
-    An import that we did not write counts only where there is no other.
+    An import that we did not write (without owner label) counts only where there is no other. Its
+    exporters are the clusters that the status of any import names.
     """
 
     def matches(obj: Object) -> bool:
@@ -123,7 +124,10 @@ def export_problems(cluster: str, export: ServiceExport) -> tuple[ExportProblem,
 
 
 def bad_conditions(export: ServiceExport) -> tuple[Condition, ...]:
-    """The conditions of an export that are not as they should be."""
+    """The conditions of an export that are False or Unknown, and Conflict if it is True.
+
+    Only the types that Hanse writes are looked at.
+    """
     types = (*POSITIVE_CONDITIONS, CONFLICT)
     found = (find_condition(export.status.conditions, type_) for type_ in types)
     return tuple(c for c in found if c is not None and _is_bad(c))

@@ -89,7 +89,7 @@ class _ExportState(Struct, frozen=True):
     broker_namespace: str
 
     def is_refused(self, cluster: ClusterId) -> bool:
-        """Whether its type conflicts with an older export, so that it is not imported."""
+        """Whether a cluster's export is not imported: its type conflicts with an older export."""
         return cluster in self.merged.refused
 
 
@@ -126,12 +126,19 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def is_exportable(key: Key, service: Service | None) -> bool:
-    """Whether a Service exists and can be exported."""
+    """Whether a Service exists and can be exported.
+
+    It cannot if it is being deleted, is of type ExternalName, or is the API server's own.
+    """
     return not _invalid_conditions(key, service)
 
 
 def _invalid_conditions(key: Key, service: Service | None) -> tuple[Condition, ...]:
-    """The conditions of an export that cannot be published; empty where it can."""
+    """Conditions Valid and Ready of an export that cannot be published; empty where it can.
+
+    It cannot without a Service, or if that is being deleted, of type ExternalName, or the API
+    server's.
+    """
     if (key.namespace, key.name) == API_SERVER:
         return _invalid_type(NEVER_EXPORTED)
     if service is None or service.metadata.deletion_timestamp is not None:
@@ -174,7 +181,7 @@ def _export_state(
     snapshot: Snapshot,
     broker_namespace: str,
 ) -> _ExportState:
-    """The record of the export, merged with those of all other live clusters."""
+    """The record of the export, merged with those of other counted clusters, and its backends."""
     record = build_record(export, service, snapshot.local)
     rules = clusterset_spec(snapshot, broker)
     standing = exporting_clusters(
@@ -215,7 +222,7 @@ def _publishes_pods(
 def _joined(
     snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> frozenset[ClusterId] | None:
-    """The members of the broker and the local cluster; None while they are not listed."""
+    """The broker's members and the local cluster; None while the broker's Leases are not listed."""
     if not snapshot.listed(broker, Lease):
         return None
     return joined_clusters(snapshot, broker, broker_namespace) | {snapshot.local}
@@ -224,7 +231,8 @@ def _joined(
 def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The slices on the broker, without disallowed addresses, and the conditions of the export.
 
-    The first status write waits until Ready is known.
+    Also the form for Lighthouse agents, and removals of what this cluster's own one left. An export
+    without Ready gets no status until Ready is known; the plan is then made again.
     """
     export = state.export
     slices = build_published_slices(
@@ -266,7 +274,8 @@ def _lighthouse_form(
 ) -> tuple[Desired, ...]:
     """The export as Lighthouse agents of other clusters read it, while there are any.
 
-    What the Lighthouse agent of this cluster published is taken over, after our own slices.
+    Nothing if the export is refused, or waits for a Globalnet address. What the Lighthouse agent of
+    this cluster published is taken over, after our own slices.
     """
     version = lighthouse_version(snapshot, state.broker)
     if version is None or state.is_refused(snapshot.local) or state.backends.waiting:
@@ -294,7 +303,11 @@ def _record_carrier(state: _ExportState, cluster: ClusterId) -> str:
 def _ready_condition(
     state: _ExportState, desired: tuple[Desired, ...], snapshot: Snapshot
 ) -> Condition | None:
-    """Whether the export is on the broker; None keeps the condition, since nothing is known."""
+    """Ready: True if the broker has a slice with our record; None if the old condition is to stay.
+
+    Unknown while the broker rejects us or is not reached; False if a write failed, the export is
+    refused, or it is still not there after the time to wait.
+    """
     outcomes = [
         snapshot.fact(WriteOutcome, ClusterObjectRef(state.broker, object_ref(d.object)))
         for d in desired
@@ -324,7 +337,7 @@ def _ready_condition(
 
 
 def _rejected(cluster: ClusterId) -> str:
-    """What to do about a broker that does not know this cluster's token any more."""
+    """The message of Ready for a broker that rejects this cluster's token: what to do about it."""
     return (
         "the broker rejects the token of this cluster: it ended, or the cluster was made to leave; "
         f"`hanse join --broker BROKER --cluster-id {cluster}` gives it a new one, and "
@@ -333,7 +346,7 @@ def _rejected(cluster: ClusterId) -> str:
 
 
 def _importers(state: _ExportState, snapshot: Snapshot) -> str:
-    """Who can import an export."""
+    """The message of Ready: who can import an export, and whose address ranges overlap ours."""
     importers = f"only {', '.join(state.record.to)}" if state.record.to else "all clusters"
     place = (snapshot, state.broker, state.broker_namespace, state.rules)
     misled = misled_clusters(*place, as_pods=state.as_pods)

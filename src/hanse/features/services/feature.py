@@ -128,7 +128,11 @@ class Services:
                 return self._keys_for_fact(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The plan of an export, an import, legacy imports, or an aggregate, by the key's topic."""
+        """The plan of an export, an import, legacy imports, or an aggregate, by the key's topic.
+
+        While the broker's namespace is gone or terminating, only exports are planned, and all
+        objects of the other keys are kept.
+        """
         broker = broker_cluster(snapshot)
         if key.topic != "export" and is_broker_lost(snapshot, broker, self._broker_namespace):
             return Plan(keep_all=True)
@@ -168,7 +172,7 @@ class Services:
                 return
 
     def _keys_for_broker_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that an object of the broker affects: all of them for a ClusterSet.
+        """The keys that an object of the broker affects: all for a ClusterSet or its namespace.
 
         A Lease counts only when it appears or vanishes, a record for what its cluster publishes.
         """
@@ -202,7 +206,8 @@ class Services:
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys that a fact affects: all keys for a cluster's state or GlobalIngressIP served.
 
-        A Lease's liveness and write outcomes affect the services concerned.
+        A heartbeat affects all exports; a Lease's liveness and write outcomes the services
+        concerned.
         """
         match change.fact:
             case ClusterState():
@@ -279,7 +284,10 @@ def _keys_for_shared_object(change: ObjectChange, snapshot: Snapshot) -> Iterato
 
 
 def _is_same_export(change: ObjectChange) -> bool:
-    """Whether a slice that we publish has the labels and the record that it had before."""
+    """Whether a changed slice in our form has the labels and the record that it had before.
+
+    False for a new or deleted slice, for one in the form of Lighthouse, and for other kinds.
+    """
     before, after = change.before, change.after
     if not (isinstance(before, EndpointSlice) and isinstance(after, EndpointSlice)):
         return False
@@ -313,7 +321,7 @@ def _keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[K
 
 
 def _keys_for_backends(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The exports that a slice backs, before and after; their imports have our own share."""
+    """The exports that a slice backs, before and after; their imports only in `kep-1645`."""
     slices = [s for s in (change.before, change.after) if isinstance(s, EndpointSlice)]
     for service in {value for s in slices for value in BACKENDS.values(s)}:
         namespace, _, name = service.partition("/")
@@ -330,7 +338,7 @@ def _export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _blocked_export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The export that reports a foreign ServiceImport of its name in this cluster."""
+    """The key of the export of this name if its condition ImportedHere is False; else none."""
     export = snapshot.get(snapshot.local, ServiceExport, name, namespace)
     imported = (
         find_condition(export.status.conditions, IMPORTED_HERE) if export is not None else None
@@ -340,7 +348,7 @@ def _blocked_export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterat
 
 
 def _exports_to_cluster(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The exports whose annotation names a cluster."""
+    """The keys of local exports whose annotation `to-clusters` names a cluster."""
     for export in snapshot.all(snapshot.local, ServiceExport):
         meta = export.metadata
         if cluster in parse_cluster_list(meta.annotations.get(TO_CLUSTERS, "")):
@@ -373,6 +381,6 @@ def _lighthouse_keys(key: Key, change: ObjectChange, snapshot: Snapshot) -> Iter
 
 
 def _import_keys(service_import: ServiceImport) -> Iterator[Key]:
-    """The import that a Lighthouse agent's ServiceImport is about."""
+    """The key of the import that a Lighthouse agent's ServiceImport is about; none for others."""
     if (key := legacy_import_key(service_import)) is not None:
         yield key

@@ -123,7 +123,11 @@ _CUT_OFF = (DISCONNECTED, "CredentialsRejected")
 def condition_findings(
     service: ExportedService, clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """A finding for each bad condition of exports; the same one in several clusters is one."""
+    """A finding for each bad condition of exports; the same one in several clusters is one.
+
+    Ready is left out if Valid or Conflict explains it, or the agent is cut off from the broker,
+    which is a finding of its cluster. An export without conditions is ExportUnseen.
+    """
     exports = {one.cluster: export for one in clusters for export in one.exports}
     published = published_exports(service, snapshot)
     groups: dict[tuple[str, str, str], list[tuple[ClusterId, Condition]]] = {}
@@ -144,14 +148,14 @@ def condition_findings(
 
 
 def published_exports(service: ExportedService, snapshot: MultiClusterSnapshot) -> PublishedExports:
-    """What all clusters publish of a service, as a broker has it."""
+    """The records of a service in the slices of all brokers of the snapshot."""
     return published_records(service.namespace, service.name, snapshot)
 
 
 def published_records(
     namespace: str, name: str, snapshot: MultiClusterSnapshot
 ) -> PublishedExports:
-    """What all clusters publish of a service by its name."""
+    """The records of a service, by its namespace and name, in the slices of all brokers."""
     key = f"{namespace}/{name}"
     brokers = snapshot.clusters_with_role(Role.BROKER)
     return read_exports(one for broker in brokers for one in snapshot.by(broker, PUBLISHED, key))
@@ -163,7 +167,11 @@ def _conflict_finding(
     published: PublishedExports,
     snapshot: MultiClusterSnapshot,
 ) -> Finding:
-    """A conflict of exports: those that differ from the older ones are withdrawn, or changed."""
+    """The finding of a condition Conflict, with its first reason as the code.
+
+    Its subject is the newest export that differs from the older ones; the remedy withdraws those
+    that differ. It is an outage if no port is left.
+    """
     (reporter, bad), reporters = reports[0], [cluster for cluster, _ in reports]
     code = bad.reason.split(",")[0]
     reads = snapshot.for_cluster(reporter)
@@ -197,7 +205,7 @@ def _conflict_finding(
 def _unseen(
     cluster: ClusterId, export: ServiceExport, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """ExportUnseen: an export without any condition."""
+    """ExportUnseen: an export without any condition, unless it is younger than UNSEEN_AFTER."""
     made = export.metadata.creation_timestamp
     if made is not None and snapshot.now - made < UNSEEN_AFTER:
         return
@@ -219,7 +227,10 @@ def _condition_finding(
     reports: Sequence[tuple[ClusterId, Condition]],
     snapshot: MultiClusterSnapshot,
 ) -> Finding:
-    """The finding of one bad condition that several clusters may report."""
+    """The finding of one bad condition that several clusters may report; not for Conflict.
+
+    The code is that of the condition's type, or ExportPending for the reason Pending.
+    """
     (first, bad), clusters = reports[0], [cluster for cluster, _ in reports]
     code, severity = _CODES.get(bad.type, ("", Severity.DEGRADED))
     if bad.reason == "Pending":
@@ -268,7 +279,7 @@ def _condition_remedy(
 def import_findings(
     service: ExportedService, clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """ImportBlocked: ServiceImports of others with the name of an exported service."""
+    """ImportBlocked: ServiceImports of an exported service's name that lack our owner label."""
     if (
         not any(one.exports for one in clusters)
         and not published_exports(service, snapshot).records

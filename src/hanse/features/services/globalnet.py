@@ -18,7 +18,7 @@ ENDPOINT_ADDRESS = "submariner.io/headless-svc-endpoints-ip"
 
 
 def ingress_service_name(ingress: GlobalIngressIP) -> str:
-    """The name of the Service that a global address is allocated for."""
+    """The name of the Service of a global address: spec.serviceRef, else its label, else empty."""
     ref = ingress.spec.service_ref
     return ref.name if ref is not None else ingress.metadata.labels.get(SERVICE_REF, "")
 
@@ -41,7 +41,10 @@ class ReachableBackends(Struct, frozen=True):
 
 
 def uses_globalnet(snapshot: Snapshot) -> bool:
-    """Whether other clusters reach this one by global addresses only."""
+    """Whether the local API server serves GlobalIngressIP; False while that is not known.
+
+    Other clusters then reach this one by global addresses only.
+    """
     return snapshot.serves(snapshot.local, GlobalIngressIP) is True
 
 
@@ -50,7 +53,8 @@ def reachable_backends(
 ) -> ReachableBackends:
     """The backends of a Service; with global addresses where the cluster serves GlobalIngressIP.
 
-    Globalnet knows endpoints by the addresses in their own cluster, so those stay there.
+    Those are the pods' with `as_pods`, else the Service's. Elsewhere the annotation of slices with
+    internal addresses of machines is applied.
     """
     own = ExportBackends(_cluster_ips(service), tuple(pods))
     if not uses_globalnet(snapshot):
@@ -62,7 +66,10 @@ def reachable_backends(
 
 
 def _as_published(endpoint_slice: EndpointSlice) -> EndpointSlice:
-    """The slice of a Service with the addresses by which other clusters reach its machines."""
+    """The slice with the addresses of machines that its annotation gives instead of internal ones.
+
+    Unchanged without a valid annotation.
+    """
     instead = published_from(decode_addresses(endpoint_slice.metadata.annotations))
     if not instead:
         return endpoint_slice

@@ -89,7 +89,7 @@ class _ImportState(Struct, frozen=True):
 
     @property
     def derived(self) -> str:
-        """The name of the derived Service; empty where the import needs no address."""
+        """The name of the derived Service; empty if headless, or the profile is not `kep-1645`."""
         needed = self.rules.profile == "kep-1645" and self.merged.type != "Headless"
         return derived_name(self.key) if needed else ""
 
@@ -97,8 +97,9 @@ class _ImportState(Struct, frozen=True):
 def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The ServiceImport of one service in this cluster, its slices, and its derived Service.
 
-    Nothing is desired without the namespace, or where this cluster takes nothing of others; objects
-    from newer schemas are kept.
+    Nothing is desired without a broker or the namespace, or where the AcceptancePolicy refuses the
+    namespace; all is kept while that is not read. Objects from newer schemas are kept. The copy of
+    an aggregate that a Lighthouse agent made is taken over.
     """
     broker = broker_cluster(snapshot)
     namespace = snapshot.get(snapshot.local, Namespace, key.namespace)
@@ -203,7 +204,7 @@ def _published(
 
 
 def _is_ours(service_import: ServiceImport) -> bool:
-    """Whether we wrote an import; one that only lost the label is still ours."""
+    """Whether we wrote an import: by our owner label, or if it is lost, by the owner annotation."""
     meta = service_import.metadata
     return OWNER in meta.labels or OWNER_KEY in meta.annotations
 
@@ -301,7 +302,10 @@ def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[Endpoin
 def _keep_current(
     objects: Sequence[Object], key: Key, clusters: frozenset[ClusterId], snapshot: Snapshot
 ) -> list[Object]:
-    """Keep current objects that depend on clusters whose records we cannot read now."""
+    """The objects; slices of these clusters, ServiceImport and derived Service as they are now.
+
+    Current objects replace new ones of the same kind and name.
+    """
     imported = snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")
     slices = [s for s in imported if source_cluster(s) in clusters]
     whole = (
@@ -357,7 +361,7 @@ def _service_import(
 
 
 def _ready_condition(state: _ImportState, addresses: ClusterSetAddresses) -> Condition:
-    """Ready: whether clients in this cluster can use the import."""
+    """Ready: False if the derived Service has no address, or none in the exports' IP families."""
     if addresses.unsupported:
         message = (
             f"it is exported over {' and '.join(addresses.families)}, and Services of this cluster "
@@ -370,7 +374,10 @@ def _ready_condition(state: _ImportState, addresses: ClusterSetAddresses) -> Con
 
 
 def _address_conditions(state: _ImportState, local: ClusterId) -> list[Condition]:
-    """AddressesAllowed: False if others' addresses are outside of their ranges or in ours."""
+    """AddressesAllowed: False if others' addresses are outside of their ranges or in ours.
+
+    No condition otherwise.
+    """
     messages: list[str] = []
     reason = "OutsideRanges"
     for cluster in sorted(state.visible):

@@ -72,12 +72,12 @@ class LighthouseExport(Struct, frozen=True):
 
 
 def is_of_lighthouse(obj: Object) -> bool:
-    """Whether a Lighthouse agent was the last to write an object in the form of Lighthouse."""
+    """Whether an object in the form of Lighthouse lacks our owner label: its agent wrote it."""
     return OWNER not in obj.metadata.labels
 
 
 def legacy_import_key(legacy: ServiceImport) -> Key | None:
-    """The key of the import that a Lighthouse agent's ServiceImport is about; None for others."""
+    """The key of the import that an object of Lighthouse up to 0.14 is about; None for others."""
     labels = legacy.metadata.labels
     if not all(labels.get(name) for name in (LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE)):
         return None
@@ -85,7 +85,7 @@ def legacy_import_key(legacy: ServiceImport) -> Key | None:
 
 
 def aggregate_key(aggregate: ServiceImport) -> Key | None:
-    """The key of the aggregate that Lighthouse agents since 0.15 share; None for others."""
+    """The key of an aggregate of Lighthouse since 0.15, by its annotations; None for others."""
     annotations = aggregate.metadata.annotations
     name, namespace = annotations.get(SERVICE_NAME), annotations.get(LEGACY_NAMESPACE)
     return Key("aggregate", name, namespace) if name and namespace else None
@@ -135,7 +135,7 @@ def legacy_slice_keys(endpoint_slice: EndpointSlice) -> Iterator[Key]:
 def lighthouse_exports(
     key: Key, snapshot: Snapshot, where: ClusterId
 ) -> dict[ClusterId, LighthouseExport]:
-    """What Lighthouse agents publish for one service, by their cluster."""
+    """What Lighthouse agents publish for one service in cluster `where`, by their cluster."""
     service = f"{key.namespace}/{key.name}"
     imports = {
         _legacy_cluster(i): i
@@ -160,10 +160,9 @@ def lighthouse_exports(
 def lighthouse_slices(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> dict[ClusterId, tuple[EndpointSlice, ...]]:
-    """The slices of one service in clusters with a Lighthouse agent, the first with a record.
+    """The slices of Lighthouse agents for one service, translated to ours, the first with a record.
 
-    Those of this cluster are not among them: its agent is that of Hanse now. Invalid ones are left
-    out.
+    Those of this cluster, whose agent is that of Hanse now, and invalid ones are left out.
     """
     found: dict[ClusterId, tuple[EndpointSlice, ...]] = {}
     for cluster, export in lighthouse_exports(key, snapshot, broker).items():
@@ -187,7 +186,7 @@ def imported_from_lighthouse(key: Key, snapshot: Snapshot) -> frozenset[ClusterI
 
 
 def imported_clusters(key: Key, snapshot: Snapshot) -> frozenset[ClusterId]:
-    """The clusters that this cluster has slices of."""
+    """The clusters of which this cluster has imported slices of one service."""
     return frozenset(map(source_cluster, _imported(key, snapshot)))
 
 
@@ -233,7 +232,7 @@ def unconfirmed_clusters(
 
 
 def _is_confirmed(endpoint_slice: EndpointSlice, answer: Answer | None) -> bool:
-    """Whether a slice is as new as it was when it was read; one that was gone then is not."""
+    """Whether a slice's resourceVersion is that of the answer or higher; False if it was gone."""
     if answer is None or answer.value is None:
         return False
     read = str(answer.value["metadata"]["resourceVersion"])
@@ -332,6 +331,7 @@ def _weight(objects: Sequence[Object], local: ClusterId) -> int | None:
 
 
 def _slice_part(endpoint_slice: EndpointSlice) -> _Part:
+    """The endpoints of a slice without node and target reference, and its ports."""
     endpoints = endpoint_slice.endpoints or ()
     return _Part(
         endpoint_slice.address_type,

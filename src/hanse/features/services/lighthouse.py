@@ -58,7 +58,10 @@ _ORIGINAL_NAMESPACE = "submariner-io/originatingNamespace"
 
 
 def lighthouse_version(snapshot: Snapshot, broker: ClusterId) -> LighthouseVersion | None:
-    """Which form other clusters read, as the ClusterSet says, else by what they publish."""
+    """The form that other clusters read: of the ClusterSet, else by the objects of their agents.
+
+    None if no other cluster has a Lighthouse agent.
+    """
     rules = clusterset_spec(snapshot, broker)
     if rules.lighthouse is not None:
         return rules.lighthouse
@@ -75,7 +78,10 @@ def _of_others(objects: _Published, snapshot: Snapshot) -> Iterator[str]:
 
 
 def is_first_of_lighthouse(obj: Object, snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether an object that appears or disappears may change which form others read."""
+    """Whether agents of other clusters have no other object of this kind than the given one.
+
+    Then its appearance or disappearance may change which form others read.
+    """
     found: _Published = (
         snapshot.by(broker, LEGACY_IMPORTS, "")
         if isinstance(obj, ServiceImport)
@@ -94,7 +100,7 @@ def lighthouse_objects(
 ) -> tuple[Object, ...]:
     """The objects of one export in the form of a version of Lighthouse.
 
-    None has the name of another cluster's: names of Lighthouse may collide.
+    One whose name an object of another cluster has on the broker is left out: names may collide.
     """
     key = Key("export", record.name, record.namespace)
     names = [
@@ -138,7 +144,7 @@ def lighthouse_aggregate(key: Key, merged: MergedImport, broker_namespace: str) 
 def leftovers(
     key: Key, kept: Sequence[Object], snapshot: Snapshot, broker: ClusterId
 ) -> tuple[Removal, ...]:
-    """Remove what this cluster's Lighthouse agent published for one service, but for `kept`."""
+    """Removals of what this cluster's Lighthouse agent published for a service, but for `kept`."""
     export = lighthouse_exports(key, snapshot, broker).get(snapshot.local)
     if export is None:
         return ()
@@ -186,6 +192,7 @@ def _own_leftovers(snapshot: Snapshot, broker: ClusterId) -> Iterator[Object]:
 
 
 def _is_left_over(obj: Object, key: Key | None, snapshot: Snapshot) -> bool:
+    """Whether this cluster's Lighthouse agent wrote it and its service has no export here."""
     if key is None or _cluster(obj) != snapshot.local or not is_of_lighthouse(obj):
         return False
     return snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace) is None
@@ -269,6 +276,7 @@ def _family(backends: ExportBackends) -> AddressType:
 
 
 def _ready_pods(pods: Sequence[EndpointSlice]) -> tuple[Endpoint, ...]:
+    """The ready endpoints, at most MOST_ENDPOINTS, with addresses and host name only."""
     ready = (e for s in pods for e in s.endpoints or () if e.ready)
     return tuple(
         Endpoint(addresses=e.addresses, conditions=READY, hostname=e.hostname)
@@ -277,6 +285,7 @@ def _ready_pods(pods: Sequence[EndpointSlice]) -> tuple[Endpoint, ...]:
 
 
 def _service_address(backends: ExportBackends, family: AddressType) -> tuple[Endpoint, ...]:
+    """The Service's first address, if any, ready while a pod of the family is."""
     pods = [e for s in backends.pods if s.address_type == family for e in s.endpoints or ()]
     conditions = READY if any(e.ready for e in pods) else NOT_READY
     return tuple(

@@ -68,6 +68,7 @@ class BrokerCredentials(Struct, frozen=True):
     insecure: bool = False
 
     def __repr__(self) -> str:
+        """The server only: the token must not get into logs."""
         return f"BrokerWay({self.server!r})"
 
 
@@ -92,7 +93,7 @@ def broker_rules(access: FeatureAccess, broker_namespace: str) -> tuple[RbacRule
 def own_rules(
     access: Iterable[FeatureAccess], broker_namespace: str, cluster: ClusterId
 ) -> tuple[RbacRule, ...]:
-    """The rights on the broker of one member alone, by the names of its objects."""
+    """The rights on the broker of one member alone: on objects whose name is its id."""
     rules = tuple(rule for each in access for rule in each.rules)
     named = FeatureAccess("", (), rules)
     granted = granted_rules(named, Role.BROKER, placed=_placed(broker_namespace), name=cluster)
@@ -195,9 +196,10 @@ def member_record(broker_namespace: str, cluster: ClusterId, uid: str) -> Manife
 
 
 def former_member(broker_namespace: str, cluster: ClusterId) -> tuple[Manifest, ...]:
-    """What a member that was given up keeps on the broker: the right to read its record.
+    """What a member that was given up keeps on the broker: an account that may read its own record.
 
-    Its agent finds there that it has left, and says when it has withdrawn what it wrote at home.
+    Its agent finds there that it has left, and may patch the status of the record to say when it
+    has withdrawn what it wrote at home. The account is annotated as given up.
     """
     kind, role = ClusterMember.kind, f"{broker_namespace}:{cluster}"
     rules = (
@@ -246,7 +248,7 @@ def broker_secret(
 
 
 def _placed(broker_namespace: str) -> dict[str, str]:
-    """The namespaces that write rules leave open."""
+    """The actual namespaces for the placeholders HOME and ACCOUNTS of write rules."""
     return {HOME: broker_namespace, ACCOUNTS: accounts_namespace(broker_namespace)}
 
 

@@ -43,7 +43,10 @@ class MergedImport(Struct, frozen=True):
 
     @property
     def prefers_zones(self) -> bool:
-        """Whether clients prefer endpoints of their own zone; the node is no business of others."""
+        """Whether the traffic distribution prefers endpoints of the client's zone.
+
+        `PreferSameNode` counts, too: other clusters do not have the node.
+        """
         return self.traffic_distribution in ZONE_DISTRIBUTIONS
 
 

@@ -51,7 +51,7 @@ _Key = tuple[str, str]
 
 
 def slices_from(source: ClusterId) -> Watch:
-    """The slices in a cluster that come from an exporter."""
+    """A Watch of the slices written by Hanse in a cluster whose source is the given exporter."""
     labels = f"{SOURCE_CLUSTER}={source},{MANAGED_BY}={DOMAIN}"
     return Watch(Role.LOCAL, EndpointSlice, labels=labels, indexes=(IMPORTED, PUBLISHED))
 
@@ -59,7 +59,11 @@ def slices_from(source: ClusterId) -> Watch:
 def further_reads(
     snapshot: MultiClusterSnapshot, read: Mapping[ClusterId, Collection[Watch]]
 ) -> dict[ClusterId, set[Watch]]:
-    """What each cluster has to list beside what it lists at first; `read` is what it did list."""
+    """The lists that each cluster needs beside those at first; some may be in `read` already.
+
+    `read` is all that each did list so far. It is called again after further lists until nothing is
+    missing; nothing is read here.
+    """
     found: dict[ClusterId, set[Watch]] = {where: set() for where in read}
     counts = snapshot.computed(imports_by_count)
     limited = _limited_imports(snapshot)
@@ -80,7 +84,10 @@ def _lost_slices(
     counts: "ImportCounts",
     read: Mapping[ClusterId, Collection[Watch]],
 ) -> Iterator[tuple[ClusterId, Watch]]:
-    """Importers' copies of the slices that an exporter itself does not show."""
+    """An importer, and the Watch of its copies, for each exporter that shows no slices of its own.
+
+    Exporters whose own slices are still to be read are left out.
+    """
     own = {
         (one.metadata.namespace, one.metadata.labels.get(SERVICE_NAME, ""), where)
         for where in counts.members
@@ -158,7 +165,10 @@ class ImportCounts:
 
     @property
     def needed(self) -> set[ClusterId]:
-        """The members whose imports have to be listed."""
+        """The members whose imports have to be listed, or were: that with the most, as a sample.
+
+        Also those whose count differs from what the sample makes presume, or says too little.
+        """
         if not self.members:
             return set()
         undecided = {w for w in self.members if self._is_undecided(w)}
@@ -189,6 +199,7 @@ class ImportCounts:
         return published or (not own and self._own_count(where) > 0)
 
     def _own_count(self, where: ClusterId) -> int:
+        """How many imports a member has by its count, without those that lack our owner label."""
         return (self.members[where].total or 0) - len(self._foreign[where])
 
     def _difference(self, where: ClusterId) -> int:
@@ -203,11 +214,15 @@ class ImportCounts:
     def _is_imported(
         self, namespace: str, limit: frozenset[ClusterId] | None, where: ClusterId
     ) -> bool:
+        """Whether a member is presumed to import a service: by its namespaces and the limit.
+
+        Namespaces that are not known count as present.
+        """
         spaces = self._namespaces[where]
         return (spaces is None or namespace in spaces) and (limit is None or where in limit)
 
     def _find_known(self) -> None:
-        """Every import of ours that was listed; and how many are known from one member only."""
+        """Fill `known` with all listed imports of ours; count in `_unique` those of one member."""
         several: set[_Key] = set()
         for where in self._listed:
             for one in self._snapshot.all(where, ServiceImport):
@@ -222,7 +237,10 @@ class ImportCounts:
             self._unique[where] += key not in several
 
     def _find_limits(self) -> Iterator[tuple[_Key, frozenset[ClusterId]]]:
-        """The only clusters that import a service, where all of its exports name some."""
+        """The only clusters that import a service, where all of its valid exports name some.
+
+        The exporters themselves are among them.
+        """
         limits: dict[_Key, dict[ClusterId, tuple[ClusterId, ...]]] = {}
         for where, export in self._snapshot.everywhere(ServiceExport):
             meta = export.metadata
@@ -247,6 +265,7 @@ def _namespaces(where: ClusterId, snapshot: MultiClusterSnapshot) -> set[str] | 
 
 
 def _foreign_imports(where: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[_Key]:
+    """Namespace and name of each ServiceImport in a cluster that lacks our owner label."""
     for one in snapshot.all(where, ServiceImport):
         if OWNER not in one.metadata.labels:
             yield (one.metadata.namespace, one.metadata.name)

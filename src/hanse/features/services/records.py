@@ -135,7 +135,10 @@ def encode_record(record: ExportRecord) -> str:
 
 
 def decode_record(endpoint_slice: EndpointSlice) -> ExportRecord | None:
-    """The record that a slice carries, if it is valid and agrees with the slice's labels."""
+    """The record in a slice's annotation; None if it is invalid or has a newer schema.
+
+    None, too, if its cluster, namespace or name differ from those in the slice's labels.
+    """
     record = _decode(endpoint_slice.metadata.annotations.get(RECORD, ""))
     if not isinstance(record, ExportRecord):
         return None
@@ -202,7 +205,10 @@ def allowed_labels(labels: Mapping[str, str]) -> dict[str, str]:
 
 
 def allowed_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
-    """The exported annotations that are valid, not reserved, and fit, in order of names."""
+    """The exported annotations that are valid, not reserved, and fit, in order of names.
+
+    All of them, also those left out, count for the limit of MOST_CHARACTERS.
+    """
     allowed: dict[str, str] = {}
     room = MOST_CHARACTERS
     for name, value in sorted(annotations.items()):

@@ -17,7 +17,7 @@ from hanse.model.snapshot import Snapshot
 
 
 def known_exporters(service_import: ServiceImport | None) -> frozenset[ClusterId]:
-    """The clusters that an import names as its exporters, and those it waits for."""
+    """The clusters in an import's status, and those in its annotation `silent-clusters`."""
     if service_import is None:
         return frozenset()
     silent = service_import.metadata.annotations.get(SILENT_CLUSTERS, "")
@@ -27,10 +27,10 @@ def known_exporters(service_import: ServiceImport | None) -> frozenset[ClusterId
 def silent_import(
     key: Key, written: ServiceImport, clusters: Collection[ClusterId], snapshot: Snapshot
 ) -> Iterator[Object]:
-    """The import as we wrote it, without exporters, and its derived Service.
+    """The import as we wrote it, without exporters and not Ready, and its derived Service.
 
-    Nothing if it has no address, or has lost it. It names the clusters that it waits for: the
-    broker may lose what they published.
+    Nothing if it has no address, or has lost it. An annotation names the clusters that it waits
+    for: the broker may lose what they published.
     """
     derived = snapshot.get(snapshot.local, Service, derived_name(key), key.namespace)
     if derived is None or not set(written.spec.ips) & set(derived.spec.cluster_ips):

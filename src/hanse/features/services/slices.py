@@ -195,7 +195,7 @@ def _hash_bits(endpoint: Endpoint) -> str:
 
 
 def _published_endpoint(endpoint: Endpoint, *, with_node: bool) -> Endpoint:
-    """The endpoint without fields that only its own cluster uses."""
+    """The endpoint without target reference, hints, and, unless `with_node`, node name."""
     return Endpoint(
         addresses=endpoint.addresses,
         conditions=endpoint.conditions,
@@ -272,7 +272,10 @@ def address_family(address: str) -> AddressType:
 
 
 def share_annotations(record: ExportRecord, settings: MemberSettings) -> dict[str, str]:
-    """Weight and priority of a cluster in DNS answers, where they are not the defaults."""
+    """The annotations of a cluster's weight and priority in DNS answers; none for defaults.
+
+    The export's own values take precedence over the ClusterSet's.
+    """
     defaults = MemberSettings(id=record.cluster)
     annotations: dict[str, str] = {}
     for name, own, clusterset, default in (
@@ -285,6 +288,6 @@ def share_annotations(record: ExportRecord, settings: MemberSettings) -> dict[st
 
 
 def agent_annotation(endpoint_slice: EndpointSlice) -> dict[str, str]:
-    """Whose agent published a slice, if it is not ours."""
+    """The annotation `AGENT` of a slice, to be copied; empty if our agent published it."""
     agent = endpoint_slice.metadata.annotations.get(AGENT)
     return {AGENT: agent} if agent else {}

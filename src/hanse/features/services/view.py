@@ -149,7 +149,7 @@ def _importers(service: ExportedService, snapshot: MultiClusterSnapshot) -> tupl
 
 
 def _service_keys(obj: Object) -> tuple[str, ...]:
-    """The key of the service that an object belongs to, if any."""
+    """`namespace/name` of an object's service; none for aggregates on a broker and other kinds."""
     match obj:
         case ServiceExport() | ServiceImport() if SERVICE_NAMESPACE not in obj.metadata.labels:
             return (f"{obj.namespace}/{obj.name}",)

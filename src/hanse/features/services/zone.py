@@ -76,7 +76,7 @@ class ServiceZone:
             yield _service_key(service_import.metadata.namespace, service_import.metadata.name)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The service of a local import or slice; those a cluster exports when its Lease changes.
+        """The service of a local import or slice; a cluster's when its Lease or record changes.
 
         A ClusterSet affects all keys.
         """
@@ -146,14 +146,17 @@ class ServiceZone:
 
 
 def has_cluster_names(view: View, rules: ClusterSetRules) -> bool:
-    """Whether `<cluster>.<service_nodes>` names exist."""
+    """Whether names `<cluster>.<service>` exist: as the view says, else in `lighthouse` only."""
     if view.cluster_names is not None:
         return view.cluster_names
     return rules.profile == "lighthouse"
 
 
 def affinity_mode(service_import: ServiceImport, view: View) -> AffinityMode:
-    """Whose addresses are preferred: as the export says, else as the view does."""
+    """Whose addresses are preferred, by the import's annotation, else by the view.
+
+    `none` in a view without a local cluster.
+    """
     rule = parse_affinity(service_import.metadata.annotations.get(AFFINITY, ""))
     if not view.local:
         return "none"
@@ -185,7 +188,7 @@ def _clusterset_ip_nodes(
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> list[ZoneNode]:
-    """A service with a cluster set IP: that address, or the address of one cluster at a time."""
+    """A service with a cluster set IP: in `kep-1645` that address, else one cluster's at a time."""
     if rules.profile == "kep-1645":
         rdatas = [
             rdata for text in service_import.spec.ips if (rdata := address_rdata(text)) is not None
@@ -387,7 +390,7 @@ def _service_key(namespace: str, name: str) -> Key:
 
 
 def _keys_exported_by(cluster: str, snapshot: Snapshot) -> set[Key]:
-    """The keys of the services that a cluster exports."""
+    """The keys of the services of which this cluster has slices from the given cluster."""
     return {
         _service_key(
             endpoint_slice.metadata.namespace, endpoint_slice.metadata.labels[SERVICE_NAME]
