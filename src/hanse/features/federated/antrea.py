@@ -40,7 +40,10 @@ class AntreaManifests(Struct, frozen=True):
 
 
 def antrea_manifests(held: MigratedObjects, namespace: str) -> AntreaManifests:
-    """The objects for one cluster; global federated Services move to `namespace`."""
+    """The ServiceExports for one cluster, with the Services and slices that they need, and groups.
+
+    Global federated Services move to `namespace`.
+    """
     objects: list[Wire] = []
     notes: list[str] = []
     for federated, members in sorted(_members(held, namespace).items()):

@@ -38,7 +38,7 @@ from hanse.model.snapshot import Index, Snapshot
 
 
 def _backed_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """The Service that a slice belongs to, unless that is a federated one."""
+    """Index value: the Service of a slice; none for those that we generate (label managed-by)."""
     labels = endpoint_slice.metadata.labels
     if KUBE_SERVICE in labels and labels.get(MANAGED_BY) != DOMAIN:
         yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
@@ -233,17 +233,20 @@ def _plain(addresses: Iterable[str]) -> Iterator[PreferredAddress]:
 
 
 def _sharing(meta: Meta) -> tuple[ClusterId, ...]:
-    """The clusters on the network of a member Service's nodes or interface."""
+    """The clusters in the annotation `INTERNAL_FROM`; none if it is missing or invalid.
+
+    They are on the network of the Service's nodes or interface.
+    """
     return parse_clusters(meta.annotations.get(INTERNAL_FROM, "")) or ()
 
 
 def backends_from(cluster: ClusterId, backends: Backends) -> Backends:
-    """The backends with the addresses by which a cluster reaches them."""
+    """The backends with internal addresses where the given cluster shares their network."""
     return _with_addresses(backends, reached_from(cluster, backends.internal))
 
 
 def _as_published(backends: Backends) -> Backends:
-    """The backends of this cluster with the addresses by which most others reach them."""
+    """The backends with the addresses for other clusters in place of internal ones."""
     return _with_addresses(backends, published_from(backends.internal))
 
 

@@ -46,7 +46,10 @@ def external_hostname(
     current: Service | None,
     options: FederatedOptions,
 ) -> ExternalHostname:
-    """The host name that a user set on the Service, else a member's, else one by the template."""
+    """The host name that a user set on the Service, else a member's, else one by the template.
+
+    With the annotations to write for it; both empty if there is none.
+    """
     by_user = _user_hostnames(current.metadata.annotations if current is not None else {})
     if by_user:
         hostname = next(iter(by_user.values()))
@@ -81,7 +84,10 @@ def annotated_hostname(annotations: Mapping[str, str]) -> str:
 
 
 def target_annotations(external: ExternalHostname, targets: Targets) -> dict[str, str]:
-    """The annotations from which ExternalDNS and our own name server publish the addresses."""
+    """The annotations from which ExternalDNS and our own name server publish the addresses.
+
+    Empty without a host name or without targets.
+    """
     if not external.hostname or not targets:
         return {}
     annotations = {f"{prefix}/target": ",".join(targets) for prefix in EXTERNAL_DNS}

@@ -156,11 +156,14 @@ class FederatedServices:
         return [_probe_key(name) for name in names if name is not None]
 
     def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
-        """The probes of all addresses of a federated Service that asks for them."""
+        """The probes of all ready addresses of a federated Service whose setting health is `probe`.
+
+        None for others, or where we lead no member.
+        """
         return tuple(_probes(FederatedName(key.namespace, key.name), snapshot))
 
     def forbidden(self, snapshot: Snapshot) -> frozenset[str]:
-        """The addresses of API servers."""
+        """The addresses of API servers of led members, which are never probed."""
         return api_addresses(snapshot)
 
 
@@ -169,7 +172,7 @@ def _probe_key(federated: FederatedName) -> Key:
 
 
 def _probes(federated: FederatedName, snapshot: Snapshot) -> Iterator[Probe]:
-    """The probes of a federated Service; none where we lead no member."""
+    """The probes of a federated Service, if its health setting is `probe` and we lead a member."""
     records = list_records(federated, snapshot) if led_members(snapshot) else []
     if probes_members(sorted((r.origin for r in records), key=lambda origin: origin.age)):
         for stored in records:
@@ -210,7 +213,10 @@ def _keys_for_led_object(
 
 
 def _joined_keys(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
-    """The keys of a Service or native service, before and after a change."""
+    """The keys of a Service or native service, before and after a change.
+
+    With annotation `JOIN` also the federated Service that has its own name.
+    """
     for side in (change.before, change.after):
         if isinstance(side, Service | NativeService):
             yield from _joinable_keys(side, where)

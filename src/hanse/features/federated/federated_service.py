@@ -98,8 +98,9 @@ class _ServiceState(Struct, frozen=True):
 def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Plan:
     """A federated Service in a led member, merged from all records, and the name conditions.
 
-    Nothing is desired where the namespace is missing or takes nothing of others, or where the
-    Service must be recreated.
+    Nothing is desired in members that we do not lead, where the namespace is missing or the
+    AcceptancePolicy refuses it, or where the Service must be recreated. All is kept while the
+    policy is not read; without records groups stand that policies name.
     """
     member = topic_member(key.topic)
     if not is_led(member, snapshot):
@@ -239,7 +240,7 @@ def _with_drained(
 
 
 def _is_ours(service: Service) -> bool:
-    """Whether a Service is a federated one, even if somebody removed one of its annotations."""
+    """Whether a Service is a federated one, by the annotation `FEDERATED` or by its owner claim."""
     if FEDERATED in service.metadata.annotations:
         return True
     claim = owner_claim(service)
@@ -247,7 +248,7 @@ def _is_ours(service: Service) -> bool:
 
 
 def _accepts_endpoints(service: Service) -> bool:
-    """Whether a user's Service agrees to get endpoints from other clusters."""
+    """Whether a Service is not ours, and its annotation `JOIN` is `true`."""
     return not _is_ours(service) and service.metadata.annotations.get(JOIN) == "true"
 
 
@@ -257,7 +258,10 @@ def _port_names(service: Service) -> dict[Number, str]:
 
 
 def _keeps_slices(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) -> bool:
-    """Whether slices of a cluster are kept, since it is not known whether its records ended."""
+    """Whether slices of a cluster without a known record are kept.
+
+    They are unless it has left, while its records are not all listed or one has a newer schema.
+    """
     if has_left(cluster, snapshot):
         return False
     return not has_complete_records(cluster, snapshot) or cluster in unreadable_members(
@@ -316,7 +320,10 @@ def _objects(
 
 
 def _publishes(state: _ServiceState, snapshot: Snapshot) -> bool:
-    """Whether the external name is published in this member: the first chosen one that answers."""
+    """Whether the external name is published in this member: the first chosen one that answers.
+
+    All publish it if none is chosen, and the first if none answers.
+    """
     chosen = publishing_clusters(state.merged.members)
     silent = silent_clusters({*chosen} - {state.member}, snapshot)
     answering = [cluster for cluster in chosen if cluster not in silent] or chosen
@@ -348,7 +355,11 @@ def _prefers_zones(state: _ServiceState) -> bool:
 
 
 def _name_conflict(state: _ServiceState, snapshot: Snapshot) -> str:
-    """The message for a foreign Service that has the name; empty where there is none."""
+    """The message for a foreign Service that has the name; empty where there is none.
+
+    It is foreign if our last write had the outcome `Foreign`; without an outcome, its condition
+    counts.
+    """
     current = state.current
     if current is None or state.joined:
         return ""
@@ -374,7 +385,7 @@ def _name_conflict(state: _ServiceState, snapshot: Snapshot) -> str:
 def _with_name_conditions(
     plan: Plan, state: _ServiceState, conflict: str, snapshot: Snapshot
 ) -> Plan:
-    """The plan with status patch and Events of the Service that has the name now, if any."""
+    """The plan with status and Events of the Service of that name, if any: name, reachability."""
     if state.current is None:
         return plan
     conditions = [

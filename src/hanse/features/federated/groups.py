@@ -123,6 +123,6 @@ def _spec(addresses: Iterable[str]) -> GroupSpec:
 
 
 def is_federated_group(group: ClusterGroup | Group) -> bool:
-    """Whether a group is that of a federated Service, and not a user's."""
+    """Whether the owner claim of a group is of this feature, so that it is not a user's."""
     claim = owner_claim(group)
     return claim is not None and claim.feature == "federated"

@@ -26,13 +26,13 @@ SILENT_AFTER = timedelta(seconds=30)
 
 
 def silent_for(cluster: ClusterId, snapshot: Snapshot) -> timedelta | None:
-    """How long a cluster has answered nothing; None if it answers, if only with errors."""
+    """How long a cluster has answered nothing; None if it answers, even if only with errors."""
     state = snapshot.fact(ClusterState, cluster)
     return age(state.since, snapshot.now) if state is not None and state.silent else None
 
 
 def silent_clusters(clusters: Iterable[ClusterId], snapshot: Snapshot) -> frozenset[ClusterId]:
-    """Those of the clusters that have answered nothing for so long that they count as gone."""
+    """Those of the clusters that have answered nothing for `SILENT_AFTER`: they count as gone."""
     return frozenset(
         cluster
         for cluster in clusters
@@ -58,7 +58,10 @@ def member_probes(record: MemberRecord) -> Iterator[Probe]:
 
 
 def failed_targets(record: MemberRecord, snapshot: Snapshot) -> dict[str, str]:
-    """The addresses of a member Service that do not answer probes, each with the reason."""
+    """The addresses of a member Service that do not answer probes, each with the reason.
+
+    Addresses without a result of a probe are not among them.
+    """
     healths = (snapshot.fact(TargetHealth, probe.target) for probe in member_probes(record))
     return {h.target.address: h.reason for h in healths if h is not None and not h.up}
 
@@ -70,6 +73,7 @@ def with_draining(record: MemberRecord, addresses: Iterable[str]) -> MemberRecor
 
 
 def _drained(backends: Backends, addresses: frozenset[str]) -> Backends:
+    """The backends with those of their ready addresses that are in `addresses` as draining."""
     if addresses.isdisjoint(backends.ready):
         return backends
     return replace(
@@ -80,7 +84,10 @@ def _drained(backends: Backends, addresses: frozenset[str]) -> Backends:
 
 
 def api_addresses(snapshot: Snapshot) -> frozenset[str]:
-    """The addresses of the API servers of members, to which probes are forbidden."""
+    """The addresses of the API servers of led members, to which probes are forbidden.
+
+    They are those of Service and slices `default/kubernetes`, without loopback addresses.
+    """
     addresses: set[str] = set()
     for where in snapshot.clusters(Role.LED):
         api = snapshot.get(where, Service, "kubernetes", "default")

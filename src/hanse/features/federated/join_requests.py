@@ -37,9 +37,9 @@ class JoinRequest(Struct, frozen=True):
 
 
 def join_request(obj: Joinable) -> JoinRequest:
-    """The request in an object's annotations, with faults for invalid names.
+    """The request in an object's annotations for a global name and for one of its own namespace.
 
-    Federated Services themselves join nothing.
+    Invalid names are faults. Objects with annotation `FEDERATED` join nothing.
     """
     annotations = obj.metadata.annotations
     if FEDERATED in annotations:

@@ -55,7 +55,7 @@ def has_left(member: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def list_records(federated: FederatedName, snapshot: Snapshot) -> list[StoredRecord]:
-    """All valid records of one federated Service."""
+    """All valid records of one federated Service, in ConfigMaps of members that are not leaving."""
     return [
         stored
         for member in active_members(snapshot)

@@ -149,9 +149,10 @@ def record_configmap(record: MemberRecord) -> ConfigMap:
 
 
 def read_record(configmap: ConfigMap, where: ClusterId) -> StoredRecord | None:
-    """The record in a ConfigMap of a member; None if it is invalid, or cluster or labels disagree.
+    """The record in a ConfigMap of a member; None if it is invalid or has a newer schema.
 
-    Without a creation time it counts as the newest.
+    None, too, if it names another cluster, or another federated Service than the labels. Without a
+    creation time it counts as the newest.
     """
     labels = configmap.metadata.labels
     record = _decode(configmap.data.get(MEMBER, ""))

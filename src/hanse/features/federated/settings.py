@@ -51,13 +51,13 @@ def ruling_member(members: Iterable[Origin], setting: Setting) -> Origin | None:
 
 
 def drains_silent_members(members: Iterable[Origin]) -> bool:
-    """Whether the endpoints of members that answer nothing are drained, which is the default."""
+    """Whether endpoints of members that answer nothing are drained: health is `lease`, or unset."""
     ruling = ruling_member(members, HEALTH)
     return ruling is None or ruling.health == "lease"
 
 
 def probes_members(members: Iterable[Origin]) -> bool:
-    """Whether addresses that accept no connections are drained."""
+    """Whether health is `probe`: addresses that accept no connections are drained."""
     ruling = ruling_member(members, HEALTH)
     return ruling is not None and ruling.health == "probe"
 

@@ -36,7 +36,11 @@ class FederatedView:
     )
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
-        """`namespace/name` of every service with a member record in any cluster, or that stands."""
+        """`namespace/name` of every service with a member record in any cluster.
+
+        Also of Services with annotation `FEDERATED`, whose records may be in clusters that are
+        lost.
+        """
         recorded = {
             key
             for _, config_map in snapshot.everywhere(ConfigMap)
@@ -62,9 +66,9 @@ class FederatedView:
                 return ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
-        """The item of a service; None if it has no member record, bad if nothing is ready.
+        """The item of a service; bad if nothing is ready; None if it has no member record.
 
-        One that stands while no cluster that is reached has a member is that of a lost one.
+        A Service that stands without a record while some member is not reached is shown as down.
         """
         namespace, _, name = key.partition("/")
         stored = list(_stored_records(key, snapshot))
@@ -191,7 +195,7 @@ _RULES = {
 def _check_conditions(
     obj: Service | NativeService, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """What a member Service, or one that is in the way, says of itself."""
+    """A finding for each bad condition of a member Service, or of one with a federated name."""
     for found in check_conditions(_RULES)(obj, where, snapshot):
         if found.code != "NamesCollide":
             yield found

@@ -66,11 +66,11 @@ class FederatedZone:
         self.zones: tuple[bytes, ...] = tuple(wire_name(zone) for zone in view.global_zones)
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether the Services of this cluster are listed."""
+        """Whether the Services of this cluster are listed, or are not served."""
         return snapshot.listed_or_unserved(snapshot.local, Service)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """One key for each external name."""
+        """One key for each external host name of a federated Service of this cluster."""
         names = {n for s in snapshot.all(snapshot.local, Service) for n in _hostnames(s)}
         yield from (Key(HOST_TOPIC, name) for name in names)
 
