@@ -135,7 +135,7 @@ def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[Forme
 def _former_connections(
     federation: Federation, snapshot: Snapshot
 ) -> Iterator[LeavingCluster | ClusterConnection]:
-    """Connections to members that are left or undecided; without those with an invalid entry."""
+    """Connections to members that are left or undecided; without released and invalid ones."""
     for former in former_members(federation, snapshot):
         state = former.state
         entry = Member(cluster_id=state.cluster_id, server=state.server, secret=state.secret)
@@ -275,7 +275,10 @@ def secret_fault(index: int, member: Member, secret: Secret | None) -> MemberFau
 def _leader_preference(
     snapshot: Snapshot, members: tuple[ClusterId, ...]
 ) -> dict[ClusterId, tuple[ClusterId, ...]]:
-    """For each member its leaders by preference: itself, or supervisors in rotation."""
+    """For each member its leaders by preference: a supervisor itself first, then the others.
+
+    The first leaders of members that are no supervisors rotate over all supervisors.
+    """
     supervisors = possible_supervisors(snapshot, members)
     order: dict[ClusterId, tuple[ClusterId, ...]] = {}
     children = 0

@@ -63,7 +63,10 @@ def _counts(cluster: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def differing_lists(federation: Federation, snapshot: Snapshot) -> list[str]:
-    """What other supervisors name and this one does not, or the other way round, with remedies."""
+    """What other supervisors name and this one does not, or the other way round, with remedies.
+
+    Supervisors that name no member are left out.
+    """
     others = read_other_supervisors(snapshot, federation)
     named = {member.cluster_id for member in federation.spec.members}
     name = federation.metadata.name
@@ -95,7 +98,7 @@ def join_command(cluster: ClusterId, snapshot: Snapshot) -> str:
 
 
 def is_dissolved(federation: Federation) -> bool:
-    """Whether a person wants the federation to end."""
+    """Whether the annotation `hanse.dev/dissolve` is set, and not `false`."""
     return federation.metadata.annotations.get(DISSOLVE, "false") != "false"
 
 
@@ -112,6 +115,7 @@ def _age(federation: Federation) -> tuple[str, str]:
 
 
 def _named_members(cluster: ClusterId, snapshot: Snapshot) -> frozenset[ClusterId]:
+    """The members in a cluster's oldest Federation; none without one, or if it is dissolved."""
     federation = oldest_federation(cluster, snapshot)
     if federation is None or is_dissolved(federation):
         return frozenset()

@@ -32,7 +32,11 @@ class RefusalReport(Struct, frozen=True):
 
 
 def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
-    """MembersWritten: False once refusals last, True only after a False and a time without any."""
+    """MembersWritten: False once refusals last, True only after a False and a time without any.
+
+    It is False at once if the election of any member's leader fails. No condition keeps the old
+    one.
+    """
     refused = sorted(_refused(snapshot), key=lambda o: str((o.target.where, o.target.ref)))
     lasting = [o for o in refused if age(o.since, snapshot.now) >= REPORT_AFTER]
     young = [REPORT_AFTER - age(o.since, snapshot.now) for o in refused if o not in lasting]
@@ -62,7 +66,7 @@ def election_message(failure: ElectionFailure) -> str:
 
 
 def is_refusal(outcome: WriteOutcome) -> bool:
-    """Whether a write was refused or forbidden, of a kind that is not reported elsewhere."""
+    """Whether a write was refused or forbidden; policies do not count: their records report it."""
     kind = outcome.target.ref.kind
     return outcome.result in ("Refused", "Forbidden") and kind not in _REPORTED_ELSEWHERE
 

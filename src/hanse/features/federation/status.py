@@ -95,7 +95,7 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
 
 
 def _retiring(federation: Federation, snapshot: Snapshot) -> tuple[ClusterId, ...]:
-    """The connected members of a cluster that supervises no longer."""
+    """The connected members, if this cluster supervises no longer or its Federation names none."""
     if _supervises(snapshot) and federation.spec.members:
         return ()
     return tuple(sorted(snapshot.clusters(Role.MEMBER)))
@@ -285,7 +285,7 @@ def _no_leader(since: datetime, last: str, snapshot: Snapshot) -> LocalLeader:
 def _conditions(
     federation: Federation, members: tuple[MemberState, ...], own: LocalLeader, snapshot: Snapshot
 ) -> Iterator[Condition]:
-    """Valid, MembersReachable (of supervisors), and Led where that is known."""
+    """Valid, MembersReachable and MembersDiffer (of supervisors), and Led where that is known."""
     faults = list(_faults(federation, snapshot))
     if faults:
         text = "; ".join(f"{f.field}: {f.message}" for f in faults)[:_LONGEST_MESSAGE]

@@ -138,7 +138,7 @@ def _is_redundant(review: AdmissionRequest, before: str, snapshot: Snapshot) -> 
 
 
 def _claimed_id(review: AdmissionRequest, wire: Wire) -> str | None:
-    """The cluster id in a claim or property; None where it is empty or about something else."""
+    """The cluster id in a claim or property; None without an object, or about another thing."""
     if not wire:
         return None
     name = str((wire.get("metadata") or {}).get("name") or review.name)
