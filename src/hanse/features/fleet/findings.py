@@ -44,7 +44,10 @@ def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iter
 
 
 def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """ClusterUnreachable or BrokerLost, AgentMissing, AgentSilent, ClusterSilent."""
+    """CredentialsRefused, ClusterUnreachable, BrokerLost, AgentMissing, AgentSilent, ClusterSilent.
+
+    Most serious first; after one of the first three there are no others.
+    """
     fault = snapshot.fault_of(cluster)
     own = snapshot.by_agent.get(cluster)
     if own is not None and (refused := own.fact(CredentialsRefused, cluster)) is not None:
@@ -85,7 +88,10 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
 
 
 def _agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """AgentMissing and AgentSilent, by the Lease of the agent in its own cluster."""
+    """AgentMissing and AgentSilent, by the Lease of the agent in its own cluster.
+
+    A broker whose Lease nobody ever held needs no agent.
+    """
     own = snapshot.by_agent.get(cluster)
     run = own.fact(AgentRun, cluster) if own is not None else None
     if run is None or run.alive or (Role.BROKER in snapshot.roles(cluster) and not run.holder):
@@ -109,7 +115,10 @@ def _agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterato
 
 
 def _silent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
-    """ClusterSilent: its agent runs, or nobody can say, and does not show so on the broker."""
+    """ClusterSilent: its agent runs, or nobody can say, and does not show so on the broker.
+
+    AgentSilent where all agents are known and this cluster has none (`hanse up`).
+    """
     silence = snapshot.silence_of(cluster)
     broker = silence.where if silence is not None else "the broker"
     own = snapshot.by_agent.get(cluster)
@@ -137,7 +146,7 @@ def _silent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
 
 
 def _pauses(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """AgentPaused: a person stopped the writes of one agent, or of all."""
+    """AgentPaused by the namespace's annotation; FleetPaused by spec.paused of any ClusterSet."""
     system = snapshot.get(cluster, Namespace, SYSTEM_NAMESPACE)
     if system is not None and is_paused(system):
         yield Finding(
@@ -266,7 +275,7 @@ def _moving_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
 
 
 def _overlapping_ranges(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """RangesOverlap: two members of a broker have the same addresses."""
+    """RangesOverlap: two members of a broker have overlapping ranges; none without a ClusterSet."""
     rules = oldest_clusterset(snapshot.all(cluster, ClusterSet))
     if rules is None:
         return
@@ -328,7 +337,10 @@ def _denied_lists(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterato
 
 
 def link_findings(target: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """LinkCut, TokenRevoked: agents that do not reach a cluster which is not dead to all."""
+    """LinkCut, TokenRevoked: agents that do not reach a cluster that others may reach.
+
+    None if it is ClusterUnreachable itself.
+    """
     fault = snapshot.fault_of(target)
     if fault is not None and fault.code == "ClusterUnreachable":
         return

@@ -78,7 +78,10 @@ class ClustersView:
         return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """Clusters that a fact concerns, or whose exports, imports or nodes change in number."""
+        """Clusters that a fact concerns, or whose exports or imports change in number.
+
+        Also those of a changed Node, ClusterSet or Namespace.
+        """
         match change:
             case FactChange():
                 return _concerned_clusters(change)
@@ -194,7 +197,10 @@ def _roles(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...
 
 
 def _leader(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """The cluster that leads a member, by the newest leadership that an agent knows."""
+    """The cluster that leads a member: of an agent that leads it itself, else of the highest epoch.
+
+    Empty if no agent knows a leadership.
+    """
     known = [s.fact(Leadership, cluster) for s in snapshot.by_agent.values()]
     leaderships = [one for one in known if one is not None]
     ours = next((one for one in leaderships if one.ours), None)
