@@ -73,7 +73,11 @@ class ClusterSetMember:
         return (MEMBER,) if isinstance(change.fact, facts) else ()
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - there is one key
-        """Patch the record, if this is the cluster that it is about and it has not left."""
+        """Patch spec and status of this cluster's record on the broker.
+
+        Nothing without a record, if it is of a cluster with another uid, or in phases Leaving, Left
+        and Replaced.
+        """
         broker = broker_cluster(snapshot)
         if broker is None:
             return Plan()
@@ -134,7 +138,10 @@ def _rules(snapshot: Snapshot, broker: ClusterId) -> Wire:
 
 
 def _concerns_member(change: ObjectChange, snapshot: Snapshot) -> bool:
-    """Whether an object is the record of this cluster, tells its uid, or has the fleet's rules."""
+    """Whether an object is the record of this cluster, tells its uid, or has the fleet's rules.
+
+    Also a local node or ServiceCIDR whose address ranges have changed.
+    """
     name = change.object.metadata.name
     if isinstance(change.object, ClusterSet):
         return True
