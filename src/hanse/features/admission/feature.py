@@ -125,7 +125,10 @@ class Admission:
     def _keep_current(
         self, stored: StoredCertificate | None, snapshot: Snapshot
     ) -> tuple[Desired, ...]:
-        """The current objects, so that none is deleted while a certificate is being issued."""
+        """The current objects, so that they are not deleted while a certificate is being issued.
+
+        Without a valid certificate in the Secret, only the webhook configurations.
+        """
         if stored is not None:
             return self._desired(_as_desired(stored.secret), snapshot)
         found = [snapshot.get(snapshot.local, kind, NAME) for kind in _CONFIGURATIONS]
