@@ -69,7 +69,7 @@ def _has_service(machine: Machine, tags: ServiceTags, snapshot: Snapshot) -> boo
 
 
 def name_conflict_plan(service: Service | None, machine: str, snapshot: Snapshot) -> Plan:
-    """MachineNameFree of a foreign Service: False while a machine has its name, True after that."""
+    """MachineNameFree of a foreign Service: False while a machine's tag names it, then True."""
     if service is None:
         return Plan()
     key = Key("", service.metadata.name, service.metadata.namespace)
@@ -88,7 +88,10 @@ def name_conflict_plan(service: Service | None, machine: str, snapshot: Snapshot
 
 
 def name_conflict(key: Key, snapshot: Snapshot) -> str:
-    """The message for a VM Service whose name a foreign Service has; empty where none has it."""
+    """The message for a VM Service whose name a foreign Service has; empty where none has it.
+
+    Foreign is one without the annotation `VM_SERVICE`, or with the write outcome `Foreign`.
+    """
     ref = ClusterObjectRef(snapshot.local, ObjectRef(Service.kind, key.name, key.namespace))
     outcome = snapshot.fact(WriteOutcome, ref)
     service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
