@@ -53,7 +53,7 @@ def policy_key(policy: Policy) -> Key:
 
 
 def is_federated(policy: Policy) -> bool:
-    """Whether a policy is annotated to be replicated to every member."""
+    """Whether the annotation `federated.anp`, under any spelling of the domain, is `true`."""
     return spelled_value(policy.metadata.annotations, "federated.anp") == "true"
 
 

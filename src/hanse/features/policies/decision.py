@@ -49,7 +49,10 @@ def decide(
     outcome: WriteOutcome | None,
     now: datetime,
 ) -> MemberDecision:
-    """Decide how to bring the policy in this member to the winning version."""
+    """The record and the writes that bring the policy in this member to the winning version.
+
+    Where the member's AcceptancePolicy refuses it, nothing is written and the record is Blocked.
+    """
     before = stored.here if isinstance(stored, PolicyRecord) else LocalState()
     winner = draft.history.winner
     if draft.here.phase == "Quarantined":

@@ -49,7 +49,10 @@ DisappearanceCause: TypeAlias = DeletedByUser | RemovedWithParent | Undetermined
 def classify_disappearance(
     view: MemberView, here: LocalState, options: PolicyOptions, snapshot: Snapshot
 ) -> DisappearanceCause:
-    """Why a recorded policy is gone: held if too many are, undetermined until live reads answer."""
+    """Why a recorded policy is gone: held if too many are, undetermined until live reads answer.
+
+    Undetermined, too, while the member is joining, or if a live read still finds a policy.
+    """
     if view.joining:
         return Undetermined()
     if message := _mass_deletion_message(view.member, options, snapshot):
@@ -100,7 +103,10 @@ def _refs_to_read(view: MemberView) -> tuple[ClusterObjectRef, ...]:
 
 
 def _mass_deletion_message(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:
-    """The message if too many applied policies are gone; empty if an annotation allows it."""
+    """The message if more applied policies are gone than the options allow; else empty.
+
+    Empty, too, if an annotation of the system namespace allows the deletion.
+    """
     namespace = snapshot.get(member, Namespace, SYSTEM)
     allowed = (
         namespace.metadata.annotations.get(ALLOW_MASS_DELETION, "") if namespace is not None else ""

@@ -62,7 +62,7 @@ def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
 
 
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
-    """The keys for a changed policy, record, page, namespace or definition."""
+    """The keys for a changed policy, record, page, namespace, AcceptancePolicy or definition."""
     match change.object:
         case AntreaClusterNetworkPolicy() | AntreaNetworkPolicy() as policy:
             return [policy_key(policy), *_joining_page_keys(snapshot)]

@@ -198,7 +198,7 @@ class VersionMark(Struct, frozen=True):
 
 
 def parse_version_annotation(key: Key, annotations: dict[str, str]) -> VersionMark | None:
-    """The version in a policy's annotations; None if it was copied from another policy."""
+    """The version in a policy's annotations; None if missing, or copied from another policy."""
     fields = annotations.get(VERSION_ANNOTATION, "").split(" ")
     if len(fields) != 3 or fields[2] != _key_checksum(key):
         return None

@@ -28,7 +28,7 @@ class MemberStatus(Struct, frozen=True, omit_defaults=True):
 
     @property
     def needs_attention(self) -> bool:
-        """Whether a user should look at it; a missing namespace is normal."""
+        """Whether it is Blocked, Quarantined or Held; a missing namespace is normal."""
         return self.reason == "Held" or (
             self.phase in TROUBLED_PHASES and self.reason != "NamespaceMissing"
         )

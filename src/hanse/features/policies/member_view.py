@@ -143,7 +143,7 @@ def build_member_view(
 
 
 def _refusal(key: Key, member: ClusterId, snapshot: Snapshot) -> str:
-    """Why a member takes nothing of others in a policy's namespace; empty if it does."""
+    """Why a member's AcceptancePolicy refuses a policy's namespace; empty if not, or unread."""
     policy = read_policy(member, snapshot)
     if policy is None:
         return ""
@@ -202,7 +202,7 @@ class LedgerPages(Struct, frozen=True):
 
 
 def read_ledger_pages(snapshot: Snapshot) -> LedgerPages:
-    """Read the ledger pages of all members."""
+    """The ledger pages of all members that are not leaving, from ConfigMaps of the snapshot."""
     members = list_members(snapshot)
     pages = {m: page for m in members if (page := read_page(m, snapshot)) is not None}
     ended: dict[ClusterId, int] = {}

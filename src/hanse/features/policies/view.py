@@ -55,7 +55,10 @@ class PoliciesView:
         return _item_key(change.object)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
-        """The item of a policy, from its ledgers in all clusters; None if there are none."""
+        """The item of a policy, from its ledgers in all clusters; None if there are none.
+
+        None, too, for one that is no longer present and needs no attention.
+        """
         policy_key = _policy_key(key)
         ledgers = {
             where: ledger
@@ -152,7 +155,7 @@ def _member_part(where: ClusterId, one: MemberStatus) -> ClusterPart:
 def _versions(
     policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]
 ) -> tuple[tuple[str, str], ...]:
-    """The version that counts, and those that lost against it."""
+    """Title and YAML of the version that counts, and of those that lost against it."""
     records = (decode_record(ledger) for ledger in ledgers.values())
     winner = merge_all(r.history for r in records if isinstance(r, PolicyRecord)).winner
     counts = (
@@ -174,7 +177,7 @@ def _check_policy(
     where: ClusterId,
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """What a policy does not do although its author may expect it, by a code for each."""
+    """PolicyIgnored, PolicyLocalPeers, PolicyNamesNothing and PolicyNotEnforced of one policy."""
     annotations = policy.metadata.annotations
     if message := ignored_annotation_warning(annotations):
         yield object_finding(
@@ -256,7 +259,7 @@ def _unenforced(
     where: ClusterId,
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[str]:
-    """The subjects of a policy that are machines, if no agent of Antrea runs on any of them."""
+    """A message if a policy applies to machines, and no ExternalEntity has spec.externalNode."""
     paths = [
         f"spec.{path}.externalEntitySelector"
         for path, subject in policy_subjects(policy.spec)
