@@ -196,7 +196,7 @@ def _is_published(key: Key, item: Desired, snapshot: Snapshot) -> bool:
 
 
 def _is_ours(key: Key, found: Object, snapshot: Snapshot) -> bool:
-    """Whether an object belongs to the key."""
+    """Whether the owner claim of an object is of this key and of this cluster."""
     claim = owner_claim(found)
     return claim is not None and (claim.key, claim.serves) == (str(key), snapshot.local)
 
