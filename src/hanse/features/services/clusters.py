@@ -60,7 +60,7 @@ def list_published_slices(key: Key, snapshot: Snapshot, broker: ClusterId) -> li
 
 
 def source_cluster(endpoint_slice: EndpointSlice) -> ClusterId:
-    """The cluster that a published or imported slice comes from."""
+    """The cluster in a slice's label `source-cluster`; empty without it."""
     return endpoint_slice.metadata.labels.get(SOURCE_CLUSTER, "")
 
 
@@ -150,7 +150,7 @@ def lost_clusters(
 
 
 def exporting_clusters(service_import: ServiceImport | None) -> frozenset[ClusterId]:
-    """The clusters that an import names; none where there is no import."""
+    """The clusters in an import's status; none where there is no import."""
     named = service_import.status.clusters if service_import is not None else ()
     return frozenset(exporting.cluster for exporting in named)
 

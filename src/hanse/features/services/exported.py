@@ -34,6 +34,7 @@ class EndpointCount(Struct, frozen=True):
     all: int
 
     def __str__(self) -> str:
+        """`ready/all`."""
         return f"{self.ready}/{self.all}"
 
 
@@ -134,7 +135,7 @@ def bad_conditions(export: ServiceExport) -> tuple[Condition, ...]:
 
 
 def _is_bad(condition: Condition) -> bool:
-    """Whether a condition is not True, or is the Conflict condition and True."""
+    """Whether a condition is not True; for Conflict, whether it is True."""
     return (condition.status == "True") == (condition.type == CONFLICT)
 
 

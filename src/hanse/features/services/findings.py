@@ -59,9 +59,10 @@ def endpoint_findings(
     counts: Mapping[ClusterId, EndpointCounts],
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """NoEndpoints, and EndpointsLost: clusters that were lost, or have nothing ready.
+    """NoEndpoints if no exporter has a ready endpoint, else EndpointsLost for those that have none.
 
-    `counts` has the endpoints of each exporter; those of a lost cluster are not ready.
+    Lost clusters and others are separate findings. `counts` has the endpoints of each exporter;
+    those of a lost cluster are not ready.
     """
     ready = {cluster: one.ready for cluster, one in counts.items()}
     lost = [cluster for cluster in ready if snapshot.fault_of(cluster) is not None]
@@ -101,7 +102,7 @@ def _start_pods(
     counts: Mapping[ClusterId, EndpointCounts],
     snapshot: MultiClusterSnapshot,
 ) -> Remedy:
-    """Start pods where there are none, restart those that are not ready, by the selector."""
+    """The remedy: commands that start pods where there are none, or restart unready ones."""
     commands = [
         command
         for one in clusters
@@ -255,6 +256,7 @@ def _condition_remedy(
     """What ends a bad condition: withdrawing the export, or what keeps it from being used."""
 
     def kubectl(arguments: str) -> str:
+        """The text of a kubectl command in the cluster and namespace of the export."""
         return snapshot.kubectl(cluster, arguments, export.namespace)
 
     withdraw = kubectl(f"delete serviceexport {export.name}")

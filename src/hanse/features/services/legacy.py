@@ -125,7 +125,7 @@ LEGACY_SLICES = Index(EndpointSlice, "services-lighthouse-slices", _slice_servic
 
 
 def legacy_slice_keys(endpoint_slice: EndpointSlice) -> Iterator[Key]:
-    """The import that a Lighthouse slice belongs to."""
+    """The key of the import that a Lighthouse slice belongs to; none for other slices."""
     for value in _slice_service(endpoint_slice):
         namespace, _, name = value.partition("/")
         if name:
@@ -325,7 +325,7 @@ def _ports(slices: Sequence[EndpointSlice]) -> tuple[ImportedPort, ...]:
 
 
 def _weight(objects: Sequence[Object], local: ClusterId) -> int | None:
-    """The weight that users gave the service in this cluster; None if they did not."""
+    """The weight in the annotation for this cluster; None if it is missing or invalid."""
     texts = (o.metadata.annotations.get(f"{_WEIGHT}/{local}", "") for o in objects)
     return next((w for t in texts if (w := parse_number(t, MOST_WEIGHT)) is not None), None)
 

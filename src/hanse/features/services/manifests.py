@@ -148,8 +148,9 @@ def member(
 ) -> tuple[Manifest, ...]:
     """The objects of one member on the broker: its account, its rights, its record and its Lease.
 
-    A new Lease has no holder and a long duration, so that a member that has just joined does not
-    count as dead before its agent first renews it; an existing Lease is left to the agent.
+    With `new` the Lease has no holder and a long duration, so that a member that has just joined
+    does not count as dead before its agent first renews it; else the Lease's spec is left to the
+    agent.
     """
     labels = {MEMBER: cluster}
     accounts = accounts_namespace(broker_namespace)

@@ -112,7 +112,7 @@ _PortIdentity = tuple[str, str, int]
 
 
 def _identity(port: ImportedPort) -> _PortIdentity:
-    """What makes two ports the same: the application protocol is only a hint about it."""
+    """Name, protocol and number: what makes two ports the same, whatever their appProtocol."""
     return (port.name, port.protocol, port.port)
 
 
@@ -304,6 +304,7 @@ def _format_clusters(records: Sequence[ExportRecord]) -> str:
 
 
 def _format_type(type_: ImportType) -> str:
+    """The type of the exported Service for a message: `Headless` or `ClusterIP`."""
     return "Headless" if type_ == "Headless" else "ClusterIP"
 
 

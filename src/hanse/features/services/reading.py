@@ -106,7 +106,10 @@ def _lost_slices(
 
 
 def _limited_imports(snapshot: MultiClusterSnapshot) -> dict[ClusterId, set[Watch]]:
-    """The imports of exports to some clusters only, in those clusters: others do not name them."""
+    """Watches of the imports of exports to some clusters only, by the clusters that have them.
+
+    More than MOST_NAMED become one Watch of all imports.
+    """
     found: dict[ClusterId, set[Watch]] = {}
     for where, export in snapshot.everywhere(ServiceExport):
         chosen = parse_cluster_list(export.metadata.annotations.get(TO_CLUSTERS, ""))
@@ -117,6 +120,7 @@ def _limited_imports(snapshot: MultiClusterSnapshot) -> dict[ClusterId, set[Watc
 
 
 def _exports(where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
+    """Whether a cluster has any ServiceExport."""
     return any(True for _ in snapshot.all(where, ServiceExport))
 
 
@@ -187,9 +191,10 @@ class ImportCounts:
         return chosen
 
     def _is_undecided(self, where: ClusterId) -> bool:
-        """Whether the count of a member says too little: its agent publishes, or it is a broker.
+        """Whether the count of a member says too little: it is unknown, or of a broker.
 
-        An agent that publishes names says of each import whether it could.
+        Also if imports have the condition Published, which says of each whether its name could be
+        published, or if none of ours is among those that came with the count.
         """
         counted = self.members[where]
         own = [one for one in counted.first if OWNER in one.metadata.labels]
@@ -203,7 +208,7 @@ class ImportCounts:
         return (self.members[where].total or 0) - len(self._foreign[where])
 
     def _difference(self, where: ClusterId) -> int:
-        """How many imports a member has more than it is presumed to have."""
+        """How many imports a member has more than it is presumed to have; negative if fewer."""
         groups: dict[tuple[str, frozenset[ClusterId] | None], int] = {}
         for namespace, name in self.known:
             group = (namespace, self._limits.get((namespace, name)))

@@ -59,9 +59,10 @@ def build_published_slices(
 ) -> tuple[EndpointSlice, ...]:
     """The slices of one export on the broker, at least one; one of them carries the record.
 
-    It is the slice named `carrier` if there is one, so that the record stays where it is, else the
-    first. A refused export keeps its record, so that it is admitted as soon as the conflict is
-    gone, and has no endpoints.
+    They have the pods' addresses with `as_pods`, else the Service's. The record is in the slice
+    named `carrier` if there is one, so that it stays where it is, else in the first. A refused
+    export keeps its record, so that it is admitted as soon as the conflict is gone, and has no
+    endpoints.
     """
     if as_pods:
         slices = list(_pod_slices(record, () if refused else backends.pods, broker_namespace))

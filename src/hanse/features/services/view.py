@@ -205,7 +205,8 @@ def _exporters(
 ) -> tuple[ServiceExporter, ...]:
     """Each exporting cluster with its endpoint counts, weight and priority, sorted by name.
 
-    What a lost cluster published is still on the broker when the others import it no longer.
+    A cluster whose slices are only on the broker is left out, unless it is lost: the others do not
+    import it any longer.
     """
     shares = _shares(clusters)
     published = _published_counts(service, snapshot)
