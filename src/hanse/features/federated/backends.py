@@ -164,12 +164,15 @@ def unreachable_reason(native: NativeService, where: ClusterId, snapshot: Snapsh
 
 
 def prefers_zones(service: Service) -> bool:
-    """Whether clients of a Service prefer endpoints of their own zone."""
+    """Whether trafficDistribution prefers endpoints of the client's zone, or its node."""
     return service.spec.traffic_distribution in ZONE_DISTRIBUTIONS
 
 
 def _slice_backends(endpoint_slice: EndpointSlice, *, with_zones: bool) -> Backends:
-    """The addresses of a slice, each in its best state; of each endpoint only the first address."""
+    """The addresses of a slice, each in its best state; of each endpoint only the first address.
+
+    Zones of endpoints are recorded only with `with_zones`.
+    """
     by_state: dict[str, set[str]] = {}
     for endpoint in endpoint_slice.endpoints or ():
         by_state.setdefault(_state(endpoint), set()).update(endpoint.addresses[:1])
@@ -228,7 +231,7 @@ def _address_backends(
 
 
 def _plain(addresses: Iterable[str]) -> Iterator[PreferredAddress]:
-    """Addresses that are the same for all."""
+    """The addresses without internal ones: they are the same for all clusters."""
     return (PreferredAddress(address, "") for address in addresses)
 
 

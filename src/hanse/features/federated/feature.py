@@ -233,7 +233,7 @@ def _group_keys(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
 
 
 def _node_keys(where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The records of Services whose backends or sources are nodes."""
+    """The records of member Services of types NodePort and LoadBalancer in a cluster."""
     for type_ in ("NodePort", "LoadBalancer"):
         services = snapshot.by(where, JOINING_SERVICES, type_)
         yield from (_record_key(service, where) for service in services)
@@ -316,7 +316,7 @@ def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _is_state_change(change: FactChange) -> bool:
-    """Whether a field of the cluster's state changed that plans depend on."""
+    """Whether roles, phase, listed, recovering or silent of a cluster's state changed."""
     sides = [
         (side.roles, side.phase, side.listed, side.recovering, side.silent)
         if isinstance(side, ClusterState)

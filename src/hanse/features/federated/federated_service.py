@@ -291,7 +291,10 @@ def _must_be_recreated(current: Service, merged: MergedService) -> bool:
 def _objects(
     state: _ServiceState, snapshot: Snapshot, options: FederatedOptions
 ) -> Iterator[tuple[Object, int, set[ClusterId]]]:
-    """Each object with its step and source clusters; optional kinds only where they are served."""
+    """Each object with its step and source clusters; optional kinds only where they are served.
+
+    Where a user's Service has the name and does not join, there is only the Service.
+    """
     federated, member = state.federated, state.member
     external = external_hostname(federated, state.records, state.current, options)
     if not _publishes(state, snapshot):

@@ -36,7 +36,7 @@ NAMESPACE_POLICIES = Index(AntreaNetworkPolicy, "federated-group-anp", _group_na
 
 
 def named_services(policy: Policy) -> Iterator[FederatedName]:
-    """The federated Services whose groups a policy may name."""
+    """The federated Services whose groups a policy may name, by name: they need not exist."""
     for group in _group_names(policy):
         yield FederatedName(SYSTEM, group)
         yield FederatedName(policy.metadata.namespace, group)
@@ -115,6 +115,7 @@ def _named_in(
 
 
 def _spec(addresses: Iterable[str]) -> GroupSpec:
+    """A group of these addresses, each as a block of /32 or /128."""
     blocks = (
         AddressBlock(cidr=f"{address}/{128 if ':' in address else 32}")
         for address in sorted(set(addresses))

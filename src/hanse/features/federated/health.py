@@ -41,7 +41,7 @@ def silent_clusters(clusters: Iterable[ClusterId], snapshot: Snapshot) -> frozen
 
 
 def judged_again_after(clusters: Iterable[ClusterId], snapshot: Snapshot) -> timedelta | None:
-    """When the next of the clusters may count as gone; None if all answer, or are gone."""
+    """The time until the next of the clusters may count as gone; None if all answer, or are."""
     silences = (silent_for(cluster, snapshot) for cluster in clusters)
     return min(
         (SILENT_AFTER - time for time in silences if time is not None and time < SILENT_AFTER),

@@ -27,7 +27,7 @@ _UNREADY = EndpointConditions(ready=False)
 
 
 def _generated_for(endpoint_slice: EndpointSlice) -> Iterator[str]:
-    """The federated Service that a generated slice belongs to."""
+    """Index value: `namespace/name` of the federated Service of a slice that we generated."""
     labels = endpoint_slice.metadata.labels
     if labels.get(MANAGED_BY) == DOMAIN and KUBE_SERVICE in labels:
         yield f"{endpoint_slice.metadata.namespace}/{labels[KUBE_SERVICE]}"
