@@ -80,7 +80,7 @@ def _refused(snapshot: Snapshot) -> Iterator[WriteOutcome]:
 
 
 def _connected_for(snapshot: Snapshot) -> timedelta:
-    """How long the led member that was connected last has been connected."""
+    """How long the led member that was connected last has been connected; zero without any."""
     led = {lead.member for lead in snapshot.facts(Leadership) if lead.ours}
     ages = [age(s.since, snapshot.now) for s in snapshot.facts(ClusterState) if s.cluster in led]
     return min(ages, default=timedelta(0))
