@@ -28,7 +28,10 @@ from hanse.model.remedies import erase_ranges
 
 
 def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """What is wrong with one cluster; the first reason why it cannot be counted on is the only."""
+    """What is wrong with one cluster: only the first of the faults of connection and agent.
+
+    All other findings follow, whether there is such a fault or not.
+    """
     down = next(_faults(cluster, snapshot), None)
     if down is not None:
         yield down
@@ -233,7 +236,7 @@ def _ignored_rules(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterat
 
 
 def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """MemberAbandoned: a cluster was made to leave, and what Hanse wrote in it still stands."""
+    """MemberAbandoned: records of members that have left and whose status says `abandoned`."""
     for record in snapshot.all(cluster, ClusterMember):
         if record.has_left and record.status.abandoned:
             yield Finding(
@@ -257,7 +260,7 @@ def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> It
 
 
 def _moving_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """MembersMoving: a move between brokers was begun, and is not at its end."""
+    """MembersMoving: records of members whose status says `moving`, all in one finding."""
     moving = [one for one in snapshot.all(cluster, ClusterMember) if one.status.moving]
     if moving:
         names = ", ".join(sorted(one.name for one in moving)[:3])

@@ -140,6 +140,7 @@ class LinksView:
         return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
+        """The clusters that a changed fact is about; none for objects."""
         return _concerned_clusters(change)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> LinksItem | None:
@@ -175,7 +176,7 @@ def _link_item(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> Link
 
 
 def _concerned_clusters(change: Change) -> tuple[ClusterId, ...]:
-    """The clusters that a changed fact is about."""
+    """The clusters that a changed state, leadership, Lease or heartbeat is about; else none."""
     if not isinstance(change, FactChange):
         return ()
     match change.fact:
@@ -209,7 +210,10 @@ def _leader(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
 
 
 def _has_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
-    """Whether a cluster has an agent: one of ours here, or by the Lease that it holds."""
+    """Whether an agent reports here from the cluster, and its Lease, if read, has a holder.
+
+    One that does not report counts if its Lease on a broker has run out.
+    """
     reporter = snapshot.by_agent.get(cluster)
     if reporter is None:
         return snapshot.silence_of(cluster) is not None
