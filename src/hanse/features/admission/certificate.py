@@ -33,6 +33,7 @@ class StoredCertificate(Struct, frozen=True):
 
     @property
     def digest(self) -> str:
+        """The digest in the Secret's annotation."""
         return self.secret.metadata.annotations[DIGEST]
 
 
