@@ -105,7 +105,7 @@ def patch_to_unfederated(current: Policy) -> Wire:
 
 
 def normalize_spec(spec: Wire) -> Wire:
-    """A spec without Antrea's defaults: the default tier, and generated names of rules."""
+    """A spec without empty fields and Antrea's defaults: tier, names of rules, disabled logging."""
     normal = {name: value for name, value in spec.items() if not _is_default(name, value)}
     for direction in ("ingress", "egress"):
         rules = normal.get(direction)

@@ -91,8 +91,10 @@ def _phase_events(
 
 
 def _normal_event(view: MemberView, reason: str, message: str) -> EventRequest:
+    """A Normal Event about the policy, emitted when the record is written."""
     return EventRequest(view.policy_ref, reason, message, recorded_with=view.record_ref)
 
 
 def _warning_event(view: MemberView, reason: str, message: str) -> EventRequest:
+    """A Warning Event about the policy, emitted when the record is written."""
     return EventRequest(view.policy_ref, reason, message, "Warning", recorded_with=view.record_ref)

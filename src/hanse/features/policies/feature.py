@@ -187,7 +187,7 @@ def _plan_confirmed(
     ledgers: LedgerPages,
     snapshot: Snapshot,
 ) -> _MemberPlan:
-    """The plan for a draft; while its parents are unconfirmed it asks for a live read and waits."""
+    """The plan for a draft; while its parents are unconfirmed, with a live read and a requeue."""
     match deletion.confirm_parents(view, draft.here, snapshot):
         case deletion.Undetermined(questions):
             plan = _plan_draft(view, stored, draft, ledgers, snapshot)

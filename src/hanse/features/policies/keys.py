@@ -85,7 +85,10 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
 
 
 def _keys_for_records(config_maps: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
-    """The keys for a record or page, given as it was before and after its change."""
+    """The keys for a record or page, given as it was before and after its change.
+
+    A tombstone also affects the pages of all led members, other records those of joining ones.
+    """
     keys = {key for each in config_maps if (key := record_key(each)) is not None}
     yield from keys
     if not keys:

@@ -74,7 +74,7 @@ class LocalState(Struct, frozen=True, omit_defaults=True):
 
     @property
     def exists(self) -> bool:
-        """Whether some version of the policy exists here."""
+        """Whether the record has the uid of a policy that exists here."""
         return bool(self.uid)
 
 

@@ -53,7 +53,7 @@ class MemberView(Struct, frozen=True):
     """Why the member takes no version of others, by its AcceptancePolicy; empty if it does."""
 
     def has_parents_of(self, here: LocalState) -> bool:
-        """Whether the namespace and the definition are those of a recorded policy."""
+        """Whether the uids of namespace and definition are those of a recorded policy."""
         return (self.namespace_uid, self.definition_uid) == (here.home, here.definition)
 
     @property

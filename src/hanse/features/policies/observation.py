@@ -63,7 +63,10 @@ Observation: TypeAlias = RecordDraft | Disappeared | StaleRead
 def observe(
     view: MemberView, stored: PolicyRecord | MissingRecord, known: History, flips: int
 ) -> Observation:
-    """Compare a member with its record: what happened there since the record was written."""
+    """Compare a member with its record: what happened there since the record was written.
+
+    A policy older than the record is a StaleRead; one that is gone, Disappeared; else a new draft.
+    """
     policy = view.policy
     if isinstance(stored, MissingRecord):
         if policy is None or not is_federated(policy):

@@ -65,7 +65,7 @@ class ObservedPolicy(Struct, frozen=True):
         )
 
     def matches(self, version: Version | None) -> bool:
-        """Whether the policy has the content of a version."""
+        """Whether a version is Present and has the digest of the policy; False for None."""
         return version is not None and version.state == "Present" and version.digest == self.digest
 
 
@@ -163,7 +163,7 @@ def choose_actor(stored: PolicyRecord, known: History, view: MemberView, *parts:
 def superseded_content(stored: PolicyRecord, known: History) -> SupersededContent | None:
     """Content that is overwritten because the member was restored to an earlier state.
 
-    No user decided against it, so the record keeps it.
+    No user decided against it, so the record keeps it. Else what the record keeps already.
     """
     own_count = stored.history.context.get(stored.actor, 0)
     if not stored.actor or known.context.get(stored.actor, 0) <= own_count:

@@ -91,6 +91,7 @@ class History(Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
+        """Whether no event is known; a history of superseded versions is not empty."""
         return not self.context
 
 

@@ -46,10 +46,11 @@ class PoliciesView:
     reads = (Watch(Role.LOCAL, ConfigMap, SYSTEM, f"{LEDGER_LABEL}={POLICIES}"),)
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """`namespace/name` of every policy with a record in any cluster."""
         return {key for _, ledger in snapshot.everywhere(ConfigMap) for key in _item_key(ledger)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The item key of a changed ledger; none for facts and other objects."""
+        """The item key of a changed ledger record; none for pages, facts and other objects."""
         if isinstance(change, FactChange) or not isinstance(change.object, ConfigMap):
             return ()
         return _item_key(change.object)
@@ -169,6 +170,7 @@ def _versions(
 
 
 def _yaml_text(spec: dict[str, object]) -> str:
+    """A spec as YAML; empty for an empty one."""
     return yaml.safe_dump(spec, sort_keys=True) if spec else ""
 
 

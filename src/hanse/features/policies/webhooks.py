@@ -68,4 +68,5 @@ def peer_warnings(spec: Wire) -> tuple[str, ...]:
 
 
 def _is_local(peer: Wire) -> bool:
+    """Whether a peer has a field that selects only objects of the policy's own cluster."""
     return any(name in peer for name in _LOCAL_PEER_FIELDS)
