@@ -32,5 +32,5 @@ class PublishingOptions(Struct, frozen=True):
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is published."""
+        """Whether a zone and a destination (DNSEndpoints or a server) are given."""
         return bool(self.zone and (self.endpoints_in or self.server))

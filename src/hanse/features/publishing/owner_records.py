@@ -35,7 +35,7 @@ class _OwnerContent(Struct, frozen=True, omit_defaults=True):
 
 
 def is_owner_record(name: str) -> bool:
-    """Whether a name is that of an owner record."""
+    """Whether a name is that of an owner record: it begins with the label `_hanse`."""
     return name.startswith(f"{OWNER_LABEL}.")
 
 

@@ -85,10 +85,10 @@ def endpoint_records(node: ZoneNode) -> Iterator[DNSRecord]:
 
 
 def weighted_records(node: ZoneNode) -> Iterator[DNSRecord]:
-    """The same, with one weighted record set for each variant of an address type.
+    """As `endpoint_records`, but with one weighted record set for each variant of an address type.
 
-    Providers reject a name that has sets with and without a weight, so address types with a
-    single variant get a weight, too.
+    Providers reject a name that has sets with and without a weight, so address types with a single
+    variant get a weight, too.
     """
     address_rrsets = {
         type_mnemonic(a.type): a for a in node.rrsets if a.type in (RecordType.A, RecordType.AAAA)

@@ -202,7 +202,7 @@ def _is_ours(key: Key, found: Object, snapshot: Snapshot) -> bool:
 
 
 def _conflict_message(found: Object) -> str:
-    """Who owns a name, and what to do."""
+    """The message for a name that another object has: who owns it, and what to do."""
     claim = owner_claim(found)
     if claim is not None:
         return (
