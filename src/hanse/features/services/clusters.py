@@ -190,7 +190,7 @@ def is_address_allowed(endpoint: Endpoint, ranges: Sequence[str]) -> bool:
 
 
 def drop_disallowed(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
-    """The slice without endpoints that have an address outside of the ranges, if there are any."""
+    """The slice less its endpoints with an address outside of the ranges, if ranges are given."""
     if not ranges:
         return endpoint_slice
     allowed = tuple(e for e in endpoint_slice.endpoints or () if is_address_allowed(e, ranges))
@@ -198,7 +198,7 @@ def drop_disallowed(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> End
 
 
 def drop_own(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
-    """Another cluster's slice without endpoints that have an address in this cluster's ranges."""
+    """Another cluster's slice less its endpoints with an address in this cluster's ranges."""
     left = tuple(e for e in endpoint_slice.endpoints or () if not _is_own(e, ranges))
     kept = len(left) == len(endpoint_slice.endpoints or ())
     return endpoint_slice if kept else replace(endpoint_slice, endpoints=left)

@@ -72,8 +72,8 @@ def exported_service(
 ) -> ExportedService:
     """The view of one service; type and ports are those of an exporter's import, if any.
 
-    An import that we did not write (without owner label) counts only where there is no other. Its
-    exporters are the clusters that the status of any import names.
+    An import that we did not write (without owner label) counts only where there is no other. The
+    exporters of the service are the clusters that the status of any import names.
     """
 
     def matches(obj: Object) -> bool:

@@ -232,7 +232,7 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
     """The slices on the broker, without disallowed addresses, and the conditions of the export.
 
     Also the form for Lighthouse agents, and removals of what this cluster's own one left. An export
-    without Ready gets no status until Ready is known; the plan is then made again.
+    without Ready gets no status until Ready is known; until then the plan is requeued.
     """
     export = state.export
     slices = build_published_slices(

@@ -172,7 +172,7 @@ class Services:
                 return
 
     def _keys_for_broker_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that an object of the broker affects: all for a ClusterSet or its namespace.
+        """The keys that a broker's object affects: all for a ClusterSet or the broker's namespace.
 
         A Lease counts only when it appears or vanishes, a record for what its cluster publishes.
         """

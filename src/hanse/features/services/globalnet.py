@@ -43,7 +43,7 @@ class ReachableBackends(Struct, frozen=True):
 def uses_globalnet(snapshot: Snapshot) -> bool:
     """Whether the local API server serves GlobalIngressIP; False while that is not known.
 
-    Other clusters then reach this one by global addresses only.
+    If it does, other clusters reach this one by global addresses only.
     """
     return snapshot.serves(snapshot.local, GlobalIngressIP) is True
 
