@@ -53,7 +53,7 @@ class ReceivedSet(Struct, frozen=True):
     broker_namespace: str
 
     def config(self, snapshot: Snapshot) -> CarriedConfig:
-        """The ConfigMaps that come along; only with what people submitted at the broker."""
+        """The ConfigMaps that come along; none with a set that a host has copied to the broker."""
         submitted = self.submitted
         if set_origin(submitted.object) != BROKER_ORIGIN:
             return CarriedConfig()
@@ -62,13 +62,17 @@ class ReceivedSet(Struct, frozen=True):
 
 
 def takes_set(received: ReceivedSet, snapshot: Snapshot) -> bool:
-    """Whether this cluster takes a set if all of its ConfigMaps come along."""
+    """Whether the AcceptancePolicy takes a set with its ConfigMaps copied; False while unknown."""
     judged = _judge(received, received.config(snapshot).names, snapshot)
     return judged is not None and judged.refused is None
 
 
 def set_terms(received: ReceivedSet, snapshot: Snapshot) -> Terms | None:
-    """Judge a set; None while something is not known that the judgement needs, or not here yet."""
+    """Judge a set by this cluster's AcceptancePolicy; None while the result is not certain.
+
+    That is while the policy or the Namespaces are not known, or ConfigMaps of a set that is not
+    refused are still to be copied here.
+    """
     config = received.config(snapshot)
     judged = _judge(received, config.names - config.blocked, snapshot)
     is_waiting = bool(config.arriving) and judged is not None and judged.refused is None
@@ -76,7 +80,12 @@ def set_terms(received: ReceivedSet, snapshot: Snapshot) -> Terms | None:
 
 
 def _judge(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -> Terms | None:
-    """Judge a set with which these ConfigMaps come along."""
+    """Judge a set by this cluster's AcceptancePolicy, with these ConfigMaps copied to it.
+
+    None while the policy or the Namespaces are not known, and for a set that this cluster hosts
+    while its spec at the broker differs. A set that this cluster hosts counts as of an accepted
+    origin.
+    """
     submitted = received.submitted
     policy = read_policy(snapshot.local, snapshot)
     origin = set_origin(submitted.object)
@@ -97,10 +106,10 @@ def _judge(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -
 
 
 def set_origin(obj: Object) -> ClusterId:
-    """Who submitted a set: the broker's people, the cluster that hosts it, or empty if unclear.
+    """Who submitted a set, by owner label and key: BROKER_ORIGIN without them, or a cluster.
 
-    The mark of a hosted set takes it away from the broker's people and gives no rights: a cluster
-    that is named by it must be named by the receiving policy as well.
+    That is the cluster that copied the set to the broker; empty if the owner key is invalid or not
+    that of such a copy. It gives no rights: the receiving policy must name the cluster as well.
     """
     meta = obj.metadata
     if OWNER not in meta.labels and OWNER_KEY not in meta.annotations:
@@ -113,7 +122,7 @@ def set_origin(obj: Object) -> ClusterId:
 
 
 def _is_same_set(hosted: FederatedStatefulSet | None, submitted: Object) -> bool:
-    """Whether a set at the broker says what this cluster's own set says."""
+    """Whether this cluster hosts the set, with the spec of the FederatedStatefulSet given."""
     return (
         hosted is not None
         and isinstance(submitted, FederatedStatefulSet)
@@ -122,13 +131,13 @@ def _is_same_set(hosted: FederatedStatefulSet | None, submitted: Object) -> bool
 
 
 def _with_origin(policy: AcceptancePolicySpec, origin: ClusterId) -> AcceptancePolicySpec:
-    """The policy, which also takes sets of an origin: those of this cluster's own people."""
+    """A copy of the policy that also takes sets of this origin."""
     origins = (*policy.workloads.origins, origin)
     return replace(policy, workloads=replace(policy.workloads, origins=origins))
 
 
 def _workload(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -> Workload:
-    """The set as the policy judges it."""
+    """The set as `accepted` judges it, with its namespace here and its carried ConfigMaps."""
     submitted, home = received.submitted, received.broker_namespace
     namespace = snapshot.get(snapshot.local, Namespace, submitted.namespace)
     found = (

@@ -60,7 +60,7 @@ READABLE = rf"^{_SPACE}{_json_object(f'({_ALL}|{_REBALANCE})')}{_SPACE}$"
 
 
 def annotation_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """Denies invalid values of our annotations on any StatefulSet."""
+    """A policy and its binding that deny invalid Hanse annotations on any StatefulSet."""
     spec: Wire = {
         "matchConditions": [_NOT_TERMINATING],
         "variables": [_ANNOTATIONS_VARIABLE, *_preference_variables()],
@@ -80,11 +80,12 @@ def annotation_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """Denies names that are too long for a cluster of the fleet; only at a broker without nodes.
+    """Denies new StatefulSets with names too long for a member; only at a broker without nodes.
 
-    The clusters are known by their ClusterMembers, which the API server passes as parameters one by
-    one. Parameters are of a kind of ours on purpose: an API server that has evaluated a policy with
-    parameters of a built-in kind never updates them again once that policy was deleted.
+    The clusters are known by their ClusterMembers, without those that have left, which the API
+    server passes as parameters one by one. Parameters are of a kind of ours on purpose: an API
+    server that has evaluated a policy with parameters of a built-in kind never updates them again
+    once that policy was deleted.
     """
     kind = ClusterMember.kind
     high = f"object.metadata.name.size() + 1 + params.metadata.name.size() <= {MAX_SET_NAME}"
@@ -118,7 +119,10 @@ def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def immutable_fields_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """Denies changes of a FederatedStatefulSet that no StatefulSet could follow."""
+    """Denies updates of fields of a FederatedStatefulSet that are immutable in a StatefulSet.
+
+    These are serviceName, selector, podManagementPolicy and volumeClaimTemplates.
+    """
     immutable = ("serviceName", "selector", "podManagementPolicy", "volumeClaimTemplates")
     expression = " && ".join(unchanged(f"spec.template.spec.{field}") for field in immutable)
     spec: Wire = {
@@ -137,7 +141,7 @@ def immutable_fields_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def autoscaler_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """Denies autoscalers of sets; only at a broker without nodes."""
+    """Denies HorizontalPodAutoscalers of sets of either kind; only at a broker without nodes."""
     target = "object.spec.scaleTargetRef.kind"
     kinds = [StatefulSet.kind.name, FederatedStatefulSet.kind.name]
     expression = f"!({target} in {kinds!r})"
@@ -163,7 +167,7 @@ def _choice_validation(annotation: str, choices: tuple[str, ...]) -> Wire:
 
 
 def _budget_validation() -> Wire:
-    """The validation that the budget is a number from 1."""
+    """The validation that annotation hanse.dev/max-unavailable is a number from 1 to MAX_BUDGET."""
     value = f"variables.marks['{MAX_UNAVAILABLE}']"
     digits = len(str(MAX_BUDGET)) - 1
     pattern = f"^([1-9][0-9]{{0,{digits - 1}}}|{MAX_BUDGET})$"
@@ -212,7 +216,7 @@ def _number_expression(field: str, of: str) -> str:
 
 
 def _preference_variables() -> list[Wire]:
-    """CEL variables: the preferences as text, and the clusters whose min is over max."""
+    """CEL variables: preferences as text, if they are judged, and clusters with min over max."""
     low, high = _number_expression("minReplicas", "w"), _number_expression("maxReplicas", "w")
     clusters = f"variables.wishes.findAll({_quote_cel(_CLUSTER)})"
     return [
@@ -259,7 +263,10 @@ def _policy_with_binding(
     binding_params: Wire,
     resource: tuple[str, str] = (StatefulSet.kind.group, StatefulSet.kind.plural),
 ) -> tuple[Manifest, ...]:
-    """A ValidatingAdmissionPolicy for StatefulSets, or others by group and plural; its binding."""
+    """A ValidatingAdmissionPolicy that fails closed, for StatefulSets or others, and its binding.
+
+    `resource` is the group and plural.
+    """
     group, plural = resource
     rule = {
         "apiGroups": [group],

@@ -49,7 +49,10 @@ _Conditions = tuple[Condition, ...]
 
 
 def plan_broker_sync(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The copy of a host's set at the broker, and its status at the host."""
+    """The copy of a hosted set at the broker, and its status, shares and Services copied back.
+
+    Nothing without a broker.
+    """
     broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
@@ -60,7 +63,10 @@ def plan_broker_sync(key: Key, snapshot: Snapshot, broker_namespace: str) -> Pla
 def _services_of_other_sets(
     key: Key, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[ClusterObjectRef]:
-    """The headless Services of the host's other sets, whose copies are kept whoever wrote them."""
+    """References to the copied headless Services of this host's other, not terminating sets.
+
+    The plan keeps them, since one of these sets may have written them before.
+    """
     for hosted in snapshot.in_namespace(snapshot.local, FederatedStatefulSet, key.namespace):
         name = governing_service(hosted)
         is_live = hosted.metadata.deletion_timestamp is None
@@ -69,7 +75,10 @@ def _services_of_other_sets(
 
 
 def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
-    """Copies, status and Events of a host's set; after its deletion, the same at the broker."""
+    """Copies, status and Events of a hosted set; nothing if the broker is this cluster itself.
+
+    After its deletion here, its copy at the broker is deleted, or orphaned like the set was.
+    """
     hosted = snapshot.get(snapshot.local, FederatedStatefulSet, key.name, key.namespace)
     at_broker = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
     local_shares = snapshot.get(snapshot.local, StatefulSetShares, key.name, key.namespace)
@@ -99,7 +108,7 @@ def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
 
 
 def _missing_namespace(namespace: str, snapshot: Snapshot, broker: ClusterId) -> str:
-    """What to do where the broker lacks a namespace, which members may not create; else empty."""
+    """A message with the remedy if the broker, once listed, lacks a namespace; else empty."""
     if not snapshot.listed(broker, Namespace) or snapshot.get(broker, Namespace, namespace):
         return ""
     return (
@@ -115,7 +124,11 @@ def _plan_after_deletion(
     broker: ClusterId,
     broker_namespace: str,
 ) -> Plan:
-    """Keep the set while its shares have an owner; then mark it orphaned until all release."""
+    """Keep the copy while the shares here have an ownerReference; then annotate it as orphaned.
+
+    Shares that lose their owner show a deletion with `--cascade=orphan`. Without shares here, or
+    once every cluster has released its part, the plan is empty, so that the copy is deleted.
+    """
     is_ours = at_broker is not None and OWNER in at_broker.metadata.labels
     if local_shares is None or at_broker is None or not is_ours:
         return Plan()
@@ -134,7 +147,7 @@ def _plan_after_deletion(
 def _is_held_by_member(
     at_broker: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> bool:
-    """Whether a cluster of the fleet has not released its part yet."""
+    """Whether a cluster that has not left has a StatefulSetPart of the set without `spec.ended`."""
     parts = snapshot.by(
         broker, PARTS_BY_SET, f"{at_broker.metadata.namespace}/{at_broker.metadata.name}"
     )
@@ -145,7 +158,7 @@ def _is_held_by_member(
 def _copies_for_broker(
     hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
-    """The user's headless Service if this set keeps it, and the set."""
+    """The set, and before it its headless Service if users made it and this set is to copy it."""
     meta = hosted.metadata
     sources = frozenset({snapshot.local})
     name = governing_service(hosted)
@@ -188,7 +201,7 @@ def _service_keeper(service: str, namespace: str, snapshot: Snapshot) -> str:
 
 
 def _is_copied_by(host: ClusterId, service: Service) -> bool:
-    """Whether a Service at the broker was copied for a set of this host."""
+    """Whether a Service was copied to the broker by this host, by its owner label and key."""
     owner_key = service.metadata.annotations.get(OWNER_KEY, "")
     is_ours = OWNER in service.metadata.labels
     return is_ours and f'"for":"{host}"' in owner_key and '"key":"mirror/' in owner_key
@@ -197,7 +210,7 @@ def _is_copied_by(host: ClusterId, service: Service) -> bool:
 def _copies_for_host(
     key: Key, hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
-    """At the host: the shares, owned by the set, and the Services of replicas in other clusters."""
+    """At the host: shares without permits, owned by the set, and Services of replicas elsewhere."""
     sources = frozenset({broker})
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     if record is not None and not record.spec.has_newer_schema:
@@ -227,7 +240,7 @@ def _copies_for_host(
 
 
 def _write_error(hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId) -> str:
-    """Why the broker refuses the set; empty if it does not, or nothing is known."""
+    """The message if the broker has finally refused to write the set; else empty."""
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(broker, object_ref(hosted)))
     return outcome.message if outcome is not None and outcome.is_final else ""
 
@@ -258,7 +271,7 @@ def _status_patch(
 
 
 def _refused_status(hosted: FederatedStatefulSet, message: str, snapshot: Snapshot) -> Wire:
-    """The status of a set that the broker refuses."""
+    """The status patch of a set that the broker refuses: condition Valid is False, NotPassedOn."""
     desired: tuple[Condition, ...] = (
         condition("Valid", False, "NotPassedOn", f"the broker does not take it: {message}"[:1000]),
     )

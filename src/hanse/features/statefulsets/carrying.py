@@ -30,7 +30,7 @@ from hanse.model.snapshot import Change, ObjectChange, Snapshot
 
 
 def carried_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of ConfigMaps after a change, and of sets after a change of what comes along."""
+    """Keys of ConfigMaps that a change concerns, and local keys of sets that refer to them."""
     if isinstance(change, ObjectChange):
         yield from _keys_for_object(change, snapshot)
         return
@@ -67,12 +67,12 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _owner(obj: Object | None) -> str | None:
-    """The owner of an object; None if it has none, or is gone."""
+    """The value of an object's owner label; None if it has none, or is gone."""
     return obj.metadata.labels.get(OWNER) if obj is not None else None
 
 
 def all_config_keys(snapshot: Snapshot, namespace: str = "") -> Iterator[Key]:
-    """The keys of all ConfigMaps that are copied or referred to, in one namespace or all."""
+    """The keys of ConfigMaps here, or referred to by sets with shares; of one namespace or all."""
     broker = broker_cluster(snapshot)
     for copy in snapshot.all(snapshot.local, ConfigMap):
         if namespace in ("", copy.metadata.namespace):
@@ -84,14 +84,14 @@ def all_config_keys(snapshot: Snapshot, namespace: str = "") -> Iterator[Key]:
 
 
 def _keys_of_set(key: Key, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of the ConfigMaps that a set at the broker refers to."""
+    """The keys of the ConfigMaps that a set at the broker refers to; none if it is not there."""
     broker = broker_cluster(snapshot)
     found = find_submitted_set(key, snapshot, broker) if broker is not None else None
     return config_keys(found.object if found is not None else None)
 
 
 def _set_keys(config: Key, snapshot: Snapshot) -> Iterator[Key]:
-    """The local keys of the sets that refer to a ConfigMap."""
+    """The local keys of the sets at the broker that refer to a ConfigMap."""
     broker = broker_cluster(snapshot)
     if broker is not None:
         for name in list_sets_with_config(config.name, config.namespace, snapshot, broker):
@@ -99,7 +99,10 @@ def _set_keys(config: Key, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def plan_config(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The copy of one ConfigMap in this cluster."""
+    """The copy of a ConfigMap here while wanted by a set that is taken; see `plan_config_map`.
+
+    Everything is kept until the broker is listed. Without a broker none is wanted.
+    """
     broker = broker_cluster(snapshot)
     if broker is None:
         return plan_config_map(key, None, snapshot)
@@ -114,7 +117,10 @@ def plan_config(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def _is_taken(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> bool:
-    """Whether this cluster has a share of a set, and takes it."""
+    """Whether this cluster has a share of a set, or runs it, and its AcceptancePolicy takes it.
+
+    False if the set is missing, invalid, terminating or orphaned, or has no shares of its own.
+    """
     submitted = read_submitted_set(key, snapshot, broker, broker_namespace)
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     if submitted is None or submitted.terminating or submitted.orphaned or submitted.errors:

@@ -37,19 +37,19 @@ class ClusterChoice(Struct, frozen=True):
         return selects(self.selector, labels)
 
     def groups(self, labels: Mapping[ClusterId, Labels]) -> dict[ClusterId, str]:
-        """The value of the label by cluster, empty where it has none; nothing without a label."""
+        """By cluster the value of label `spread_by`, or empty; nothing if no label is named."""
         if not self.spread_by:
             return {}
         return {cluster: each.get(self.spread_by, "") for cluster, each in labels.items()}
 
     def ordered(self, shares: Iterable[Share]) -> list[Share]:
-        """The shares with those of the first clusters before all others."""
+        """The shares of the clusters in `order` first, in that order; the others keep theirs."""
         first = {cluster: at for at, cluster in enumerate(self.order)}
         return sorted(shares, key=lambda share: first.get(share.name, len(first)))
 
 
 def parse_choice(annotations: Mapping[str, str]) -> ClusterChoice:
-    """The choice of clusters in the annotations of a set."""
+    """The choice of clusters in a set's annotations, with an error if the selector is invalid."""
     order = tuple(filter(None, map(str.strip, annotations.get(UPDATE_ORDER, "").split(","))))
     selector, errors = LabelSelector(), tuple[str, ...]()
     try:

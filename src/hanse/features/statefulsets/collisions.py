@@ -24,7 +24,7 @@ class Collision(Struct, frozen=True):
 def read_submitted_set(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> SubmittedSet | None:
-    """The set of a name, invalid if an older set has names of its replicas."""
+    """The set at the broker, or None; with an error if a replica has a name of an older set's."""
     submitted = find_submitted_set(key, snapshot, broker)
     if submitted is None:
         return None
@@ -36,7 +36,7 @@ def read_submitted_set(
 def collision_error(
     submitted: SubmittedSet, clusters: Collection[ClusterId], snapshot: Snapshot, broker: ClusterId
 ) -> str:
-    """What is wrong with the name of a set, if replicas of an older one are called the same."""
+    """The message if a replica would have the name of an older set's at the broker; else empty."""
     for collision in list_collisions(submitted.name, clusters):
         key = Key("local", collision.other, submitted.namespace)
         other = find_submitted_set(key, snapshot, broker)
@@ -51,7 +51,7 @@ def collision_error(
 
 
 def list_collisions(name: str, clusters: Collection[ClusterId]) -> Iterator[Collision]:
-    """The names of sets with which a set cannot share these clusters."""
+    """Collisions with names that no other set in these clusters may have, existing or not."""
     for cluster in sorted(clusters):
         parts = cluster.split("-")
         for at in range(1, len(parts)):
@@ -64,7 +64,10 @@ def list_collisions(name: str, clusters: Collection[ClusterId]) -> Iterator[Coll
 
 
 def _is_older(other: SubmittedSet, submitted: SubmittedSet) -> bool:
-    """Whether a set was submitted before another; one that is not submitted yet is the youngest."""
+    """Whether `other` was created before `submitted`; by name if at once.
+
+    One that is not created yet (a set under admission) is the youngest.
+    """
     mine, others = (s.object.metadata.creation_timestamp for s in (submitted, other))
     if mine is None or others is None:
         return mine is None

@@ -43,6 +43,7 @@ def _template(obj: Object | None) -> Wire:
 
 
 def _config_refs(obj: Object) -> list[str]:
+    """Index values of a set: `namespace/name` of each ConfigMap that its pod template refers to."""
     names = config_map_names(_template(obj))
     return [f"{obj.metadata.namespace}/{name}" for name in sorted(names)]
 
@@ -62,7 +63,7 @@ def config_keys(*versions: Object | None) -> Iterator[Key]:
 def list_sets_with_config(
     name: str, namespace: str, snapshot: Snapshot, broker: ClusterId
 ) -> list[str]:
-    """The names of the sets at the broker that refer to a ConfigMap."""
+    """The sorted names of the sets at the broker, of either kind, that refer to a ConfigMap."""
     ref = f"{namespace}/{name}"
     found = (
         *snapshot.by(broker, SETS_BY_CONFIG, ref),
@@ -84,7 +85,10 @@ class CarriedConfig(Struct, frozen=True):
 def carried_config(
     template: Wire, namespace: str, snapshot: Snapshot, broker: ClusterId
 ) -> CarriedConfig:
-    """Which ConfigMaps of a pod template people have submitted at the broker."""
+    """The ConfigMaps of a pod template that users submitted at the broker; which are not here.
+
+    Those count as blocked, not arriving, if this cluster's API server has finally refused the copy.
+    """
     names = frozenset(
         name
         for name in config_map_names(template)
@@ -98,7 +102,7 @@ def carried_config(
 def submitted_config(
     name: str, namespace: str, snapshot: Snapshot, broker: ClusterId
 ) -> ConfigMap | None:
-    """The ConfigMap that people have submitted at the broker; no member's."""
+    """The ConfigMap at the broker; None if missing, terminating, or with our owner label."""
     found = snapshot.get(broker, ConfigMap, name, namespace)
     if found is None or found.metadata.deletion_timestamp or OWNER in found.metadata.labels:
         return None
@@ -106,21 +110,23 @@ def submitted_config(
 
 
 def _own_copy(name: str, namespace: str, snapshot: Snapshot) -> ConfigMap | None:
+    """The ConfigMap of that name in this cluster if it has our owner label; else None."""
     found = snapshot.get(snapshot.local, ConfigMap, name, namespace)
     return found if found is not None and OWNER in found.metadata.labels else None
 
 
 def _is_blocked(name: str, namespace: str, snapshot: Snapshot) -> bool:
+    """Whether the last write of the copy in this cluster has finally failed."""
     ref = ClusterObjectRef(snapshot.local, ObjectRef(ConfigMap.kind, name, namespace))
     outcome = snapshot.fact(WriteOutcome, ref)
     return outcome is not None and outcome.is_final
 
 
 def plan_config_map(key: Key, source: ConfigMap | None, snapshot: Snapshot) -> Plan:
-    """The copy of a ConfigMap; without a source, or if it is not wanted here, the one that stands.
+    """Write the copy of a ConfigMap here; without a source, keep, release or delete it.
 
-    That is kept while a StatefulSet of ours uses it, released with the last one that was, and else
-    deleted.
+    It is kept while a StatefulSet that Hanse owns uses it, released if only others use it, and
+    deleted if none does.
     """
     if source is not None:
         return Plan(tuple(_copies(key, source, snapshot)))
@@ -137,7 +143,10 @@ def plan_config_map(key: Key, source: ConfigMap | None, snapshot: Snapshot) -> P
 
 
 def _copies(key: Key, source: ConfigMap, snapshot: Snapshot) -> Iterator[Desired]:
-    """The copy of a ConfigMap, and its namespace where it is missing."""
+    """The copy of a ConfigMap, and before it its namespace where that is missing.
+
+    A ConfigMap that was released under this name is taken over; any other is not overwritten.
+    """
     if snapshot.get(snapshot.local, Namespace, key.namespace) is None:
         marks = {CREATED_BY: "statefulsets"}
         namespace = Namespace(metadata=Meta(name=key.namespace, annotations=marks))

@@ -44,7 +44,11 @@ class _RunningSet(Struct, frozen=True):
 def plan_missing_set(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> Plan:
-    """Delete what runs of a deleted set; keep and report what runs of a lost one."""
+    """Delete what runs of a set deleted at the broker; keep and report what the broker has lost.
+
+    It was deleted if this cluster's report there is live or names the StatefulSet's uid. A restored
+    StatefulSet of a deleted set is deleted again, unless its claims would go with it.
+    """
     stateful_set = _running_stateful_set(key, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)
     if stateful_set is None:
@@ -66,7 +70,7 @@ def plan_missing_set(
 def plan_without_shares(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> Plan:
-    """Keep everything until shares exist, which are computed from the clusters' reports."""
+    """Keep everything until shares exist; write a report if a StatefulSet runs here without one."""
     stateful_set = _running_stateful_set(key, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)
     if stateful_set is None or (report is not None and report.spec.ended is None):
@@ -78,7 +82,7 @@ def plan_without_shares(
 def plan_release_with_tombstone(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> Plan:
-    """Release the objects of a set, and keep a tombstone that says so."""
+    """Release the objects of a set; once none is owned, turn the report into a tombstone."""
     report = read_report(key, snapshot, broker, broker_namespace)
     if report is None or list_owned(key, snapshot):
         return plan_release(key, snapshot, broker, broker_namespace)
@@ -88,7 +92,7 @@ def plan_release_with_tombstone(
 def _plan_after_deletion(
     key: Key, report: StatefulSetPart | None, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
-    """Once all objects are gone, the report becomes a tombstone or is deleted."""
+    """Keep the report while the set has objects here; then it becomes a tombstone or is deleted."""
     if report is None:
         return Plan()
     if list_owned(key, snapshot):
@@ -99,7 +103,7 @@ def _plan_after_deletion(
 def plan_awaiting_acceptance(
     report: StatefulSetPart, text: str, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
-    """Run nothing, and say so in the report, until people have accepted this cluster."""
+    """Run nothing until users accept this cluster; say so in the report and a Warning Event."""
     spec = replace(
         report.spec,
         trouble=text,
@@ -126,7 +130,10 @@ def plan_deletion(
     snapshot: Snapshot,
     broker: ClusterId,
 ) -> Plan:
-    """Delete everything but the report, which names the deleted StatefulSet."""
+    """Delete the set's objects here; keep the report and add the StatefulSet's uid to it.
+
+    Without a report the plan is empty, which deletes all the same.
+    """
     if report is None:
         return Plan()
     created_uids = add_created_uid(stateful_set, report.spec.made)
@@ -138,7 +145,7 @@ def plan_deletion(
 
 
 def _plan_running_on(running: _RunningSet, snapshot: Snapshot, reason: str, text: str) -> Plan:
-    """Keep everything, and say so in the report and by an Event here."""
+    """Keep everything; write a report annotated as lost with the text, and a Warning Event here."""
     report = _build_report(running, snapshot, trouble=text, annotations={LOST: "true"})
     ref = ClusterObjectRef(snapshot.local, object_ref(running.stateful_set))
     with_report = ClusterObjectRef(running.broker, object_ref(report))
@@ -157,7 +164,7 @@ def _lost_message(running: _RunningSet) -> str:
 
 
 def _plan_with_report(report: StatefulSetPart, running: _RunningSet, snapshot: Snapshot) -> Plan:
-    """A plan that writes the report and keeps everything else."""
+    """A plan that writes the report and keeps the set's other objects, here and at the broker."""
     ref = ClusterObjectRef(running.broker, object_ref(report))
     unchanged = plan_unchanged(running.key, snapshot, running.broker, running.broker_namespace).kept
     desired = Desired(report, running.broker, sources=frozenset({snapshot.local}))
@@ -198,7 +205,7 @@ def _build_report(
 
 
 def _running_stateful_set(key: Key, snapshot: Snapshot) -> StatefulSet | None:
-    """The StatefulSet here, if we own it and it is not terminating."""
+    """The StatefulSet here; None if it is missing, terminating, or has not our owner label."""
     stateful_set = owned_stateful_set(key.name, key.namespace, snapshot)
     if stateful_set is None or stateful_set.metadata.deletion_timestamp is not None:
         return None

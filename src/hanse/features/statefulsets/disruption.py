@@ -79,6 +79,7 @@ class PartState(Struct, frozen=True):
 
     @property
     def replicas(self) -> int:
+        """`spec.replicas` of the StatefulSet, as it is now."""
         return self.stateful_set.spec.replicas
 
     @property
@@ -89,19 +90,22 @@ class PartState(Struct, frozen=True):
 
     @property
     def released(self) -> int:
-        """From which ordinal on the controller may replace pods now."""
+        """`updateStrategy.rollingUpdate.partition`: the ordinal from which pods may be replaced.
+
+        0 with OnDelete.
+        """
         if not self.rolls:
             return 0
         rolling = self.stateful_set.spec.update_strategy.get("rollingUpdate") or {}
         return int(rolling.get("partition") or 0)
 
     def is_up(self, ordinal: int) -> bool:
-        """Whether a replica is ready and stays."""
+        """Whether a replica's pod is ready and not terminating; False without a pod."""
         pod = self.pods.get(ordinal)
         return pod is not None and pod.ready and pod.metadata.deletion_timestamp is None
 
     def is_updated(self, ordinal: int) -> bool:
-        """Whether a replica was created from the newest template of the StatefulSet."""
+        """Whether a replica's pod has the StatefulSet's update revision; False without a pod."""
         pod = self.pods.get(ordinal)
         newest = self.stateful_set.status.update_revision
         return pod is not None and pod.metadata.labels.get(POD_REVISION) == newest
@@ -119,12 +123,16 @@ class PartState(Struct, frozen=True):
 
     @property
     def going(self) -> int:
-        """How many replicas are removed and not gone yet."""
+        """How many pods have ordinals outside of `spec.replicas`: removed and not gone yet."""
         return sum(not 0 <= ordinal < self.replicas for ordinal in self.pods)
 
     @property
     def in_flight(self) -> int:
-        """How many replicas are down by our doing: removed, or replaced and not ready yet."""
+        """How many replicas are down by our doing: removed, or replaced and not up yet.
+
+        At least 1 while replaced replicas are not available for `minReadySeconds`. With an outdated
+        template only removed ones count.
+        """
         if self.outdated:
             return self.going
         replaced = range(min(self.released, self.replicas), self.replicas)
@@ -133,7 +141,11 @@ class PartState(Struct, frozen=True):
 
     @property
     def stuck(self) -> tuple[Pod, ...]:
-        """Replicas that are to be replaced and are not ready: many controllers wait for these."""
+        """Pods to be replaced now that are not ready: many controllers wait for these.
+
+        Terminating ones do not count. None with OnDelete, or before the StatefulSet has the newest
+        template and is observed.
+        """
         if self.outdated or not (self.rolls and self.is_observed):
             return ()
         released = range(min(self.released, self.replicas), self.replicas)
@@ -174,7 +186,10 @@ class Step(Struct, frozen=True):
 
 
 def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) -> Step:
-    """Take down only what the held permits cover; ask for more, or return them, if that is all."""
+    """The next Step: take down only what the held permits cover, else ask for more or return them.
+
+    Nothing is taken down before the StatefulSet is observed, or while an eviction may still come.
+    """
     if not part.is_observed:  # nothing is known of its replicas
         return unchanged_step(part, held)
     target = _next_outdated(part) if part.rolls else None
@@ -190,7 +205,7 @@ def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: Permit
 
 
 def unchanged_step(part: PartState, held: Permit) -> Step:
-    """Take nothing down, and keep all permits."""
+    """Take nothing down and keep all permits; replicas grow if the share is larger."""
     replicas = max(part.share, part.replicas)
     return Step(replicas, part.released, permits=held.pods, removes=held.removes)
 
@@ -203,8 +218,9 @@ def _needed(part: PartState, held: int) -> int:
 def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) -> Step:
     """Remove the highest replicas, one by one or as many as are surplus; one permit for all.
 
-    One cluster at a time does so. It need not wait for a permit to replace replicas, which a
-    roll-out that has halted keeps for ever: what that may cost is not counted as ready.
+    Without a permit to remove, the step only asks for one, if no other cluster has it. It need not
+    wait for a permit to replace replicas, which a roll-out that has halted keeps for ever: what
+    that may cost is not counted as ready.
     """
     unchanged = Step(part.replicas, part.released, permits=_needed(part, held.pods))
     if part.going:
@@ -221,7 +237,7 @@ def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) 
 
 
 def _removable(part: PartState, others: OtherReplicas, rules: Rules) -> int:
-    """How many of the highest replicas can go, so that enough ready ones are left."""
+    """How many of the highest replicas can go so that `floor` ready ones are left; 1 if ordered."""
     left, count = others.ready + part.up, 0
     for ordinal in reversed(range(part.share, part.replicas)):
         if part.is_up(ordinal):
@@ -235,7 +251,7 @@ def _removable(part: PartState, others: OtherReplicas, rules: Rules) -> int:
 
 
 def _evict(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> Step:
-    """Let a replica on a node that is being drained be evicted; nothing else is to be done here.
+    """Follow the share; while a node with replicas is drained, get a permit and allow an eviction.
 
     Roll-outs come first: a node may be cordoned for weeks.
     """
@@ -263,7 +279,7 @@ def _next_outdated(part: PartState) -> int | None:
 
 
 def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, held: int) -> Step:
-    """Replace the highest outdated replica, within the permits that are held."""
+    """Replace the highest outdated replica if a permit is held; else ask for permits, or wait."""
     unchanged = Step(part.share, part.released, permits=_needed(part, held))
     if part.in_flight >= max(held, 1) and (part.going or part.is_up(target)):
         text = "the roll-out goes on when the replicas that were replaced here are ready"

@@ -34,7 +34,10 @@ ALWAYS_ALLOW = "AlwaysAllow"
 def find_budget(
     submitted: SubmittedSet, snapshot: Snapshot, broker: ClusterId
 ) -> PodDisruptionBudget | None:
-    """The first budget by name that people made at the broker for the pods of a set."""
+    """The first PodDisruptionBudget by name at the broker that selects the set's pods; else None.
+
+    Those that Hanse wrote (owner label) or that are terminating do not count.
+    """
     metadata = submitted.spec.template.get("metadata")
     labels = metadata.get("labels") if isinstance(metadata, dict) else None
     found = (
@@ -49,7 +52,10 @@ def find_budget(
 
 
 def allowed_evictions(budget: PodDisruptionBudget | None, replicas: int) -> int:
-    """How many replicas of all clusters may be down by evictions; none without a budget."""
+    """How many replicas of all clusters may be down by evictions; 0 without a budget.
+
+    By maxUnavailable, else by minAvailable, which is 1 if neither is given.
+    """
     if budget is None:
         return 0
     spec = budget.spec
@@ -60,7 +66,7 @@ def allowed_evictions(budget: PodDisruptionBudget | None, replicas: int) -> int:
 
 
 def _scaled(value: int | str, replicas: int) -> int:
-    """A number, or a percentage of the replicas, rounded up as Kubernetes does."""
+    """A number, or a percentage of the replicas rounded up; 0 if it is neither."""
     if isinstance(value, int):
         return value
     percent = value.removesuffix("%")
@@ -70,7 +76,10 @@ def _scaled(value: int | str, replicas: int) -> int:
 def derived_budget(
     submitted: SubmittedSet, budget: PodDisruptionBudget, cluster: ClusterId, *, opens: bool
 ) -> PodDisruptionBudget | None:
-    """The budget of a cluster's own replicas: it allows no eviction unless it is opened."""
+    """The budget of a cluster's replicas: maxUnavailable 1 if `opens`, else 0.
+
+    None if the set's selector cannot be decoded.
+    """
     try:
         selector = msgspec.convert(submitted.spec.selector, LabelSelector)
     except msgspec.ValidationError:
@@ -90,7 +99,7 @@ def derived_budget(
 
 
 def may_be_evicted(name: str, namespace: str, snapshot: Snapshot) -> bool:
-    """Whether a cluster's budget is open, or an eviction was granted and has not happened yet."""
+    """Whether the set's budget here has a maxUnavailable, or its status has disruptedPods."""
     return any(
         budget.spec.max_unavailable or budget.status.disrupted_pods
         for budget in snapshot.by(snapshot.local, BUDGETS_BY_SET, f"{namespace}/{name}")
@@ -98,14 +107,14 @@ def may_be_evicted(name: str, namespace: str, snapshot: Snapshot) -> bool:
 
 
 def is_drained(node: Object | None) -> bool:
-    """Whether a node takes no new pods because people or an autoscaler empty it."""
+    """Whether an object is a Node that is cordoned, or has a taint of an autoscaler emptying it."""
     if not isinstance(node, Node):
         return False
     return node.spec.unschedulable or any(t.key in _DRAIN_TAINTS for t in node.spec.taints)
 
 
 def draining_ordinals(pods: Mapping[int, Pod], snapshot: Snapshot) -> frozenset[int]:
-    """The replicas on nodes that are being drained."""
+    """The ordinals of the pods on nodes in this cluster that are being drained."""
     return frozenset(
         ordinal
         for ordinal, pod in pods.items()

@@ -161,7 +161,10 @@ class StatefulSets:
                 yield from self._keys_for_fact(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The plan of a key by its topic: shares, status, mirror, or else local."""
+        """The plan of a key by its topic: shares, status, config, mirror (hosts), or else local.
+
+        Everything is kept while the broker is lost.
+        """
         broker = broker_cluster(snapshot)
         if is_broker_lost(snapshot, broker, self._broker_namespace):
             return Plan(keep_all=True)
@@ -264,7 +267,7 @@ class StatefulSets:
                 return
 
     def _keys_for_object_name(self, name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys of the sets that an object of that name in this cluster may belong to."""
+        """Local keys of the sets whose Service, StatefulSet or replica here may have that name."""
         broker = broker_cluster(snapshot)
         for record in snapshot.in_namespace(broker, StatefulSetShares, namespace) if broker else ():
             own = cluster_set_name(record.metadata.name, snapshot.local)
@@ -291,7 +294,7 @@ class StatefulSets:
 
 
 def _keys_of_recorded_sets(namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The local keys of all sets with shares, in one namespace or (empty) in all."""
+    """The local keys of all sets with shares at the broker, in one namespace or (empty) in all."""
     broker = broker_cluster(snapshot)
     if broker is None:
         return
@@ -304,14 +307,14 @@ def _keys_of_recorded_sets(namespace: str, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _set_keys(name: str, namespace: str) -> Iterator[Key]:
-    """Every key of a set at the broker; shares first, since clusters wait for them."""
+    """The keys shares, local and status of a set; shares first, since clusters wait for them."""
     yield Key("shares", name, namespace)
     yield Key("local", name, namespace)
     yield Key("status", name, namespace)
 
 
 def _keys_if_service_owner_may_change(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """If a set appears, goes or is orphaned: all sets with its governing Service, else none.
+    """If a set appears, goes or is orphaned: local keys of all sets with its governing Service.
 
     Only one of them writes the Service, and that may be another one now.
     """
@@ -323,7 +326,7 @@ def _keys_if_service_owner_may_change(change: ObjectChange, snapshot: Snapshot) 
 
 
 def _keys_of_replica_list(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The sets of one Service, if the load-balanced replicas of one of them change."""
+    """Status keys of the sets of one Service, if shares or load balancing of one of them change."""
     obj, before = change.object, change.before
     if not isinstance(obj, StatefulSetShares):
         return
@@ -349,20 +352,20 @@ def _liveness(obj: Object | None) -> tuple[bool, bool]:
 
 
 def _sync_keys(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The key of a set that this cluster hosts, if it does."""
+    """The mirror key of a set if this cluster has the FederatedStatefulSet or its shares."""
     kinds: tuple[type[Object], ...] = (FederatedStatefulSet, StatefulSetShares)
     if any(snapshot.get(snapshot.local, kind, name, namespace) is not None for kind in kinds):
         yield Key("mirror", name, namespace)
 
 
 def _hosted_keys(namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of the sets that this cluster hosts in a namespace."""
+    """The mirror keys of the FederatedStatefulSets of this cluster in a namespace."""
     for hosted in snapshot.in_namespace(snapshot.local, FederatedStatefulSet, namespace):
         yield Key("mirror", hosted.metadata.name, namespace)
 
 
 def _local_keys(obj: Object) -> Iterator[Key]:
-    """The key of the set that an object in this cluster belongs to."""
+    """The local key of the set that an object's set label names; none without that label."""
     meta = obj.metadata
     if SET in meta.labels:
         yield Key("local", meta.labels[SET], meta.namespace)

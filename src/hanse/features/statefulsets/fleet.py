@@ -29,7 +29,7 @@ class FleetMember(Struct, frozen=True):
 
 
 def departed_broker(snapshot: Snapshot) -> ClusterId | None:
-    """The broker that this cluster is leaving or has left for good; None in all other cases."""
+    """The broker that this cluster is leaving or has left, by the agent's own facts; else None."""
     leaving = (
         s.cluster for s in snapshot.facts(ClusterState) if s.leaving and Role.BROKER in s.roles
     )
@@ -45,7 +45,7 @@ def is_broker_listed(broker: ClusterId, snapshot: Snapshot) -> bool:
 def list_members(
     snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> tuple[FleetMember, ...]:
-    """The members of the broker, by name, with their health."""
+    """The members of the broker, by name, with labels and whether they may get replicas."""
     place = (snapshot, broker, broker_namespace)
     found = (
         (cluster, snapshot.get(broker, ClusterMember, cluster, broker_namespace))
@@ -64,9 +64,9 @@ def list_members(
 def list_parts(
     key: Key, snapshot: Snapshot, broker: ClusterId, set_uid: str
 ) -> dict[ClusterId, StatefulSetPartSpec]:
-    """The reports of clusters about one set, without tombstones and newer schemas.
+    """By cluster its report about one set, without tombstones and newer schemas.
 
-    Reports about an earlier set of that name do not count.
+    Reports that name another set's uid do not count, unless `set_uid` is empty.
     """
     found = snapshot.by(broker, PARTS_BY_SET, f"{key.namespace}/{key.name}")
     specs = (part.spec for part in found)

@@ -27,7 +27,7 @@ FEDERATED_SETS_BY_SERVICE = Index(
 
 
 def governing_service(obj: Object) -> str:
-    """The name of the headless Service of a set or of its shares."""
+    """`serviceName` of a set of either kind or of its shares; empty if it has none."""
     match obj:
         case StatefulSet(spec=spec):
             return spec.service_name
@@ -42,7 +42,10 @@ def governing_service(obj: Object) -> str:
 def list_governed_sets(
     service: str, namespace: str, snapshot: Snapshot, broker: ClusterId
 ) -> set[str]:
-    """The names of the sets at the broker that a Service governs."""
+    """The names of the sets at the broker, of either kind, that a Service governs.
+
+    FederatedStatefulSets that are terminating do not count, StatefulSets do.
+    """
     stateful_sets = (
         snapshot.by(broker, SETS_BY_SERVICE, f"{namespace}/{service}") if service else ()
     )
@@ -53,7 +56,10 @@ def list_governed_sets(
 def list_governed_federated_sets(
     service: str, namespace: str, snapshot: Snapshot, where: ClusterId
 ) -> set[str]:
-    """The names of the FederatedStatefulSets that a Service governs, at the broker or a host."""
+    """The names of the FederatedStatefulSets in a cluster that a Service governs.
+
+    Those that are terminating do not count.
+    """
     federated_sets = (
         snapshot.by(where, FEDERATED_SETS_BY_SERVICE, f"{namespace}/{service}") if service else ()
     )
@@ -71,14 +77,14 @@ def service_keeper(service: str, namespace: str, snapshot: Snapshot, broker: Clu
 
 
 def is_kept_for_another_set(obj: Object, key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether an object of a set is a Service that another set owns from now on."""
+    """Whether an object is a Service that another live set at the present broker keeps."""
     if not isinstance(obj, Service) or broker_cluster(snapshot) != broker:
         return False
     return service_keeper(obj.metadata.name, key.namespace, snapshot, broker) not in ("", key.name)
 
 
 def _is_live(key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether a set has shares, and is neither terminating nor orphaned."""
+    """Whether a set has readable shares at the broker, and is neither terminating nor orphaned."""
     submitted = find_submitted_set(key, snapshot, broker)
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     if submitted is None or record is None or record.spec.has_newer_schema:

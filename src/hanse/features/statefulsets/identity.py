@@ -12,13 +12,13 @@ from hanse.model.snapshot import Snapshot
 
 
 def cluster_uid(snapshot: Snapshot) -> str:
-    """The uid of this cluster; empty if it is not known."""
+    """The uid of namespace kube-system, which identifies this cluster; empty if it is not known."""
     found = snapshot.get(snapshot.local, Namespace, "kube-system")
     return found.metadata.uid if found is not None else ""
 
 
 def belongs_to(record: StatefulSetShares, submitted: SubmittedSet) -> bool:
-    """Whether shares are those of this very set; without an owner they may become so."""
+    """Whether an ownerReference of the shares has the set's uid; also if they have no owner."""
     owners = record.metadata.owner_references
     return not owners or any(o.uid == submitted.uid for o in owners)
 
@@ -47,7 +47,10 @@ def runs_for_deleted_set(
 
 
 def is_rebuilt(report: StatefulSetPart | None, submitted: SubmittedSet, snapshot: Snapshot) -> bool:
-    """Whether another cluster of this name ran the set's replicas; not if it was accepted."""
+    """Whether the report on this set is of a cluster of this name with another uid, with a share.
+
+    False if it is a tombstone, or its annotation says that this cluster was accepted.
+    """
     here = cluster_uid(snapshot)
     if report is None or not here or report.spec.ended is not None:
         return False

@@ -30,7 +30,7 @@ OVERWRITTEN = "Overwritten"
 def build_replica_services(
     submitted: SubmittedSet, headless: Service | None, replicas: Sequence[str], cluster: ClusterId
 ) -> tuple[Service, ...]:
-    """One Service for each replica of this cluster, which selects the replica's pod."""
+    """One LoadBalancer Service for each replica here; none without a headless Service."""
     if headless is None:
         return ()
     ports = tuple(replace(port, node_port=0) for port in headless.spec.ports)
@@ -58,7 +58,10 @@ def build_replica_services(
 def broker_services(
     services: Sequence[Service], snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
-    """Each replica's Service at the broker, with its address and the cluster that runs it."""
+    """Each replica's Service at the broker, with the cluster that runs it.
+
+    Its status has the load balancer's addresses if the Service here is ours.
+    """
     for service in services:
         meta = service.metadata
         local = snapshot.get(snapshot.local, Service, meta.name, meta.namespace)
@@ -77,7 +80,7 @@ def broker_services(
 
 
 def _remote_status(status: ServiceStatus) -> ServiceStatus:
-    """The addresses of a load balancer as seen from another cluster, whose nodes pass them on."""
+    """The status with ipMode Proxy for IP addresses, so that nodes elsewhere pass packets on."""
     ingress = tuple(
         replace(each, ip_mode=PROXY if each.ip else "") for each in status.load_balancer.ingress
     )
@@ -85,7 +88,7 @@ def _remote_status(status: ServiceStatus) -> ServiceStatus:
 
 
 def list_pods(stateful_set: StatefulSet, snapshot: Snapshot) -> Iterator[tuple[int, Pod]]:
-    """The pods of a StatefulSet in this cluster by ordinal, which counts from 0 here."""
+    """Pairs of ordinal and pod of a StatefulSet here, in order; ordinals are made to start at 0."""
     meta, spec = stateful_set.metadata, stateful_set.spec
     first = spec.ordinals.start if spec.ordinals is not None else 0
     owned = snapshot.by(snapshot.local, PODS_BY_OWNER, meta.uid)
@@ -102,7 +105,7 @@ def _ordinal(pod: Pod, stateful_set: str) -> int | None:
 
 
 def overwrite_events(services: Sequence[Service], snapshot: Snapshot) -> Iterator[EventRequest]:
-    """Events about Services with a replica's name that are not ours and are overwritten."""
+    """Warning Events for Services with a replica's name that are not ours: we overwrite them."""
     for service in services:
         if _unowned_service(service, snapshot) is not None:
             text = f"{service.metadata.name} is the load balancer of a replica: it is overwritten"

@@ -65,7 +65,10 @@ from hanse.model.snapshot import Snapshot
 
 
 def plan_local(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The objects of one set in this cluster, and its report at the broker."""
+    """The objects of one set in this cluster, and its report and replicas' Services at the broker.
+
+    If this cluster has left the fleet, its objects are released.
+    """
     broker = broker_cluster(snapshot)
     if broker is None:
         return _plan_departed(key, snapshot, broker_namespace)
@@ -79,7 +82,7 @@ def plan_local(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def _plan_departed(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """Release the set's objects if this cluster has left; nothing if it never joined."""
+    """Release the set's objects if this cluster is leaving or has left; else nothing."""
     broker = departed_broker(snapshot)
     if broker is None:
         return Plan()
@@ -87,7 +90,10 @@ def _plan_departed(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
-    """The plan by the state of the set: placed, invalid, terminating, orphaned, or missing."""
+    """The plan by the state of the set: placed, invalid, terminating, orphaned, or missing.
+
+    Nothing changes before the broker is listed, nor with records of a newer schema.
+    """
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     newer = snapshot.local in clusters_with_newer_parts(key, snapshot, broker) or (
         record and record.spec.has_newer_schema
@@ -181,7 +187,7 @@ def _next_step(
 def _plan_refused_set(
     placed: PlacedSet, current: StatefulSet | None, snapshot: Snapshot, broker_namespace: str
 ) -> Plan:
-    """Keep what runs as it is, take nothing new, and report why; a smaller share is followed."""
+    """Keep what runs and report why the set is refused; only a smaller share is followed."""
     broker = placed.broker
     report = _report(placed, [], snapshot, broker_namespace)
     desired = [Desired(report, broker, sources=frozenset({snapshot.local}))]
@@ -200,7 +206,7 @@ def _plan_refused_set(
 def _surplus_objects(
     placed: PlacedSet, current: StatefulSet | None, snapshot: Snapshot
 ) -> Iterator[tuple[ClusterId, ObjectRef]]:
-    """The StatefulSet once it has no replicas, and Services of replicas beyond the share."""
+    """What a refused set does not keep: an empty StatefulSet, and Services of surplus replicas."""
     if current is None:
         return
     if not placed.share and is_drained(placed.state) and not keeps_claims_of_none(current.spec):
@@ -214,7 +220,10 @@ def _surplus_objects(
 
 
 def _plan_placed_set(placed: PlacedSet, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """StatefulSet, load balancers, pod labels and report; removes Services in conflict."""
+    """All objects of the set here, its report and replicas' Services at the broker, and permits.
+
+    Removes pods that block a roll-out and others' Services that cannot be overwritten.
+    """
     submitted, share = placed.submitted, placed.step.replicas
     desired_here = desired_objects(placed, snapshot)
     replicas = (
@@ -257,14 +266,14 @@ def _stuck_pod_removals(placed: PlacedSet) -> Iterator[Removal]:
 
 
 def _permit_patches(placed: PlacedSet) -> tuple[Patch, ...]:
-    """Take or return permits of this cluster."""
+    """The patch of the shares that takes or returns permits; empty if none is needed."""
     return permit_patch(placed.fleet, placed.here, placed.step, placed.broker)
 
 
 def _report(
     placed: PlacedSet, desired: list[Desired], snapshot: Snapshot, broker_namespace: str
 ) -> StatefulSetPart:
-    """The report of this cluster about its part."""
+    """The StatefulSetPart of this cluster, with the problems of writing the desired objects."""
     before = read_report(placed.key, snapshot, placed.broker, broker_namespace)
     progress = PartProgress(
         share=placed.step.replicas,

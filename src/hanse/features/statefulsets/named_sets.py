@@ -50,7 +50,7 @@ class NamedSet(Struct, frozen=True):
 
 
 def set_names(namespace: str, service: str, snapshot: Snapshot, broker: ClusterId) -> set[str]:
-    """The names of the sets that a Service governs, by reports and records of shares."""
+    """The names of the sets that a Service governs, by reports and shares at the broker."""
     key = f"{namespace}/{service}"
     reported = {part.spec.name for part in snapshot.by(broker, PARTS_BY_SERVICE, key)}
     return reported | {r.metadata.name for r in snapshot.by(broker, SHARES_BY_SERVICE, key)}
@@ -94,7 +94,7 @@ def is_service_name(
 
 
 def is_replica_name(key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether a cluster reports a replica of that name: it stands, and no Service takes it."""
+    """Whether a cluster's report at the broker has a replica of that name."""
     stem, _, ordinal = key.name.rpartition("-")
     splits = (i for i, letter in enumerate(stem) if letter == "-" and ordinal.isdecimal())
     return any(

@@ -93,7 +93,11 @@ def replica_name(name: str, cluster: ClusterId, ordinal: int) -> str:
 
 
 def name_error(name: str, clusters: tuple[ClusterId, ...]) -> str:
-    """The error of a set's name with its remedy; empty if the name is valid."""
+    """The error of a set's name with its remedy; empty if the name is valid.
+
+    With the longest of the clusters' names it must fit into MAX_SET_NAME; without clusters, with
+    one of a single letter.
+    """
     if not _LABEL.fullmatch(name):
         return (
             f"metadata.name: {name!r} cannot be part of its pods' host names; use lower-case "
@@ -123,13 +127,13 @@ def template_revision(name: str, template: Wire) -> str:
 
 
 def part_name(namespace: str, name: str, cluster: ClusterId) -> str:
-    """The name of a cluster's report on the broker."""
+    """The name of a cluster's StatefulSetPart at the broker, with a hash of all three parts."""
     digest = blake2b("\0".join((namespace, name, cluster)).encode(), digest_size=10).hexdigest()
     return f"{name[:100]}-{cluster}-{digest}"
 
 
 def user_metadata(metadata: dict[str, str]) -> dict[str, str]:
-    """Labels or annotations that users wrote, without those that tools keep for themselves."""
+    """Labels or annotations without Hanse's, kubectl's last-applied one and the replica list."""
     return {
         name: value
         for name, value in metadata.items()

@@ -46,12 +46,12 @@ class Overrides(Struct, frozen=True):
     errors: tuple[str, ...] = ()
 
     def of(self, cluster: ClusterId) -> Override:
-        """The override of one cluster; else that of all others."""
+        """The override of one cluster; else that of `*`, else an empty one."""
         return self.by_cluster.get(cluster) or self.by_cluster.get(ALL) or Override()
 
 
 def parse_overrides(text: str) -> Overrides:
-    """Parse the annotation; an empty one has none."""
+    """Parse the annotation; if it is invalid, no overrides and an error in the result."""
     if not text:
         return Overrides()
     try:
@@ -61,7 +61,7 @@ def parse_overrides(text: str) -> Overrides:
 
 
 def overridden_spec(spec: StatefulSetSpec, override: Override) -> StatefulSetSpec:
-    """The spec of a cluster's StatefulSet."""
+    """The spec with a cluster's storage class, and its override of the pod template."""
     if override == Override():
         return spec
     claims = spec.volume_claim_templates

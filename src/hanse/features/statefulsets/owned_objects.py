@@ -28,14 +28,14 @@ BUDGETS_BY_SET = Index(PodDisruptionBudget, "statefulsets-budgets", _set_keys)
 
 
 def owned_stateful_set(name: str, namespace: str, snapshot: Snapshot) -> StatefulSet | None:
-    """The StatefulSet of a set in this cluster, if we own it."""
+    """The set's StatefulSet in this cluster by its name; None without our owner label."""
     local_name = cluster_set_name(name, snapshot.local)
     found = snapshot.get(snapshot.local, StatefulSet, local_name, namespace)
     return found if found is not None and OWNER in found.metadata.labels else None
 
 
 def list_owned(key: Key, snapshot: Snapshot) -> list[Object]:
-    """The objects of a set in this cluster that we own."""
+    """StatefulSets, Services and budgets here with the set's label and our owner label."""
     ref = f"{key.namespace}/{key.name}"
     return [
         *snapshot.by(snapshot.local, STATEFUL_SETS_BY_SET, ref),
@@ -45,7 +45,7 @@ def list_owned(key: Key, snapshot: Snapshot) -> list[Object]:
 
 
 def plan_unchanged(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
-    """A plan that keeps all objects of a set as they are, here and at the broker."""
+    """A plan that keeps the set's owned objects here, and our report and Services at the broker."""
     here = [ClusterObjectRef(snapshot.local, object_ref(o)) for o in list_owned(key, snapshot)]
     at_broker = [
         ClusterObjectRef(broker, object_ref(o))
@@ -67,9 +67,10 @@ def _list_owned_at_broker(
 
 
 def plan_release(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
-    """A plan that removes our ownership of all objects of a set: they run on without us.
+    """A plan that removes our owner label from the objects of a set here: they run on without us.
 
-    The report is deleted last, so that others know which clusters have not released yet.
+    Services that another set keeps are left out. Once nothing is owned the plan is empty, which
+    deletes the report: others know by it which clusters have not released yet.
     """
     objects = list_owned(key, snapshot)
     if not objects:
@@ -80,7 +81,7 @@ def plan_release(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespa
 
 
 def is_released_by(obj: Object | None, key: Key) -> bool:
-    """Whether an object was released by an orphaned set of this name."""
+    """Whether an object has no owner label, and was released by a set of this name (annotation)."""
     return (
         obj is not None
         and OWNER not in obj.metadata.labels
@@ -89,7 +90,7 @@ def is_released_by(obj: Object | None, key: Key) -> bool:
 
 
 def release_patch(obj: Object, key: Key, here: ClusterId) -> Patch:
-    """Remove our ownership from an object, and annotate the set that released it."""
+    """Remove the owner label and `hanse.dev/` annotations; annotate the set that released it."""
     owned = dict.fromkeys(n for n in obj.metadata.annotations if n.startswith("hanse.dev/"))
     labels = {**owned, RELEASED: f"{key.namespace}/{key.name}"}
     change = {"metadata": {"labels": {OWNER: None}, "annotations": labels}}

@@ -45,7 +45,10 @@ class PartProgress(Struct, frozen=True):
 
 
 def replica_names(submitted: SubmittedSet, service: Service | None) -> ReplicaNames:
-    """How replicas of a set are found by name, as the set and its headless Service say."""
+    """The Service and ports by which replicas are found, and whether with load balancers.
+
+    `unready`: also replicas that are not ready, as the Service publishes them or there is none.
+    """
     ports = service.spec.ports if service is not None else ()
     return ReplicaNames(
         service=submitted.spec.service_name,
@@ -102,7 +105,7 @@ def build_report(
 def _reported_terms(
     terms: Terms, submitted: SubmittedSet, owned: StatefulSet | None
 ) -> dict[str, Any]:
-    """The fields that tell others how much is taken here; none if it is as much as they like."""
+    """The fields refused, most and schema; none if the set is taken with all of its replicas."""
     wanted = submitted.spec.replicas
     running = owned.spec.replicas if owned is not None else 0
     most = terms.replicas_of(max(wanted, running), running)
@@ -116,7 +119,7 @@ def _reported_terms(
 
 
 def _rebalanced(before: StatefulSetPartSpec | None) -> str:
-    """The wish to rebalance that this cluster has followed last."""
+    """The rebalance wish in the previous report; empty without one."""
     return before.rebalanced if before is not None else ""
 
 

@@ -55,7 +55,7 @@ class FleetPart(Struct, frozen=True):
         )
 
     def permit(self, cluster: ClusterId) -> Permit:
-        """The permit of a cluster; an empty one if it has none for this very set."""
+        """The permit of a cluster in the shares; an empty one if it has none for this set's uid."""
         uid = self.submitted.uid
         found = (p for p in self.record.spec.permits if p.name == cluster and p.set_uid == uid)
         return next(found, Permit(name=cluster, set_uid=uid))
@@ -111,18 +111,19 @@ class FleetPart(Struct, frozen=True):
         return 0
 
     def _expected(self, cluster: ClusterId) -> int:
-        """How many replicas a cluster runs, or is about to."""
+        """How many replicas a cluster runs or is about to, by its report, else by its share."""
         part = self.parts.get(cluster)
         return part.share if part is not None else self.record.spec.share_of(cluster)
 
     def _is_finished(self, cluster: ClusterId) -> bool:
-        """Whether all replicas of a cluster are ready, with the newest template where it goes."""
+        """Whether a cluster reports the newest revision as complete, or has no share."""
         part = self.parts.get(cluster)
         if part is None:
             return not self.record.spec.share_of(cluster)
         return not part.share or part.revision == self.submitted.revision
 
     def _returned(self, cluster: ClusterId) -> int:
+        """How many permits a cluster has returned by its report; 0 without one."""
         part = self.parts.get(cluster)
         return part.returned if part is not None else 0
 
@@ -150,7 +151,7 @@ def read_fleet_part(
     broker: ClusterId,
     broker_namespace: str,
 ) -> FleetPart:
-    """All that is known of a set in this fleet."""
+    """What the broker has of a set: reports, members and their health, and the eviction budget."""
     members = list_members(snapshot, broker, broker_namespace)
     key = Key("local", submitted.name, submitted.namespace)
     parts = list_parts(key, snapshot, broker, submitted.uid)
@@ -185,14 +186,14 @@ def read_part_state(
 
 
 def is_drained(state: PartState | None) -> bool:
-    """Whether a StatefulSet has no replicas any more."""
+    """Whether a StatefulSet is observed without replicas or pods; True if there is none."""
     if state is None:
         return True
     return state.is_observed and not state.replicas and not state.pods
 
 
 def with_partition(submitted: SubmittedSet, partition: int) -> Wire:
-    """The update strategy of a cluster's StatefulSet."""
+    """The set's update strategy as RollingUpdate with this partition; unchanged with OnDelete."""
     strategy = submitted.spec.update_strategy
     if not submitted.rolls:
         return strategy
@@ -201,7 +202,11 @@ def with_partition(submitted: SubmittedSet, partition: int) -> Wire:
 
 
 def rollout_order(submitted: SubmittedSet, record: StatefulSetShares) -> Sequence[Share]:
-    """The shares in the order of a roll-out: the last cluster first, or as users choose."""
+    """The shares that are not 0 in the order of a roll-out: the last cluster by name first.
+
+    The first one if the set updates cluster by cluster; those of annotation update-order before
+    all.
+    """
     shares = [share for share in record.spec.shares if share.replicas]
     ordered = shares if submitted.updates_cluster_by_cluster else shares[::-1]
     return submitted.choice.ordered(ordered)
@@ -215,10 +220,10 @@ def is_returned(held: Permit, step: Step) -> bool:
 def permit_patch(
     fleet: FleetPart, here: ClusterId, step: Step, broker: ClusterId
 ) -> tuple[Patch, ...]:
-    """Take or return permits of this cluster, unless it has what it needs already.
+    """Set this cluster's permit in the shares at the broker; empty if it is as the step needs it.
 
-    One that is returned is counted here and in the report that shows what it was used for: others
-    wait until they see both, whichever comes first.
+    A permit that is returned is counted here and in the report that shows what it was used for:
+    others wait until they see both, whichever comes first.
     """
     held = fleet.permit(here)
     if (step.permits, step.removes) == (held.pods, held.removes):

@@ -62,12 +62,12 @@ class PlacedSet(Struct, frozen=True):
 
     @property
     def returned(self) -> int:
-        """How many permits are given back, including those that are not needed any more."""
+        """The counter of returned permits, one more if this step returns some."""
         return self.held.returned + is_returned(self.held, self.step)
 
 
 def desired_objects(placed: PlacedSet, snapshot: Snapshot) -> list[Desired]:
-    """A missing namespace, the headless Service and the StatefulSet, in consecutive steps."""
+    """A missing namespace, then headless Service and budget, then the StatefulSet, where wanted."""
     sources = frozenset({placed.broker})
     key, desired = placed.key, list[Desired]()
     if snapshot.get(snapshot.local, Namespace, key.namespace) is None:
@@ -95,7 +95,10 @@ def desired_objects(placed: PlacedSet, snapshot: Snapshot) -> list[Desired]:
 
 
 def disruption_budget(placed: PlacedSet, snapshot: Snapshot) -> PodDisruptionBudget | None:
-    """The budget of this cluster's replicas; None if users made none, or none is taken here."""
+    """The budget of this cluster's replicas; None without a budget of users at the broker.
+
+    None, too, if the AcceptancePolicy does not take budgets, or there are no replicas here.
+    """
     found = find_budget(placed.submitted, snapshot, placed.broker)
     if found is None or not placed.terms.takes_budgets or not placed.step.replicas:
         return None
@@ -141,7 +144,10 @@ def _stateful_set(placed: PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
 def _claim_templates(
     submitted: SubmittedSet, current: StatefulSet | None, snapshot: Snapshot
 ) -> tuple[Wire, ...]:
-    """The claim templates, which cannot change: a new storage class is for new StatefulSets."""
+    """The set's claim templates; with a storage class override those of the present StatefulSet.
+
+    They cannot change: a new storage class is for new StatefulSets.
+    """
     if current is not None and submitted.overrides.of(snapshot.local).storage_class_name:
         return current.spec.volume_claim_templates
     return submitted.spec.volume_claim_templates

@@ -96,7 +96,7 @@ def distribute(
 def _grow(
     shares: dict[ClusterId, int], candidates: Sequence[_Candidate], missing: int, groups: Groups
 ) -> int:
-    """Add to `shares`, first below min, then by weight up to max; returns what is left."""
+    """Add to `shares` in place, first up to min, then by weight up to max; returns what is left."""
     below = [
         (candidate, min(candidate.preference.min, candidate.preference.max))
         for candidate in candidates
@@ -115,7 +115,7 @@ def _grow(
 def _shrink_unhealthy(
     shares: dict[ClusterId, int], healthy: Sequence[ClusterId], surplus: int
 ) -> int:
-    """Remove replicas of unhealthy clusters, the largest share first; returns what is left."""
+    """Remove from `shares` of unhealthy clusters, the largest first; returns what is left."""
     unhealthy = sorted(shares.keys() - set(healthy))
     floors = [(_Candidate(c, at, DEFAULT_PREFERENCE), 0) for at, c in enumerate(unhealthy)]
     return _remove(shares, floors, surplus, weight_of=_equal_weight)
@@ -124,7 +124,7 @@ def _shrink_unhealthy(
 def _shrink(
     shares: dict[ClusterId, int], candidates: Sequence[_Candidate], surplus: int, groups: Groups
 ) -> int:
-    """Remove replicas, first from shares above their maximum, last from those at their minimum.
+    """Remove from `shares` in place: above max first, then of weight 0, by weight, last below min.
 
     Returns how many could not be removed.
     """
@@ -253,7 +253,10 @@ def _add_many(
     missing: int,
     weight_of: _WeightOf,
 ) -> int:
-    """Add in bulk to `shares`, if there are many missing; returns how many were added."""
+    """Add in bulk to `shares` in place; returns how many were added.
+
+    That is 0 if at most four per cluster are missing, else as many as keep the balance.
+    """
     if missing <= 4 * len(limits) or not limits:
         return 0
 

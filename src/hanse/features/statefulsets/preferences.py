@@ -27,7 +27,7 @@ class Preferences(Struct, frozen=True):
     """Whether each change of them is a wish to share out anew."""
 
     def of(self, clusters: Iterable[ClusterId]) -> dict[ClusterId, ReplicaPreference]:
-        """The preference for each of these clusters."""
+        """The preference for each of these clusters, the default where it is not named."""
         return {c: self.by_cluster.get(c, self.default) for c in clusters}
 
 
@@ -43,7 +43,10 @@ class _PreferencesAnnotation(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def parse_preferences(text: str) -> Preferences:
-    """Parse the annotation: clusters that it does not name get no replicas, unless `*` does."""
+    """Parse the annotation: clusters that it does not name get no replicas, unless `*` does.
+
+    Without any cluster all are equal. Errors are in the result.
+    """
     try:
         annotation = decode_json(text, type=_PreferencesAnnotation)
     except msgspec.DecodeError as error:
@@ -63,7 +66,7 @@ def parse_preferences(text: str) -> Preferences:
 
 
 def placement_preferences(placement: Placement) -> Preferences:
-    """The preferences of a placement: clusters that it does not name get an equal share."""
+    """The preferences of `spec.placement`: clusters that it does not name get an equal share."""
     by_cluster = {
         c.name: ReplicaPreference(c.weight, c.min, NO_LIMIT if c.max is None else c.max)
         for c in placement.clusters

@@ -27,7 +27,8 @@ def service_annotation_patch(
 ) -> tuple[Patch, ...]:
     """Annotate the headless Service with the load-balanced replicas of all sets that it governs.
 
-    One set writes them for all; nobody does if load balancers were never requested.
+    Empty unless this set is the one that writes them for all, or if load balancers were never
+    requested.
     """
     if service is None or record is None:
         return ()
@@ -55,7 +56,7 @@ def service_annotation_patch(
 
 
 def _replica_names(record: StatefulSetShares) -> Iterator[str]:
-    """The names of all replicas of a set."""
+    """The names of all replicas of a set, in all clusters, by the record of shares."""
     for share in record.spec.shares:
         yield from list_replica_names(
             record.metadata.name, record.spec.first_ordinal, share.name, share.replicas

@@ -13,7 +13,7 @@ from hanse.model.snapshot import Snapshot
 
 
 def was_kept_by_another_set(found: Object | None, key: Key) -> bool:
-    """Whether a Service was owned for another set, from which this one adopts it."""
+    """Whether a Service has our owner label and another set's name as label: this set adopts it."""
     labels = found.metadata.labels if isinstance(found, Service) else {}
     return OWNER in labels and labels.get(SET, key.name) != key.name
 
@@ -24,7 +24,7 @@ def headless_copy(
     """This cluster's copy of a set's headless Service; None where it must not be written.
 
     So it is if the set has none, if another set writes the Service of this name, or if users have
-    made one here with the same selector.
+    made a headless one here with the same selector.
     """
     if service is None:
         return None

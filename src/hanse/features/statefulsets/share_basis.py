@@ -38,7 +38,10 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def recorded(self) -> _Shares:
-        """The recorded shares, within what clusters take at most."""
+        """The recorded shares, each at most what the cluster's report takes.
+
+        Without departed clusters if the set redistributes.
+        """
         listed = self.record.spec.shares if self.record is not None else ()
         given = {share.name: share.replicas for share in listed}
         return {c: self._within_limit(c, n) for c, n in given.items() if self._counts(c)}
@@ -53,7 +56,7 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def away(self) -> _Shares:
-        """The shares of clusters that cannot be given others now."""
+        """The reported shares of clusters that are not healthy: these cannot change now."""
         return {c: n for c, n in self.reported.items() if c not in self.healthy}
 
     @property
@@ -89,12 +92,17 @@ class ShareSources(Struct, frozen=True):
         return not self.submitted.redistributes or cluster not in self.departed
 
     def _within_limit(self, cluster: ClusterId, replicas: int) -> int:
+        """The replicas, at most `most` of the cluster's report."""
         part = self.parts.get(cluster)
         return replicas if part is None or part.most is None else min(replicas, part.most)
 
 
 def share_basis(sources: ShareSources, distribute: _Distribute) -> ShareBasis:
-    """The believed shares; `distribute` gives those that follow from others."""
+    """The shares that clusters run: recorded ones where reports explain them, else reported ones.
+
+    `distribute` gives the shares of the set's replicas that follow from others. A requested
+    rebalance starts from those of clusters that are away.
+    """
     reported = sources.reported
     if sources.submitted.errors:
         return ShareBasis({**sources.recorded, **reported})

@@ -93,7 +93,10 @@ class _ShareDecision(Struct, frozen=True):
 
 
 def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The record of shares; kept if undecided, deleted when the set is over and nobody reports."""
+    """The record of shares, and a Warning Event if the present one is disputed; kept if undecided.
+
+    It is deleted when the set is over, and the record has neither an owner nor reporting clusters.
+    """
     broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
@@ -123,9 +126,9 @@ def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 def believed_share(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str, running: int | None
 ) -> int:
-    """The share of this cluster that the set and all reports explain, else what it has.
+    """The share of this cluster that the set and all reports explain, else what it reports.
 
-    `running` counts as its report where it has none and runs the set; else it is None.
+    `running` stands in for a missing report; it is None if this cluster does not run the set.
     """
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     state = _read_state(key, snapshot, broker, broker_namespace, record)
@@ -143,7 +146,7 @@ def believed_share(
 
 
 def plan_status(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The status of one set, and the annotations of its headless Service, which may be delayed."""
+    """Patches of one set's status, its Service's annotations, and a younger namesake's status."""
     broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
@@ -171,7 +174,10 @@ def _read_state(
     broker_namespace: str,
     record: StatefulSetShares | None,
 ) -> _SetState | None:
-    """The state of a set; None if the broker is not listed, or the record cannot be used."""
+    """The state of a set; None if the broker is not listed, or the record is of an earlier set.
+
+    None, too, if the record (or without one, a report) has a newer schema.
+    """
     unread = clusters_with_newer_parts(key, snapshot, broker)
     if not is_broker_listed(broker, snapshot) or (
         unread if record is None else record.spec.has_newer_schema
@@ -194,7 +200,7 @@ def _read_state(
 
 
 def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
-    """Decide the shares; None if the set is missing, terminating or orphaned."""
+    """The shares, kept for an invalid set; None if it is missing, terminating or orphaned."""
     submitted = state.submitted
     if submitted is None or submitted.terminating or submitted.orphaned:
         return None
@@ -265,7 +271,7 @@ def _live_parts(
     broker: ClusterId,
     broker_namespace: str,
 ) -> dict[ClusterId, StatefulSetPartSpec]:
-    """The reports of clusters in the fleet that are not silent."""
+    """The reports of clusters that have not left and whose Lease has not expired."""
     return {
         c: p
         for c, p in parts.items()
@@ -275,7 +281,7 @@ def _live_parts(
 
 
 def _writer_rank(local: ClusterId, members: tuple[FleetMember, ...]) -> int:
-    """The rank of this cluster among the healthy ones, which write shared objects in turn."""
+    """This cluster's index among the healthy ones, which write in turn; else their number."""
     alive = [m.cluster for m in members if m.healthy]
     return alive.index(local) if local in alive else len(alive)
 
@@ -287,7 +293,7 @@ def _desired_record(record: StatefulSetShares, broker: ClusterId, rank: int) -> 
 
 
 def _fleet_for(submitted: SubmittedSet, state: _SetState) -> _Fleet:
-    """Divide the fleet into clusters that may run the set, and those with too long names."""
+    """The fleet as this set may use it: clusters with too long names do not count as healthy."""
     members = state.members
     too_long = tuple(m.cluster for m in members if name_error(submitted.name, (m.cluster,)))
     return _Fleet(
@@ -305,7 +311,7 @@ def _basis(
     parts: dict[ClusterId, StatefulSetPartSpec],
     fleet: _Fleet,
 ) -> ShareBasis:
-    """The shares that are believed of a set."""
+    """The shares that are believed of a set, by its record and the clusters' reports."""
     sources = ShareSources(submitted, record, parts, fleet.departed, fleet.healthy)
     return share_basis(sources, lambda before: _distribute(submitted, before, parts, fleet).shares)
 
@@ -333,7 +339,7 @@ def _preferences(
     before: dict[ClusterId, int],
     limits: dict[ClusterId, int],
 ) -> dict[ClusterId, ReplicaPreference]:
-    """The preferences that differ from the default, within what clusters take at most.
+    """By cluster the preference, within what it takes at most, where it is not the default.
 
     Clusters that the set does not select get nothing.
     """

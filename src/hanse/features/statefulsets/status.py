@@ -62,6 +62,7 @@ class StatusInputs(Struct, frozen=True):
 
     @property
     def ready(self) -> int:
+        """The number of ready replicas that live clusters report."""
         return sum(part.ready for part in self.parts.values())
 
     @property
@@ -72,13 +73,13 @@ class StatusInputs(Struct, frozen=True):
 
     @property
     def outdated(self) -> bool:
-        """Whether a cluster has not got the newest template yet."""
+        """Whether a cluster reports that it has applied another template than the newest."""
         revision = self.submitted.revision
         return any(part.applied not in ("", revision) for part in self.parts.values())
 
     @property
     def complete(self) -> bool:
-        """Whether all clusters with a share run the newest template."""
+        """Whether all clusters with a share report the newest template; never with a partition."""
         if self.submitted.partition:
             return False
         return all(
@@ -88,7 +89,7 @@ class StatusInputs(Struct, frozen=True):
 
 
 def plan_set_status(inputs: StatusInputs, snapshot: Snapshot, broker: ClusterId, rank: int) -> Plan:
-    """The patch of the set's status, and Events for changed conditions."""
+    """The status patch of a set at the broker, and Events for changed conditions and placement."""
     submitted = inputs.submitted
     ref = ClusterObjectRef(broker, submitted.ref)
     present = _present_conditions(submitted)
@@ -104,7 +105,7 @@ def plan_set_status(inputs: StatusInputs, snapshot: Snapshot, broker: ClusterId,
 def plan_shadowed(
     submitted: SubmittedSet, snapshot: Snapshot, broker: ClusterId, rank: int
 ) -> Plan:
-    """Say in the status of a set that an older one of another kind has its name."""
+    """Set condition Valid to False, NameTaken: an older set of the other kind has the name."""
     kind = FederatedStatefulSet if isinstance(submitted.object, StatefulSet) else StatefulSet
     text = (
         f"there is an older {kind.kind.name} of this name, which runs on: delete one of them; with "
@@ -125,7 +126,7 @@ def plan_shadowed(
 def set_events(
     ref: ClusterObjectRef, present: Sequence[Condition], desired: Sequence[Condition]
 ) -> Iterator[EventRequest]:
-    """The Events for changed conditions of a set, and one for each new placement."""
+    """The Events for changed conditions, and one if the message of Placed changes while True."""
     yield from condition_events(ref, present, desired)
     before, now = find_condition(present, "Placed"), find_condition(desired, "Placed")
     if now is None or now.status != "True" or (before is not None and before.status != "True"):
@@ -135,7 +136,7 @@ def set_events(
 
 
 def _status(inputs: StatusInputs, conditions: Sequence[Condition]) -> Wire:
-    """The wire form of the status, for either kind of set."""
+    """The status as JSON: of a StatefulSet with revisions, of a FederatedStatefulSet by cluster."""
     submitted, parts = inputs.submitted, inputs.parts
     total = sum(len(part.replicas) for part in parts.values())
     counted: Wire = {
@@ -214,7 +215,7 @@ def _accepted_condition(inputs: StatusInputs, present: Sequence[Condition]) -> I
 
 
 def _disputed_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
-    """Whether the record of shares says what it should not; none as long as it never did."""
+    """Whether recorded shares do not follow from the reports; none as long as they always did."""
     if inputs.disputed:
         yield condition(SHARE_DISPUTED, True, SHARE_DISPUTED, disputed_message(inputs.disputed))
     elif find_condition(present, SHARE_DISPUTED) is not None:
@@ -248,11 +249,12 @@ def _placed_condition(inputs: StatusInputs) -> Condition:
 
 
 def _format_shares(shares: dict[ClusterId, int]) -> str:
+    """`cluster replicas` of each, separated by commas, or `no replicas`."""
     return ", ".join(f"{c} {n}" for c, n in shares.items()) or "no replicas"
 
 
 def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
-    """What is wrong with the placement, each with its remedy."""
+    """The problems of the placement in words; most with a remedy."""
     distribution, submitted = inputs.distribution, inputs.submitted
     if distribution.unplaced:
         wanted, why = submitted.spec.replicas, _unplaced_reason(inputs)
@@ -324,7 +326,7 @@ def _ready_condition(inputs: StatusInputs) -> Condition:
 
 
 def _updated_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
-    """How far a roll-out has come; none as long as there was none."""
+    """Condition Updated of a roll-out; none as long as there was no roll-out."""
     if not (inputs.outdated or find_condition(present, "Updated") is not None):
         return
     revision = inputs.submitted.revision

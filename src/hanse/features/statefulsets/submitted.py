@@ -112,7 +112,11 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def max_unavailable(self) -> int:
-        """How many replicas of all clusters may be down by our doing at a time."""
+        """How many replicas of all clusters may be down by our doing at a time, at least 1.
+
+        By annotation, else a FederatedStatefulSet's `spec.maxUnavailable`, else the update
+        strategy.
+        """
         text = self.all_annotations.get(MAX_UNAVAILABLE, "")
         if text.isdecimal():
             return max(int(text), 1)
@@ -122,7 +126,7 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def replaced_at_once(self) -> int:
-        """How many pods one StatefulSet replaces at a time; API servers may drop that field."""
+        """The update strategy's maxUnavailable in pods; 1 without it (API servers may drop it)."""
         return _resolve_count(self._rolling_update.get("maxUnavailable"), self.spec.replicas)
 
     @property
@@ -132,13 +136,13 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def disrupts_without(self) -> frozenset[ClusterId]:
-        """The clusters that nobody waits for, whatever they hold and report."""
+        """The clusters that roll-outs do not wait for, by annotation hanse.dev/disrupt-without."""
         names = self.all_annotations.get(DISRUPT_WITHOUT, "").split(",")
         return frozenset(filter(None, map(str.strip, names)))
 
     @property
     def rolls(self) -> bool:
-        """Whether pods are replaced after a change of the template, without anybody's help."""
+        """Whether the update strategy is RollingUpdate, and not OnDelete."""
         return bool(self.spec.update_strategy.get("type", "RollingUpdate") == "RollingUpdate")
 
     @property
@@ -153,7 +157,10 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def rebalance(self) -> str:
-        """The wish to share out anew: an annotation, or preferences that say so themselves."""
+        """The wish to share out anew, empty without one; a new value is a new wish.
+
+        The value of the rebalance annotation, with a hash of the preferences if these request it.
+        """
         wish = self.all_annotations.get(REBALANCE, "")
         if not self.preferences.rebalances:
             return wish
@@ -163,13 +170,13 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def revision(self) -> str:
-        """The revision of all that replaces pods: template, overrides, and the first ordinal."""
+        """A hash of what replaces pods: the submitted template, overrides and first ordinal."""
         more = {"overrides": self.all_annotations.get(OVERRIDES), "start": self.first_ordinal}
         template = {**self.spec.template, **{name: value for name, value in more.items() if value}}
         return self.fleet_revision or template_revision(self.name, template)
 
     def in_cluster(self, cluster: ClusterId) -> "SubmittedSet":
-        """The set as one cluster runs it."""
+        """The set with one cluster's overrides applied to its spec; the revision stays the same."""
         spec = overridden_spec(self.spec, self.overrides.of(cluster))
         return replace(self, spec=spec, fleet_revision=self.revision)
 
@@ -210,9 +217,9 @@ def _list_submitted_sets(key: Key, snapshot: Snapshot, broker: ClusterId) -> lis
 def with_last_applied(
     submitted: SubmittedSet, stateful_set: StatefulSet | None, *, load_balanced: bool
 ) -> SubmittedSet | None:
-    """An invalid set with the spec that was last applied in a cluster, which runs on with it.
+    """An invalid set with spec and metadata of the StatefulSet in this cluster, which runs on.
 
-    None if it was never created there and its spec cannot be decoded.
+    Without a StatefulSet it keeps its own spec; None if that cannot be decoded.
     """
     annotations = {
         **submitted.all_annotations,
@@ -236,7 +243,7 @@ def accepts_stateful_sets(snapshot: Snapshot, broker: ClusterId) -> bool:
 
 
 def from_stateful_set(submitted: StatefulSet) -> SubmittedSet:
-    """The set for a StatefulSet at the broker."""
+    """The set for a StatefulSet at the broker; invalid annotations are errors in the result."""
     meta = submitted.metadata
     annotations = meta.annotations
     preferences = (
@@ -290,7 +297,10 @@ def from_federated_stateful_set(submitted: FederatedStatefulSet) -> SubmittedSet
 
 
 def _preferences(submitted: FederatedStatefulSet, annotations: dict[str, str]) -> Preferences:
-    """The preferences of a FederatedStatefulSet: its placement or its annotation, not both."""
+    """The preferences of a FederatedStatefulSet, of its placement or else its annotation.
+
+    If it has both, those of the placement with an error.
+    """
     placement = submitted.spec.placement
     if PREFERENCES not in annotations:
         return placement_preferences(placement)

@@ -29,7 +29,7 @@ TOMBSTONES_BY_CLUSTER = Index(
 
 
 def add_created_uid(stateful_set: StatefulSet | None, before: tuple[str, ...]) -> tuple[str, ...]:
-    """The created uids with that of this StatefulSet, the newest last, up to the limit."""
+    """The uids with that of this StatefulSet appended if it is new; the last MAX_CREATED_UIDS."""
     uid = stateful_set.metadata.uid if stateful_set is not None else ""
     return (*before, uid)[-MAX_CREATED_UIDS:] if uid and uid not in before else before
 
@@ -42,7 +42,7 @@ def deletes_claims(spec: StatefulSetSpec) -> bool:
 def keeps_claims_of_none(spec: StatefulSetSpec) -> bool:
     """Whether a StatefulSet without replicas is kept, since its deletion would delete claims.
 
-    Scaling keeps them, and to have no replicas here is a matter of scaling.
+    That is with whenDeleted Delete and whenScaled Retain: no replicas here is a matter of scaling.
     """
     policy = spec.persistent_volume_claim_retention_policy
     return deletes_claims(spec) and policy.get("whenScaled") != "Delete"
@@ -57,7 +57,10 @@ def is_covered_by_deletion(stateful_set: StatefulSet, report: StatefulSetPart) -
 def plan_tombstone(
     report: StatefulSetPart, snapshot: Snapshot, broker: ClusterId, *, released: bool
 ) -> Plan:
-    """Keep the report as a tombstone; delete it if expired, over the limit, or without uids."""
+    """Strip the report to a tombstone; delete it if expired, over the limit, or without uids.
+
+    `released` says that the objects were released, not deleted.
+    """
     spec, now = report.spec, snapshot.now.replace(microsecond=0)
     age = now - (spec.ended or now)
     if (
@@ -108,7 +111,7 @@ def returned_with_claims_message(stateful_set: StatefulSet, report: StatefulSetP
 
 
 def keys_of_expired_tombstones(snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
-    """The keys of the sets whose tombstones exceed the limit."""
+    """The local keys of the sets whose tombstones of this cluster exceed MAX_TOMBSTONES."""
     names = _surplus_tombstones(snapshot, broker)
     for part in snapshot.by(broker, TOMBSTONES_BY_CLUSTER, snapshot.local):
         if part.metadata.name in names:

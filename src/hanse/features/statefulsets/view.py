@@ -76,6 +76,7 @@ class StatefulSetsView:
 
 
 def _no_shares(namespace: str, name: str) -> StatefulSetShares:
+    """An empty record of shares, for a set that has none."""
     return StatefulSetShares(metadata=Meta(name=name, namespace=namespace))
 
 
@@ -169,7 +170,7 @@ def _findings(
     lost: frozenset[str],
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """What is wrong with a set: missing replicas, and what clusters say stands in their way."""
+    """SetShort, and for each cluster's report: RecordTooNew, SetRefused or SetTrouble."""
     name = f"{shares.namespace}/{shares.name}"
     yield from _short(shares, reports, lost, snapshot)
     for cluster, part in sorted(reports.items()):
@@ -230,7 +231,7 @@ def _short(
     lost: frozenset[str],
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """SetShort: replicas that are not ready, or whose cluster is lost."""
+    """SetShort if fewer replicas are ready than the shares have; those of lost clusters are not."""
     counts = {s.name: (_ready_in(s.name, reports, lost), s.replicas) for s in shares.spec.shares}
     ready, wanted = (sum(count[i] for count in counts.values()) for i in (0, 1))
     if ready >= wanted:
@@ -266,6 +267,7 @@ def _short(
 
 
 def _ready_in(cluster: str, reports: dict[str, StatefulSetPartSpec], lost: frozenset[str]) -> int:
+    """The ready replicas that a cluster reports; 0 if it is lost, or the schema is newer."""
     part = reports.get(cluster)
     return 0 if part is None or cluster in lost or part.has_newer_schema else part.ready
 
@@ -290,7 +292,7 @@ def _cluster_part(
 
 
 def _format_replicas(part: StatefulSetPartSpec) -> str:
-    """The first replicas by name, with addresses and those that are not ready."""
+    """The names of the first 50 replicas, with addresses, and `not ready` where they are not."""
     return ", ".join(
         one.name
         + (f" ({', '.join(one.addresses)})" if one.addresses else "")
@@ -310,7 +312,7 @@ _RULES = {
 def _check(
     obj: StatefulSet | FederatedStatefulSet, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """What a set says of itself; where it has no place because clusters refuse it, they are why."""
+    """Findings of a set's conditions; SetNotPlaced may be caused by any cluster's refusal."""
     for found in check_conditions(_RULES)(obj, where, snapshot):
         refusals = (
             Ref("StatefulSet", obj.name, obj.namespace, cluster) for cluster in snapshot.clusters

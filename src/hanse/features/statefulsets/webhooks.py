@@ -86,7 +86,7 @@ class AutoscalerWebhook:
     )
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny one whose target is a FederatedStatefulSet, or a cluster's part of a set."""
+        """Deny one whose target is a FederatedStatefulSet, or a StatefulSet that Hanse owns."""
         target = review.object.get("spec", {}).get("scaleTargetRef", {})
         kind, name = target.get("kind"), str(target.get("name", ""))
         if kind == FederatedStatefulSet.kind.name:
@@ -103,7 +103,7 @@ class AutoscalerWebhook:
 
 
 def _immutable_spec(federated_set: Wire) -> Wire:
-    """The fields of a set's spec that cannot change, with their defaults."""
+    """`spec.template.spec` without its mutable fields, with defaults where a field is missing."""
     spec = federated_set.get("spec", {}).get("template", {}).get("spec", {})
     kept = {name: value for name, value in spec.items() if name not in MUTABLE}
     return {**_DEFAULTS, **kept}
@@ -120,7 +120,10 @@ def _list_joined_clusters(snapshot: Snapshot, broker_namespace: str) -> tuple[Cl
 
 
 def _placement_warnings(submitted: SubmittedSet, joined: tuple[ClusterId, ...]) -> Iterator[str]:
-    """Warnings about preferences that the present fleet cannot meet."""
+    """Warnings about unknown clusters, and replicas over all max or below all min.
+
+    None without members.
+    """
     if not joined:
         return
     preferences = submitted.preferences.of(joined)

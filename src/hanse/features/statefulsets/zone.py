@@ -88,7 +88,7 @@ class StatefulSetZone:
         )
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether the broker was listed; an unreachable broker does not delay other names."""
+        """Whether each broker's shares and reports are listed or unserved, or it is unreachable."""
         return all(
             _is_synced(kind, broker, snapshot)
             for broker in snapshot.clusters(Role.BROKER)
@@ -106,7 +106,7 @@ class StatefulSetZone:
                     yield Key(SERVICE, part.spec.names.service, part.spec.namespace)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The names that a change affects; all of them for a Lease's liveness or a record."""
+        """The Services whose names a change affects; all for a LeaseLiveness or ClusterMember."""
         if isinstance(change, FactChange):
             return set(self.keys(snapshot)) if isinstance(change.fact, LeaseLiveness) else ()
         match change.object:
@@ -132,7 +132,11 @@ class StatefulSetZone:
                 return ()
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode] | None]:
-        """A function from a key to its nodes: empty without sets, None for newer schemas."""
+        """A function from a key to the nodes of a Service and its sets.
+
+        It returns none without sets, and None (keep the present ones) if their record has a newer
+        schema.
+        """
         brokers = snapshot.clusters(Role.BROKER)
         expired = self.expired_clusters(snapshot, brokers)
 
@@ -162,7 +166,7 @@ class StatefulSetZone:
     ) -> frozenset[ClusterId]:
         """Clusters whose Lease has expired, but this one, or that report and never had a Lease.
 
-        One whose Lease was deleted before our eyes keeps its names: it is not known to be dead.
+        One whose Lease this process has seen before it was deleted keeps its names.
         """
         dead = set(unanswered_clusters(snapshot, self._broker_namespace))
         for broker in brokers:
@@ -204,7 +208,10 @@ class StatefulSetZone:
         expired: frozenset[ClusterId],
         snapshot: Snapshot,
     ) -> Iterator[ZoneNode]:
-        """The names of sets with all of their replicas, each at the first of its Services."""
+        """Names of sets with all replicas, and load-balanced replicas' names below the namespace.
+
+        Only of sets whose first Service by name is the key's.
+        """
         for one in sets:
             name = name_in_namespace(one.name, key.namespace, self._federation_services)
             domain = child_name(key.namespace, self._federation_services)
@@ -234,14 +241,17 @@ class StatefulSetZone:
     def _replicas_of(
         self, parts: Sequence[NamedPart], expired: frozenset[ClusterId], snapshot: Snapshot
     ) -> list[_Found]:
-        """All replicas of these reports with their report, the near ones first."""
+        """Pairs of report and replica of these reports, those in the client's cluster first."""
         found = [(part, r) for part in parts for r in self._replicas(part, expired, snapshot)]
         return sorted(found, key=lambda each: not each[1].is_near)
 
     def _local_nodes(
         self, key: Key, parts: Sequence[NamedPart], snapshot: Snapshot
     ) -> Iterator[ZoneNode]:
-        """The cluster names of a governing Service: of the ready pods here, if a set runs here."""
+        """The cluster names of a governing Service and its ready pods.
+
+        One empty node without any.
+        """
         local = name_in_namespace(key.name, key.namespace, self._cluster_services)
         if local is None or not self.view.local:
             return
@@ -285,7 +295,7 @@ class StatefulSetZone:
     def _pods(
         self, namespace: str, service: str, ports: Sequence[NamedPort], snapshot: Snapshot
     ) -> Iterator[ReplicaAddress]:
-        """The ready pods of a Service in this cluster, by host name."""
+        """Addresses of a Service's ready endpoints with a host name, from EndpointSlices here."""
         local = name_in_namespace(service, namespace, self._cluster_services)
         if local is None:
             return
@@ -302,7 +312,7 @@ class StatefulSetZone:
 
 
 def _keys_of(obj: Object, snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
-    """The keys that a record of shares or a report has names of, or keeps names from."""
+    """The keys whose names depend on a record of shares or a report, also by replicas' names."""
     match obj:
         case StatefulSetShares(metadata=meta, spec=shares):
             yield from _keys_of_name(shares.service, meta.namespace, snapshot, broker)
@@ -351,7 +361,7 @@ def _services_of_set(
 
 
 def _is_synced(kind: type[Object], broker: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a kind was listed or is not served, or the broker is unreachable."""
+    """Whether a kind is listed or not served at the broker, or the broker is unreachable."""
     state = snapshot.fact(ClusterState, broker)
     unreachable = state is not None and state.phase is Phase.UNREACHABLE
     return unreachable or snapshot.listed_or_unserved(broker, kind)

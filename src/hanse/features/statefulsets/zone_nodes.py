@@ -35,7 +35,10 @@ class ReplicaAddress(Struct, frozen=True):
 def replica_nodes(
     replicas: Iterable[ReplicaAddress], parent: bytes, ttl: int
 ) -> Iterator[ZoneNode]:
-    """A node for each replica below a name."""
+    """A node with the addresses of each replica, named by its label below `parent`.
+
+    Labels that make no valid name are left out.
+    """
     for replica in replicas:
         name = child_name(replica.label, parent)
         if name is not None:
