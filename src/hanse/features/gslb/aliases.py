@@ -23,7 +23,7 @@ from hanse.model.snapshot import Index, Snapshot
 
 
 def rule_aliases(rule: AkoHostRule) -> list[str]:
-    """The valid aliases of a HostRule for an exact name that is not rejected."""
+    """The valid aliases of a HostRule, normalized; none if it is not Exact, or Rejected."""
     host = rule.spec.virtualhost
     if host.fqdn_type != "Exact" or rule.status.status == "Rejected":
         return []
@@ -31,6 +31,7 @@ def rule_aliases(rule: AkoHostRule) -> list[str]:
 
 
 def _aliased_names(rule: AkoHostRule) -> Iterator[str]:
+    """The local name of a rule with aliases; else nothing."""
     if rule_aliases(rule):
         yield local_name(rule)
 
@@ -42,7 +43,10 @@ RULES_BY_ALIAS = Index(AkoHostRule, "gslb-alias", rule_aliases)
 def list_aliases(
     host: str, owners: Iterable[str], clusters: Iterable[ClusterId], snapshot: Snapshot
 ) -> tuple[str, ...]:
-    """The aliases of a host by the rules of its owners in these clusters."""
+    """The aliases of a host by HostRules in its owners' namespaces, sorted, up to MAX_ALIASES.
+
+    Names that are hosts themselves or aliases of other hosts are left out.
+    """
     owning, places = frozenset(owners), tuple(clusters)
     found: set[str] = set()
     for where in places:
@@ -71,10 +75,11 @@ def alias_conflict(alias: str, host: str, clusters: Iterable[ClusterId], snapsho
 
 
 def aliased_hosts(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The global hosts that a rule gives aliases to."""
+    """The global hosts of a rule's local name in a cluster; none if the rule has no aliases."""
     if rule_aliases(rule):
         yield from global_names(local_name(rule), where, snapshot)
 
 
 def _includes_aliases(rule: AkoHostRule, snapshot: Snapshot) -> bool:
+    """Whether a rule's aliases count: by `includeAliases`, or always if HostRules map no names."""
     return rule.spec.virtualhost.gslb.include_aliases or not uses_host_rules(snapshot)

@@ -54,11 +54,15 @@ class AviAccess(Struct, frozen=True):
     ca: str = ""
 
     def __repr__(self) -> str:
+        """The address alone, so that logs have no credentials."""
         return f"AviAccess({self.address!r}, <secret>)"
 
 
 def configured_controller(snapshot: Snapshot) -> AviAccess | InvalidConfiguration:
-    """The leader controller of the GSLBConfig; an error if its IP or Secret is missing."""
+    """Access to the leader controller of the GSLBConfig; an error if its IP or Secret is missing.
+
+    The error is returned. Missing keys of the Secret give empty credentials.
+    """
     config = read_configuration(snapshot)
     if isinstance(config, InvalidConfiguration):
         return config
@@ -94,7 +98,7 @@ def configured_refresh_interval(snapshot: Snapshot) -> timedelta | None:
 
 
 def virtual_service_uuid(source: Object, host: str) -> str:
-    """The virtual service that AKO made for a host of an object; empty if it does not say."""
+    """The virtual service of a host by AKO's annotation of an object; empty if that has none."""
     try:
         by_host = decode_json(source.metadata.annotations.get(VS_UUIDS, "") or "{}")
     except msgspec.DecodeError:
@@ -104,7 +108,7 @@ def virtual_service_uuid(source: Object, host: str) -> str:
 
 
 def controller_error(snapshot: Snapshot) -> str:
-    """Why the controller cannot be written to; empty if it can, or is not asked yet."""
+    """Why the controller cannot be written to; empty if it can, or was not connected to yet."""
     configured = configured_controller(snapshot)
     if isinstance(configured, InvalidConfiguration):
         return configured.error
@@ -115,7 +119,10 @@ def controller_error(snapshot: Snapshot) -> str:
 
 
 def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[int, Object]]:
-    """Desired health monitors (step 0, unless refs are configured) and GSLB service (step 1)."""
+    """Pairs of step and object at the controller: health monitors (0), then the GSLB service (1).
+
+    Monitors are not generated if refs are configured. Nothing with an invalid GSLBConfig.
+    """
     config = read_configuration(snapshot)
     if isinstance(config, InvalidConfiguration):
         return
@@ -154,7 +161,7 @@ def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[in
 
 
 def unwatched_message(service: GlobalService) -> str:
-    """That a host has more paths than a controller has monitors for; empty if it has not."""
+    """The message if a host has more paths than a controller has monitors for; else empty."""
     number = len(_monitors_by_name(service))
     if number <= MAX_MONITORS:
         return ""
@@ -196,7 +203,8 @@ def _avi_pools(service: GlobalService) -> Iterator[AviPool]:
 def _monitors_by_name(service: GlobalService) -> dict[str, Monitor]:
     """The monitors of a service by name, each once: those of members, then of their other paths.
 
-    All of them count for each member at a controller, as AMKO's do.
+    Members that are watched by readiness alone have none. All count for each member at a
+    controller, as AMKO's do.
     """
     probed = [member for member in service.spec.members if not member.control_plane_only]
     primary = [monitor for member in probed for monitor in member.monitors]
@@ -209,7 +217,7 @@ def _monitors_by_name(service: GlobalService) -> dict[str, Monitor]:
 
 
 def _monitor_name(host: str, monitor: Monitor) -> str:
-    """The name of a generated monitor; other paths than the root have a part of their own."""
+    """The name of a generated monitor by type and port; a path other than the root is added."""
     name = f"amko--{host}--{monitor.type.lower()}-{monitor.port}"
     if monitor.path in ("", "/"):
         return name
@@ -219,7 +227,7 @@ def _monitor_name(host: str, monitor: Monitor) -> str:
 
 
 def _avi_monitor_spec(monitor: Monitor, host: str) -> AviMonitorSpec:
-    """The health monitor at the controller, which has none for TLS alone and for gRPC."""
+    """The health monitor at the controller; TLS and gRPC become TCP, which is all that it has."""
     spec = AviMonitorSpec(
         port=monitor.port,
         interval=monitor.interval,

@@ -61,9 +61,9 @@ class MergedBackend(Struct, frozen=True):
 
 
 def list_hosts(obj: Object) -> Iterator[str]:
-    """The host names that an object serves, in lower case; a Service may have only a prefix.
+    """The valid host names that an object declares, in lower case, without wildcards.
 
-    Wildcards and invalid names are left out.
+    A LoadBalancer Service without any has `~<name>.<namespace>`, which needs a default domain.
     """
     return (h for h in _declared_hosts(obj) if h.startswith(UNNAMED_PREFIX) or is_host_name(h))
 
@@ -88,7 +88,7 @@ def invalid_names(obj: Object) -> Iterator[InvalidHostName]:
 
 
 def _declared_names(obj: Object) -> Iterator[tuple[str, str]]:
-    """Host names as users wrote them, each with its field; none for other types of Service."""
+    """Pairs of field and host name as users wrote them; of Services only LoadBalancers have any."""
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
             names = obj.metadata.annotations.get(HOSTNAMES, "")
@@ -104,7 +104,7 @@ def _declared_names(obj: Object) -> Iterator[tuple[str, str]]:
 
 
 def _declared_hosts(obj: Object) -> Iterator[str]:
-    """The hosts of an object, valid or not; an unnamed Service has a prefixed name."""
+    """The hosts of an object, valid or not; a LoadBalancer without any has a prefixed name."""
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
             hosts = list(_service_host_names(obj))
@@ -139,7 +139,10 @@ SLICES_BY_SERVICE = Index(
 def list_objects_for(
     host: str, domain: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[Object]:
-    """The objects of a cluster that serve a host, also unnamed Services in the default domain."""
+    """The objects of a cluster that serve a host, whether or not a policy selects them.
+
+    Also unnamed Services in the default domain, and routes that inherit it from a listener.
+    """
     for index in SOURCES_BY_HOST.values():
         yield from snapshot.by(where, index, host)
     domain = domain.lower()
@@ -155,14 +158,14 @@ def list_objects_for(
 
 
 def hosts_of(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The host names that an object serves, also those of the listeners it is attached to."""
+    """The host names that an object declares, and those that a route inherits from listeners."""
     yield from list_hosts(obj)
     if isinstance(obj, GatewayRoute):
         yield from inherited_hosts(obj, where, snapshot)
 
 
 def find_source(ref: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
-    """The object that a member was derived from, by the member's reference; None if it is gone."""
+    """The object in a member's `source`, a kind and `namespace/name`; None if it is gone."""
     for kind in SOURCE_KINDS:
         title = f"{kind.kind} "
         if ref.startswith(title):
@@ -172,7 +175,7 @@ def find_source(ref: str, where: ClusterId, snapshot: Snapshot) -> Object | None
 
 
 def list_dependents(service: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
-    """The objects whose readiness depends on a Service, itself included."""
+    """A Service (`namespace/name`) and the objects that route to it, in one cluster."""
     namespace, _, name = service.partition("/")
     own = snapshot.get(where, Service, name, namespace)
     if own is not None:
@@ -182,7 +185,7 @@ def list_dependents(service: str, where: ClusterId, snapshot: Snapshot) -> Itera
 
 
 def full_host(name: str, domain: str) -> str | None:
-    """The full host name for a value of the index; None for a Service without one."""
+    """The host name of an index value; an unnamed Service's with the domain, None without one."""
     if not name.startswith(UNNAMED_PREFIX):
         return name
     return f"{name.removeprefix(UNNAMED_PREFIX)}.{domain.lower()}" if domain else None
@@ -191,7 +194,7 @@ def full_host(name: str, domain: str) -> str | None:
 def find_backends(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[HostBackend]:
-    """The backends of an object for a host, one per address and path."""
+    """The backends of an object for a host, one per address and path; none without an address."""
     resolved = list(_resolve_addresses(obj, host, where, snapshot))
     for path in host_paths(obj, host, where, snapshot) if resolved else ():
         ready = _has_ready_endpoint(path.services, where, snapshot)
@@ -246,7 +249,10 @@ class _ResolvedAddress(Struct, frozen=True):
 def _resolve_addresses(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[_ResolvedAddress]:
-    """The addresses in an object's status, each once; a name without any gives an empty address."""
+    """The addresses in an object's status and those that its names resolve to, each once.
+
+    A name that is not resolved, or has no routable address, gives one empty address.
+    """
     addresses = list(list_status_addresses(obj, host, where, snapshot))
     seen = {text for text in addresses if is_address(text)}
     yield from (
@@ -263,7 +269,7 @@ def _resolve_addresses(
 def list_load_balancer_names(
     addresses: Iterable[str], host: str, snapshot: Snapshot
 ) -> Iterator[str]:
-    """The names among status addresses that are looked up: global hosts of our own are not."""
+    """The host names among status addresses, but for the host itself and GlobalServices."""
     for name in dict.fromkeys(text.lower().removesuffix(".") for text in addresses):
         if (
             not is_address(name)
@@ -281,7 +287,10 @@ def _is_global_host(name: str, host: str, snapshot: Snapshot) -> bool:
 def list_status_addresses(
     obj: Object, host: str, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[str]:
-    """The addresses in an object's status; those of the host itself, if any, replace the others."""
+    """IP addresses and host names in an object's status; entries with the host's name replace all.
+
+    A route of the Gateway API has those of the Gateways that accepted it.
+    """
     match obj:
         case Service() | Ingress():
             entries = obj.status.load_balancer.ingress
@@ -298,7 +307,7 @@ def list_status_addresses(
 
 
 def _service_host_names(service: Service) -> Iterator[str]:
-    """The names in a Service's status, or else in its annotation."""
+    """The names in a Service's status that have an IP, or else in its ExternalDNS annotation."""
     annotated = service.metadata.annotations.get(HOSTNAMES, "")
     entries = service.status.load_balancer.ingress
     names = [e.hostname for e in entries if e.hostname and e.ip] or annotated.split(",")
@@ -306,7 +315,7 @@ def _service_host_names(service: Service) -> Iterator[str]:
 
 
 def _route_addresses(route: Route) -> Iterator[str]:
-    """The address of each router that admitted a Route, from its condition; else its name."""
+    """Of each router that admitted a Route the address in its condition, else the router's name."""
     for entry in route.status.ingress:
         for condition in entry.conditions:
             if condition.type == "Admitted" and condition.status == "True":

@@ -61,7 +61,7 @@ def read_configuration(snapshot: Snapshot) -> ValidConfiguration | InvalidConfig
 
 
 def list_deployment_policies(snapshot: Snapshot) -> list[GlobalDeploymentPolicy]:
-    """The GlobalDeploymentPolicies of this cluster, by name."""
+    """The GlobalDeploymentPolicies of this cluster in the GSLB namespace, by name."""
     policies = snapshot.in_namespace(snapshot.local, GlobalDeploymentPolicy, NAMESPACE)
     return sorted(policies, key=lambda p: p.metadata.name)
 
@@ -69,9 +69,9 @@ def list_deployment_policies(snapshot: Snapshot) -> list[GlobalDeploymentPolicy]
 def read_deployment_policy(
     snapshot: Snapshot, *, named_monitors: bool
 ) -> GlobalDeploymentPolicySpec | InvalidConfiguration | None:
-    """The valid policy, or its error; None if there is none.
+    """The spec of the only valid policy, or the error; None if there is no policy.
 
-    Checks ConfigMaps if `named_monitors`.
+    An invalid GSLBConfig is an error, too. `named_monitors`: monitors' ConfigMaps are checked.
     """
     policies = list_deployment_policies(snapshot)
     if not policies:
@@ -93,7 +93,7 @@ def read_deployment_policy(
 
 
 def policy_error(spec: GlobalDeploymentPolicySpec, contexts: Iterable[str]) -> str:
-    """The first error of a policy; empty if it is valid."""
+    """The first error of a policy, but for its monitors' ConfigMaps; empty if it is valid."""
     known = frozenset(contexts)
     checks = (
         _clusters_error("spec.matchClusters", [m.cluster for m in spec.match_clusters], known),
@@ -109,9 +109,9 @@ def policy_error(spec: GlobalDeploymentPolicySpec, contexts: Iterable[str]) -> s
 
 
 def rule_error(rule: GSLBHostRule, snapshot: Snapshot, *, named_monitors: bool) -> str:
-    """The first error of a host rule, else empty.
+    """The first error of a host rule, else empty; an older rule for the same host is one.
 
-    Checks ConfigMaps of monitors if `named_monitors`.
+    `named_monitors`: monitors' ConfigMaps are checked.
     """
     config = read_configuration(snapshot)
     spec = rule.spec
@@ -131,7 +131,7 @@ def rule_error(rule: GSLBHostRule, snapshot: Snapshot, *, named_monitors: bool) 
 
 
 def find_host_rule(host: str, snapshot: Snapshot) -> GSLBHostRule | None:
-    """The effective rule of a host: the oldest that names it."""
+    """The oldest GSLBHostRule here whose fqdn is the host, valid or not; else None."""
     return min(
         (
             r
@@ -160,7 +160,7 @@ def _duplicate_rule_error(rule: GSLBHostRule, snapshot: Snapshot) -> str:
 
 
 def _clusters_error(field: str, named: list[str], known: frozenset[str]) -> str:
-    """The error if clusters are named twice, or are no members."""
+    """The error if a cluster is named twice or is not in `known`; else empty."""
     if duplicate := _first_duplicate(named):
         return f"{field}: {duplicate} is named twice; name each cluster once"
     for index, name in enumerate(named):
@@ -179,14 +179,14 @@ def _split_error(split: tuple[TrafficSplit, ...], known: frozenset[str]) -> str:
 
 
 def _overrides_error(split: tuple[TrafficOverride, ...], known: frozenset[str] | None) -> str:
-    """The error of a rule's traffic split; unknown configuration is not checked."""
+    """The error of a rule's traffic split; if `known` is None, its clusters are not checked."""
     named = [s.cluster for s in split]
     error = _clusters_error("spec.trafficSplit", named, known or frozenset(named))
     return error or _shares_error((s.weight, s.priority) for s in split)
 
 
 def _with_sites(known: frozenset[str] | None, spec: GSLBHostRuleSpec) -> frozenset[str] | None:
-    """The clusters that a rule may give a share to: members, and third parties by their site."""
+    """The clusters that a rule may share to: `known` and third parties' sites; None stays None."""
     sites = {member.site for member in spec.third_party_members if member.site}
     return None if known is None else known | sites
 

@@ -63,7 +63,7 @@ ParentsCheck: TypeAlias = ParentsExist | ParentGone | ParentsUnknown
 
 
 def parent_uids(kind: type[Object], snapshot: Snapshot) -> str:
-    """The uids of the namespace and the definition of a kind, as they are annotated on copies."""
+    """`<namespace uid>/<CRD uid>` of a kind here, as annotated on copies; empty where unknown."""
     namespace = snapshot.get(snapshot.local, Namespace, NAMESPACE)
     definition = snapshot.get(snapshot.local, CustomResourceDefinition, kind.kind.definition)
     return _join_uids(
@@ -72,12 +72,15 @@ def parent_uids(kind: type[Object], snapshot: Snapshot) -> str:
 
 
 def has_other_parents(copy: Object, parents: str) -> bool:
-    """Whether the original of a copy belonged to an earlier namespace or definition."""
+    """Whether a copy's annotation has other uids of namespace and CRD; False without one."""
     return copy.metadata.annotations.get(PARENTS, parents) != parents
 
 
 def lost_parent_message(snapshot: Snapshot) -> str:
-    """The message about a missing or terminating parent; a missing CRD counts only with copies."""
+    """The message if the namespace or a CRD here is missing or terminating; else empty.
+
+    A missing CRD counts only if sites have objects of its kind.
+    """
     namespace = snapshot.get(snapshot.local, Namespace, NAMESPACE)
     if namespace is None or namespace.terminating:
         return _no_namespace_message()
@@ -92,7 +95,10 @@ def lost_parent_message(snapshot: Snapshot) -> str:
 
 
 def check_parents(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -> ParentsCheck:
-    """Check by live reads that namespace and definition exist; unknown until both are answered."""
+    """Whether the namespace and a kind's CRD exist here, by live reads since these names were gone.
+
+    ParentsUnknown has the questions to ask, until both are answered.
+    """
     since = f"{', '.join(sorted(set(gone)))} were gone"
     reads = [
         Read(ClusterObjectRef(snapshot.local, ObjectRef(Namespace.kind, NAMESPACE)), since),

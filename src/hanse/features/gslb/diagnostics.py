@@ -69,7 +69,10 @@ class Diagnostic(Struct, frozen=True):
 
 
 def is_suspect(obj: Object) -> bool:
-    """Whether an object may have a problem: an invalid host name, or a load balancer by name."""
+    """Whether an object may have a problem: an invalid host name, or a load balancer by name.
+
+    Also a route that inherits host names.
+    """
     if any(True for _ in invalid_names(obj)):
         return True
     match obj:
@@ -98,7 +101,7 @@ SUSPECT_GATEWAYS = Index(Gateway, "gslb-suspect", _suspect_keys)
 def diagnose_objects(
     policy: GlobalDeploymentPolicySpec, leading: Leading, snapshot: Snapshot
 ) -> Iterator[Diagnostic]:
-    """The problems of selected objects and of HostRules; unobserved clusters are skipped."""
+    """The problems of selected objects and of all HostRules in matched, observed clusters."""
     for match in policy.match_clusters:
         where = cluster_of_context(match.cluster, leading, snapshot)
         if is_unobserved(where, snapshot):
@@ -118,7 +121,7 @@ def diagnose_objects(
 
 
 def diagnose_zones(zones: tuple[str, ...], snapshot: Snapshot) -> Iterator[Diagnostic]:
-    """The hosts that no name server answers; none if the zones are not known."""
+    """The GlobalServices whose host is in none of the zones; none if no zones are given."""
     for service in snapshot.all(snapshot.local, GlobalService) if zones else ():
         if not is_in_zones(service.spec.host, zones):
             ref = ClusterObjectRef(snapshot.local, object_ref(service))
@@ -126,13 +129,13 @@ def diagnose_zones(zones: tuple[str, ...], snapshot: Snapshot) -> Iterator[Diagn
 
 
 def contested_hosts(snapshot: Snapshot) -> Iterator[str]:
-    """The hosts that namespaces claim which do not own them."""
+    """The hosts of GlobalServices whose status has refused objects."""
     for service in snapshot.by(snapshot.local, CONTESTED_SERVICES, _CONTESTED):
         yield service.spec.host
 
 
 def diagnose_owners(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic]:
-    """The objects that claim a host that belongs to another namespace."""
+    """The objects in `status.refused` of GlobalServices: their namespace does not own the host."""
     for service in snapshot.by(snapshot.local, CONTESTED_SERVICES, _CONTESTED):
         owners = ", ".join(service.spec.owners)
         for claim in service.status.refused:
@@ -151,7 +154,7 @@ def diagnose_owners(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic
 def diagnose_monitors(
     policy: GlobalDeploymentPolicySpec, options: GslbOptions, snapshot: Snapshot
 ) -> Iterator[Diagnostic]:
-    """The hosts of which a controller does not watch every path."""
+    """The hosts with more paths than a controller watches; only with provider avi, without refs."""
     if "avi" not in options.providers or policy.health_monitor_refs:
         return
     crowded = snapshot.by(snapshot.local, CROWDED_SERVICES, _CROWDED)
@@ -163,12 +166,12 @@ def diagnose_monitors(
 
 
 def is_host_output(target: ClusterObjectRef) -> bool:
-    """Whether an object is one that we write for hosts, and not configuration."""
+    """Whether an object is of a kind written for hosts: GlobalService, DNSEndpoint or Avi's."""
     return target.ref.kind in _HOST_OUTPUTS and target.ref.namespace in ("", NAMESPACE)
 
 
 def diagnose_writes(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic]:
-    """The failed writes of objects for hosts."""
+    """The writes of GlobalServices, DNSEndpoints and Avi objects that failed last time."""
     for outcome in sorted(snapshot.facts(WriteOutcome), key=lambda o: str(o.target)):
         ref = outcome.target
         if outcome.result in _FAILED_RESULTS and is_host_output(ref):
@@ -178,7 +181,7 @@ def diagnose_writes(leading: Leading, snapshot: Snapshot) -> Iterator[Diagnostic
 
 
 def _suspect_objects(where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
-    """The objects of a cluster that may have a problem; a Gateway's is that of its routes."""
+    """The objects of a cluster that may have a problem; all routes if a Gateway has a host name."""
     by_name = any(True for _ in snapshot.by(where, SUSPECT_GATEWAYS, _SUSPECT))
     for kind, index in SUSPECT_SOURCES.items():
         if by_name and kind in GATEWAY_ROUTES:
@@ -208,7 +211,7 @@ def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str
 
 
 def _alias_problems(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The aliases of a balanced host that are not answered."""
+    """The aliases in a rule that are not answered, of hosts that have a GlobalService."""
     for host in aliased_hosts(rule, where, snapshot):
         service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
         places = (snapshot.local, *snapshot.clusters(Role.SITE))
@@ -218,7 +221,7 @@ def _alias_problems(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> 
 
 
 def _unusable_names(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[InvalidHostName]:
-    """The invalid host names of an object; a wildcard may stand for names of listeners."""
+    """The invalid host names of an object, without wildcards that cover an inherited name."""
     inherited = inherited_hosts(obj, where, snapshot) if isinstance(obj, GatewayRoute) else []
     for bad in invalid_names(obj):
         if not (bad.name.startswith("*.") and any(covers(bad.name, host) for host in inherited)):
@@ -226,7 +229,7 @@ def _unusable_names(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterat
 
 
 def _unnamed_problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """That a route has no host name, neither its own nor that of a listener."""
+    """A message if a Gateway API route has no host name, neither its own nor a listener's."""
     named = not isinstance(obj, GatewayRoute) or obj.spec.hostnames
     if not named and not any(True for _ in hosts_of(obj, where, snapshot)):
         yield (
@@ -236,7 +239,10 @@ def _unnamed_problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iter
 
 
 def _hostname_problem(name: str, names: set[str], snapshot: Snapshot) -> str:
-    """Why a load balancer's name gives no member; empty if it does, or is not looked up yet."""
+    """Why a load balancer's name gives no member; empty if it does, or is not looked up yet.
+
+    `names` are those that are looked up.
+    """
     if not is_host_name(name):
         return "that is no name of a host; see to what set its status"
     if name not in names:

@@ -25,7 +25,7 @@ def build_dns_endpoint(
 ) -> DNSEndpoint:
     """The DNSEndpoint of serving members for a host and its aliases.
 
-    Without any it is by `when_down`: not set, of those that were up last, or else of all.
+    If none serves: by `when_down` if that is set, else of those that were up last, else of all.
     """
     spec = service.spec
     members = list_serving_members(service, believes, snapshot)

@@ -104,7 +104,10 @@ class Gslb:
     # -- global services
 
     def _plan_policy(self, snapshot: Snapshot) -> Plan:
-        """The leader's status patches, and its uuid for Avi; a follower removes its warnings."""
+        """The leader's status patches, and its uuid for Avi; a follower removes its warnings.
+
+        Status patches of misplaced objects are always included.
+        """
         state = leader_state(snapshot)
         misplaced = tuple(misplaced_patches(snapshot))
         if not isinstance(state, Leading):
@@ -115,7 +118,10 @@ class Gslb:
         return replace(plan, patches=(*misplaced, *uuid, *plan.patches))
 
     def _plan_rule(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The status patch of a host rule; nothing if it is gone or this cluster does not lead."""
+        """The status patch of a host rule; nothing if it is gone or this cluster does not lead.
+
+        A rule in another namespace is rejected in any case.
+        """
         rule = snapshot.get(snapshot.local, GSLBHostRule, key.name, key.namespace)
         if rule is None:
             return Plan()
@@ -154,7 +160,10 @@ class Gslb:
     def _desired_everywhere(
         self, service: GlobalService, state: Leading, snapshot: Snapshot
     ) -> Iterator[Desired]:
-        """The service here, its records, and copies that wait for them; other sites keep theirs."""
+        """The service here, its records or Avi objects, and copies in sites, after the DNSEndpoint.
+
+        Sites that do not follow, or have a later leader's copy, keep theirs.
+        """
         host = service.metadata.name
         yield Desired(service, snapshot.local, ownership=Shared())
         published = True
@@ -201,7 +210,10 @@ class Gslb:
     # -- connections to clusters
 
     def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
-        """The connections to sites, or why they are invalid; releases sites not configured."""
+        """The connections to sites by the kubeconfig in the Secret, or why they are invalid.
+
+        Sites that are no longer configured are released.
+        """
         contexts = dict.fromkeys(self._site_contexts(snapshot))
         secret = snapshot.get(snapshot.local, Secret, SECRET, NAMESPACE)
         text = secret.data.get(SECRET_KEY) if secret is not None else None
@@ -229,7 +241,7 @@ class Gslb:
         return tuple(intents)
 
     def _site_contexts(self, snapshot: Snapshot) -> Iterator[str]:
-        """The contexts of followers and member clusters, without this cluster."""
+        """Contexts of followers and member clusters, without this one; none if it does not lead."""
         local = local_amko_cluster(snapshot)
         if local is None or not local.spec.is_leader:
             return
@@ -258,24 +270,25 @@ class Gslb:
                 return ()
 
     def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
-        """The probes of a host's members; none if probes are off or the spec is no leader's."""
+        """The probes of all paths of a host's members; none if off or this cluster follows."""
         service = snapshot.get(snapshot.local, GlobalService, key.name, NAMESPACE)
         if service is None or not self.options.probes or not _is_configured_leader(snapshot):
             return ()
         return tuple(member_probes(service, every_path=True))
 
     def forbidden(self, snapshot: Snapshot) -> frozenset[str]:
+        """The addresses of API servers, which are not probed."""
         return api_addresses(snapshot)
 
 
 def _is_configured_leader(snapshot: Snapshot) -> bool:
-    """Whether the AMKOCluster of this cluster says that it leads, valid or not."""
+    """Whether this cluster's only AMKOCluster has isLeader, valid or not."""
     local = local_amko_cluster(snapshot)
     return local is not None and local.spec.is_leader
 
 
 def _plan_lookups(names: Iterable[str], snapshot: Snapshot) -> Plan:
-    """A plan that looks up host names and repeats it when the answers expire."""
+    """A plan that asks for the addresses of host names, again when the answers expire."""
     lookups = [host_lookup(name, snapshot) for name in names]
     again = min((lookup.requeue_after for lookup in lookups), default=None)
     return Plan(questions=tuple(lookup.question for lookup in lookups), requeue_after=again)
@@ -305,9 +318,10 @@ def _is_later(host: str, where: str, state: Leading, snapshot: Snapshot) -> bool
 
 
 def _has_copy_of_the_set(host: str, where: str, snapshot: Snapshot) -> bool:
-    """Whether a cluster that was taken out of the federation set still answers a host by its copy.
+    """Whether a synced site has a copy of the host that a leader of our federation set wrote.
 
-    The copy is kept current: its name server would give members of the past for ever.
+    A site that was taken out of the set is kept current: its name server would give members of the
+    past for ever.
     """
     local, service = (
         local_amko_cluster(snapshot),
@@ -323,7 +337,7 @@ def _has_copy_of_the_set(host: str, where: str, snapshot: Snapshot) -> bool:
 
 
 def _belongs_to_another_leader(host: str, state: Leading, snapshot: Snapshot) -> bool:
-    """Whether a service is a later leader's, or a previous one's and this one has no policy.
+    """Whether the service here is of a later term, or another leader's and we have no policy.
 
     A new leader that never had the configuration does not delete what its predecessor serves.
     """
@@ -355,7 +369,7 @@ def _unchanged(
     shared: bool = True,
     namespace: str = NAMESPACE,
 ) -> Iterator[Desired]:
-    """An existing object as it is, so that it is neither changed nor deleted."""
+    """An existing object as it is, so that it is neither changed nor deleted; else nothing."""
     observed = snapshot.get(where, kind, name, namespace)
     if observed is not None:
         yield Desired(as_desired(observed), where, ownership=Shared() if shared else Owned())

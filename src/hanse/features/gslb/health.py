@@ -45,7 +45,7 @@ class HealthVerdict(Struct, frozen=True):
 
 
 def probe_target(member: GlobalMember, monitor: Monitor, host: str) -> ProbeTarget:
-    """The probe target of a member's monitor."""
+    """What a member's monitor probes: its address, port, and host and path if not TCP."""
     if monitor.type == "TCP":
         return ProbeTarget("TCP", member.address, monitor.port)
     path = (monitor.path or "/") if monitor.type in ("HTTP", "HTTPS") else ""
@@ -54,7 +54,7 @@ def probe_target(member: GlobalMember, monitor: Monitor, host: str) -> ProbeTarg
 
 
 def _probe_details(monitor: Monitor) -> ProbeDetails | None:
-    """What is not usual of a monitor; None if all is."""
+    """The monitor's own method, headers, codes, names and payloads; None if it sets none."""
     texts = (monitor.method, monitor.headers, monitor.codes, monitor.server_name, monitor.service)
     payloads = (monitor.request, monitor.response)
     if not any(texts) and not any(payloads):
@@ -101,9 +101,10 @@ def api_addresses(snapshot: Snapshot) -> frozenset[str]:
 def judge_member(
     member: GlobalMember, host: str, before: bool, believes: Believes, snapshot: Snapshot
 ) -> HealthVerdict:
-    """Whether a member is ready and all its probes pass; without results it is as before.
+    """Whether a member is ready and all its probes pass; one without result is as `before`.
 
-    Readiness counts while it is believed, and alone then if nothing else is to be considered.
+    Readiness counts only while the leader's word is believed, or without monitors; with
+    control_plane_only it decides alone then.
     """
     believed = not member.monitors or believes(member.cluster)
     if not member.ready and believed:
@@ -122,9 +123,9 @@ def judge_member(
 def service_status(
     spec: GlobalServiceSpec, current: GlobalService | None, believes: Believes, snapshot: Snapshot
 ) -> GlobalServiceStatus:
-    """The status of all members.
+    """The status of all members, by readiness and probes of this process.
 
-    Unchanged health keeps its time, a new address its name's health.
+    Unchanged health keeps its time, a new address of a load balancer's name that name's health.
     """
     known = {(h.cluster, h.address): h for h in current.status.members} if current else {}
     hostnames_up = _hostnames_up(current, known)
@@ -149,7 +150,7 @@ def _path_health(
     before: MemberHealth | None,
     snapshot: Snapshot,
 ) -> Iterator[PathHealth]:
-    """The health of each path of a member: that of the first is its own; others decide nothing."""
+    """The health of each path of a member, for the status only; the first has the member's own."""
     known = {path.path: path.up for path in before.paths} if before is not None else {}
     for number, path in enumerate(member.paths):
         found = verdict if number == 0 else HealthVerdict(True)
@@ -167,7 +168,7 @@ def _path_health(
 def _hostnames_up(
     current: GlobalService | None, known: Mapping[tuple[str, str], MemberHealth]
 ) -> set[tuple[str, str]]:
-    """The load balancers by name that are up: they stay up when their addresses change."""
+    """Pairs of cluster and load balancer's name with a member up, to be up with a new address."""
     members = current.spec.members if current is not None else ()
     return {
         (m.cluster, m.hostname)
@@ -204,7 +205,7 @@ def list_serving_members(
 
 
 def list_last_up(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
-    """The members that were up last, for a host all of whose members are down."""
+    """The members that were up until the latest time, if all are down; none if none ever was."""
     recorded = {(h.cluster, h.address): h for h in service.status.members}
     times = [
         (

@@ -82,7 +82,11 @@ HostDecision: TypeAlias = ServedHost | Unchanged | NoMembers
 def decide_host(
     host: str, leading: Leading, snapshot: Snapshot, options: GslbOptions
 ) -> HostDecision:
-    """The service of a host; unchanged if policy or rule is invalid, or a follower has a policy."""
+    """The service of a host by policy, rule and the objects of all matched clusters.
+
+    Unchanged if the policy is invalid, or the rule of a host that has a service; without a policy,
+    if a follower still has one. An invalid rule of a new host is ignored.
+    """
     named_monitors = options.probes
     policy = read_deployment_policy(snapshot, named_monitors=named_monitors)
     if policy is None:
@@ -133,7 +137,10 @@ def _remaining_copy_message(leading: Leading, snapshot: Snapshot) -> str:
 def refresh_readiness(
     service: GlobalService, leading: Leading, snapshot: Snapshot
 ) -> GlobalServiceSpec:
-    """The spec of a service under invalid configuration: only its members' readiness changes."""
+    """The spec of a service under invalid configuration: only its members' readiness changes.
+
+    Not that of third parties and of clusters with syncVipOnly.
+    """
     matches = [
         match
         for policy in list_deployment_policies(snapshot)
@@ -150,7 +157,10 @@ def refresh_readiness(
 
 
 def _is_ready(member: GlobalMember, host: str, leading: Leading, snapshot: Snapshot) -> bool:
-    """Whether a member's source serves it; without a source or if unobserved, as before."""
+    """Whether a member's source has a ready endpoint behind its address or name.
+
+    Unchanged without a source or if the cluster is unobserved; False if the source is gone.
+    """
     where = cluster_of_context(member.cluster, leading, snapshot)
     if not member.source or is_unobserved(where, snapshot):
         return member.ready
@@ -178,7 +188,7 @@ def cluster_of_context(context: str, leading: Leading, snapshot: Snapshot) -> Cl
 def build_global_service(
     spec: GlobalServiceSpec, refused: tuple[str, ...], leading: Leading, snapshot: Snapshot
 ) -> GlobalService:
-    """The GlobalService as it is written here and to every follower."""
+    """The GlobalService with the leader's term and computed status, as it is written everywhere."""
     current = snapshot.get(snapshot.local, GlobalService, spec.host, NAMESPACE)
     meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: leading.term_annotation})
     status = service_status(spec, current, leader_sees(leading, snapshot), snapshot)
@@ -220,7 +230,7 @@ def _cluster_claims(
     leading: Leading,
     snapshot: Snapshot,
 ) -> ClusterClaims | None:
-    """The claims of one matched cluster; None for a cluster that is unobserved."""
+    """The objects of a matched cluster that claim a host; None if the cluster is unobserved."""
     where = cluster_of_context(match.cluster, leading, snapshot)
     if is_unobserved(where, snapshot):
         return None
@@ -234,7 +244,7 @@ def _cluster_backends(
     leading: Leading,
     snapshot: Snapshot,
 ) -> ClusterBackends:
-    """The backends of one matched cluster in namespaces that own the host."""
+    """The backends of a matched cluster in namespaces that own the host; None if unobserved."""
     if claims is None:
         return ClusterBackends(match, None)
     where = cluster_of_context(match.cluster, leading, snapshot)

@@ -77,7 +77,7 @@ def keys_for_change(
 
 
 def all_keys(snapshot: Snapshot) -> Iterator[Key]:
-    """Every key there is."""
+    """The keys of federation, policy, this leader's Leases, all host rules and all hosts."""
     yield FEDERATION_KEY
     yield POLICY_KEY
     yield from _all_lease_keys(snapshot)
@@ -160,7 +160,7 @@ def _has_addresses(fact: object) -> bool | None:
 
 
 def _relevant_state(state: object) -> object:
-    """The part of a cluster's state that decides about members."""
+    """Phase, listed, recovering and roles of a ClusterState; None for anything else."""
     if not isinstance(state, ClusterState):
         return None
     return (state.phase, state.listed, state.recovering, state.roles)
@@ -201,7 +201,7 @@ def _keys_for_object(
 
 
 def _complaints(service: Object | None, zones: tuple[str, ...]) -> tuple[str, ...]:
-    """What the policy has to tell of a host: refused claims, unwatched paths, an unserved zone."""
+    """What the policy's status tells of a host: refused claims, unwatched paths, a missing zone."""
     if not isinstance(service, GlobalService):
         return ()
     outside = zones and not is_in_zones(service.spec.host, zones)
@@ -210,7 +210,10 @@ def _complaints(service: Object | None, zones: tuple[str, ...]) -> tuple[str, ..
 
 
 def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The hosts of affected sources before and after; the policy key too if one has a problem."""
+    """The hosts of sources that a change affects, before and after, and those they serve now.
+
+    The policy key, too, if an object has a problem, and for a Namespace.
+    """
     where, obj = change.where, change.object
     affected: Iterable[Object | None] = (change.before, change.after)
     match obj:
@@ -240,7 +243,7 @@ def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_mapping(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The hosts that a HostRule maps to, and those of other rules for the same local name."""
+    """The hosts that a HostRule maps or gives aliases to, also of rules for the same names."""
     for version in (change.before, change.after):
         if isinstance(version, AkoHostRule):
             yield from map(host_key, mapped_names(version, snapshot))
@@ -269,7 +272,7 @@ def _keys_for_rule(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _host_keys(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The global hosts of a source in a cluster."""
+    """The global hosts of a source in a cluster, and those that its names are aliases of."""
     domain = _default_domain(snapshot)
     for name in hosts_of(obj, where, snapshot):
         local = full_host(name, domain)

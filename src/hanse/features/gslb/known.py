@@ -45,14 +45,14 @@ class KnownHosts:
             self._observe(service)
 
     def observe(self, change: Change, local: ClusterId) -> None:
-        """Take up a change of a GlobalService; a deletion without withdrawal changes nothing."""
+        """Take up a GlobalService that was created or updated here; a deletion changes nothing."""
         if isinstance(change, ObjectChange) and change.where == local:
             service = change.after
             if isinstance(service, GlobalService):
                 self._observe(service)
 
     def _observe(self, service: GlobalService) -> None:
-        """Keep a service unless it is withdrawn, or an earlier leader overwrote a later one's."""
+        """Keep a service, or forget it if withdrawn; ignored if an earlier leader overwrote it."""
         host = service.metadata.name
         known = self._services.get(host)
         if known is service or (known is not None and _overwrites_later_term(service, known)):
@@ -77,7 +77,7 @@ class KnownHosts:
 
 
 def _overwrites_later_term(service: GlobalService, known: GlobalService) -> bool:
-    """Whether a leader changed an object to which a leader of a later term had written."""
+    """Whether the same object (uid) now has an earlier epoch than before, or none."""
     term, before = leader_term(service), leader_term(known)
     same_object = service.metadata.uid == known.metadata.uid
     return same_object and before is not None and (term is None or term.epoch < before.epoch)

@@ -29,17 +29,20 @@ Believes = Callable[[str], bool]
 
 
 def lease_key(context: str) -> Key:
-    """The key of the Lease in one cluster; the same for every leader."""
+    """The key of the leader's Lease in the cluster of a context; the same for every leader."""
     return Key("lease", context)
 
 
 def lease_keys(context: str, sites: tuple[ClusterId, ...]) -> tuple[Key, ...]:
-    """The keys of the Leases of a leader."""
+    """The keys of a leader's Leases: in its own cluster and in its followers'."""
     return tuple(map(lease_key, (context, *map(context_of, sites))))
 
 
 def plan_lease(context: str, snapshot: Snapshot) -> Plan:
-    """Renew the leader's Lease in one cluster; who does not lead leaves it as it is."""
+    """Renew the leader's Lease in one cluster every 10 seconds, annotated with unsynced sites.
+
+    It stays as it is if this cluster does not lead, or a later leader has renewed it lately.
+    """
     state, local = traffic_state(snapshot), local_amko_cluster(snapshot)
     is_local = local is not None and context == local.spec.cluster_context
     where = snapshot.local if is_local else site_of(context)
@@ -77,7 +80,7 @@ def unseen_contexts(snapshot: Snapshot) -> list[str]:
 
 
 def leader_sees(leading: Leading, snapshot: Snapshot) -> Believes:
-    """What the leader itself believes: the readiness in clusters that it sees."""
+    """Whether the leader sees a context: a function that is true for clusters synced here."""
 
     def believes(context: str) -> bool:
         return snapshot.synced(snapshot.local if context == leading.context else site_of(context))
@@ -86,7 +89,11 @@ def leader_sees(leading: Leading, snapshot: Snapshot) -> Believes:
 
 
 def leader_word(service: GlobalService, snapshot: Snapshot) -> Believes:
-    """What a name server believes: a fresh Lease of the service's leader, or of a later one."""
+    """Whether a name server believes the leader about a context, as a function.
+
+    It does while the Lease is fresh, of the service's term or a later one, and does not name the
+    context as unseen.
+    """
     lease = snapshot.get(snapshot.local, Lease, LEADER_LEASE, NAMESPACE)
     fact = snapshot.fact(LeaseFreshness, (snapshot.local, NAMESPACE, LEADER_LEASE))
     if lease is None or fact is None or not fact.fresh:
@@ -99,11 +106,13 @@ def leader_word(service: GlobalService, snapshot: Snapshot) -> Believes:
 
 
 def _plan_unchanged(current: Lease | None, where: ClusterId) -> Plan:
+    """A plan that keeps the Lease as it is; empty if there is none."""
     desired = () if current is None else (Desired(as_desired(current), where, ownership=Shared()),)
     return Plan(desired=desired)
 
 
 def _has(lease: Lease, annotations: dict[str, str]) -> bool:
+    """Whether a Lease has all these annotations."""
     own = lease.metadata.annotations
     return all(own.get(name) == value for name, value in annotations.items())
 

@@ -20,6 +20,7 @@ class LeadersView:
     reads = (Watch(Role.LOCAL, AMKOCluster),)
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """The only key, if any cluster has an AMKOCluster."""
         return ("leader",) if any(True for _ in snapshot.everywhere(AMKOCluster)) else ()
 
     def keys_for(self, change: Change) -> Iterable[str]:
@@ -29,7 +30,7 @@ class LeadersView:
         return ("leader",)
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:  # noqa: ARG002 - the contract of views
-        """TwoLeaders and LeaderMissing; None where one cluster leads, or that is not known."""
+        """TwoLeaders or LeaderMissing by `isLeader`; None if one leads, or that is not known."""
         own = _by_cluster(snapshot)
         leading = {w: a for w, a in own if a.spec.is_leader and snapshot.fault_of(w) is None}
         if len(leading) > 1:
@@ -81,11 +82,12 @@ def _last_leader(
 
 
 def _epoch(own: AMKOCluster) -> int:
+    """The epoch in an AMKOCluster's annotation; 0 without one."""
     return parse_epoch(own.metadata.annotations.get(TERM, ""))
 
 
 def _all_read(own: Sequence[tuple[ClusterId, AMKOCluster]], snapshot: MultiClusterSnapshot) -> bool:
-    """Whether every cluster that may lead was read: one that was not may be the leader."""
+    """Whether every cluster that an AMKOCluster names was read: one that was not may lead."""
     known = {w for w, _ in own} | {a.spec.cluster_context for _, a in own}
     reached = {w for w in known if snapshot.fault_of(w) is None}
     return all(reached.issuperset(a.spec.clusters) for _, a in own)

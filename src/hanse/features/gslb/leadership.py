@@ -77,7 +77,7 @@ class Leading(Struct, frozen=True):
 
     @property
     def term_annotation(self) -> str:
-        """The value of the annotation on copies that names their leader and its term."""
+        """`<epoch>/<context>`, the value of the annotation on copies that names their leader."""
         return f"{self.epoch}/{self.context}"
 
 
@@ -91,7 +91,7 @@ class _StageResult(Struct, frozen=True):
     errors: tuple[str, ...]
 
     def condition(self, stage: str, good: str, bad: str, some: str) -> StageCondition:
-        """The stage's condition: good, bad if nothing passed, or some."""
+        """The stage's condition with status `good`, `bad` if nothing passed, else `some`."""
         if not self.errors:
             return StageCondition(type=stage, status=good)
         status = some if self.passed else bad
@@ -105,7 +105,10 @@ def local_amko_cluster(snapshot: Snapshot) -> AMKOCluster | None:
 
 
 def leader_state(snapshot: Snapshot) -> LeaderState:
-    """Evaluate the stages of AMKO federation, up to the first that fails."""
+    """Evaluate the stages of AMKO federation by the snapshot, up to the first that fails.
+
+    Undecided while CRDs are not listed here or a follower is connecting for the first time.
+    """
     local = local_amko_cluster(snapshot)
     if local is None:
         error = _count_error(snapshot)
@@ -132,7 +135,8 @@ def traffic_state(snapshot: Snapshot) -> Leading | NotLeading | Undecided:
     """Whether this cluster writes global services: it does in the latest term, whoever disputes it.
 
     AMKO's versions and conflicts decide about configuration, not about traffic. The followers are
-    then all clusters of the federation set that can be reached and have the kind.
+    then all clusters of the federation set that can be reached and have the kind. Of two leaders
+    with the same epoch the first by context leads.
     """
     local = local_amko_cluster(snapshot)
     if local is None or not local.spec.is_leader or not local.spec.cluster_context:
@@ -200,7 +204,7 @@ def follower_sites(local: AMKOCluster) -> tuple[ClusterId, ...]:
 
 
 def misplaced_amko_clusters(snapshot: Snapshot) -> Iterator[AMKOCluster]:
-    """AMKOClusters in namespaces where they have no effect."""
+    """AMKOClusters of this cluster outside of the GSLB namespace, where they have no effect."""
     for found in snapshot.all(snapshot.local, AMKOCluster):
         if found.metadata.namespace != NAMESPACE:
             yield found
@@ -215,7 +219,10 @@ def misplaced_amko_condition(found: AMKOCluster) -> StageCondition:
 
 
 def latest_term(local: AMKOCluster, sites: Iterable[ClusterId], snapshot: Snapshot) -> LeaderTerm:
-    """The latest term in annotations here and in the sites; among equals another leader's."""
+    """The latest term annotated on AMKOClusters, GSLBConfigs and policies here and in the sites.
+
+    Among equal epochs another leader's is preferred.
+    """
     found = [
         LeaderTerm(
             parse_epoch(local.metadata.annotations.get(TERM, "")), local.spec.cluster_context
@@ -239,7 +246,7 @@ def _is_superseded_by(latest: LeaderTerm, epoch: int, context: str) -> bool:
 
 
 def _has_stepped_down(latest: LeaderTerm, snapshot: Snapshot) -> bool:
-    """Whether the latest term's leader is synced, has an AMKOCluster, and none of them leads."""
+    """Whether the latest leader's cluster is synced and has AMKOClusters, none with isLeader."""
     site = site_of(latest.context)
     if not snapshot.synced(site):
         return False
@@ -254,7 +261,7 @@ def _claims_leadership(site: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _is_connecting(site: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a valid site is connecting for the first time or has no state yet."""
+    """Whether a site has no state yet, or connects for the first time; False if it is invalid."""
     if snapshot.fact(InvalidConnection, (CONNECTION_SOURCE, site)) is not None:
         return False
     state = snapshot.fact(ClusterState, site)

@@ -18,7 +18,7 @@ from hanse.model.rbac import rbac_rules
 
 
 def leader_account(account: str) -> tuple[Manifest, ...]:
-    """The manifests to apply in a member cluster."""
+    """The manifests for a member cluster: namespace, ServiceAccount, its roles and write rules."""
     rules = rbac_rules(Gslb().watches, Role.SITE)
     name = f"hanse-{account}"
     subject = Subject(account, NAMESPACE)

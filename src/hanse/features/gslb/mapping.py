@@ -22,7 +22,7 @@ def _mapped_local_names(rule: AkoHostRule) -> Iterator[str]:
 
 
 def _mapped_global_names(rule: AkoHostRule) -> Iterator[str]:
-    """The valid global name of a HostRule that maps a name; else nothing."""
+    """The valid global name of a HostRule that is Exact and not Rejected; else nothing."""
     for _ in _mapped_local_names(rule):
         if is_host_name(rule.spec.virtualhost.gslb.fqdn):
             yield normalize_host(rule.spec.virtualhost.gslb.fqdn)
@@ -33,13 +33,13 @@ RULES_BY_GLOBAL_NAME = Index(AkoHostRule, "gslb-global-name", _mapped_global_nam
 
 
 def uses_host_rules(snapshot: Snapshot) -> bool:
-    """Whether HostRules give hosts their global names; hosts without one are not balanced."""
+    """Whether the GSLBConfig has useCustomGlobalFqdn, so that only HostRules give global names."""
     config = read_configuration(snapshot)
     return isinstance(config, ValidConfiguration) and config.object.spec.use_custom_global_fqdn
 
 
 def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The local names of a global host; the host itself if HostRules are not used."""
+    """The local names that HostRules of a cluster map to a host; the host itself if not used."""
     if not uses_host_rules(snapshot):
         yield host
         return
@@ -76,7 +76,7 @@ def find_mapping_rule(local: str, where: ClusterId, snapshot: Snapshot) -> AkoHo
 
 
 def mapping_error(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> str:
-    """The error of a HostRule; empty if it is valid, or maps nothing."""
+    """The error of a HostRule's mapping: an invalid global name, or an older rule; else empty."""
     name = rule.spec.virtualhost.gslb.fqdn
     for local in _mapped_local_names(rule):
         if not is_host_name(name):

@@ -38,7 +38,10 @@ def build_members(
     current: GlobalService | None,
     snapshot: Snapshot,
 ) -> Iterator[GlobalMember]:
-    """All members with shares and monitors; an unobserved cluster keeps its last known ones."""
+    """All members with shares and monitors; an unobserved cluster keeps its last known ones.
+
+    The third parties of the rule come last, with the monitors of the first backend.
+    """
     shares = traffic_shares(policy, rule)
     public = _public_ips(rule)
     chosen = choose_monitors(policy, rule.spec if rule is not None else None, snapshot)
@@ -75,7 +78,7 @@ def build_members(
 def _watched_paths(
     paths: tuple[PathReadiness, ...], chosen: MonitorChoice
 ) -> tuple[PathReadiness, ...]:
-    """The paths of a member with their monitors, if there are several.
+    """The paths of a member with their monitors; none if there is only one path.
 
     The first has the member's own; configured monitors are for all of them.
     """
@@ -134,7 +137,10 @@ def _public_ip_for(address: str, backends: Iterable[str]) -> str:
 def _third_parties(
     rule: GSLBHostRuleSpec, shares: Mapping[str, TrafficShare], monitors: tuple[Monitor, ...]
 ) -> Iterator[GlobalMember]:
-    """The third parties of a host rule as members, with the share of their site."""
+    """The third parties of a host rule as members, with the share of their site.
+
+    Without a site they share as `third-party`.
+    """
     for member in rule.third_party_members:
         site = member.site or THIRD_PARTY
         share = shares.get(site, TrafficShare())

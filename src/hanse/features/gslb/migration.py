@@ -32,7 +32,11 @@ class TranslatedObjects(Struct, frozen=True):
 
 
 def translate_amko(documents: Iterable[Any]) -> TranslatedObjects:
-    """Translate objects of earlier groups and versions, also in Lists; others stay as they are."""
+    """Translate AMKO objects of earlier or present API groups, also in Lists, with notes.
+
+    Their namespace is set, fields are renamed, unknown ones left out. Other objects stay as they
+    are.
+    """
     objects: list[Wire] = []
     notes: list[str] = []
     for document in _unpacked(documents):
@@ -58,7 +62,7 @@ def _unpacked(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _translate(wire: Wire, kind: type[Object]) -> tuple[Wire, list[str]]:
-    """An object of AMKO as it can be applied, and notes on what was changed or left out."""
+    """An object of AMKO as it can be applied, without status, and notes on what was left out."""
     given: Wire = dict(wire.get("metadata") or {})
     name = f"{kind.kind.name} {given.get('name', '')}"
     notes: list[str] = []
@@ -82,7 +86,7 @@ def _translate(wire: Wire, kind: type[Object]) -> tuple[Wire, list[str]]:
 
 
 def _rename_fields(spec: Wire, kind: type[Object]) -> Iterator[str]:
-    """Change the fields that were different earlier, in place; what cannot be is noted."""
+    """Change fields of `spec` that were different earlier, in place; yields notes on lost ones."""
     leader = spec.get("gslbLeader")
     if isinstance(leader, Mapping) and "controller_ip" in leader:
         renamed = {key: value for key, value in leader.items() if key != "controller_ip"}
@@ -108,7 +112,7 @@ def _match_cluster(one: Any) -> Any:
 
 
 def _prune(value: Any, schema: Wire, path: str, left_out: list[str]) -> Any:
-    """A value without nulls and without fields that a schema does not have, which are listed."""
+    """A value without nulls and unknown fields; the paths of the latter are added to `left_out`."""
     if isinstance(value, list):
         items = schema.get("items", {})
         return [_prune(v, items, f"{path}[{n}]", left_out) for n, v in enumerate(value)]

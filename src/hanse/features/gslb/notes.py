@@ -19,7 +19,7 @@ _NEAR = ("GSLB_ALGORITHM_GEO", "GSLB_ALGORITHM_TOPOLOGY")
 def policy_notes(
     policy: GlobalDeploymentPolicySpec, leading: Leading, options: GslbOptions, snapshot: Snapshot
 ) -> Iterator[str]:
-    """The notes on a policy and on the clusters that it matches."""
+    """What of a valid policy is not used or has side effects, and matched sites not reached."""
     for match in policy.match_clusters:
         if match.cluster != leading.context:
             yield from _cluster_notes(match.cluster, snapshot)
@@ -31,7 +31,7 @@ def policy_notes(
 
 
 def rule_notes(rule: GSLBHostRuleSpec, options: GslbOptions) -> Iterator[str]:
-    """The notes on a host rule."""
+    """What of a valid host rule is not used, and if its host is outside of the zones."""
     yield from _algorithm_notes(rule.pool_algorithm_settings)
     persistence = rule.site_persistence
     if persistence is not None and persistence.enabled and "avi" not in options.providers:
@@ -62,7 +62,7 @@ _NO_PERSISTENCE = (
 
 
 def _cluster_notes(context: str, snapshot: Snapshot) -> Iterator[str]:
-    """Why a matched cluster brings no members now."""
+    """A note if the connection to a matched site is invalid, or it cannot be reached now."""
     site = site_of(context)
     bad = snapshot.fact(InvalidConnection, (CONNECTION_SOURCE, site))
     state = snapshot.fact(ClusterState, site)

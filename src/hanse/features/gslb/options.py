@@ -22,5 +22,5 @@ class GslbOptions(Struct, frozen=True):
 
     @property
     def probes(self) -> bool:
-        """Whether we run the monitors, which are then named after ConfigMaps; Avi has its own."""
+        """Whether Hanse probes, by monitors in ConfigMaps: with provider dns or externaldns."""
         return bool({"dns", "externaldns"} & set(self.providers))

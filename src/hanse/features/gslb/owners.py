@@ -26,9 +26,9 @@ def decide_owners(
     claims: Mapping[str, ClusterClaims | None],
     is_gone: Callable[[str], bool],
 ) -> tuple[str, ...]:
-    """The owners by the rule, by the record, by the members that serve already, or by age.
+    """The owning namespaces: of the rule, else recorded, else of present members, else the oldest.
 
-    Namespaces that are gone in every cluster own nothing.
+    Namespaces that are gone in every cluster own nothing, unless the rule names them.
     """
     if rule is not None and rule.spec.owners:
         return tuple(rule.spec.owners)
@@ -45,7 +45,10 @@ def decide_owners(
 def is_gone_everywhere(
     namespace: str, clusters: Iterable[ClusterId | None], snapshot: Snapshot
 ) -> bool:
-    """Whether no cluster has a namespace, or all delete it; not while one, None, is unobserved."""
+    """Whether no cluster has a namespace, or all are deleting it.
+
+    False while a cluster is unobserved (None) or has not listed its Namespaces.
+    """
     for where in clusters:
         if where is None or not snapshot.listed(where, Namespace):
             return False
@@ -58,7 +61,7 @@ def is_gone_everywhere(
 def list_refused(
     claims: Mapping[str, ClusterClaims | None], owners: tuple[str, ...]
 ) -> Iterator[str]:
-    """The objects that claim a host without owning it, each with its cluster."""
+    """`<cluster>: <Kind> <namespace>/<name>` of each object in a namespace that is no owner."""
     for cluster, several in sorted(claims.items()):
         for _, obj in several or ():
             if obj.metadata.namespace not in owners:

@@ -26,7 +26,10 @@ class HostPath(Struct, frozen=True):
 
 
 def host_paths(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> list[HostPath]:
-    """The paths under which an object serves a host; at least one for each kind of source."""
+    """The paths under which an object serves a host, with Services and monitor; at least one.
+
+    An empty list for kinds that are no sources.
+    """
     namespace = obj.metadata.namespace
     match obj:
         case Service():
@@ -48,7 +51,7 @@ def host_paths(obj: Object, host: str, where: ClusterId, snapshot: Snapshot) -> 
 
 
 def list_backend_services(obj: Object) -> Iterator[str]:
-    """The Services that an object routes to, as `<namespace>/<name>`."""
+    """The Services that an Ingress or route refers to, as `<namespace>/<name>`, each once."""
     match obj:
         case Ingress():
             named = [
@@ -68,7 +71,7 @@ def list_backend_services(obj: Object) -> Iterator[str]:
 
 
 def _gateway_paths(route: GatewayRoute, host: str, listener: Listener) -> list[HostPath]:
-    """The paths of a route, with the monitors that its protocol and its listener need."""
+    """The paths of a route with monitors: TLS, gRPC health if it is routed, TCP, or HTTP(S)."""
     tls = listener.protocol in ("HTTPS", "TLS")
     port = listener.port or (443 if tls or isinstance(route, TLSRoute) else 80)
     paths = list(route_paths(route))

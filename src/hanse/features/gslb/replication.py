@@ -82,7 +82,10 @@ class _KindPlan(Struct, frozen=True):
 
 
 def plan_federation(snapshot: Snapshot) -> Plan:
-    """The plan that copies the leader's configuration to its followers, with its conditions."""
+    """Copy the leader's configuration to its followers, and patch conditions of AMKOClusters here.
+
+    Who does not lead, or not yet, keeps all copies; a new leader first writes its epoch.
+    """
     state = leader_state(snapshot)
     misplaced = tuple(
         conditions_patch(each, (misplaced_amko_condition(each),), snapshot)
@@ -109,7 +112,7 @@ def plan_federation(snapshot: Snapshot) -> Plan:
 
 
 def current_copies(snapshot: Snapshot) -> Iterator[Desired]:
-    """Our copies in sites and all copied ConfigMaps as they are: none is written or deleted."""
+    """This cluster's copies in sites, and copied ConfigMaps, as they are, so that they are kept."""
     local = local_amko_cluster(snapshot)
     for where in snapshot.clusters(Role.SITE):
         for kind in REPLICATED_KINDS:
@@ -145,7 +148,10 @@ def _monitor_copies(state: Leading, snapshot: Snapshot) -> Iterator[Desired]:
 
 
 def build_copy(obj: Object, term: str, parents: str) -> Object:
-    """The follower's copy: spec, term and parents, a blank status, and a GSLBConfig's uuid."""
+    """The follower's copy: spec, and annotations for term and parents; no labels, a blank status.
+
+    A GSLBConfig keeps its AMKO uuid.
+    """
     meta = obj.metadata
     annotations = {LED_BY: term, PARENTS: parents}
     if UUID in meta.annotations and isinstance(obj, GSLBConfig):
@@ -156,9 +162,9 @@ def build_copy(obj: Object, term: str, parents: str) -> Object:
 
 
 def _plan_leading(state: Leading, snapshot: Snapshot) -> Plan:
-    """The leader's copies, removals and conditions; other sites keep theirs.
+    """The leader's copies, removals and conditions; sites that do not follow keep theirs.
 
-    Rechecks open reads.
+    All is kept if no configured follower is valid.
     """
     if not state.federates:
         return Plan(
@@ -203,9 +209,9 @@ def _leader_annotation_patches(state: Leading, snapshot: Snapshot) -> Iterator[P
 
 
 def _plan_kind(kind: type[Object], state: Leading, snapshot: Snapshot) -> _KindPlan:
-    """The copies of a kind, and removal of strays.
+    """The copies of a kind in all followers, and removal of what the leader does not have.
 
-    Keeps all after a restore or if a singleton is not single.
+    All are kept after a restore here, or if there are several GSLBConfigs or policies.
     """
     stage = _STAGES[kind]
     sources = sorted(
@@ -262,7 +268,11 @@ class _StrayCopies(Struct, frozen=True):
 def _plan_removals(
     stray: _StrayCopies, desired: tuple[Desired, ...], state: Leading, snapshot: Snapshot
 ) -> _KindPlan:
-    """Remove from followers what users deleted here, but not what went with its parents."""
+    """Remove strays from followers if the namespace and CRD here exist (live reads); else keep.
+
+    Without any object of the kind here, strays of another leader or of an earlier namespace or CRD
+    are kept, too, and reported.
+    """
     strays = {ClusterObjectRef(where, object_ref(obj)) for where, obj in stray.strays}
     kept = (
         *desired,
@@ -304,7 +314,7 @@ def _is_from_other_leader(obj: Object, state: Leading) -> bool:
 
 
 def as_desired(obj: Object) -> Object:
-    """An object in the form in which it is desired, so that it stays as it is."""
+    """A copy of an object with name, labels and annotations only, so that it stays as it is."""
     meta = obj.metadata
     kept = Meta(
         name=meta.name,

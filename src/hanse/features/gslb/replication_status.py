@@ -46,7 +46,10 @@ def federation_condition(
     state: Leading,
     snapshot: Snapshot,
 ) -> StageCondition | None:
-    """The condition of a kind's copies; writes under way keep it, no host rules give None."""
+    """The condition of a kind's copies: federated, or the first failed write of each cluster.
+
+    The present one while writes are under way; None if there are no host rules to copy.
+    """
     missing: dict[ClusterId, list[ClusterObjectRef]] = {where: [] for where in state.followers}
     for each in desired:
         ref = ClusterObjectRef(each.where, object_ref(each.object))
@@ -93,19 +96,20 @@ def present_condition(stage: str, snapshot: Snapshot) -> StageCondition | None:
 
 
 def is_recovering_here(snapshot: Snapshot) -> bool:
-    """Whether this cluster was just restored from a backup: what it lacks is not deleted."""
+    """Whether this cluster was just restored from a backup, by its ClusterState."""
     state = snapshot.fact(ClusterState, snapshot.local)
     return state is not None and state.recovering
 
 
 def list_local_amko_clusters(snapshot: Snapshot) -> list[AMKOCluster]:
+    """The AMKOClusters of this cluster in the GSLB namespace."""
     return list(snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE))
 
 
 def local_status_patches(
     conditions: tuple[StageCondition, ...], snapshot: Snapshot
 ) -> tuple[Patch, ...]:
-    """Patches of this cluster's AMKOClusters: their conditions, and no epoch if it follows."""
+    """Patches of AMKOClusters here: their conditions; followers lose the epoch annotation."""
     amko_clusters = list_local_amko_clusters(snapshot)
     ended = [o for o in amko_clusters if TERM in o.metadata.annotations and not o.spec.is_leader]
     return (
@@ -141,7 +145,7 @@ def term_patch(local: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Pat
 def condition_events(
     conditions: tuple[StageCondition, ...], snapshot: Snapshot
 ) -> Iterator[EventRequest]:
-    """A Warning for the last condition with a reason; only on a configured leader."""
+    """A Warning on the AMKOCluster for the last condition with a reason, if it has isLeader."""
     bad = [c for c in conditions if c.reason]
     local = local_amko_cluster(snapshot)
     if bad and local is not None and local.spec.is_leader:

@@ -55,7 +55,10 @@ GATEWAYS_BY_HOST = Index(Gateway, "gslb-host", listener_hosts)
 
 
 def inherited_hosts(route: GatewayRoute, where: ClusterId, snapshot: Snapshot) -> list[str]:
-    """The host names that a route has from the listeners that it is attached to."""
+    """The exact host names of listeners that a route is attached to, which it does not name itself.
+
+    None if it has host names without wildcards.
+    """
     if not inherits_hosts(route):
         return []
     found = [
@@ -73,12 +76,12 @@ def inherited_hosts(route: GatewayRoute, where: ClusterId, snapshot: Snapshot) -
 def accepting_gateways(
     route: GatewayRoute, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[Gateway]:
-    """The Gateways that have accepted a route."""
+    """The existing Gateways that have accepted a route, by the Accepted condition of its status."""
     yield from (gateway for gateway, _ in _attachments(route, where, snapshot))
 
 
 def find_listener(route: GatewayRoute, host: str, where: ClusterId, snapshot: Snapshot) -> Listener:
-    """The listener by which a host of a route is reached; one without TLS is preferred."""
+    """The listener by which a host of a route is reached, preferably HTTP; an empty one if none."""
     found = [
         listener
         for _, listeners in _attachments(route, where, snapshot)
@@ -96,7 +99,7 @@ def covers(pattern: str, host: str) -> bool:
 
 
 def route_paths(route: GatewayRoute) -> Iterator[RoutePath]:
-    """The paths of a route, and the Services behind each; those of other namespaces are unknown."""
+    """The paths of a route, and the Services of its namespace behind each that have a weight."""
     own = route.metadata.namespace
     for rule in route.spec.rules:
         services = tuple(

@@ -42,7 +42,7 @@ ACCEPTED = "success: the configuration is in use"
 
 
 def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOptions) -> Plan:
-    """The statuses of configuration and policy, with warnings about what is not balanced."""
+    """Status patches of GSLBConfig and policies, with warnings, and Events for new warnings."""
     policy = read_deployment_policy(snapshot, named_monitors=options.probes)
     patches = list(_config_patches(snapshot, avi="avi" in options.providers))
     events: list[EventRequest] = []
@@ -72,7 +72,7 @@ def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOption
 
 
 def misplaced_patches(snapshot: Snapshot) -> Iterator[Patch]:
-    """The statuses of configurations and policies that are not used, because of their namespace."""
+    """Status patches of GSLBConfigs and policies here outside of the GSLB namespace."""
     for config in snapshot.all(snapshot.local, GSLBConfig):
         if config.metadata.namespace != NAMESPACE:
             yield _status_patch(config, {"state": f"error: {misplaced_message(config)}"}, snapshot)
@@ -82,7 +82,7 @@ def misplaced_patches(snapshot: Snapshot) -> Iterator[Patch]:
 
 
 def misplaced_message(obj: Object) -> str:
-    """That an object is not used, because it is not in the namespace of all GSLB objects."""
+    """The message that an object is not used, because of its namespace."""
     kind, place = type(obj).kind.name, obj.metadata.namespace
     return (
         f"metadata.namespace: a {kind} in {place} is not used; create it in {NAMESPACE} and delete "

@@ -19,18 +19,18 @@ class LeaderTerm(Struct, frozen=True, order=True):
 
 
 def leader_term(obj: Object) -> LeaderTerm | None:
-    """The term in which a copy was written; None for an object that is no copy."""
+    """The term in an object's leader annotation; None if it has none, or an invalid one."""
     epoch, slash, context = obj.metadata.annotations.get(LED_BY, "").partition("/")
     return LeaderTerm(int(epoch), context) if slash and epoch.isdecimal() else None
 
 
 def parse_epoch(text: str) -> int:
-    """The epoch in an annotation's value; 0 if there is none."""
+    """The epoch in an annotation's value; 0 if it is empty or no number."""
     return int(text) if text.isdecimal() else 0
 
 
 def first_to_demote(leaders: Mapping[str, int]) -> str:
-    """Of several leaders, by name and epoch, the one of the earliest term.
+    """Of several leaders, by name and epoch, the one with the lowest epoch; the last if several.
 
     What is served now was written in the latest term.
     """

@@ -59,6 +59,7 @@ class HostsView:
     reads = (Watch(Role.LOCAL, GlobalService),)
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """`namespace/name` of every GlobalService in any cluster."""
         return {_service_key(one) for _, one in snapshot.everywhere(GlobalService)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
@@ -136,7 +137,7 @@ def _findings(
 
 
 def _start_member(member: GlobalMember, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
-    """Start the pods of a member that is a Service with a selector."""
+    """The commands that start a member's pods; none if its source is not a Service."""
     kind, _, name = member.source.partition(" ")
     namespace, _, service = name.partition("/")
     if kind != "Service":
@@ -145,6 +146,7 @@ def _start_member(member: GlobalMember, snapshot: MultiClusterSnapshot) -> tuple
 
 
 def _down_reason(member: GlobalMember, lost: Sequence[GlobalMember], health: "Known") -> str:
+    """Why a member counts as down: its cluster is lost, its status' reason, or no status."""
     if member in lost:
         return "its cluster is lost"
     state = health.get((member.cluster, member.address))
@@ -227,7 +229,7 @@ def _configurations(where: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[R
 
 
 def _because(finding: Finding, where: ClusterId, clusters: Sequence[str]) -> Finding:
-    """The finding, as caused by clusters that are lost or not reached, or by two leaders."""
+    """The finding, with these clusters, the links to them and the leader finding as causes."""
     links = (link_ref(where, one) for one in clusters)
     return replace(finding, caused_by=(*map(cluster_ref, clusters), *links, LEADER))
 
@@ -235,7 +237,10 @@ def _because(finding: Finding, where: ClusterId, clusters: Sequence[str]) -> Fin
 def _check_configuration(
     one: GSLBConfig, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """ProviderFailed: a configuration that its leader cannot use, as a controller refuses us."""
+    """ProviderFailed: the GSLBConfig's state is an error; not on followers.
+
+    Of several GSLBConfigs the oldest is not reported.
+    """
     follows = any(not own.spec.is_leader for own in snapshot.all(where, AMKOCluster))
     if follows and one.namespace == NAMESPACE:
         return
@@ -247,7 +252,7 @@ def _check_configuration(
 
 
 def _is_oldest(one: GSLBConfig, where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
-    """Whether a configuration is the one that stays, if others are too many."""
+    """Whether a GSLBConfig is the oldest of its cluster in the GSLB namespace."""
     found = (o for o in snapshot.all(where, GSLBConfig) if o.namespace == NAMESPACE)
     return one == min(found, key=lambda o: (o.metadata.creation_timestamp or snapshot.now, o.name))
 
@@ -269,7 +274,7 @@ def _delete_unused(
 def _check_policy(
     one: GlobalDeploymentPolicy, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """GlobalPolicyInvalid, and as notes what is chosen and not balanced."""
+    """GlobalPolicyInvalid by the policy's error; NameUnserved and NotBalanced by its warnings."""
     if one.status.error_status:
         error = one.status.error_status
         unused = _delete_unused(one, where, error, snapshot)
@@ -288,7 +293,10 @@ def _check_policy(
 
 
 def _unserved(message: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
-    """NameUnserved: a host that no name server answers; its Services may stop asking for it."""
+    """NameUnserved for a warning that begins with the host.
+
+    The remedy un-annotates its Services.
+    """
     host = message.partition(" ")[0]
     hosts = (one for one in snapshot.all(where, GlobalService) if one.spec.host == host)
     service = next(hosts, None)
@@ -315,7 +323,7 @@ def _erase(
     message: str,
     snapshot: MultiClusterSnapshot,
 ) -> Remedy | None:
-    """Take away the field that an error names; None if it names none."""
+    """The commands that take away the field that an error names; None if it names none."""
     commands = erase_field(one, where, message, snapshot)
     return remedy(*commands, advice="or correct it") if commands else None
 
@@ -323,7 +331,7 @@ def _erase(
 def _check_rule(
     one: GSLBHostRule, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """HostRuleRejected: a rule that is not used; NotBalanced: what of one is not used."""
+    """HostRuleRejected by the rule's status; NotBalanced by its warnings."""
     if one.status.status == "Rejected":
         error = one.status.error
         delete = snapshot.kubectl(where, f"delete gslbhostrule {one.name}", one.namespace)

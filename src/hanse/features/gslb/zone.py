@@ -70,16 +70,20 @@ class GlobalZone:
         return True
 
     def synced(self, snapshot: Snapshot) -> bool:
+        """Whether GlobalServices are listed here, or not served."""
         return snapshot.listed_or_unserved(snapshot.local, GlobalService)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """A key for each host that is known in this cluster."""
+        """A key for each known host; takes up all present GlobalServices first."""
         self.known.update(snapshot.all(snapshot.local, GlobalService))
         for service in list(self.known):
             yield Key(HOST, service.metadata.name)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The host of a changed local GlobalService, or of members with changed health."""
+        """The host of a changed GlobalService here, or hosts of members with changed health.
+
+        All hosts if the annotations of the leader's Lease change. Known hosts are updated.
+        """
         if isinstance(change, FactChange):
             return self._keys_for_fact(change)
         if change.where != snapshot.local:
@@ -128,15 +132,19 @@ class GlobalZone:
         return self.keys_for(change, snapshot)
 
     def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:  # noqa: ARG002 - the sources' signature
-        """The probes of a known host's members."""
+        """The probes of a known host's members, without those of their other paths."""
         service = self.known.get(key.name)
         return tuple(member_probes(service)) if service is not None else ()
 
     def forbidden(self, snapshot: Snapshot) -> frozenset[str]:  # noqa: ARG002 - the sources' signature
+        """The addresses that are not probed, as they were set from outside."""
         return self.forbidden_addresses
 
     def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[ZoneNode]:
-        """The node of each name of a host: serving members, else the down response."""
+        """The node of each name of a host: serving members, else the down response.
+
+        An alias that is a known host itself is left out.
+        """
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
         serving = list_answered_members(service, snapshot)
         if serving:
@@ -159,7 +167,7 @@ def list_answered_members(service: GlobalService, snapshot: Snapshot) -> list[Gl
 
 
 def _says_more(change: ObjectChange) -> bool:
-    """Whether more than the time of renewal of a Lease changed."""
+    """Whether a Lease appeared, is gone, or its annotations changed."""
     before, after = change.before, change.after
     if before is None or after is None:
         return True
@@ -169,7 +177,10 @@ def _says_more(change: ObjectChange) -> bool:
 def _weighted_rrsets(
     spec: GlobalServiceSpec, members: Sequence[GlobalMember], ttl: int
 ) -> Iterator[RRset]:
-    """RRsets that answer with one member, by weight or by client; equal addresses add up."""
+    """RRsets of each family that answer with one member, by weight or by client.
+
+    Weights of equal addresses add up.
+    """
     for rtype, size in _FAMILIES:
         weights: dict[bytes, int] = {}
         labels: dict[bytes, str] = {}
@@ -225,7 +236,7 @@ def global_service(name: str, snapshot: Snapshot) -> GlobalService | None:
 def global_rrset(
     service: GlobalService, rtype: int, view: View, snapshot: Snapshot
 ) -> RRset | None:
-    """The RRset of a type, as the server has it."""
+    """The RRset of a type, as the server has it by this snapshot; None if there is none."""
     nodes = GlobalZone(view).records_for(snapshot)(Key(HOST, service.metadata.name))
     return next((a for node in nodes for a in node.rrsets if a.type == rtype), None)
 
@@ -249,7 +260,7 @@ def global_rule(service: GlobalService, snapshot: Snapshot) -> str:
 
 
 def excluded_members(service: GlobalService, snapshot: Snapshot) -> list[tuple[str, str]]:
-    """The members that are not in any response, and why."""
+    """Pairs of member and reason for those that are not in any response."""
     believes = leader_word(service, snapshot)
     serving = {(m.cluster, m.address) for m in list_answered_members(service, snapshot)}
     return [
