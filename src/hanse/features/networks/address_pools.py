@@ -124,7 +124,7 @@ class Pool:
         return None
 
     def reserve(self, address: str, now: datetime) -> bool:
-        """Reserve a requested address for `RESERVATION_TTL`; False if it is reserved already.
+        """Reserve a requested address for `RESERVATION_TTL`; False if another request has it.
 
         It checks neither the range nor whether the address is in use.
         """

@@ -44,7 +44,7 @@ def is_network_or_broadcast(address: Address, ranges: tuple[Range, ...]) -> bool
 
 
 def gateway_address(range_: Range) -> Address:
-    """The gateway of a subnet: its first address."""
+    """The gateway of a subnet: the address after the network address."""
     return range_[1]
 
 
@@ -54,22 +54,22 @@ def service_ranges(network: Network) -> tuple[Range, ...]:
 
 
 def cluster_ranges(snapshot: Snapshot) -> tuple[Range, ...]:
-    """The ranges of the cluster's default ServiceCIDR; none if it is unknown."""
+    """The ranges of the ServiceCIDR `kubernetes` here; none if it is not known or not served."""
     own = snapshot.get(snapshot.local, ServiceCIDR, DEFAULT_SERVICE_CIDR)
     found = own.spec.cidrs if own is not None else ()
     return tuple(r for text in found if (r := parse_range(text)) is not None)
 
 
 def static_band_size(range_: Range) -> int:
-    """Size of the static band: addresses that API servers do not allocate dynamically."""
+    """The number of addresses at the start of a range that API servers do not allocate at first."""
     return min(max(16, range_.num_addresses // 16), 256)
 
 
 def pick_cluster_address(service: ObjectRef, snapshot: Snapshot) -> str:
-    """A free address of the cluster's own range; empty: let the API server allocate one.
+    """A free address of the cluster's first range by IPAddresses, or the one that the Service has.
 
-    The API server allocates from any ServiceCIDR, and an address would block the deletion of the
-    network that owns the range.
+    Empty if none was found: the API server allocates one then, from any ServiceCIDR, and an address
+    would block the deletion of the network that owns the range.
     """
     for range_ in cluster_ranges(snapshot)[:1]:
         first = static_band_size(range_)
@@ -84,7 +84,7 @@ def pick_cluster_address(service: ObjectRef, snapshot: Snapshot) -> str:
 
 
 def _is_held_by(address: IPAddress, service: ObjectRef) -> bool:
-    """Whether an address belongs to a Service."""
+    """Whether an IPAddress' parentRef is the Service, by namespace and name."""
     by = address.spec.parent_ref
     return by is not None and (by.namespace, by.name) == (service.namespace, service.name)
 
@@ -95,7 +95,7 @@ def reserved_address(range_: Range, offset: int) -> str:
 
 
 def reserved_addresses(network: Network) -> frozenset[str]:
-    """The addresses of a network that tenants' Services never get."""
+    """The addresses of a network's `kubernetes` Service and DNS, in its first range."""
     first = service_ranges(network)[:1]
     return frozenset(
         reserved_address(r, offset) for r in first for offset in (KUBERNETES_OFFSET, DNS_OFFSET)

@@ -44,7 +44,7 @@ def admin_verdict(
 
 
 def admin_ports(policies: Iterable[ClusterNetworkPolicy]) -> Iterator[TrafficPort]:
-    """The ports that rules name, and the ends of their ranges."""
+    """The ports that rules of ClusterNetworkPolicies name, and the ends of their ranges."""
     for policy in policies:
         for rule in (*policy.spec.ingress, *policy.spec.egress):
             for protocol, first, last in _ports(rule):
@@ -54,7 +54,7 @@ def admin_ports(policies: Iterable[ClusterNetworkPolicy]) -> Iterator[TrafficPor
 
 
 def _matches(peer: Wire, endpoint: TrafficEndpoint) -> bool:
-    """Whether a subject or peer includes an endpoint."""
+    """Whether a subject or peer includes an endpoint: by namespaces, pods, else by networks."""
     if (spaces := peer.get("namespaces")) is not None:
         return endpoint.is_pod and selects(_selector(spaces), endpoint.namespace_labels)
     if (pods := peer.get("pods")) is not None:

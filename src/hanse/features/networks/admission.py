@@ -67,7 +67,7 @@ class NetworkMembership(Struct, frozen=True):
 
 
 def is_trusted(review: AdmissionRequest, options: NetworksOptions) -> bool:
-    """Whether the user is an agent, a component of the cluster or an administrator."""
+    """Whether the user is an agent or system component, or in one of the administrators' groups."""
     return (
         review.user in options.agents
         or review.user in SYSTEM_USERS
@@ -76,7 +76,7 @@ def is_trusted(review: AdmissionRequest, options: NetworksOptions) -> bool:
 
 
 def is_own_write(review: AdmissionRequest, options: NetworksOptions) -> bool:
-    """Whether a trusted user, such as an agent, writes an object that this feature owns."""
+    """Whether a trusted user writes an object with the owner label of this feature."""
     return is_managed(labels_of(review.object)) and is_trusted(review, options)
 
 
@@ -93,9 +93,10 @@ def annotations_of(wire: Wire) -> dict[str, str]:
 
 
 def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
-    """A cluster-scoped object; if the store lacks it, it is read live.
+    """A cluster-scoped object of the snapshot; if it is not there, as a live read answered.
 
-    Raises `ReadRequired` without a recent answer, and `RequestDenied` (503) if the read failed.
+    None if it does not exist. Raises `ReadRequired` without a recent answer, and `RequestDenied`
+    (503) if the read failed.
     """
     found = snapshot.get(snapshot.local, kind, name)
     if found is not None:
@@ -110,7 +111,10 @@ def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
 
 
 def read_tenant(namespace: str, snapshot: Snapshot) -> str:
-    """The tenant of a namespace, or empty; read live if the store does not have the label."""
+    """The tenant label of a namespace, or empty; by a live read if the snapshot has no label.
+
+    Raises `ReadRequired` without a recent answer.
+    """
     found = snapshot.get(snapshot.local, Namespace, namespace)
     if found is None or TENANT not in found.metadata.labels:
         found = _read_namespace(namespace, snapshot)
@@ -118,7 +122,10 @@ def read_tenant(namespace: str, snapshot: Snapshot) -> str:
 
 
 def _read_namespace(namespace: str, snapshot: Snapshot) -> Namespace | None:
-    """The namespace as a live read answered; raises `ReadRequired` without a recent answer."""
+    """The namespace as a live read answered; None if it does not exist or the read failed.
+
+    Raises `ReadRequired` without a recent answer.
+    """
     question = Read(ClusterObjectRef(snapshot.local, ObjectRef(Namespace.kind, namespace)))
     answer = snapshot.fact(Answer, question.id)
     if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
@@ -131,9 +138,10 @@ def _read_namespace(namespace: str, snapshot: Snapshot) -> Namespace | None:
 def resolve_network(
     labels: dict[str, str], namespace: str, snapshot: Snapshot, field: str
 ) -> NetworkMembership:
-    """The network that labels select; raises `RequestDenied` if there is none.
+    """The network of the namespace's tenant that labels select, or `default`.
 
-    It also denies a tenant label that differs from the namespace's tenant.
+    Raises `RequestDenied` if it does not exist, or the tenant label is another's; `ReadRequired`
+    while that is not known.
     """
     tenant = read_tenant(namespace, snapshot)
     labelled = labels.get(TENANT, tenant)

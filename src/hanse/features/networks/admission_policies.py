@@ -54,7 +54,7 @@ GUARD_LABELS = {f"{FEATURE_DOMAIN}/guard": "true"}
 
 
 def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
-    """The policies for all tenants."""
+    """The policies and bindings for all tenants, but that of address pools."""
     trusted = _trusted(options)
     old = f"(request.operation == 'CREATE' ? '' : {_label('oldObject', TENANT)})"
     changed = f"{_label('object', TENANT)} != {old}"
@@ -108,9 +108,9 @@ class AddressPool(Struct, frozen=True, order=True):
 
 
 def address_pool_policy(pools: Iterable[AddressPool]) -> Iterator[Object]:
-    """Only Services in a tenant's namespaces get addresses of its networks; none without pools.
+    """The policy that IPAddresses of a network are only for Services of its namespaces; or none.
 
-    It is one policy for all networks: agents may change it by its name, and no other.
+    There is one policy for all networks: agents may change it by its name, and no other.
     """
     validations = [_pool_validation(pool) for pool in sorted(pools, key=lambda p: p.name)]
     if validations:
@@ -119,7 +119,7 @@ def address_pool_policy(pools: Iterable[AddressPool]) -> Iterator[Object]:
 
 
 def _pool_validation(pool: AddressPool) -> Wire:
-    """That an address is outside of a pool, or of a Service that may have it."""
+    """The validation that an IPAddress is outside of a pool, or of a Service in its namespaces."""
     inside = " || ".join(f"cidr('{r}').containsIP(object.metadata.name)" for r in pool.ranges)
     names = ", ".join(f"'{space}'" for space in sorted(pool.namespaces))
     parent = (
@@ -134,7 +134,7 @@ def _pool_validation(pool: AddressPool) -> Wire:
 
 
 def _member_policies(trusted: str) -> Iterator[Object]:
-    """What pods, Services, names and objects of the platform are not for tenants."""
+    """The policies on pods, bindings, Services, reserved names and platform objects of tenants."""
     own = f"{_label('object', TENANT)} in ['', {_label('namespaceObject', TENANT)}]"
     whose = _validation(own, f"'label {TENANT}: the namespace is another tenant\\'s'")
     same = " && ".join(
@@ -239,13 +239,13 @@ _GROUPS = "request.userInfo.groups"
 
 
 def _reserved_rules() -> Iterator[Wire]:
-    """Creation of all that Hanse writes in namespaces of tenants."""
+    """Resource rules for creates and updates of all that Hanse writes in namespaces of tenants."""
     for group, resources in MANAGED_RESOURCES:
         yield _resource_rule(group, resources, ("CREATE", "UPDATE"))
 
 
 def _reserved(trusted: str) -> Wire:
-    """Names of a network's DNS and API server are taken by nobody, nor are they backed."""
+    """The validation that only trusted users take the names of a network's DNS and API alias."""
     names = [
         "(has(object.metadata.name) ? object.metadata.name : '')",
         "(has(object.metadata.generateName) ? object.metadata.generateName : '')",
@@ -294,7 +294,7 @@ def _host_access() -> str:
 
 
 def _gate_stays() -> str:
-    """A CEL expression: whether a pod that waits for its port still does."""
+    """A CEL expression: whether an update keeps the gate of a pod that waits for its port."""
     before, after = (
         f"(has({side}.spec.schedulingGates) && "
         f"{side}.spec.schedulingGates.exists(g, g.name == '{READINESS}'))"
@@ -316,7 +316,7 @@ def _status(side: str, field: str) -> str:
 
 
 def _trusted(options: NetworksOptions) -> str:
-    """A CEL expression: whether the user is trusted."""
+    """A CEL expression: whether the user is an agent, system component or administrator."""
     users = ", ".join(f"'{user}'" for user in (*options.agents, *SYSTEM_USERS))
     groups = ", ".join(f"'{group}'" for group in options.admins)
     return (

@@ -55,7 +55,10 @@ class AntreaRule(Struct, frozen=True):
 def antrea_rules(
     policies: Iterable[AntreaPolicy], tiers: Iterable[AntreaTier] = ()
 ) -> list[AntreaRule]:
-    """All rules in the order in which they are looked at."""
+    """All rules in the order in which they are looked at: by tier, policy priority and position.
+
+    Rules with fields that are not evaluated are left out.
+    """
     ranks = {**_TIERS, **{t.metadata.name: int(t.spec.get("priority", 250)) for t in tiers}}
 
     def order(policy: AntreaPolicy) -> tuple[int, float, str]:
@@ -75,7 +78,10 @@ def antrea_verdict(
     *,
     baseline: bool,
 ) -> Verdict:
-    """What rules say of a connection, for one of its ends; Pass if none matches."""
+    """What rules say of a connection, for one of its ends; Pass if none matches.
+
+    Either those of the baseline tier, or all others.
+    """
     subject, peer = (source, target) if direction == "egress" else (target, source)
     if not subject.is_pod:
         return "Pass"
@@ -99,7 +105,7 @@ def antrea_ports(rules: Iterable[AntreaRule]) -> Iterator[TrafficPort]:
 
 
 def unevaluated(policies: Iterable[AntreaPolicy]) -> list[str]:
-    """What of policies is not evaluated, as `NAME: fields`, by name."""
+    """`NAMESPACE/NAME: fields` of each policy with fields that are not evaluated, sorted."""
     found = []
     for policy in policies:
         space, name = policy.metadata.namespace, policy.metadata.name
@@ -110,6 +116,7 @@ def unevaluated(policies: Iterable[AntreaPolicy]) -> list[str]:
 
 
 def _unknown_fields(spec: Wire) -> set[str]:
+    """The names of the fields of rules, peers, subjects and ports that are not evaluated."""
     places = (*policy_peers(spec), *policy_subjects(spec))
     fields = {field for _, one in places for field in one if field not in _KNOWN_PEERS}
     for direction in ("ingress", "egress"):
@@ -125,7 +132,7 @@ def _unknown_ports(rule: Wire) -> set[str]:
 
 
 def _rules(policy: AntreaPolicy, baseline: bool) -> Iterator[AntreaRule]:
-    """The rules of a policy; those of which a field is not evaluated match nothing."""
+    """The rules of a policy, without those that have a field or port that is not evaluated."""
     directions: tuple[Direction, ...] = ("ingress", "egress")
     for direction in directions:
         for rule in policy.spec.get(direction) or ():
@@ -145,7 +152,7 @@ def _has_peer(rule: AntreaRule, peer: TrafficEndpoint, subject: TrafficEndpoint)
 def _matches(
     peer: Wire, rule: AntreaRule, endpoint: TrafficEndpoint, subject: TrafficEndpoint
 ) -> bool:
-    """Whether a peer or subject of a rule includes an endpoint."""
+    """Whether a peer or subject includes an endpoint; never with fields that are not evaluated."""
     if not peer or not peer.keys() <= _KNOWN_PEERS:
         return False
     if (block := peer.get("ipBlock")) is not None:
@@ -186,6 +193,7 @@ def _has_port(rule: Wire, target: TrafficEndpoint, port: TrafficPort) -> bool:
 
 
 def _is_port(entry: Wire, target: TrafficEndpoint, port: TrafficPort) -> bool:
+    """Whether an entry includes a port; a named one is looked up among the target's ports."""
     protocol = entry.get("protocol", "TCP")
     if protocol != port.protocol:
         return False

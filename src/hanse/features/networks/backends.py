@@ -38,9 +38,9 @@ class ServiceProvider(Protocol):
 def plan_service(
     service: Service | None, network: Network | None, provider: Provider, snapshot: Snapshot
 ) -> Plan:
-    """The provider's objects for a Service with a cluster IP in an existing network.
+    """The provider's objects for a Service with a cluster IP in a network.
 
-    Empty if one of them is missing or the provider does not load-balance Services.
+    An empty plan if Service or network is None, or the provider does not load-balance Services.
     """
     if service is None or network is None or not isinstance(provider, ServiceProvider):
         return Plan()
@@ -51,7 +51,7 @@ def plan_service(
 
 
 def port_backends(service: Service, snapshot: Snapshot) -> tuple[PortBackends, ...]:
-    """The ready endpoints of each port, merged over all slices of a Service."""
+    """The ready addresses by port and target port, over all EndpointSlices of a Service."""
     service_key = f"{service.metadata.namespace}/{service.metadata.name}"
     slices = sorted(
         snapshot.by(snapshot.local, SLICES_BY_SERVICE, service_key), key=lambda s: s.metadata.name

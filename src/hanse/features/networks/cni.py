@@ -57,7 +57,10 @@ class PodRef(Struct, frozen=True):
 
 
 def parse_config(text: bytes) -> CniConfig:
-    """Parse the network configuration; raises `CniError` if it is invalid."""
+    """Parse the network configuration of the plugin; raises `CniError` if it is invalid.
+
+    The delegate's part gets the version and what runtimes add.
+    """
     try:
         config = decode_json(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
@@ -88,7 +91,7 @@ def parse_config(text: bytes) -> CniConfig:
 
 
 def parse_pod(args: str) -> PodRef | None:
-    """Parse the pod from CNI_ARGS; None if it is missing."""
+    """The pod in CNI_ARGS; None if its namespace or name is missing."""
     pairs = _parse_pairs(args)
     namespace, name = pairs.get("K8S_POD_NAMESPACE", ""), pairs.get("K8S_POD_NAME", "")
     return PodRef(namespace, name, pairs.get("K8S_POD_UID", "")) if namespace and name else None
@@ -110,7 +113,8 @@ def merge_cni_args(args: str, annotation: str) -> str:
 def pod_cni_args(ref: PodRef, pod: Pod | None, command: str) -> str:
     """The cni-args annotation of a pod; empty for a deletion of one that is gone.
 
-    Raises `CniError` (try again) for a pod that is not there, or whose port is not prepared yet.
+    Empty, too, if the pod has another uid. Raises `CniError` (try again) for a pod that is not
+    there, or whose port is not prepared yet (ADD).
     """
     if pod is None:
         if command == "DEL":
@@ -125,7 +129,7 @@ def pod_cni_args(ref: PodRef, pod: Pod | None, command: str) -> str:
 
 
 def unread_pod_args(ref: PodRef, command: str, error: Exception) -> str:
-    """No arguments for a deletion, which an unreachable API server must not hold up.
+    """Empty for a deletion, which an unreachable API server must not hold up.
 
     Raises `CniError` (try again) for every other command: the pod's arguments are not known.
     """
@@ -136,12 +140,12 @@ def unread_pod_args(ref: PodRef, command: str, error: Exception) -> str:
 
 
 def is_prepared(pod: Pod) -> bool:
-    """Whether a pod waits for nothing of its network; its arguments are final then."""
+    """Whether a pod lacks the readiness annotation, so that its CNI arguments are final."""
     return READINESS not in pod.metadata.annotations
 
 
 def wrap_config(text: bytes) -> dict[str, Any]:
-    """The network configuration of a node with its first plugin as our delegate.
+    """The network configuration (.conf or .conflist) as a list, its first plugin as our delegate.
 
     Raises `CniError` for one that has no plugin, or a later one that gives pods another MAC.
     """
@@ -164,7 +168,7 @@ def wrap_config(text: bytes) -> dict[str, Any]:
 
 
 def _changes_mac(plugin: Any) -> bool:
-    """Whether a plugin changes the MAC of an interface that another has made."""
+    """Whether a plugin is `tuning` with a `mac`."""
     return isinstance(plugin, dict) and plugin.get("type") == "tuning" and bool(plugin.get("mac"))
 
 
@@ -185,4 +189,5 @@ def render_versions(version: str) -> bytes:
 
 
 def _parse_pairs(args: str) -> dict[str, str]:
+    """The `key=value` parts of CNI_ARGS; others are ignored."""
     return dict(part.split("=", 1) for part in args.split(";") if "=" in part)

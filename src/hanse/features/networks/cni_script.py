@@ -83,6 +83,9 @@ exit "$status"
 
 
 def plugin_script(folder: str, answer_seconds: int) -> str:
-    """The script for a folder in which it and the guard exchange files."""
+    """The text of the plugin; `folder` is where it and the guard exchange files.
+
+    It waits `answer_seconds` for each answer of the guard.
+    """
     chosen = _SCRIPT.replace("@MARK@", SCRIPT_MARK).replace("@FOLDER@", shlex.quote(folder))
     return chosen.replace("@SECONDS@", str(answer_seconds))

@@ -26,7 +26,7 @@ READABLE_RESOURCES: tuple[tuple[str, tuple[str, ...]], ...] = (
 
 
 def network_labels(name: NetworkName) -> dict[str, str]:
-    """The labels of the objects of a network."""
+    """The labels tenant and network of the objects of a network."""
     return {TENANT: name.tenant, NETWORK: name.network}
 
 
@@ -50,7 +50,7 @@ def dns_service(name: NetworkName, address: str) -> Service:
 def dns_workload(
     name: NetworkName, namespaces: Iterable[str], options: NetworksOptions
 ) -> Iterator[Object]:
-    """The Deployment with its PDB, and an account that may read only the tenant's namespaces."""
+    """The DNS server's account, rights in the tenant's namespaces, ConfigMap, Deployment, PDB."""
     namespace, object_name = name.dns_namespace, name.kube_dns
     labels = network_labels(name)
     spaces = tuple(sorted(namespaces))
@@ -87,7 +87,7 @@ def _read_rules() -> tuple[PolicyRule, ...]:
 
 
 def _config_rule(name: NetworkName) -> PolicyRule:
-    """The right to follow the ConfigMap that names the tenant's namespaces."""
+    """The right to list and watch the ConfigMap that names the tenant's namespaces."""
     return PolicyRule(
         verbs=("list", "watch"),
         api_groups=("",),
@@ -152,7 +152,7 @@ def _container(name: NetworkName, options: NetworksOptions) -> Wire:
 
 
 def _probes(alive: str, alive_port: int, ready: str, ready_port: int) -> Wire:
-    """A server that hangs is restarted; one that has not read its names yet is not asked."""
+    """A liveness probe, which restarts a server that hangs, and a readiness probe."""
     return {
         "livenessProbe": {"httpGet": {"path": alive, "port": alive_port}, "periodSeconds": 20},
         "readinessProbe": {"httpGet": {"path": ready, "port": ready_port}, "periodSeconds": 5},

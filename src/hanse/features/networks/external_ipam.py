@@ -49,19 +49,19 @@ class Description(Struct, frozen=True):
 
 
 def has_provider(network: Network, options: NetworksOptions) -> bool:
-    """Whether a network's addresses come from a provider that can be asked."""
+    """Whether a network has ipam External, and the options name a provider's URL for its type."""
     types = {type_ for type_, _ in options.providers}
     return ipam_mode(network) == "External" and network.spec.type in types
 
 
 def provider_call(network: Network, action: str, **arguments: Any) -> Call:
-    """A request to a network's provider."""
+    """The request to a network's provider; it is not sent here."""
     fixed: dict[str, Any] = {"action": action, "network": network.metadata.name}
     return Call(f"network-{network.spec.type}", tuple({**fixed, **arguments}.items()))
 
 
 def describe(network: Network, snapshot: Snapshot) -> tuple[Description, Question]:
-    """What the provider has said of a network, and how it is asked."""
+    """The provider's last answer on a network, empty or an error without one, and the question."""
     call = provider_call(network, "describe", vpcID=network.spec.vpc_id)
     answer = snapshot.fact(Answer, call.id)
     question = Question(call, RETRY_INTERVAL)
@@ -76,7 +76,10 @@ def describe(network: Network, snapshot: Snapshot) -> tuple[Description, Questio
 def alias_address(
     network: Network, service: str, namespace: str, snapshot: Snapshot
 ) -> tuple[str, Question]:
-    """The address that the provider gave for a Service of the network itself, and how to ask."""
+    """The address that the provider gave for one of the network's own Services, and the question.
+
+    Empty while it has not answered.
+    """
     call = provider_call(
         network,
         "allocate",
@@ -95,7 +98,10 @@ def alias_address(
 def plan_backends(
     service: Service | None, network: Network | None, snapshot: Snapshot, options: NetworksOptions
 ) -> Plan:
-    """Tell the provider of a Service with an address, and of the backends of its ports."""
+    """Ask the provider to confirm a Service with its address and backends, again after a time.
+
+    An empty plan if there is no such Service, network, provider or cluster IP.
+    """
     if service is None or network is None or not has_provider(network, options):
         return Plan()
     if parse_address(service.spec.cluster_ip) is None:
@@ -120,7 +126,7 @@ def plan_backends(
 
 
 def _revision(service: Service, snapshot: Snapshot) -> str:
-    """Changes with the Service and its slices, also when their content returns to what it was."""
+    """A hash that changes with the Service and its slices, also if their content returns."""
     key = f"{service.metadata.namespace}/{service.metadata.name}"
     slices = snapshot.by(snapshot.local, SLICES_BY_SERVICE, key)
     versions = sorted(s.metadata.uid + s.metadata.resource_version for s in slices)
@@ -129,7 +135,7 @@ def _revision(service: Service, snapshot: Snapshot) -> str:
 
 
 def plan_releases(name: str, snapshot: Snapshot, options: NetworksOptions) -> Plan:
-    """Return addresses of Services that are gone, also of those deleted while no agent ran."""
+    """Ask what the provider holds, and to release addresses of Services that are gone."""
     network = snapshot.get(snapshot.local, Network, name)
     if network is None or not has_provider(network, options):
         return Plan()
@@ -139,7 +145,7 @@ def plan_releases(name: str, snapshot: Snapshot, options: NetworksOptions) -> Pl
 
 
 def releases(network: Network, snapshot: Snapshot) -> Iterator[Question]:
-    """A release of each address that the provider holds for a Service that is gone."""
+    """A question to release each held address without a Service of that uid and address."""
     alive = {
         (s.metadata.uid, s.spec.cluster_ip)
         for s in snapshot.by(snapshot.local, SERVICES_BY_NETWORK, network.metadata.name)
@@ -151,7 +157,7 @@ def releases(network: Network, snapshot: Snapshot) -> Iterator[Question]:
 
 
 def held_addresses(network: Network, snapshot: Snapshot) -> tuple[HeldAddress, ...] | None:
-    """What the provider holds for the network's Services; None while it has not said."""
+    """What the provider last said that it holds for the network; None without a valid answer."""
     answer = snapshot.fact(Answer, _list_call(network).id)
     if answer is None or answer.value is None:
         return None
@@ -168,7 +174,7 @@ def _list_call(network: Network) -> Call:
 def plan_return(
     network: Network, snapshot: Snapshot, options: NetworksOptions
 ) -> tuple[str, tuple[Question, ...]]:
-    """Why a network that ends waits for its provider, and what it is asked; empty: nothing."""
+    """Why a network that ends waits for its provider, and the questions; empty if it need not."""
     if not has_provider(network, options):
         return "", ()
     held = held_addresses(network, snapshot)

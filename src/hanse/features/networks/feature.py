@@ -79,7 +79,7 @@ class Networks:
         self.watches: tuple[Watch, ...] = (*WATCHES, *provider_watches)
 
     def provider_of(self, network: Network) -> Provider:
-        """The provider of a network's type."""
+        """The provider of a network's type; an ExternalProvider for types that are not built in."""
         return self.providers.get(network.spec.type) or ExternalProvider(network.spec.type)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -115,7 +115,7 @@ class Networks:
                 return self._keys_for_fact(change, snapshot)
 
     def _network_plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """A network that lives, or one that ends."""
+        """The plan of a network, or of its end once it is being deleted; empty if it is gone."""
         network = snapshot.get(snapshot.local, Network, key.name)
         if network is None:
             return Plan()
@@ -124,7 +124,7 @@ class Networks:
         return plan(network, snapshot, self.options, self.provider_of(network))
 
     def _isolation_plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The policies of one namespace while it has a tenant."""
+        """The NetworkPolicies of a namespace with a tenant; none if isolated otherwise."""
         tenant = namespace_tenant(key.name, snapshot)
         namespace = snapshot.get(snapshot.local, Namespace, key.name)
         if not tenant or namespace is None or namespace.terminating:
@@ -141,7 +141,7 @@ class Networks:
         return Plan(tuple(Desired(p, snapshot.local) for p in isolation_policies(key.name, inputs)))
 
     def is_isolated_otherwise(self, snapshot: Snapshot) -> bool:
-        """Whether guards on nodes or ClusterNetworkPolicies isolate networks."""
+        """Whether options say that guards, or served ClusterNetworkPolicies, isolate networks."""
         served = is_served(ClusterNetworkPolicy, snapshot)
         return self.options.guard or (self.options.admin_policies and served)
 
@@ -154,7 +154,7 @@ class Networks:
         return plan_port(pod, network, provider, snapshot)
 
     def _service_plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The provider's objects for one Service."""
+        """The provider's objects for a Service, or with ipam External what the provider is told."""
         service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
         network = (
             find_network(_network_of_labels(service), snapshot) if service is not None else None
@@ -165,7 +165,7 @@ class Networks:
         return plan_service(service, network, provider, snapshot)
 
     def _admission_policies(self, snapshot: Snapshot) -> Plan:
-        """The ValidatingAdmissionPolicies, once there is a tenant."""
+        """The ValidatingAdmissionPolicies, if they are served and there is a tenant."""
         if not is_served(ValidatingAdmissionPolicy, snapshot) or not any(
             snapshot.all(snapshot.local, Tenant)
         ):
@@ -243,7 +243,7 @@ class Networks:
         yield from self._waiting_pod_keys(name, snapshot)
 
     def _waiting_pod_keys(self, network: str, snapshot: Snapshot) -> Iterator[Key]:
-        """A port key for each pod that `WAITING_PODS_BY_NETWORK` has for a network."""
+        """A port key for each pod of a network with the readiness annotation."""
         for pod in snapshot.by(snapshot.local, WAITING_PODS_BY_NETWORK, network):
             yield Key("port", pod.metadata.name, pod.metadata.namespace)
 
@@ -264,7 +264,7 @@ class Networks:
             yield from self._keys_for_peering(peering, snapshot)
 
     def _keys_for_range(self, cidr: ServiceCIDR, snapshot: Snapshot) -> Iterator[Key]:
-        """Keys for a ServiceCIDR: its network, or failed networks if it is a foreign one."""
+        """Keys for a ServiceCIDR: its network by label, or failed networks if it has none."""
         yield GUARDS_KEY
         owner = cidr.metadata.labels.get(RANGE_OF)
         if owner is None:
@@ -287,7 +287,7 @@ class Networks:
             yield from self._isolation_keys(tenant, snapshot)
 
     def _failed_network_keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """Failed networks: a range that they conflicted with may be free now."""
+        """Keys of networks with phase Failed: a range they conflicted with may be free now."""
         for network in snapshot.all(snapshot.local, Network):
             if network.status.phase == "Failed":
                 yield Key("network", network.metadata.name)
@@ -340,7 +340,7 @@ class Networks:
     def _keys_for_outcome(
         self, kind: object, name: str, namespace: str, snapshot: Snapshot
     ) -> Iterator[Key]:
-        """Keys whose status depends on the result of a write."""
+        """Keys of tenants and networks whose status depends on the result of a write."""
         if kind == Network.kind:
             yield Key("tenant", parse_network_name(name).tenant)
         elif kind == Namespace.kind:
@@ -362,7 +362,7 @@ def _port_keys(network: str, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _network_of_labels(member: Object) -> NetworkName:
-    """The network of an object's labels."""
+    """The network of an object's labels, `default` without one; nothing is verified."""
     labels = member.metadata.labels
     return NetworkName(labels.get(TENANT, ""), labels.get(NETWORK, DEFAULT))
 

@@ -39,7 +39,7 @@ from hanse.model.snapshot import Snapshot
 
 
 def network_consumers(name: NetworkName, snapshot: Snapshot) -> list[Object]:
-    """Pods and Services of users in a network."""
+    """Pods and Services of users in a network, by labels and namespace; not those of its DNS."""
     pods = [
         p
         for p in snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name))
@@ -56,7 +56,10 @@ def network_consumers(name: NetworkName, snapshot: Snapshot) -> list[Object]:
 def finalize_network(
     network: Network, snapshot: Snapshot, options: NetworksOptions, provider: Provider
 ) -> Plan:
-    """Wait until the network is unused, delete its objects, then remove the finalizer."""
+    """Wait until the network is unused, delete its objects, then remove the finalizer.
+
+    While users' pods or Services remain it works on. An empty plan without our finalizer.
+    """
     if FINALIZER not in network.metadata.finalizers:
         return Plan()
     users = network_consumers(parse_network_name(network.metadata.name), snapshot)
@@ -90,7 +93,7 @@ def finalize_network(
 
 
 def _removal_message(network: Network, remaining: list[Object], snapshot: Snapshot) -> str:
-    """The message about remaining objects, with Services whose addresses block a ServiceCIDR."""
+    """The message about remaining objects; if only ServiceCIDRs are left, with who blocks them."""
     message = f"removing {summarize_objects(remaining)}"
     if not all(isinstance(item, ServiceCIDR) for item in remaining):
         return message
@@ -114,7 +117,7 @@ def _removal_message(network: Network, remaining: list[Object], snapshot: Snapsh
 
 
 def _remaining_objects(network: Network, snapshot: Snapshot) -> Iterator[Object]:
-    """Objects of a network that are not deleted yet."""
+    """The network's own Services, DNS pods and ServiceCIDRs that still exist."""
     name = parse_network_name(network.metadata.name)
     for service in snapshot.by(snapshot.local, SERVICES_BY_NETWORK, str(name)):
         if is_managed(service.metadata.labels):
@@ -130,7 +133,7 @@ def _remaining_objects(network: Network, snapshot: Snapshot) -> Iterator[Object]
 def _terminating_patch(
     network: Network, message: str, drained: Condition, snapshot: Snapshot
 ) -> Patch:
-    """The status patch of a network that is being deleted."""
+    """The status patch of a network that ends: phase Terminating, conditions Ready and Drained."""
     ready = condition("Ready", False, "Terminating", message)
     status: Wire = {
         "phase": "Terminating",

@@ -32,7 +32,10 @@ class InvalidInterface(ValueError):
 
 
 def parse_interface(annotations: dict[str, str]) -> InterfaceRequest:
-    """Parse the annotation; raises `InvalidInterface` if it is invalid."""
+    """The interface that the nic annotation requests, empty without one.
+
+    Raises `InvalidInterface` if it is no such JSON, or has an invalid interface name or address.
+    """
     text = annotations.get(NIC)
     if text is None:
         return InterfaceRequest()
@@ -54,7 +57,10 @@ def parse_interface(annotations: dict[str, str]) -> InterfaceRequest:
 
 
 def candidate_subnets(network: Network, nic: InterfaceRequest) -> tuple[Subnet, ...]:
-    """The subnets that match a request; raises `InvalidInterface` if there are none."""
+    """The subnets that match a request; raises `InvalidInterface` if there are none.
+
+    It also does for the network or broadcast address of a subnet.
+    """
     subnets: tuple[Subnet, ...] = network.spec.subnets or (DEFAULT_SUBNET,)
     names = ", ".join(f"{s.name} ({s.cidr})" for s in subnets) or "none"
     if nic.subnet:
@@ -123,7 +129,7 @@ def _is_cidr_within(text: str, cidr: str) -> bool:
 
 
 def parse_cni_args(text: str) -> dict[str, str]:
-    """Parse a cni-args annotation; raises ValueError if it is invalid."""
+    """Parse `key=value` pairs separated by semicolons; raises ValueError if one is invalid."""
     pairs: dict[str, str] = {}
     for part in text.split(";") if text else ():
         key, equals, value = part.partition("=")

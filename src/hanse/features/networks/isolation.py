@@ -50,7 +50,11 @@ class IsolationInputs(Struct, frozen=True):
 
 
 def isolation_policies(namespace: str, inputs: IsolationInputs) -> Iterator[NetworkPolicy]:
-    """Deny all, then allow traffic within a network, to its DNS and to the API servers."""
+    """The NetworkPolicies of a namespace: deny all, then allow traffic by network.
+
+    Allowed are pods of the network and its peers, its DNS and the API servers; in the DNS namespace
+    also what DNS servers need.
+    """
     yield _network_policy(namespace, "hanse-deny", LabelSelector(), ("Ingress", "Egress"), {})
     for network in inputs.networks:
         name = NetworkName(inputs.tenant, network)
@@ -159,7 +163,7 @@ PRIORITY = 900
 def cluster_network_policies(
     name: NetworkName, peers: tuple[NetworkName, ...]
 ) -> Iterator[ClusterNetworkPolicy]:
-    """A ClusterNetworkPolicy that denies traffic with other tenants.
+    """A ClusterNetworkPolicy of a network that denies traffic with all namespaces of tenants.
 
     Traffic within the network and with its peers is passed on to NetworkPolicies.
     """

@@ -51,6 +51,7 @@ class KubeOvnProvider:
     )
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:  # noqa: ARG002 - the contract
+        """Raise `InvalidInterface` for an interface that kube-ovn cannot give."""
         _parse_supported_interface(network, annotations)
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
@@ -75,7 +76,7 @@ class KubeOvnProvider:
         return ProvisionResult("Ready", "", (vpc, *subnets))
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
-        """Delete the Subnets first: kube-ovn does not delete a Vpc with Subnets."""
+        """Keep the Vpc until its Subnets are gone, as kube-ovn needs it; `gone` once both are."""
         subnets = sorted(
             s.metadata.name
             for s in snapshot.all(snapshot.local, OvnSubnet)
@@ -92,7 +93,10 @@ class KubeOvnProvider:
         )
 
     def port(self, pod: Pod, network: Network, snapshot: Snapshot) -> PortPlan:  # noqa: ARG002 - the contract
-        """Annotations with the kube-ovn Subnet and the requested address, if any; always ready."""
+        """Pod annotations with the Subnet and the requested address; always ready, without objects.
+
+        Raises `InvalidInterface` as `check` does.
+        """
         nic, subnet = _parse_supported_interface(network, pod.metadata.annotations)
         annotations = {SWITCH: _subnet_name(network, subnet)}
         if nic.ip:
@@ -102,7 +106,7 @@ class KubeOvnProvider:
     def service(
         self, service: Service, backends: tuple[PortBackends, ...], network: Network
     ) -> tuple[Object, ...]:
-        """One SwitchLBRule for each distinct set of endpoints: ports may differ in them."""
+        """One SwitchLBRule for each distinct set of ready endpoints; none for ports without any."""
         rules: dict[tuple[str, ...], list[PortBackends]] = {}
         for backend in backends:
             if backend.addresses:
@@ -116,7 +120,10 @@ class KubeOvnProvider:
 def _parse_supported_interface(
     network: Network, annotations: dict[str, str]
 ) -> tuple[InterfaceRequest, Subnet]:
-    """The requested interface and its subnet; raises `InvalidInterface` if not supported."""
+    """The requested interface and its subnet; raises `InvalidInterface` if not supported.
+
+    That is a gateway's address, or a part of a subnet without an address.
+    """
     nic = parse_interface(annotations)
     subnet = candidate_subnets(network, nic)[0]
     reject_gateway(nic, subnet)

@@ -31,7 +31,7 @@ def apiserver_slices(snapshot: Snapshot) -> list[EndpointSlice]:
 
 
 def apiserver_endpoints(snapshot: Snapshot) -> list[tuple[str, int]]:
-    """Address and port of every API server, sorted."""
+    """Address and port of every API server by EndpointSlices of `default/kubernetes`, sorted."""
     return sorted(
         {
             (address, port.port)
@@ -45,7 +45,7 @@ def apiserver_endpoints(snapshot: Snapshot) -> list[tuple[str, int]]:
 
 
 def kubernetes_service(name: NetworkName, address: str, snapshot: Snapshot) -> Service:
-    """The network's `kubernetes` Service, with the ports of the cluster's own."""
+    """The network's `kubernetes` Service at an address, with the ports of `default/kubernetes`."""
     own = snapshot.get(snapshot.local, Service, "kubernetes", "default")
     ports = own.spec.ports if own is not None else (ServicePort(name="https", port=443),)
     meta = Meta(name=name.kubernetes, namespace=name.alias_namespace, labels=network_labels(name))

@@ -79,7 +79,10 @@ class NetworkPhase(Struct, frozen=True):
 def plan_network(
     network: Network, snapshot: Snapshot, options: NetworksOptions, provider: Provider
 ) -> Plan:
-    """Plan one network that lives, apart from the policies in its tenant's namespaces."""
+    """The objects, status and questions of a network that lives; first its finalizer is added.
+
+    Isolation in its tenant's namespaces is planned elsewhere.
+    """
     if FINALIZER not in network.metadata.finalizers:
         return _add_finalizer(network, snapshot)
     errors = tuple(_validate(network, snapshot))
@@ -106,7 +109,10 @@ def plan_network(
 def _described(
     network: Network, snapshot: Snapshot, options: NetworksOptions
 ) -> tuple[Network, tuple[Question, ...]]:
-    """A network with what its provider says of it; it is asked until it has said so."""
+    """A network with the ranges and DNS address of its provider in its status, and the question.
+
+    No question once both are known, or without a provider to ask.
+    """
     status = network.status
     known = bool(network.service_cidrs and status.dns_service_ip)
     if known or not has_provider(network, options):
@@ -119,7 +125,10 @@ def _described(
 
 
 def _is_described(network: Network, options: NetworksOptions) -> bool:
-    """Whether a provider has said all that a network needs, and reports nothing otherwise."""
+    """Whether a provider that can be asked has given ranges and DNS address.
+
+    False if the Network has condition Provisioned, which decides then.
+    """
     reported = find_condition(network.status.conditions, PROVISIONED)
     said = network.service_cidrs and network.status.dns_service_ip
     return reported is None and bool(said) and has_provider(network, options)
@@ -137,14 +146,14 @@ def _alias_question(
 
 
 def is_drained(network: Network) -> bool:
-    """Whether a network is being deleted and has no pods and Services left."""
+    """Whether a network is being deleted and its condition Drained is True."""
     drained = find_condition(network.status.conditions, DRAINED)
     gone = network.metadata.deletion_timestamp is not None
     return gone and drained is not None and drained.status == "True"
 
 
 def address_pools(snapshot: Snapshot) -> Iterator[AddressPool]:
-    """The ranges of all networks that have some."""
+    """The service ranges of all networks that have some, with their tenants' namespaces."""
     for network in snapshot.all(snapshot.local, Network):
         if ranges := tuple(allocated_ranges(network, snapshot)):
             name = parse_network_name(network.metadata.name)
@@ -155,7 +164,10 @@ def address_pools(snapshot: Snapshot) -> Iterator[AddressPool]:
 def desired_objects(
     network: Network, snapshot: Snapshot, options: NetworksOptions
 ) -> Iterator[Desired]:
-    """The ranges, the DNS and the `kubernetes` Service of a network."""
+    """The ServiceCIDRs, ClusterNetworkPolicy, DNS and `kubernetes` Service of a network.
+
+    Services wait until the first ServiceCIDR is Ready.
+    """
     name = parse_network_name(network.metadata.name)
     pool = allocated_ranges(network, snapshot)
     namespaces = [n.metadata.name for n in tenant_namespaces(name.tenant, snapshot)]
@@ -193,7 +205,7 @@ def _dns_objects(
     options: NetworksOptions,
     snapshot: Snapshot,
 ) -> Iterator[Desired]:
-    """The DNS of a network, once its address is known."""
+    """The Service and workload of a network's DNS; none while its address is not known."""
     name = parse_network_name(network.metadata.name)
     address = dns_service_address(network, pool, snapshot)
     if address is not None:
@@ -204,7 +216,10 @@ def _dns_objects(
 
 
 def allocated_ranges(network: Network, snapshot: Snapshot) -> tuple[Range, ...]:
-    """The service ranges of a network that do not overlap an older owner's."""
+    """The service ranges that a network has ServiceCIDRs for; none with ipam Kubernetes.
+
+    All if they are valid, else those that overlap ServiceCIDRs which it has already.
+    """
     if ipam_mode(network) == "Kubernetes" or not is_served(ServiceCIDR, snapshot):
         return ()
     if not any(validate_ranges(network, snapshot, include_newer=False)):
@@ -224,7 +239,10 @@ def allocated_ranges(network: Network, snapshot: Snapshot) -> tuple[Range, ...]:
 def dns_service_address(
     network: Network, pool: tuple[Range, ...], snapshot: Snapshot
 ) -> str | None:
-    """The address of a network's DNS; empty: the API server allocates; None: not known yet."""
+    """The address of a network's DNS; empty: the API server allocates; None: not known yet.
+
+    With ipam External it is status.dnsServiceIP; else the one it has, or a reserved one.
+    """
     name = parse_network_name(network.metadata.name)
     if network.status.dns_service_ip or ipam_mode(network) == "External":
         return network.status.dns_service_ip or None  # pods have it for life
@@ -234,7 +252,10 @@ def dns_service_address(
 def _service_address(
     service: str, namespace: str, pool: tuple[Range, ...], offset: int, snapshot: Snapshot
 ) -> str:
-    """The address of one of the network's own Services: current, reserved or free."""
+    """The address of one of the network's own Services: the one that it has, if in the pool.
+
+    Else the reserved one of the pool; without a pool a free one of the cluster's, or empty.
+    """
     current = snapshot.get(snapshot.local, Service, service, namespace)
     held_address = parse_address(current.spec.cluster_ip) if current is not None else None
     if pool:
@@ -285,7 +306,10 @@ def desired_from_provider(objects: tuple[Object, ...], snapshot: Snapshot) -> It
 def _observed_phase(
     network: Network, desired: tuple[Desired, ...], snapshot: Snapshot
 ) -> NetworkPhase:
-    """The phase of a network whose provider is ready."""
+    """The phase of a network whose provider is ready: Failed after a refused write.
+
+    Pending while ranges or the address of its DNS are missing; else Ready.
+    """
     for item in desired:
         outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(item.where, object_ref(item.object)))
         if outcome is not None and outcome.result in _FAILED_RESULTS:
@@ -308,7 +332,7 @@ def _observed_phase(
 
 
 def dns_cluster_ip(network: Network, snapshot: Snapshot) -> str:
-    """The cluster IP of a network's DNS Service; empty until it exists."""
+    """The cluster IP of a network's DNS Service; empty until it exists and is ours."""
     name = parse_network_name(network.metadata.name)
     service = snapshot.get(snapshot.local, Service, name.kube_dns, name.dns_namespace)
     return (
@@ -343,7 +367,7 @@ def _status_plan(
 
 
 def _add_finalizer(network: Network, snapshot: Snapshot) -> Plan:
-    """Add the finalizer, before anything is provisioned."""
+    """A plan that only adds the finalizer, before anything is provisioned."""
     finalizers = [*network.metadata.finalizers, FINALIZER]
     patch = Patch(
         ClusterObjectRef(snapshot.local, object_ref(network)),

@@ -19,7 +19,7 @@ from hanse.model.snapshot import Index, Snapshot
 
 
 def _network_key(obj: Object) -> Iterator[str]:
-    """Index key: the full name of an object's network."""
+    """Index key: `<tenant>.<network>` of an object's labels; none unless it has both."""
     labels = obj.metadata.labels
     if NETWORK in labels and TENANT in labels:
         yield f"{labels[TENANT]}.{labels[NETWORK]}"
@@ -64,7 +64,7 @@ def is_in_tenant(member: Object, name: NetworkName, snapshot: Snapshot) -> bool:
 
 
 def labelled_network(labels: dict[str, str], tenant: str) -> NetworkName:
-    """The network of an object with these labels."""
+    """The network that the network label names within a tenant; `default` without a label."""
     return NetworkName(tenant, labels.get(NETWORK) or DEFAULT)
 
 
@@ -75,7 +75,7 @@ def tenant_namespaces(tenant: str, snapshot: Snapshot) -> list[Namespace]:
 
 
 def tenant_networks(tenant: str, snapshot: Snapshot) -> list[Network]:
-    """A tenant's networks, sorted by name."""
+    """The networks whose name and spec.tenant are a tenant's, sorted by name."""
     found = (
         n
         for n in snapshot.by(snapshot.local, NETWORKS_BY_TENANT, tenant)
@@ -91,13 +91,13 @@ def find_network(name: NetworkName, snapshot: Snapshot) -> Network | None:
 
 
 def ipam_mode(network: Network) -> IPAM:
-    """Who allocates the addresses of a network's Services."""
+    """Who allocates Service addresses: spec.service.ipam, else Arktos with cidrs, or Kubernetes."""
     service = network.spec.service
     return service.ipam or ("Arktos" if service.cidrs else "Kubernetes")
 
 
 def is_served(kind: type[Object], snapshot: Snapshot) -> bool:
-    """Whether the cluster is known to serve a kind."""
+    """Whether the cluster serves a kind by discovery; while unknown, whether the kind is listed."""
     served = snapshot.serves(snapshot.local, kind)
     return served if served is not None else snapshot.listed(snapshot.local, kind)
 

@@ -27,6 +27,6 @@ def network_of(
 
 
 def is_network_dns(pod: Pod, name: NetworkName) -> bool:
-    """Whether a pod is a DNS server of a network: those run in one namespace of the tenant."""
+    """Whether a pod is in the network's DNS namespace and its dns label names the network."""
     labels = pod.metadata.labels
     return pod.metadata.namespace == name.dns_namespace and labels.get(DNS) == name.network

@@ -67,12 +67,12 @@ def parse_network_name(name: str) -> NetworkName:
 
 
 def namespace_name(tenant: str, short: str) -> str:
-    """The name of a tenant's namespace: `<tenant>-<short name>`."""
+    """The name of a tenant's namespace: `<tenant>-<short name>`, shortened if too long."""
     return shorten_name(f"{tenant}-{short}")
 
 
 def shorten_name(name: str, limit: int = MAX_NAME_LENGTH) -> str:
-    """The name, or a shorter unique one if it is too long."""
+    """The name, or if it is over the limit, its start with a hash of the whole."""
     if len(name) <= limit:
         return name
     digest = blake2b(name.encode(), digest_size=5).hexdigest()
@@ -80,5 +80,5 @@ def shorten_name(name: str, limit: int = MAX_NAME_LENGTH) -> str:
 
 
 def is_managed(labels: dict[str, str]) -> bool:
-    """Whether labels are those of an object that this feature owns."""
+    """Whether the owner label is one of this feature: it begins with `networks-`."""
     return labels.get(OWNER, "").startswith("networks-")

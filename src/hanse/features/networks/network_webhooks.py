@@ -33,11 +33,11 @@ class NetworksHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny others than administrators of the cluster and the tenant; validate the rest."""
+        """Deny others than administrators of the cluster and the tenant, and invalid Networks."""
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Validate a Network; one that is being deleted or whose spec is unchanged is allowed."""
+        """Check the user, and the Network unless it ends or its spec is unchanged."""
         if not is_trusted(review, self._feature.options):
             tenant = parse_network_name(review.name).tenant
             if not _is_admin(review, get_or_read(Tenant, tenant, snapshot)):
@@ -61,7 +61,7 @@ class NetworksHook:
 
 
 def _is_admin(review: AdmissionRequest, tenant: Tenant | None) -> bool:
-    """Whether the user of a request administers a tenant."""
+    """Whether the user of a request is named in `spec.admins` of a tenant; False without one."""
     return tenant is not None and any(_names_user(a, review) for a in tenant.spec.admins)
 
 
@@ -77,7 +77,7 @@ def _names_user(admin: TenantAdmin, review: AdmissionRequest) -> bool:
 
 
 def _changes(network: Network, before: Wire, snapshot: Snapshot) -> Iterator[str]:
-    """Yield a message for each change of a network that lives on: ranges grow, others stay."""
+    """Messages for changes of immutable fields, and for removed ranges that Services still use."""
     if not before:
         return
     old = msgspec.convert({"type": "", **before}, type(network.spec), strict=False)
@@ -94,7 +94,7 @@ def _changes(network: Network, before: Wire, snapshot: Snapshot) -> Iterator[str
 
 
 def _holder(text: str, snapshot: Snapshot) -> str:
-    """A Service whose address is in a range; empty if there is none."""
+    """`Service namespace/name` of an address in a range; the address without a parent, or empty."""
     range_ = parse_range(text)
     for address in snapshot.all(snapshot.local, IPAddress) if range_ is not None else ():
         at = parse_address(address.metadata.name)

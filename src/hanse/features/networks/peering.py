@@ -19,12 +19,18 @@ from hanse.model.snapshot import Snapshot
 
 
 def own_network(peering: NetworkPeering, snapshot: Snapshot) -> NetworkName:
-    """The network of the tenant that a NetworkPeering is for."""
+    """The name of the peering's own network: its namespace's tenant and `spec.network`.
+
+    The tenant is empty if the namespace has none; the Network need not exist.
+    """
     return NetworkName(namespace_tenant(peering.metadata.namespace, snapshot), peering.spec.network)
 
 
 def is_agreed(peering: NetworkPeering, snapshot: Snapshot) -> bool:
-    """Whether the other side has a matching NetworkPeering, and both networks exist."""
+    """Whether both networks exist and each side has a NetworkPeering of the other.
+
+    Those that are being deleted, or were made under an earlier tenant of that name, do not count.
+    """
     own, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
     if not own.tenant or own == theirs or _is_deleting(peering):
         return False
@@ -39,7 +45,7 @@ def is_agreed(peering: NetworkPeering, snapshot: Snapshot) -> bool:
 
 
 def _is_consent(peering: NetworkPeering, snapshot: Snapshot) -> bool:
-    """Whether both tenants are those that were there when the NetworkPeering was first seen."""
+    """Whether the tenants' uids are those in the peering's status, which were recorded at first."""
     recorded = (peering.status.tenant_uid, peering.status.peer_tenant_uid)
     is_same = all(recorded) and recorded == _tenant_uids(peering, snapshot)
     return is_same and not _is_earlier(peering, snapshot)
@@ -61,7 +67,7 @@ def _tenant_uids(peering: NetworkPeering, snapshot: Snapshot) -> tuple[str, str]
 
 
 def agreed_peers(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName]]:
-    """A tenant's networks, each with a peer that both sides agreed on."""
+    """Pairs of a tenant's network and a peer, for each NetworkPeering that both sides agreed on."""
     return sorted(
         {
             (peering.spec.network, parse_network_name(peering.spec.peer))
@@ -75,7 +81,7 @@ def agreed_peers(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName
 
 
 def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
-    """The status of a NetworkPeering: agreed, one-sided or invalid."""
+    """The status of a NetworkPeering: Ready, Pending or Failed, and both tenants' uids at first."""
     peering = snapshot.get(snapshot.local, NetworkPeering, key.name, key.namespace)
     if peering is None:
         return Plan()
@@ -114,7 +120,7 @@ _REASONS = {"Failed": "Invalid", "Ready": "Agreed", "Pending": "OneSided"}
 
 
 def _validate(peering: NetworkPeering, snapshot: Snapshot) -> Iterator[str]:
-    """Yield a message for each fault of a peering."""
+    """Messages for a namespace without tenant, a missing own network, or a peer that is itself."""
     own, theirs = own_network(peering, snapshot), parse_network_name(peering.spec.peer)
     if not own.tenant:
         yield f"namespace {peering.metadata.namespace} is no tenant's; create it in one of yours"

@@ -41,9 +41,10 @@ class PodsHook:
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Set labels, DNS settings and scheduling gate of a pod, or raise `RequestDenied`.
+        """Set labels, DNS settings and scheduling gate of a new pod, or raise `RequestDenied`.
 
-        Mirror pods are allowed unchanged; other pods have no hostNetwork, whoever creates them.
+        Mirror pods of kubelets are allowed unchanged; other pods have no hostNetwork, whoever
+        creates them.
         """
         pod = review.object
         spec: Wire = pod.get("spec") or {}
@@ -72,7 +73,10 @@ class PodsHook:
     def _dns_settings(
         self, spec: Wire, membership: NetworkMembership, namespace: str, snapshot: Snapshot
     ) -> Wire:
-        """The network's DNS for a pod with policy ClusterFirst; denied while it has no address."""
+        """The network's DNS for a pod with policy ClusterFirst, and the API server by name.
+
+        Empty for other policies; raises `RequestDenied` (503) while the DNS has no address.
+        """
         if spec.get("dnsPolicy", "ClusterFirst") != "ClusterFirst":
             return {}
         address = membership.network.status.dns_service_ip or dns_cluster_ip(
@@ -99,10 +103,10 @@ class PodsHook:
     def _scheduling_gate(
         self, pod: Wire, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """The annotation and the gate that wait for its port.
+        """The annotation and the scheduling gate by which a pod waits for its port.
 
-        Empty if the provider has no ports; a request that the provider refuses raises
-        `RequestDenied`.
+        Empty if the provider has no ports. Raises `RequestDenied` for an interface that the
+        provider refuses, or a pod with a nodeName.
         """
         provider = self._feature.provider_of(membership.network)
         if not provider.has_ports:
@@ -143,7 +147,7 @@ def _with_variable(container: Wire) -> Wire:
 
 
 def deny_host_network(spec: Wire, field: str) -> None:
-    """Deny a pod that shares its node's network: by address it could not be told from the node."""
+    """Raise `RequestDenied` for hostNetwork: by address the pod could not be told from its node."""
     if spec.get("hostNetwork"):
         raise RequestDenied(
             f"{field}.hostNetwork: pods of tenants have an address of their own; remove it"
@@ -151,12 +155,12 @@ def deny_host_network(spec: Wire, field: str) -> None:
 
 
 def _is_mirror(review: AdmissionRequest) -> bool:
-    """Whether it is a mirror pod of a kubelet; other users cannot create those."""
+    """Whether it has the mirror annotation and the user is in group system:nodes."""
     return MIRROR_ANNOTATION in annotations_of(review.object) and NODES_GROUP in review.groups
 
 
 def _merge(change: Wire, more: Wire) -> None:
-    """Merge a patch into another, two levels deep."""
+    """Merge a patch into `change`, in place, two levels deep."""
     for part, fields in more.items():
         target = change.setdefault(part, {})
         for name, value in fields.items():

@@ -41,7 +41,7 @@ class PoliciesHook:
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny a malformed policy or cross-tenant rules; warn about what it does not do."""
+        """Deny a malformed policy or rules open to other tenants; else allow, with warnings."""
         try:
             policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
         except msgspec.ValidationError as error:
@@ -74,7 +74,7 @@ class PluginPoliciesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
-        """Allow trusted users, and rules that only drop and reject."""
+        """Allow trusted users, and policies all of whose rules drop, reject, deny or log."""
         if is_trusted(review, self._feature.options):
             return Allow()
         spec = review.object.get("spec") or {}
@@ -94,7 +94,7 @@ _NARROWING_ACTIONS = ("Drop", "Reject", "Deny", "Log")
 
 
 def _cross_tenant_rules(policy: NetworkPolicy, tenant: str, snapshot: Snapshot) -> Iterator[str]:
-    """Yield a message for each rule that may select pods of other tenants."""
+    """A message for each rule without peers, or with a selector not limited to the tenant."""
     directions: Sequence[tuple[str, Sequence[tuple[PolicyPeer, ...]]]] = (
         ("spec.ingress[{}].from", [rule.from_ for rule in policy.spec.ingress or ()]),
         ("spec.egress[{}].to", [rule.to for rule in policy.spec.egress or ()]),
@@ -117,7 +117,7 @@ def _cross_tenant_rules(policy: NetworkPolicy, tenant: str, snapshot: Snapshot) 
 
 
 def _selects_only_tenant(selector: LabelSelector, tenant: str, snapshot: Snapshot) -> bool:
-    """Whether a selector can only select namespaces of one tenant."""
+    """Whether a namespace selector names the tenant label, or only namespaces of the tenant."""
     if selector.match_labels.get(TENANT) == tenant:
         return True
     named: list[tuple[str, ...]] = []

@@ -40,7 +40,11 @@ class PortProvider(Protocol):
 def plan_port(
     pod: Pod | None, network: Network | None, provider: Provider, snapshot: Snapshot
 ) -> Plan:
-    """The port of a running pod; once the pod has ended, the port is deleted by omission."""
+    """The port of a pod, and once it is ready, the removal of its scheduling gate.
+
+    An empty plan, which deletes the port, if the pod has ended, has hostNetwork or no network, or
+    the provider creates no ports.
+    """
     if pod is None or network is None or pod.status.phase in _FINAL_PHASES or pod.spec.host_network:
         return Plan()
     if not isinstance(provider, PortProvider):
@@ -57,14 +61,14 @@ def plan_port(
 
 
 def is_waiting(pod: Pod) -> bool:
-    """Whether a pod waits for its port."""
+    """Whether a pod has the readiness annotation or scheduling gate."""
     return READINESS in pod.metadata.annotations or any(
         gate.name == READINESS for gate in pod.spec.scheduling_gates
     )
 
 
 def _release(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
-    """Remove the scheduling gate, and set the annotations for the CNI plugin."""
+    """The patch that removes gate and readiness annotation and sets the port's; empty if done."""
     current = pod.metadata.annotations
     if not is_waiting(pod) and all(current.get(n) == v for n, v in port.annotations.items()):
         return []
@@ -77,7 +81,7 @@ def _release(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
 
 
 def _waiting_plan(pod: Pod, message: str, snapshot: Snapshot) -> Plan:
-    """Annotate why a pod waits, and check again later."""
+    """Annotate why a pod waits, with a Warning Event, and check again after a minute."""
     ref = ClusterObjectRef(snapshot.local, object_ref(pod))
     patch = Patch(ref, {"metadata": {"annotations": {PORT_MESSAGE: message[:1000]}}})
     event = EventRequest(ref, "NoPort", message, "Warning")

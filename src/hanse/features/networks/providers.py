@@ -45,11 +45,11 @@ class Provider(Protocol):
         ...
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
-        """The desired objects of a network."""
+        """The desired objects of a network, and whether it is ready; nothing is written here."""
         ...
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:
-        """What remains of a network that is being deleted."""
+        """What is still desired of a network that ends, and whether nothing is left of it."""
         ...
 
 

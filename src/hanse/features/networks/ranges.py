@@ -46,7 +46,7 @@ def usable_addresses(range_: Range) -> int:
 
 
 def overlaps(one: Range, other: Range) -> bool:
-    """Whether two ranges share an address."""
+    """Whether two ranges share an address; never if their IP versions differ."""
     if isinstance(one, IPv4Network):
         return isinstance(other, IPv4Network) and one.overlaps(other)
     return isinstance(other, IPv6Network) and one.overlaps(other)
@@ -76,7 +76,10 @@ def validate_ranges(
 def validate_vpc(
     network: Network, snapshot: Snapshot, *, include_newer: bool = True
 ) -> Iterator[str]:
-    """Yield a message if another tenant has the VPC, or another network of this one its subnets."""
+    """Messages if another tenant has the vpcID, or another network with it overlapping subnets.
+
+    Only older networks count, unless `include_newer`.
+    """
     spec = network.spec
     if not spec.vpc_id:
         return
@@ -94,13 +97,13 @@ def validate_vpc(
 
 
 def subnets_of(network: Network) -> list[Range]:
-    """The subnets of a network, or the one that it gets without any."""
+    """The valid CIDRs of a network's subnets, or of the default one that it gets without any."""
     subnets = network.spec.subnets or (DEFAULT_SUBNET,)
     return [range_ for s in subnets if (range_ := parse_range(s.cidr)) is not None]
 
 
 def malformed_ranges(network: Network) -> Iterator[str]:
-    """Yield a message for each CIDR that is invalid, too small or special-purpose."""
+    """Messages for service ranges and subnets that are invalid, too small or special-purpose."""
     fields = [("spec.service.cidrs", text, MIN_ADDRESSES) for text in network.spec.service.cidrs]
     fields += [(f"spec.subnets[{s.name}].cidr", s.cidr, 4) for s in network.spec.subnets]
     for field, text, least in fields:
@@ -116,7 +119,7 @@ def malformed_ranges(network: Network) -> Iterator[str]:
 
 
 def _suggest_cidr(text: str) -> str:
-    """A suggestion for an invalid CIDR: the same without host bits."""
+    """The text as a CIDR without host bits; 10.0.0.0/16 if it is none."""
     try:
         return str(ip_network(text, strict=False))
     except ValueError:
@@ -135,7 +138,10 @@ def _overlaps_within(field: str, texts: Iterable[str]) -> Iterator[str]:
 def _ranges_of_others(
     network: Network, snapshot: Snapshot, *, include_newer: bool
 ) -> Iterator[tuple[str, str]]:
-    """Owner and CIDR of the ranges of the cluster and of other networks."""
+    """Owner and CIDR of ServiceCIDRs of the cluster, and of other networks' service ranges.
+
+    With `include_newer` also of newer networks, nodes, pods and load balancers.
+    """
     for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         if RANGE_OF not in cidr.metadata.labels:
             for text in cidr.spec.cidrs:
@@ -148,7 +154,7 @@ def _ranges_of_others(
 
 
 def platform_ranges(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Owner and CIDR or address of nodes, their pods, and Services."""
+    """Pairs of owner and CIDR or address: nodes, their pods, and all ServiceCIDRs."""
     yield from _node_ranges(snapshot)
     for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         for text in cidr.spec.cidrs:
@@ -165,7 +171,7 @@ def _node_ranges(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 
 
 def _used_addresses(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
-    """Owner and CIDR or address of nodes, their pods, and load balancers."""
+    """Pairs of owner and CIDR or address: nodes, their pod ranges, pods and load balancers."""
     yield from _node_ranges(snapshot)
     for pod in snapshot.all(snapshot.local, Pod):
         for pod_ip in pod.status.pod_ips:
@@ -179,6 +185,7 @@ def _used_addresses(snapshot: Snapshot) -> Iterator[tuple[str, str]]:
 def _other_networks(
     network: Network, snapshot: Snapshot, *, include_newer: bool
 ) -> Iterator[Network]:
+    """The other networks of the cluster, or without `include_newer` the older ones."""
     for other in snapshot.all(snapshot.local, Network):
         if other.metadata.name != network.metadata.name and (
             include_newer or _age(other) < _age(network)

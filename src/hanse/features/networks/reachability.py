@@ -32,7 +32,10 @@ def can_reach(
     admin: Sequence[ClusterNetworkPolicy] = (),
     antrea: Sequence[AntreaRule] = (),
 ) -> bool:
-    """Whether policies allow a connection, those of administrators first; replies always are."""
+    """Whether policies of both ends allow a connection; what none decides is allowed.
+
+    The order is Antrea's tiers, Admin tier, NetworkPolicies, Antrea's baseline, Baseline tier.
+    """
     directions: tuple[Direction, ...] = ("egress", "ingress")
     ends = (source, target, traffic_port)
 
@@ -172,7 +175,10 @@ class ReachabilityMatrix(Struct, frozen=True):
     reach: dict[tuple[str, str], Reachability]
 
     def leaks(self) -> list[tuple[str, str]]:
-        """Pairs of different networks of which the first reaches the second."""
+        """Pairs of different networks of which the first reaches the second, agreed peers included.
+
+        `outside` does not count.
+        """
         return [
             (one, other)
             for (one, other), how in self.reach.items()
@@ -221,7 +227,7 @@ def reachability_matrix(
 
 
 def sample_ports(policies: Sequence[NetworkPolicy], pods: Iterable[Pod]) -> list[TrafficPort]:
-    """The ports that policies name, the ends of their ranges, and one that none may name."""
+    """The ports that policies name, by number or pods' port names, ends of ranges, and 8080."""
     named: dict[tuple[str, Protocol], set[int]] = {}
     for pod in pods:
         for container in pod.spec.containers:
@@ -246,7 +252,11 @@ def sample_ports(policies: Sequence[NetworkPolicy], pods: Iterable[Pod]) -> list
 def endpoint_groups(
     namespaces: Iterable[Namespace], pods: Iterable[Pod], networks: Iterable[NetworkName]
 ) -> dict[str, list[TrafficEndpoint]]:
-    """The endpoints of each network, one for all pods with equal namespace and labels."""
+    """The endpoints of each network, one for all pods with equal namespace and labels.
+
+    Each namespace of a network's tenant has a hypothetical pod, too. Pods with hostNetwork and DNS
+    pods are left out; pods without tenant and one external address are `outside`.
+    """
     spaces = {n.metadata.name: n for n in namespaces}
     found: dict[str, dict[object, TrafficEndpoint]] = {OUTSIDE: {"world": _EXTERNAL}}
     for pod in pods:
@@ -283,6 +293,7 @@ def _traffic_endpoint(
 
 
 def _named_ports(pod: Pod) -> dict[tuple[str, str], int]:
+    """The numbers of a pod's named container ports by name and protocol."""
     ports = (port for container in pod.spec.containers for port in container.ports)
     return {(port.name, port.protocol): port.container_port for port in ports if port.name}
 
@@ -290,7 +301,7 @@ def _named_ports(pod: Pod) -> dict[tuple[str, str], int]:
 def _add_endpoint(
     found: dict[str, dict[object, TrafficEndpoint]], endpoint: TrafficEndpoint
 ) -> None:
-    """Add an endpoint to its network, unless an equal one is there."""
+    """Add an endpoint to its network in `found`, or to `outside`, unless an equal one is there."""
     tenant = endpoint.namespace_labels.get(TENANT, "")
     name = f"{tenant}.{endpoint.labels.get(NETWORK, DEFAULT)}" if tenant else OUTSIDE
     identity = (endpoint.namespace, tuple(sorted(endpoint.labels.items())))

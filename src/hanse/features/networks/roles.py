@@ -27,7 +27,7 @@ _LEVELS = {"view": _READ, "edit": _READ, "admin": (*_READ, *_WRITE)}
 
 
 def role_manifests() -> Iterator[Manifest]:
-    """ClusterRoles that add what is ours to the cluster's own view, edit and admin."""
+    """ClusterRoles that add rights on NetworkPeerings to the cluster's view, edit and admin."""
     for level, verbs in _LEVELS.items():
         yield _cluster_role(
             f"{TENANT_ROLE}-{level}",
@@ -39,7 +39,7 @@ def role_manifests() -> Iterator[Manifest]:
 def tenant_manifests(
     name: str, admins: Sequence[TenantAdmin], namespaces: Iterable[str]
 ) -> Iterator[Manifest]:
-    """A tenant, its namespaces, and the rights of its administrators in them.
+    """Manifests of the common roles, a tenant, its namespaces, and its administrators' rights.
 
     They may write Networks; admission lets them write those of their own tenant only. They have no
     rights in the namespace of the networks' DNS.
@@ -64,6 +64,7 @@ def tenant_manifests(
 def _cluster_role(
     name: str, rules: Sequence[tuple[str, Sequence[str], Sequence[str]]], labels: dict[str, str]
 ) -> Manifest:
+    """A ClusterRole for resources of our API group, each with its verbs and names (none: all)."""
     body = [
         {
             "apiGroups": [GROUP],
@@ -77,6 +78,7 @@ def _cluster_role(
 
 
 def _binding(name: str, role: str, admins: Sequence[TenantAdmin], space: str = "") -> Manifest:
+    """A RoleBinding to a ClusterRole in a namespace; without one a ClusterRoleBinding."""
     body = {
         "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
         "subjects": [_subject(one) for one in admins],

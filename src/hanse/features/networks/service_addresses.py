@@ -59,7 +59,11 @@ class ServiceAddresses:
     def allocate_for_tenant(
         self, review: AdmissionRequest, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """The spec fields with an address by the network's IPAM mode; empty if none is needed."""
+        """The spec fields with an address by the network's IPAM mode; empty if none is needed.
+
+        On a dry run they have no address. Raises `RequestDenied` if none is free, or the requested
+        one is not allowed.
+        """
         spec: Wire = review.object.get("spec") or {}
         if is_addressless(spec):
             return {}
@@ -73,7 +77,10 @@ class ServiceAddresses:
         return _without_address(fields) if review.dry_run else fields
 
     def allocate_for_cluster(self, review: AdmissionRequest, snapshot: Snapshot) -> Wire:
-        """The spec fields with an address that belongs to no network."""
+        """The spec fields with an address of the cluster's own range, as `_from_cluster` has it.
+
+        On a dry run they have no address.
+        """
         spec: Wire = review.object.get("spec") or {}
         fields = {} if is_addressless(spec) else self._from_cluster(review, spec, snapshot)
         return _without_address(fields) if review.dry_run else fields
@@ -85,7 +92,7 @@ class ServiceAddresses:
         membership: NetworkMembership,
         snapshot: Snapshot,
     ) -> Wire:
-        """An address of the network's ranges.
+        """An address of the network's ranges; empty if the Service requests one itself.
 
         A requested address that is outside of them, or kept, raises `RequestDenied`.
         """
@@ -112,9 +119,10 @@ class ServiceAddresses:
         return self._allocate(review, pool, request, f"network {membership.name}", snapshot)
 
     def _from_cluster(self, review: AdmissionRequest, spec: Wire, snapshot: Snapshot) -> Wire:
-        """An address of the cluster's own range, if networks have ranges, too.
+        """An address of the cluster's own range; empty if one is requested.
 
-        A requested address in a network's range raises `RequestDenied`.
+        Empty, too, if no network has a ServiceCIDR: the API server allocates then. A requested
+        address in a network's range raises `RequestDenied`.
         """
         own = cluster_ranges(snapshot)
         request = _parse_request(spec, own)
@@ -149,7 +157,10 @@ class ServiceAddresses:
         owner: str,
         snapshot: Snapshot,
     ) -> Wire:
-        """Allocate an address of each requested IP version, or deny the request."""
+        """Reserve an address of each requested IP version (not on a dry run), as spec fields.
+
+        Raises `RequestDenied` (507) if none is free.
+        """
         slot = snapshot.fact(AssignedSlot, snapshot.local)
 
         def is_used(address: str) -> bool:
@@ -203,7 +214,7 @@ class ServiceAddresses:
     def _pool(
         self, name: str, ranges: tuple[Range, ...], excluded: frozenset[str], first_offset: int = 1
     ) -> Pool:
-        """The pool of a name; a new one if its ranges have changed."""
+        """The pool of a name; a new one, without reservations, if its ranges have changed."""
         pool = self._pools.get(name)
         if pool is None or pool.ranges != ranges or pool.excluded != excluded:
             pool = self._pools[name] = Pool(ranges, excluded, first_offset)
@@ -216,7 +227,7 @@ def is_addressless(spec: Wire) -> bool:
 
 
 def needs_address(review: AdmissionRequest) -> bool:
-    """Whether a Service is created, or is changed from ExternalName to another type."""
+    """Whether a Service is created, or changed from ExternalName to another type."""
     if review.operation == "CREATE":
         return True
     before: Wire = review.before.get("spec") or {}
@@ -225,7 +236,10 @@ def needs_address(review: AdmissionRequest) -> bool:
 
 
 def _parse_request(spec: Wire, ranges: tuple[Range, ...]) -> AddressRequest:
-    """Parse the address fields of a Service's spec."""
+    """The addresses that a Service's spec requests, and its IP versions.
+
+    These are by ipFamilies, else that of the first range; ipFamilyPolicy may add the other.
+    """
     given = [text for text in (spec.get("clusterIPs") or ()) if text]
     if not given and spec.get("clusterIP"):
         given = [str(spec["clusterIP"])]
@@ -254,7 +268,10 @@ def _exhausted_message(version: int, pool: Pool, owner: str) -> str:
 
 
 def _address_fields(spec: Wire, addresses: list[str], request: AddressRequest) -> Wire:
-    """The spec fields of allocated addresses."""
+    """clusterIP and clusterIPs of allocated addresses.
+
+    PreferDualStack becomes SingleStack if there is only one.
+    """
     given: Wire = {"clusterIP": addresses[0], "clusterIPs": addresses}
     if spec.get("ipFamilyPolicy") == "PreferDualStack" and len(request.versions) == 1:
         # else the API server adds a second address, from any range

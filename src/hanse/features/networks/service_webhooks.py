@@ -146,8 +146,8 @@ class SlicesHook:
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Set the network labels, by default those of the Service that the endpoints belong to.
 
-        Denies another network than the Service's, and foreign endpoints of users who are not
-        trusted.
+        Raises `RequestDenied` for another network than the Service's, and for endpoints of other
+        networks or the platform by users who are not trusted.
         """
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
@@ -172,7 +172,7 @@ class SlicesHook:
 def _deny_foreign_endpoints(
     review: AdmissionRequest, name: NetworkName, snapshot: Snapshot
 ) -> None:
-    """Deny new endpoints inside the cluster that are no pods of the network.
+    """Raise `RequestDenied` for added addresses in the cluster that are no pods of the network.
 
     Who asks the Service may reach more than its tenant: the API server for one, as a proxy.
     """
@@ -189,7 +189,10 @@ def _deny_foreign_endpoints(
 
 
 def _platform_owner(text: str, snapshot: Snapshot) -> str:
-    """Whose an address inside the cluster is; empty for known pods and addresses outside."""
+    """Whose an address inside the cluster is: API server, node, or a range of pods or Services.
+
+    Empty for addresses of known pods and outside.
+    """
     address = parse_address(text)
     if address is None or any(snapshot.by(snapshot.local, PODS_BY_ADDRESS, str(address))):
         return ""
@@ -214,7 +217,7 @@ def _addresses(wire: Wire) -> Iterator[tuple[str, str]]:
 
 
 def is_foreign_pod_address(text: str, name: NetworkName, snapshot: Snapshot) -> bool:
-    """Whether an address is that of a pod in another network."""
+    """Whether a pod with that address has other tenant or network labels."""
     pods = snapshot.by(snapshot.local, PODS_BY_ADDRESS, str(parse_address(text) or ""))
     own = (name.tenant, name.network)
     return any((p.metadata.labels.get(TENANT), p.metadata.labels.get(NETWORK)) != own for p in pods)

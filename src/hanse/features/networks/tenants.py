@@ -32,7 +32,10 @@ SYSTEM_NAMESPACES = ("default", "kube-system")
 
 
 def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
-    """Plan the namespaces of a tenant, which outlive it, and its default network."""
+    """The namespaces of a tenant, which outlive it, its default network, and its status.
+
+    Nothing for a tenant that is gone or being deleted.
+    """
     tenant = snapshot.get(snapshot.local, Tenant, key.name)
     if tenant is None or tenant.metadata.deletion_timestamp is not None:
         return Plan()
@@ -51,7 +54,7 @@ def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
 
 
 def _with_current_spec(network: Network, snapshot: Snapshot) -> Network:
-    """The default network with its current spec: the tenant may change it."""
+    """The default network with the spec that it has now, if it exists: the tenant may change it."""
     current = snapshot.get(snapshot.local, Network, network.metadata.name)
     if current is None:
         return network
@@ -60,7 +63,7 @@ def _with_current_spec(network: Network, snapshot: Snapshot) -> Network:
 
 
 def _namespace_names(tenant: Tenant, network: Network | None, snapshot: Snapshot) -> set[str]:
-    """The names of the namespaces that a tenant needs."""
+    """The full names of a tenant's namespaces: of its spec, and those that networks need."""
     name = tenant.metadata.name
     names = {namespace_name(name, short_name) for short_name in tenant.spec.namespaces}
     if network is not None or tenant_networks(name, snapshot):
@@ -69,7 +72,10 @@ def _namespace_names(tenant: Tenant, network: Network | None, snapshot: Snapshot
 
 
 def _namespaces(names: set[str], tenant: str, snapshot: Snapshot) -> Iterator[Desired]:
-    """Namespaces are created if they are missing, and never owned or deleted."""
+    """The namespaces, created where missing with tenant label and Pod Security level baseline.
+
+    They are never owned, changed or deleted.
+    """
     for name in sorted(names):
         meta = Meta(name=name, labels={TENANT: tenant, POD_SECURITY: "baseline"})
         yield Desired(Namespace(metadata=meta), snapshot.local, ownership=CreateOnly())
@@ -123,7 +129,7 @@ class InvalidTemplate(ValueError):
 
 
 def default_network(template: str, tenant: str) -> Network | None:
-    """The default network of a tenant; None if the template is empty.
+    """The default network of a tenant by the template; None if the template is empty.
 
     Raises `InvalidTemplate` if it is no Network, or uses an unknown variable.
     """

@@ -18,6 +18,7 @@ class TrafficEndpoint(Struct, frozen=True):
 
     @property
     def is_pod(self) -> bool:
+        """Whether it has a namespace."""
         return bool(self.namespace)
 
 

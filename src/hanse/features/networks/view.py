@@ -46,10 +46,11 @@ class NetworksView:
     )
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """`cluster/network` of every Network in any cluster."""
         return {f"{where}/{one.name}" for where, one in snapshot.everywhere(Network)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The changed Network, or that of a changed Service or pod with a tenant label."""
+        """The key of a changed Network, or that of a changed Service or pod with a tenant label."""
         if isinstance(change, FactChange):
             return ()
         match change.object:
@@ -110,7 +111,7 @@ class NetworksView:
 def _findings(
     network: Network, where: ClusterId, services: int, size: int, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """NetworkFailed, PoolExhausted and PoolNearlyFull."""
+    """NetworkFailed by the phase; PoolNearlyFull or PoolExhausted by the number of Services."""
     if network.status.phase in ("Failed", "Unknown"):
         message = network.status.message or f"it is {network.status.phase}"
         yield object_finding(network, where, "NetworkFailed", message, snapshot)
@@ -131,7 +132,7 @@ def _findings(
 def _stale_dns(
     network: Network, where: ClusterId, pods: Sequence[Pod], snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """DnsStale: pods that ask an address which is no longer that of their network's DNS."""
+    """DnsStale: pods whose nameservers lack the address in the network's status."""
     address = network.status.dns_service_ip
     stale = [pod for pod in pods if address and _asks_another(pod, address)]
     if not stale:
@@ -156,7 +157,7 @@ def _stale_dns(
 
 
 def _asks_another(pod: Pod, address: str) -> bool:
-    """Whether a pod that lives has name servers of its own, and the address is not among them."""
+    """Whether an unfinished pod has nameservers in its dnsConfig, and none is the address."""
     config, done = pod.spec.dns_config, pod.status.phase in ("Succeeded", "Failed")
     servers = config.nameservers if config is not None else ()
     return bool(servers) and address not in servers and not done
@@ -178,6 +179,7 @@ class ReachView:
     reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """The ids of all clusters."""
         return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:

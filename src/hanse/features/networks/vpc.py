@@ -95,7 +95,7 @@ class VpcProvider:
 
 
 def find_port(pod: Pod, snapshot: Snapshot) -> NetworkPort | None:
-    """The port of a pod, by its uid; None if there is none yet."""
+    """The NetworkPort of a pod, by its uid; None if there is none, or it is being deleted."""
     found = snapshot.by(
         snapshot.local, PORTS_BY_POD, f"{pod.metadata.namespace}/{pod.metadata.name}"
     )
@@ -125,7 +125,7 @@ def mac_address(network: str, address: str) -> str:
 def _find_free_address(
     network: Network, subnet: Subnet, nic: InterfaceRequest, pod: Pod, snapshot: Snapshot
 ) -> str | None:
-    """A free address of a subnet, None if it is full.
+    """An address of a subnet without a NetworkPort; None if none is among MAX_PROBES tried ones.
 
     The search starts at a hash of the pod, so that pods rarely collide.
     """
@@ -153,7 +153,7 @@ def _find_free_address(
 
 
 def _reject_used_address(network: Network, address: str, uid: str, snapshot: Snapshot) -> None:
-    """Raise `InvalidInterface` if another pod has the address."""
+    """Raise `InvalidInterface` if a NetworkPort of another pod uid has the address."""
     holder = snapshot.get(snapshot.local, NetworkPort, port_name(network.metadata.name, address))
     if holder is not None and holder.spec.pod.uid != uid:
         holder_name = f"{holder.spec.pod.namespace}/{holder.spec.pod.name}"
@@ -186,7 +186,7 @@ def _desired_port(port: NetworkPort) -> NetworkPort:
 
 
 def _cni_arguments(port: NetworkPort, network: Network, pod: Pod) -> Iterator[tuple[str, str]]:
-    """The CNI arguments of a port."""
+    """The CNI arguments of a port: interface, address, prefix, gateway, MAC and VPC id."""
     try:
         name = parse_interface(pod.metadata.annotations).name
     except InvalidInterface:

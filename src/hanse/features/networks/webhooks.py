@@ -73,7 +73,10 @@ class LabelsHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
-        """Deny changes of immutable fields (UPDATE) or forged labels; trusted users may do both."""
+        """Deny changes of immutable fields (UPDATE), or new objects with the owner label.
+
+        Trusted users may do both.
+        """
         if is_trusted(review, self._feature.options):
             return Allow()
         errors = list(
@@ -83,7 +86,7 @@ class LabelsHook:
 
 
 def _immutable_changes(review: AdmissionRequest) -> Iterator[str]:
-    """Yield a message for each immutable label, annotation or gate that was changed."""
+    """A message for each network or owner label, pod annotation or scheduling gate changed."""
     for field, names, get_map in (
         ("labels", (*IMMUTABLE_LABELS, OWNER), labels_of),
         ("annotations", IMMUTABLE_ANNOTATIONS if review.kind == "Pod" else (), annotations_of),
@@ -239,7 +242,7 @@ class PeeringsHook:
     rules = (WebhookRule((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny a NetworkPeering in a namespace without tenant; may ask for a live read."""
+        """Deny a NetworkPeering in a namespace without tenant label; may ask for a live read."""
         try:
             tenant = read_tenant(review.namespace, snapshot)
         except ReadRequired as missing:

@@ -48,7 +48,7 @@ REVERSE_ZONES = tuple(
 
 
 def watches(namespace: str = "", labels: str = NETWORK) -> tuple[Watch, ...]:
-    """The watches for the names of the selected networks; by default of all."""
+    """The watches on Services, EndpointSlices and pods by labels; by default of all networks."""
     return (
         Watch(Role.LOCAL, Service, namespace, labels),
         Watch(Role.LOCAL, EndpointSlice, namespace, labels, (SLICES_BY_SERVICE,)),
@@ -86,7 +86,10 @@ class NetworkZone:
         }
 
     def followed_watches(self, snapshot: Snapshot) -> tuple[Watch, ...]:
-        """What is to be watched now; until the ConfigMap is there, what was at the start."""
+        """The watches for the namespaces in the network's ConfigMap.
+
+        Without it those of the start.
+        """
         network = self.network
         config = snapshot.get(snapshot.local, ConfigMap, network.kube_dns, network.dns_namespace)
         if self._config is None or config is None:
@@ -94,12 +97,13 @@ class NetworkZone:
         return self._watches(config.data.get(NAMESPACES, "").split())
 
     def _watches(self, namespaces: Sequence[str]) -> tuple[Watch, ...]:
+        """The watches for these namespaces, and for the ConfigMap if it is followed."""
         selector = ",".join(f"{name}={value}" for name, value in self._labels.items())
         own = (w for namespace in namespaces for w in watches(namespace, selector))
         return (*own, *((self._config,) if self._config is not None else ()))
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether all is listed; the namespaces have to be known before, if they are followed."""
+        """Whether Services, slices and pods are listed, and the ConfigMap exists if followed."""
         network = self.network
         if self._config is not None:
             place = (network.kube_dns, network.dns_namespace)
@@ -164,7 +168,10 @@ class NetworkZone:
         return all(obj.metadata.labels.get(name) == value for name, value in self._labels.items())
 
     def _service_nodes(self, service: Service, snapshot: Snapshot) -> Iterator[ZoneNode]:
-        """The nodes of a Service, and the same under its well-known name if it stands for one."""
+        """The nodes of a Service, also as `kubernetes` or `kube-dns` if it stands for that.
+
+        Its private cluster IPs have reverse names, unless it is headless.
+        """
         meta = service.metadata
         names = [(meta.namespace, meta.name)]
         if alias := self._aliases.get(names[0]):
@@ -188,7 +195,7 @@ class NetworkZone:
                 yield from self._reverse_nodes(address, name)
 
     def _pod_nodes(self, pod: Pod) -> Iterator[ZoneNode]:
-        """The names of a pod by its dashed addresses."""
+        """The names of a pod by its dashed addresses, and their reverse names."""
         namespace_domain = child_name(pod.metadata.namespace, self._pods)
         for pod_ip in pod.status.pod_ips:
             rdata = address_rdata(pod_ip.ip)
@@ -202,7 +209,7 @@ class NetworkZone:
                 yield from self._reverse_nodes(pod_ip.ip, name)
 
     def _reverse_nodes(self, address: str, name: bytes) -> Iterator[ZoneNode]:
-        """The name of a private address; none for others."""
+        """The PTR record of a private address; none for others."""
         try:
             reverse = wire_name(ip_address(address).reverse_pointer)
         except ValueError:

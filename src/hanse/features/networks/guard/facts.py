@@ -60,7 +60,7 @@ class ClusterFacts(Struct, frozen=True):
 
 
 def cluster_facts(snapshot: Snapshot, node: str, pod_ranges: Iterable[str] = ()) -> ClusterFacts:
-    """What the rules of a node depend on; `pod_ranges` are its own where its Node has none."""
+    """What the rules of a node depend on, by the snapshot; `pod_ranges` are further ones of it."""
     nodes = list(snapshot.all(snapshot.local, Node))
     own = [r for n in nodes if n.metadata.name == node for r in _pod_ranges(n)]
     local = sorted({*own, *pod_ranges})
@@ -75,7 +75,7 @@ def cluster_facts(snapshot: Snapshot, node: str, pod_ranges: Iterable[str] = ())
 
 
 def address_owner(address: str, snapshot: Snapshot) -> AddressOwner | None:
-    """Whose an address is; None if it is no pod's, or if pods of several networks have it.
+    """Whose a pod address is; None if it is no pod's, or of several owners not all the platform.
 
     A pod that is being deleted has lost its address once another pod has it.
     """
@@ -88,7 +88,7 @@ def address_owner(address: str, snapshot: Snapshot) -> AddressOwner | None:
 
 
 def pod_addresses(pod: Pod | None) -> set[str]:
-    """The addresses that are a pod's own: not those of its node, nor those it had when it ran."""
+    """The addresses of a pod; none if it has the node's network, has finished, or is None."""
     if pod is None or pod.spec.host_network or pod.status.phase in FINISHED:
         return set()
     texts = (*(one.ip for one in pod.status.pod_ips), pod.status.pod_ip)
@@ -99,7 +99,10 @@ PODS_BY_OWN_ADDRESS = Index(Pod, "guard-addresses", pod_addresses)
 
 
 def _pod_owner(pod: Pod, snapshot: Snapshot) -> AddressOwner | None:
-    """The owner of a pod's addresses; None if its namespace is unknown or it has no network."""
+    """The owner of a pod's addresses; without network if its namespace has no tenant.
+
+    None if its namespace is unknown, or its network does not exist.
+    """
     space = pod.metadata.namespace
     namespace = snapshot.get(snapshot.local, Namespace, space)
     if namespace is None:
@@ -112,7 +115,7 @@ def _pod_owner(pod: Pod, snapshot: Snapshot) -> AddressOwner | None:
 
 
 def _networks(snapshot: Snapshot) -> Iterator[NetworkFacts]:
-    """The facts of each network whose name has its tenant: peers and accesses."""
+    """Peers and accesses of each network whose spec.tenant is that of its name."""
     accesses = sorted(snapshot.all(snapshot.local, NetworkAccess), key=lambda a: a.metadata.name)
     peers: dict[str, list[tuple[str, NetworkName]]] = {}
     for network in snapshot.all(snapshot.local, Network):
@@ -129,7 +132,7 @@ def _networks(snapshot: Snapshot) -> Iterator[NetworkFacts]:
 
 
 def _accesses(access: NetworkAccess, name: NetworkName) -> Iterator[Access]:
-    """What a NetworkAccess means for a network; nothing if it does not name it."""
+    """What a NetworkAccess means for a network; nothing unless it names it, its tenant's or all."""
     spec = access.spec
     if not {"*", f"{name.tenant}.*", str(name)} & set(spec.networks):
         return
@@ -151,7 +154,7 @@ def _node_addresses(node: Node) -> Iterator[str]:
 
 
 def _outside_addresses(service: Service) -> Iterator[str]:
-    """Addresses at which load balancers and nodes take traffic for a Service."""
+    """The external IPs and load balancer IPs of a Service."""
     balancers = (i.ip for i in service.status.load_balancer.ingress)
     for text in (*service.spec.external_ips, *balancers):
         if address := canonical_address(text):
@@ -159,7 +162,10 @@ def _outside_addresses(service: Service) -> Iterator[str]:
 
 
 def concerns_rules(before: Object | None, after: Object | None) -> bool:
-    """Whether a change of anything but a pod can change the rules: most of nodes do not."""
+    """Whether a change of anything but a pod can change the rules.
+
+    Of a Node that are addresses and pod ranges, of a Service external addresses.
+    """
     match before, after:
         case Node(), Node():
             return (_pod_ranges(before), [*_node_addresses(before)]) != (

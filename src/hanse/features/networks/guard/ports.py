@@ -47,8 +47,8 @@ class LinkKinds(Struct, frozen=True):
 def pod_port(plugin: str, result: Mapping[str, Any], kinds: LinkKinds) -> PodPort | None:
     """The port of a pod on a bridge by the result of a CNI plugin; None if it is on no bridge.
 
-    Raises `ValueError` if it is on a bridge and the result does not say by which port, or with
-    which addresses.
+    Raises `ValueError` if it is on a bridge and the result does not say by which port, with which
+    MAC or addresses.
     """
     interfaces = [one for one in result.get("interfaces") or () if isinstance(one, dict)]
     inside = [one for one in interfaces if one.get("sandbox")]
@@ -73,7 +73,7 @@ def pod_port(plugin: str, result: Mapping[str, Any], kinds: LinkKinds) -> PodPor
 
 
 def ports_table(ports: Iterable[PodPort]) -> str:
-    """The commands that replace the table, in one transaction."""
+    """The nft commands that replace the whole table by one with these ports, in one transaction."""
     lines = [
         f"table {PORTS_TABLE}",
         f"delete table {PORTS_TABLE}",
@@ -90,13 +90,14 @@ def ports_table(ports: Iterable[PodPort]) -> str:
 
 
 def replace_ports(old: Iterable[PodPort], new: Iterable[PodPort]) -> str:
-    """The commands that take ports away and add others, in one transaction."""
+    """The nft commands that take ports away and add others, in one transaction; empty for none."""
     lines = [line for port in old for line in _removed(port)]
     lines += [line for port in new for line in _added(port)]
     return "".join(f"{line}\n" for line in lines)
 
 
 def _added(port: PodPort) -> Iterator[str]:
+    """The commands that add the chain and the elements of a port."""
     chain = f"port-{port.interface}"
     yield f"add chain {PORTS_TABLE} {chain}"
     yield from (f"add rule {PORTS_TABLE} {chain} {rule}" for rule in _port_rules(port))
@@ -105,6 +106,7 @@ def _added(port: PodPort) -> Iterator[str]:
 
 
 def _removed(port: PodPort) -> Iterator[str]:
+    """The commands that delete the elements and the chain of a port."""
     chain = f"port-{port.interface}"
     yield f'delete element {PORTS_TABLE} ports {{ "{port.interface}" }}'
     yield f'delete element {PORTS_TABLE} pods {{ "{port.interface}" }}'
@@ -113,7 +115,10 @@ def _removed(port: PodPort) -> Iterator[str]:
 
 
 def _port_rules(port: PodPort) -> Iterator[str]:
-    """Frames from its own MAC, packets and answers to who-has of its own addresses alone."""
+    """Rules that drop frames of other MACs, and packets and ARP of other addresses; DHCP passes.
+
+    Also neighbour discovery about other addresses.
+    """
     four = [a for a in port.addresses if ":" not in a]
     six = [a for a in port.addresses if ":" in a] + [link_local_address(port.mac)]
     yield f"ether saddr != {port.mac} counter drop"

@@ -51,7 +51,7 @@ class Ruleset(Struct):
 
 
 def build_ruleset(facts: ClusterFacts, owners: Mapping[str, AddressOwner]) -> Ruleset:
-    """The table for a cluster and the owners of all addresses of pods."""
+    """The table of a node, from the cluster's facts and the owner of each pod address."""
     families = FAMILIES if any(":" in a for a in owners) else FAMILIES[:1]
     ruleset = Ruleset(_sets(facts, families), _chains(facts, families), families)
     for address, owner in owners.items():
@@ -63,7 +63,7 @@ def build_ruleset(facts: ClusterFacts, owners: Mapping[str, AddressOwner]) -> Ru
 def address_elements(
     address: str, owner: AddressOwner | None, ruleset: Ruleset
 ) -> Iterator[tuple[str, str]]:
-    """The sets that hold an address of a pod, with its value there; a node's is no pod's."""
+    """Pairs of set and value for a pod address; none without an owner, or if it is a node's."""
     if owner is None:
         return
     family = _family(address)
@@ -87,7 +87,7 @@ def address_elements(
 
 
 def _sets(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, Elements]:
-    """The nftables sets and maps by name: members, nodes and ranges per IP family."""
+    """The sets and maps by name; those of nodes, ranges and API servers filled, of pods empty."""
     spaces = {a.namespace for n in facts.networks for a in n.accesses if a.namespace}
     names = (*_BASE_SETS, *(_space_set(space) for space in sorted(spaces)))
     networks = [f"pods-{_short(network.name)}-" for network in facts.networks]
@@ -169,7 +169,7 @@ def _from_network(network: NetworkFacts, families: tuple[int, ...]) -> Iterator[
 
 
 def _to_network(network: NetworkFacts) -> Iterator[str]:
-    """A pod of the network is the server, and the client is no tenant's."""
+    """The rules where a pod of the network is the server, and the client is no tenant's pod."""
     inbound = [a for a in network.accesses if a.inbound]
     yield from _named(inbound, "original")
     yield "jump inside-clients"
@@ -178,7 +178,10 @@ def _to_network(network: NetworkFacts) -> Iterator[str]:
 
 
 def _platform_servers() -> Iterator[str]:
-    """What every network reaches, and what no range of an access means."""
+    """The rules for what every network reaches: API servers, and DNS for its DNS servers.
+
+    All else inside the cluster is dropped.
+    """
     for family in FAMILIES:
         endpoint = f"{_server(family)} . ct reply proto-src"
         yield f"meta l4proto tcp {endpoint} @apiservers{family} accept"
@@ -190,16 +193,17 @@ def _platform_servers() -> Iterator[str]:
 
 
 def _inside(direction: str) -> Iterator[str]:
-    """Drop what is of the cluster: only accesses by name reach it."""
+    """Rules that drop tenants', platform's and other addresses of the cluster in a direction."""
     for family in FAMILIES:
         for name in ("tenants", "platform", "inside"):
             yield f"ct {direction} {_KEYWORD[family]} saddr @{name}{family} counter drop"
 
 
 def _decide() -> Iterator[str]:
-    """By the client's network, else by the server's, if the platform lets others reach it.
+    """Rules that go to the chain of the client's network, else to that of the server's.
 
-    A pod of this node that is nobody's reaches nothing.
+    A server of a tenant without such a chain is dropped, and so is a pod of this node that is
+    nobody's.
     """
     for direction, name in (("original", "clients"), ("reply", "servers")):
         for family in FAMILIES:
@@ -243,7 +247,7 @@ def _forged_sources() -> Iterator[str]:
 
 
 def _named(accesses: Iterable[Access], direction: str) -> Iterator[str]:
-    """Accept accesses of namespaces and nodes."""
+    """Rules that accept the accesses to or from namespaces and nodes."""
     for access in accesses:
         for family in FAMILIES:
             address = f"ct {direction} {_KEYWORD[family]} saddr"
@@ -258,7 +262,7 @@ def _named(accesses: Iterable[Access], direction: str) -> Iterator[str]:
 
 
 def _ranges(accesses: Iterable[Access], direction: str) -> Iterator[str]:
-    """Accept accesses of ranges outside the cluster."""
+    """Rules that accept the accesses to or from ranges."""
     for access in accesses:
         if access.range:
             keyword = _KEYWORD[ip_network(access.range).version]
@@ -267,7 +271,7 @@ def _ranges(accesses: Iterable[Access], direction: str) -> Iterator[str]:
 
 
 def _ports(access: Access) -> Iterator[str]:
-    """A match for each port of the server, or one that matches all."""
+    """A match of protocol and server port for each port; one empty match if all are allowed."""
     if not access.ports:
         yield ""
     for protocol, port in access.ports:

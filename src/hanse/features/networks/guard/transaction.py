@@ -16,7 +16,7 @@ REMOVAL = f"table {_NAME}\ndelete table {_NAME}\n"
 
 
 def replacement(ruleset: Ruleset) -> str:
-    """Replace whatever the table was, in one transaction."""
+    """The nft commands that replace the table, or create it, in one transaction."""
     return REMOVAL + f"table {_NAME}\n" + difference(Ruleset({}, {}), ruleset)
 
 
@@ -26,7 +26,7 @@ def difference(old: Ruleset, new: Ruleset) -> str:
 
 
 def can_move(ruleset: Ruleset, owners: Mapping[str, AddressOwner | None]) -> bool:
-    """Whether the ruleset has sets for all these addresses; else it has to be built anew."""
+    """Whether the ruleset has sets for these addresses: for IPv6 only if it was built with some."""
     return 6 in ruleset.families or not any(":" in address for address in owners)
 
 
@@ -40,7 +40,7 @@ class ElementChange(Struct, frozen=True):
 
 
 def render_changes(changes: Iterable[ElementChange]) -> str:
-    """Changes as commands."""
+    """The nft commands of these changes."""
     return "".join(
         f"{'add' if c.add else 'delete'} element {_NAME} {c.set} "
         f"{{ {_element(c.address, c.value)} }}\n"
@@ -51,7 +51,7 @@ def render_changes(changes: Iterable[ElementChange]) -> str:
 def move_addresses(
     ruleset: Ruleset, owners: Mapping[str, AddressOwner | None]
 ) -> list[ElementChange]:
-    """Give addresses to other owners: changes the ruleset, and returns what changed."""
+    """Give addresses to other owners, or none: changes the ruleset, and returns what changed."""
     changes: list[ElementChange] = []
     for address, owner in owners.items():
         wanted = dict(address_elements(address, owner, ruleset))
@@ -69,7 +69,7 @@ def move_addresses(
 
 
 def _sets_of(address: str, ruleset: Ruleset) -> list[str]:
-    """The sets of pods that hold an address."""
+    """The sets and maps of pods that hold an address."""
     family = "6" if ":" in address else "4"
     network = ruleset.sets[f"clients{family}"].values.get(address, "").removeprefix("goto from-")
     names = [f"{n}{family}" for n in ("platform", "tenants", "clients", "servers", "resolvers")]
@@ -104,6 +104,7 @@ def _declarations(old: Ruleset, new: Ruleset) -> Iterator[str]:
 
 
 def _rules(name: str, rules: tuple[str, ...], *, replaced: bool) -> Iterator[str]:
+    """The commands that add a chain's rules, after a flush if it is `replaced`."""
     if replaced:
         yield f"flush chain {_NAME} {name}"
     yield from (f"add rule {_NAME} {name} {rule}" for rule in rules if not _is_base(rule))
@@ -124,7 +125,7 @@ def _kind(held: Elements) -> str:
 
 
 def _removed(name: str, old: Elements, new: Elements) -> Iterator[str]:
-    """Remove elements; intervals that differ are replaced whole."""
+    """The commands that delete elements; a set of intervals that differs is flushed."""
     if new.interval:
         if old.values != new.values and old.values:
             yield f"flush set {_NAME} {name}"
@@ -134,6 +135,7 @@ def _removed(name: str, old: Elements, new: Elements) -> Iterator[str]:
 
 
 def _added(name: str, old: Elements | None, new: Elements) -> Iterator[str]:
+    """The commands that add elements that are new or have another value."""
     before = {} if old is None or (new.interval and old.values != new.values) else old.values
     fresh = [_element(k, v) for k, v in new.values.items() if before.get(k) != v]
     yield from _batches("add", name, fresh)
