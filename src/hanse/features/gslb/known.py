@@ -15,7 +15,7 @@ from hanse.model.snapshot import Change, ObjectChange
 
 
 def is_withdrawn(service: GlobalService) -> bool:
-    """Whether the leader has withdrawn a host: its object is about to be deleted."""
+    """Whether a GlobalService has the withdrawn annotation: its leader is about to delete it."""
     return WITHDRAWN in service.metadata.annotations
 
 
@@ -40,7 +40,7 @@ class KnownHosts:
         return self._by_address.get(address, ())
 
     def update(self, services: Iterable[GlobalService]) -> None:
-        """Take up services as they are now."""
+        """Take up these services; known hosts that are not among them stay."""
         for service in services:
             self._observe(service)
 

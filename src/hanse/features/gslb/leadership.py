@@ -99,7 +99,7 @@ class _StageResult(Struct, frozen=True):
 
 
 def local_amko_cluster(snapshot: Snapshot) -> AMKOCluster | None:
-    """The AMKOCluster of this cluster, if there is exactly one."""
+    """The AMKOCluster of this cluster in the GSLB namespace; None if there are none or several."""
     amko_clusters = list(snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE))
     return amko_clusters[0] if len(amko_clusters) == 1 else None
 

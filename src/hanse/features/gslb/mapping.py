@@ -50,7 +50,7 @@ def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str
 
 
 def global_names(local: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The global name by the oldest HostRule; the local name itself if HostRules are not used."""
+    """The global name by the oldest HostRule, or none; the local name if rules are not used."""
     if not uses_host_rules(snapshot):
         yield local
         return

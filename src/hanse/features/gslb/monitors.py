@@ -145,7 +145,7 @@ def _read_choice(spec: MonitorSpec, snapshot: Snapshot) -> MonitorChoice:
 
 
 def _valid_data(name: str, snapshot: Snapshot, *, template: bool) -> Mapping[str, str] | None:
-    """The data of a ConfigMap that describes a monitor; None if there is none."""
+    """The data of a monitor's ConfigMap here; None if it is missing or invalid."""
     if _config_map_error(name, snapshot, template=template):
         return None
     config_map = snapshot.get(snapshot.local, ConfigMap, name, NAMESPACE)

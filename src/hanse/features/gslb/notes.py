@@ -41,7 +41,7 @@ def rule_notes(rule: GSLBHostRuleSpec, options: GslbOptions) -> Iterator[str]:
 
 
 def is_in_zones(host: str, zones: tuple[str, ...]) -> bool:
-    """Whether a host is in one of the zones."""
+    """Whether a host is the name of a zone, or below one."""
     return any(host == zone or host.endswith(f".{zone}") for zone in zones)
 
 
@@ -49,7 +49,7 @@ OUTSIDE = "is in none of the zones that name servers answer"
 
 
 def outside_message(host: str, zones: tuple[str, ...]) -> str:
-    """That no name server answers for a host."""
+    """The message that a host is in none of the zones, with the remedy."""
     return (
         f"{host} {OUTSIDE} ({', '.join(zones)}); start them with --global-zone for it, or rename it"
     )

@@ -15,7 +15,7 @@ class TrafficShare(Struct, frozen=True):
 def traffic_shares(
     policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None
 ) -> dict[str, TrafficShare]:
-    """The shares of the policy, overridden by those of the rule."""
+    """By cluster the weight and priority of the policy, overridden by what the rule sets."""
     shares = {s.cluster: TrafficShare(s.weight, s.priority) for s in policy.traffic_split}
     for override in rule.spec.traffic_split if rule is not None else ():
         before = shares.get(override.cluster, TrafficShare())

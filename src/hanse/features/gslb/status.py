@@ -96,7 +96,7 @@ def _status_patch(obj: Object, status: Wire, snapshot: Snapshot) -> Patch:
 
 
 def plan_without_warnings(snapshot: Snapshot) -> Plan:
-    """Remove the warnings of policies in a cluster that does not lead."""
+    """Remove the warnings in the status of policies, in a cluster that does not lead."""
     warned = [policy for policy in list_deployment_policies(snapshot) if policy.status.warnings]
     return Plan(patches=tuple(_status_patch(p, {"warnings": None}, snapshot) for p in warned))
 

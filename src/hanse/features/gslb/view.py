@@ -206,7 +206,7 @@ def _readable_enum(name: str) -> str:
 def _check_stages(
     own: AMKOCluster, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """GslbStageFailed: a stage of the federation of configurations that did not end well."""
+    """GslbStageFailed for each condition of an AMKOCluster with an unhealthy status."""
     for one in own.status.conditions:
         if one.status not in HEALTHY_STAGES:
             message = f"{one.type}: {one.reason or one.status}"

@@ -146,7 +146,7 @@ class Networks:
         return self.options.guard or (self.options.admin_policies and served)
 
     def _port_plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The port of one pod."""
+        """The port of one pod in the network of its labels; empty if it is in none."""
         pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
         name = _network_of_labels(pod) if pod is not None else None
         network = find_network(name, snapshot) if name is not None else None

@@ -276,7 +276,7 @@ def _is_ready(cidr: ServiceCIDR, snapshot: Snapshot) -> bool:
 
 
 def _validate(network: Network, snapshot: Snapshot) -> Iterator[str]:
-    """Yield a message for each fault of a network."""
+    """Messages for faults of a network: tenant, vpcID, ranges, and overlaps with older ones."""
     name = parse_network_name(network.metadata.name)
     if network.spec.tenant != name.tenant or not name.network:
         yield (

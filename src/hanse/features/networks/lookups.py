@@ -54,7 +54,7 @@ PEERINGS_BY_PEER = Index(NetworkPeering, "networks-peerings", lambda p: [p.spec.
 
 
 def namespace_tenant(namespace: str, snapshot: Snapshot) -> str:
-    """The tenant of a namespace; empty if it has none."""
+    """The tenant label of a namespace in the snapshot; empty if it has none or is not there."""
     return tenant_of(snapshot.get(snapshot.local, Namespace, namespace))
 
 

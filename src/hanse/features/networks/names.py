@@ -41,22 +41,22 @@ class NetworkName(Struct, frozen=True, order=True):
 
     @property
     def alias_namespace(self) -> str:
-        """The namespace of the network's `kubernetes` Service."""
+        """The namespace of the network's `kubernetes` Service: `<tenant>-default`."""
         return namespace_name(self.tenant, "default")
 
     @property
     def dns_namespace(self) -> str:
-        """The namespace of the network's DNS."""
+        """The namespace of the network's DNS: `<tenant>-kube-system`."""
         return namespace_name(self.tenant, "kube-system")
 
     @property
     def kubernetes(self) -> str:
-        """The name of the network's `kubernetes` Service."""
+        """The name of the network's `kubernetes` Service: `kubernetes-<network>`."""
         return shorten_name(f"kubernetes-{self.network}")
 
     @property
     def kube_dns(self) -> str:
-        """The name of the network's DNS objects."""
+        """The name of the network's DNS objects: `kube-dns-<network>`."""
         return shorten_name(f"kube-dns-{self.network}")
 
 

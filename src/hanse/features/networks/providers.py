@@ -80,9 +80,9 @@ class ExternalProvider:
         self.name = name
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:  # noqa: ARG002 - the contract
-        """Raise an error if the interface annotations are invalid or fit no subnet.
+        """Raise `InvalidInterface` if the interface annotation is invalid or fits no subnet.
 
-        In a network without subnets only their syntax is checked.
+        In a network without subnets only its syntax is checked.
         """
         if network.spec.subnets:
             candidate_subnets(network, parse_interface(annotations))

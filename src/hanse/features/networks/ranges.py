@@ -41,7 +41,7 @@ def parse_range(text: str) -> Range | None:
 
 
 def usable_addresses(range_: Range) -> int:
-    """Number of usable addresses: without the network and broadcast address."""
+    """Number of addresses without the network address, and for IPv4 the broadcast address."""
     return range_.num_addresses - (2 if range_.version == 4 else 1)
 
 

@@ -222,7 +222,7 @@ class ServiceAddresses:
 
 
 def is_addressless(spec: Wire) -> bool:
-    """Whether a Service never has a cluster IP."""
+    """Whether a Service has no cluster IP: type ExternalName, or headless."""
     return spec.get("type") == "ExternalName" or spec.get("clusterIP") == "None"
 
 
@@ -289,7 +289,7 @@ def _without_address(fields: Wire) -> Wire:
 
 
 def _network_ranges(snapshot: Snapshot) -> Iterator[tuple[str, Range]]:
-    """Network and range of each ServiceCIDR of networks; there may be thousands."""
+    """Network (its label value, maybe shortened) and range of each ServiceCIDR of networks."""
     for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         if RANGE_OF in cidr.metadata.labels:
             for text in cidr.spec.cidrs:

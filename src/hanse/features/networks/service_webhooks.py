@@ -85,7 +85,7 @@ def _added_external_ips(review: AdmissionRequest) -> list[str]:
 
 
 def _deny_external_ips(review: AdmissionRequest) -> None:
-    """Deny external IPs: every node would redirect traffic of the whole cluster to the Service."""
+    """Raise `RequestDenied` for added external IPs: nodes would send others' traffic there."""
     if added := _added_external_ips(review):
         raise RequestDenied(
             f"spec.externalIPs: {added[0][:50]}: tenants cannot take traffic of the cluster to "

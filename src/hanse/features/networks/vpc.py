@@ -48,7 +48,7 @@ class VpcProvider:
     )
 
     def check(self, network: Network, annotations: dict[str, str], snapshot: Snapshot) -> None:
-        """Raise an error if the interface is invalid or fits no subnet.
+        """Raise `InvalidInterface` if the interface is invalid or fits no subnet.
 
         A requested address must also be neither the gateway nor in use.
         """

@@ -194,7 +194,7 @@ def _copies_for_broker(
 
 
 def _service_keeper(service: str, namespace: str, snapshot: Snapshot) -> str:
-    """The host's set that copies a Service to the broker: the first by name."""
+    """The name of the host's set that copies a Service to the broker: the first; empty if none."""
     return min(
         list_governed_federated_sets(service, namespace, snapshot, snapshot.local), default=""
     )

@@ -84,7 +84,7 @@ class PartState(Struct, frozen=True):
 
     @property
     def is_observed(self) -> bool:
-        """Whether its controller has seen the newest version."""
+        """Whether `status.observedGeneration` is that of the StatefulSet's newest version."""
         meta, status = self.stateful_set.metadata, self.stateful_set.status
         return status.observed_generation >= meta.generation
 
@@ -117,7 +117,7 @@ class PartState(Struct, frozen=True):
 
     @property
     def is_available(self) -> bool:
-        """Whether what is ready has been so for `minReadySeconds`."""
+        """Whether all ready replicas are available, too; always without `minReadySeconds`."""
         spec, status = self.stateful_set.spec, self.stateful_set.status
         return not spec.min_ready_seconds or status.available_replicas >= status.ready_replicas
 

@@ -275,7 +275,7 @@ class StatefulSets:
                 yield Key("local", record.metadata.name, namespace)
 
     def _all_set_keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that depend on which clusters are alive: all but those of hosts."""
+        """The keys that depend on which clusters are alive: all but the mirror keys of hosts."""
         return (key for key in self._all_keys(snapshot) if key.topic != "mirror")
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:

@@ -69,7 +69,7 @@ def list_governed_federated_sets(
 
 
 def service_keeper(service: str, namespace: str, snapshot: Snapshot, broker: ClusterId) -> str:
-    """The set that owns a headless Service's copies: the first live one by name; else empty."""
+    """The name of the set that owns a headless Service's copies: the first live one; else empty."""
     names = list_governed_sets(service, namespace, snapshot, broker)
     return min(
         (n for n in names if _is_live(Key("local", n, namespace), snapshot, broker)), default=""

@@ -83,12 +83,12 @@ _LABEL = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 
 
 def cluster_set_name(name: str, cluster: ClusterId) -> str:
-    """The name of a set's StatefulSet in one cluster."""
+    """The name of a set's StatefulSet in one cluster: `<set>-<cluster>`."""
     return f"{name}-{cluster}"
 
 
 def replica_name(name: str, cluster: ClusterId, ordinal: int) -> str:
-    """The name of a replica, unique in the fleet."""
+    """The name of a replica, unique in the fleet: `<set>-<cluster>-<ordinal>`."""
     return f"{name}-{cluster}-{ordinal}"
 
 
@@ -121,7 +121,7 @@ def name_error(name: str, clusters: tuple[ClusterId, ...]) -> str:
 
 
 def template_revision(name: str, template: Wire) -> str:
-    """The revision of a pod template: a hash that is the same in all clusters."""
+    """`<name>-<hash>` of a pod template, the same in all clusters."""
     encoded = msgspec.json.encode(template, order="sorted")
     return f"{name}-{blake2b(encoded, digest_size=5).hexdigest()}"
 

@@ -11,5 +11,5 @@ class StatefulSetOptions(Struct, frozen=True):
 
     @property
     def federation_zone(self) -> str:
-        """The domain of the names that are the federation's own."""
+        """The domain of the federation's own names: `<federation>.svc.<zone>`."""
         return f"{self.federation}.svc.{self.zone}"

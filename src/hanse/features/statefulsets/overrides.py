@@ -77,7 +77,10 @@ def _with_class(claim: Wire, storage_class: str) -> Wire:
 
 
 def _pod_template(template: Wire, override: Override) -> Wire:
-    """The pod template with all that the override says of pods and containers."""
+    """A copy of the pod template with the override merged into nodeSelector and containers.
+
+    Tolerations are added.
+    """
     pod: Wire = dict(template.get("spec") or {})
     if override.node_selector:
         pod["nodeSelector"] = {**(pod.get("nodeSelector") or {}), **override.node_selector}
@@ -90,7 +93,7 @@ def _pod_template(template: Wire, override: Override) -> Wire:
 
 
 def _container(container: Wire, override: Override) -> Wire:
-    """A container with a cluster's own resources, environment and image registry."""
+    """A container with the override's variables and image registry; its resources are replaced."""
     changed = dict(container)
     if resources := override.resources.get(str(container.get("name"))):
         changed["resources"] = resources

@@ -61,7 +61,7 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def rebalance_wanted(self) -> bool:
-        """Whether shares are requested as for a new set, and no cluster has seen to that yet."""
+        """Whether the set's rebalance wish is new: neither the record nor any report has it."""
         wish = self.submitted.rebalance[:253]
         if self.record is None or wish in ("", self.record.spec.rebalanced):
             return False
@@ -69,7 +69,7 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def rebalancing(self) -> bool:
-        """Whether a requested rebalance is on its way: some clusters have not followed yet."""
+        """Whether a healthy cluster's report does not have the set's rebalance wish yet."""
         wish = self.submitted.rebalance[:253]
         return bool(wish) and any(
             part.rebalanced != wish for c, part in self.parts.items() if c in self.healthy
@@ -88,7 +88,7 @@ class ShareSources(Struct, frozen=True):
         return kept and sum(recorded.values()) == self.submitted.spec.replicas
 
     def _counts(self, cluster: ClusterId) -> bool:
-        """Whether a cluster's share counts: those that left give theirs up if the user says so."""
+        """Whether a cluster's share counts: not if it has left and the set redistributes."""
         return not self.submitted.redistributes or cluster not in self.departed
 
     def _within_limit(self, cluster: ClusterId, replicas: int) -> int:

@@ -87,27 +87,27 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def terminating(self) -> bool:
-        """Whether it is being deleted."""
+        """Whether it has a deletionTimestamp."""
         return self.object.metadata.deletion_timestamp is not None
 
     @property
     def orphaned(self) -> bool:
-        """Whether its host has deleted it with `--cascade=orphan`."""
+        """Whether its host has deleted it with `--cascade=orphan`, by annotation of its copy."""
         return ORPHANED in self.object.metadata.annotations
 
     @property
     def load_balanced(self) -> bool:
-        """Whether each replica gets a load balancer."""
+        """Whether each replica gets a load balancer: annotation statefulset-lb-needed is true."""
         return self.all_annotations.get(LB_NEEDED, "false") == "true"
 
     @property
     def redistributes(self) -> bool:
-        """Whether the share of a cluster that has left is distributed to others."""
+        """Whether others get the share of a cluster that has left, by annotation on-leave."""
         return self.all_annotations.get(ON_LEAVE, "keep") == "redistribute"
 
     @property
     def updates_cluster_by_cluster(self) -> bool:
-        """Whether new templates roll out to the first cluster by name first."""
+        """Whether annotation update lets new templates roll out cluster by cluster, by name."""
         return self.all_annotations.get(UPDATE, "everywhere") == "cluster-by-cluster"
 
     @property
@@ -131,7 +131,7 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def disrupts_while_away(self) -> bool:
-        """Whether roll-outs go on while a cluster is away."""
+        """Whether annotation disrupt-while-away lets roll-outs go on while a cluster is away."""
         return self.all_annotations.get(DISRUPT_WHILE_AWAY, "false") == "true"
 
     @property
@@ -147,7 +147,10 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def partition(self) -> int:
-        """How many replicas keep their template, counted from the end of the roll-out."""
+        """`rollingUpdate.partition`: how many replicas of all clusters keep their template.
+
+        They are counted from the end of the roll-out.
+        """
         value = self._rolling_update.get("partition")
         return value if isinstance(value, int) else 0
 
@@ -201,7 +204,10 @@ def find_shadowed_set(key: Key, snapshot: Snapshot, broker: ClusterId) -> Submit
 
 
 def _list_submitted_sets(key: Key, snapshot: Snapshot, broker: ClusterId) -> list[SubmittedSet]:
-    """The sets of one name, the oldest first."""
+    """The sets of one name at the broker, of both kinds, the oldest first.
+
+    StatefulSets count only if the broker has no nodes.
+    """
     found: list[SubmittedSet] = []
     stateful_set = snapshot.get(broker, StatefulSet, key.name, key.namespace)
     if stateful_set is not None and accepts_stateful_sets(snapshot, broker):

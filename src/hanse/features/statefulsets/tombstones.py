@@ -35,7 +35,7 @@ def add_created_uid(stateful_set: StatefulSet | None, before: tuple[str, ...]) -
 
 
 def deletes_claims(spec: StatefulSetSpec) -> bool:
-    """Whether deleting the StatefulSet deletes its PersistentVolumeClaims."""
+    """Whether whenDeleted is Delete: deleting the StatefulSet deletes its claims."""
     return bool(spec.persistent_volume_claim_retention_policy.get("whenDeleted") == "Delete")
 
 
@@ -49,7 +49,10 @@ def keeps_claims_of_none(spec: StatefulSetSpec) -> bool:
 
 
 def is_covered_by_deletion(stateful_set: StatefulSet, report: StatefulSetPart) -> bool:
-    """Whether a set's deletion covers a StatefulSet: the report is live, or names its uid."""
+    """Whether a set's deletion covers a StatefulSet: the report is live, or names its uid.
+
+    It is live if it is no tombstone and not annotated as lost.
+    """
     is_live = report.spec.ended is None and LOST not in report.metadata.annotations
     return is_live or stateful_set.metadata.uid in report.spec.made
 

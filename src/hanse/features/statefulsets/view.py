@@ -45,7 +45,7 @@ class StatefulSetsView:
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The StatefulSet of changed shares or of a changed part; none for anything else."""
+        """`namespace/name` of the set of changed shares or a changed report; else none."""
         if isinstance(change, FactChange):
             return ()
         match change.object:

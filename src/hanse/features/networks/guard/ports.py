@@ -134,7 +134,7 @@ def _port_rules(port: PodPort) -> Iterator[str]:
 
 
 def link_local_address(mac: str) -> str:
-    """The address of the link that an interface gives itself, from its MAC (RFC 4291)."""
+    """The link-local IPv6 address that an interface gives itself, from its MAC (RFC 4291)."""
     parts = bytearray(bytes.fromhex(mac.replace(":", "")))
     parts[0] ^= 2
     return str(IPv6Address(b"\xfe\x80" + bytes(6) + parts[:3] + b"\xff\xfe" + parts[3:]))

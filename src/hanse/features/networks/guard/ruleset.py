@@ -214,21 +214,24 @@ def _decide() -> Iterator[str]:
 
 
 def _unknown_pods(direction: str) -> Iterator[str]:
-    """Drop what is of a pod range of this node and nobody's; `decide` has ended for tenants."""
+    """Rules that drop addresses in this node's pod ranges that are not the platform's.
+
+    Those of tenants have been decided before.
+    """
     for family in FAMILIES:
         address = f"ct {direction} {_KEYWORD[family]} saddr"
         yield f"{address} @local-pods{family} {address} != @platform{family} counter drop"
 
 
 def _untracked() -> Iterator[str]:
-    """Packets that connection tracking does not know are never a tenant's."""
+    """Rules that drop packets from or to tenants that connection tracking does not know."""
     for family in FAMILIES:
         for side in ("saddr", "daddr"):
             yield f"{_KEYWORD[family]} {side} @tenants{family} counter drop"
 
 
 def _single_links() -> Iterator[str]:
-    """Drop what pods on one bridge send by addresses of the link: they are nobody's.
+    """Rules that drop packets from or to link-local addresses, which are nobody's.
 
     Neighbour discovery passes before; no router forwards either.
     """
@@ -237,7 +240,7 @@ def _single_links() -> Iterator[str]:
 
 
 def _forged_sources() -> Iterator[str]:
-    """Drop packets of and to tenants that do not come from where their source address is."""
+    """Rules that drop tenants' packets that did not come in where their source is routed to."""
     for family in FAMILIES:
         for side in ("saddr", "daddr"):
             yield (
