@@ -75,7 +75,10 @@ def command(
 def _check(
     settings: GlobalOptions, broker: str, rules: "ClusterSetSpec"
 ) -> "tuple[CheckResult, ...]":
-    """Read every cluster, and run all checks."""
+    """Read every cluster, and run all checks; starts logging. `InputError` for an unknown --broker.
+
+    `rules` are those that the ClusterSet is to have.
+    """
     from datetime import UTC, datetime
 
     from hanse.cli.check.preview import read_previews

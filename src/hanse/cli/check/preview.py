@@ -57,7 +57,10 @@ class ClusterPreview(Struct, frozen=True):
 
 
 async def read_previews(clusters: Iterable[ClusterAccess]) -> list[ClusterPreview]:
-    """Read every cluster; one that cannot be read has an inventory that says why."""
+    """Read every cluster; one that cannot be read has an `UnreadCluster` as its inventory.
+
+    Ranges, policies and DNS are empty if only they could not be read.
+    """
     accesses = list(clusters)
     inventories, previews = await asyncio.gather(
         read_inventories(accesses, INSTALL_PERMISSIONS), read_clusters(accesses, _read)
@@ -71,7 +74,7 @@ async def read_previews(clusters: Iterable[ClusterAccess]) -> list[ClusterPrevie
 
 
 async def _read(cluster: ClusterAccess, client: Client) -> ClusterPreview:
-    """Read one cluster, without its inventory."""
+    """Read all of one cluster but its inventory, which is a placeholder."""
     ranges, nodes, pods, resources, maps = await asyncio.gather(
         _items(client, resource_path(ServiceCIDR.kind)),
         _items(client, "/api/v1/nodes"),
@@ -97,7 +100,7 @@ async def _read(cluster: ClusterAccess, client: Client) -> ClusterPreview:
 
 
 async def _items(client: Client, path: str, field: str = "items") -> list[dict[str, Any]]:
-    """The items of a list; none where the server refuses it or does not have it."""
+    """GET a path, and return a field of the answer; empty after every error answer."""
     try:
         response = await client.send(Request("GET", path, timeout=REQUEST_TIMEOUT))
     except ApiError:
@@ -106,7 +109,10 @@ async def _items(client: Client, path: str, field: str = "items") -> list[dict[s
 
 
 async def _refused_range(client: Client) -> list[str]:
-    """The service range by the refusal of an address outside of it, asked for without a write."""
+    """The service range in the refusal of a Service with an address outside, created by dry run.
+
+    Empty if it is not refused, or the error names no range.
+    """
     service = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -133,7 +139,7 @@ def _ranges(cidrs: Iterable[str]) -> tuple[IpRange, ...]:
 
 
 def _own_address(pods: Iterable[dict[str, Any]]) -> Iterable[str]:
-    """The addresses of running pods that do not share their node's."""
+    """The addresses of pods that do not use their node's network."""
     for pod in pods:
         if pod.get("spec", {}).get("hostNetwork"):
             continue

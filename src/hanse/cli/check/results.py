@@ -58,7 +58,10 @@ def check_previews(
 
 
 def _check_cluster(preview: ClusterPreview, intended: Intended) -> Iterator[CheckResult]:
-    """The results of one cluster; only the first if it cannot be read."""
+    """The results of one cluster; only the API server's if it could not be read.
+
+    Ranges, DNS and other controllers only if it runs pods.
+    """
     name, found = preview.name, preview.inventory
     if not isinstance(found, ClusterInventory):
         remedy = f"kubectl --context {name} cluster-info"
@@ -80,7 +83,7 @@ def _check_cluster(preview: ClusterPreview, intended: Intended) -> Iterator[Chec
 
 
 def _runs_pods(preview: ClusterPreview) -> bool:
-    """Whether a cluster has nodes, or does not say."""
+    """Whether a cluster that was read has nodes, or its nodes could not be listed."""
     found = preview.inventory
     return isinstance(found, ClusterInventory) and (found.nodes is None or found.nodes.all > 0)
 
@@ -95,7 +98,10 @@ def _from_findings(
 
 
 def _policies(preview: ClusterPreview, intended: Intended) -> Iterator[CheckResult]:
-    """Whether the server has ValidatingAdmissionPolicies, which separate members on the broker."""
+    """Whether ValidatingAdmissionPolicies are served, which separate members on the broker.
+
+    If not: failed for the broker, or if none was named; else a warning.
+    """
     check = "admission policies"
     if preview.policies_served:
         yield CheckResult(preview.name, check, "ok", "ValidatingAdmissionPolicy v1 is served")
@@ -112,7 +118,7 @@ def _policies(preview: ClusterPreview, intended: Intended) -> Iterator[CheckResu
 
 
 def _ranges(preview: ClusterPreview) -> Iterator[CheckResult]:
-    """Whether the ranges are known, so that they can be compared."""
+    """The service and pod ranges as results; unknown if the cluster does not say them."""
     for kind, ranges in (("service", preview.service_ranges), ("pod", preview.pod_ranges)):
         check = f"{kind} ranges"
         if ranges:
@@ -128,7 +134,7 @@ def _ranges(preview: ClusterPreview) -> Iterator[CheckResult]:
 
 
 def _dns(preview: ClusterPreview) -> Iterator[CheckResult]:
-    """Whether the cluster's DNS can forward our zone."""
+    """Whether kube-system has a Corefile, and whether that names our zone; no query is sent."""
     if not preview.corefiles:
         yield CheckResult(
             preview.name,
@@ -146,7 +152,7 @@ def _dns(preview: ClusterPreview) -> Iterator[CheckResult]:
 
 
 def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
-    """Whether another implementation of multi-cluster services is here."""
+    """A warning if ServiceExports are defined, and not by us, by the definition's category."""
     found = preview.inventory
     definitions = (found.definitions or {}) if isinstance(found, ClusterInventory) else {}
     check = "other controllers"
@@ -165,7 +171,7 @@ def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
 
 
 def _check_between(previews: Sequence[ClusterPreview], intended: Intended) -> Iterator[CheckResult]:
-    """Ranges, clocks and the broker's address, which concern several clusters."""
+    """Overlaps of ranges, clocks, the broker's address, and that routes are unknown."""
     read = [p for p in previews if isinstance(p.inventory, ClusterInventory)]
     members = [p for p in read if _runs_pods(p)]
     overlaps = [r for one, other in combinations(members, 2) for r in _overlaps(one, other)]
@@ -194,7 +200,7 @@ class Overlap(Struct, frozen=True):
 
 
 def _overlaps(one: ClusterPreview, other: ClusterPreview) -> Iterator[Overlap]:
-    """All pairs of ranges of two clusters that overlap; pods' addresses count as ranges."""
+    """The first overlap for each pair of kinds (service, pod) of two clusters."""
     for kind, ranges in _by_kind(one):
         for other_kind, others in _by_kind(other):
             shared = next(
@@ -212,6 +218,7 @@ def _overlaps(one: ClusterPreview, other: ClusterPreview) -> Iterator[Overlap]:
 
 
 def _by_kind(preview: ClusterPreview) -> Iterator[tuple[str, tuple[IpRange, ...]]]:
+    """The ranges by kind; addresses of pods, if the pod ranges are not known."""
     yield "service", preview.service_ranges
     yield "pod", preview.pod_ranges or _addresses(preview.pod_addresses)
 
@@ -224,7 +231,7 @@ def _addresses(addresses: Iterable[str]) -> tuple[IpRange, ...]:
 def _judge_overlap(
     overlap: Overlap, members: Sequence[ClusterPreview], intended: Intended
 ) -> CheckResult:
-    """Whether an overlap does harm in the intended profile."""
+    """Failed; ok if both have Globalnet, or both are service ranges and pods are published."""
     names = f"{overlap.one}, {overlap.other}"
     message = (
         f"{overlap.kind} range {overlap.range} of {overlap.one} overlaps "
@@ -242,12 +249,13 @@ def _judge_overlap(
 
 
 def _has_globalnet(preview: ClusterPreview) -> bool:
+    """Whether Globalnet's CustomResourceDefinition exists in a cluster."""
     found = preview.inventory
     return isinstance(found, ClusterInventory) and GLOBALNET in (found.definitions or {})
 
 
 def _clocks(read: Sequence[ClusterPreview]) -> Iterator[CheckResult]:
-    """Clusters whose clocks differ from each other: Leases and export times are compared."""
+    """Failed if two clusters' clocks are more than `MAX_SKEW` apart; nothing for one cluster."""
     skews = {p.name: p.inventory.skew for p in read if isinstance(p.inventory, ClusterInventory)}
     if len(skews) < 2:
         return
@@ -262,7 +270,10 @@ def _clocks(read: Sequence[ClusterPreview]) -> Iterator[CheckResult]:
 
 
 def _broker_address(read: Sequence[ClusterPreview], intended: Intended) -> Iterator[CheckResult]:
-    """Whether pods of other clusters can use the broker's address as this kubeconfig has it."""
+    """Failed if the broker's server is a loopback address and another's is not.
+
+    Unknown if no broker was named; nothing if it could not be read. No connection is tried.
+    """
     servers = {
         p.name: p.inventory.server for p in read if isinstance(p.inventory, ClusterInventory)
     }
@@ -284,6 +295,7 @@ def _broker_address(read: Sequence[ClusterPreview], intended: Intended) -> Itera
 
 
 def _is_loopback(server: str) -> bool:
+    """Whether a URL's host is a loopback address, or localhost; names are not looked up."""
     host = urlsplit(server).hostname or ""
     try:
         return ip_address(host).is_loopback

@@ -60,13 +60,16 @@ class CheckContext(Struct, frozen=True):
 
 
 def check_clusters(inventories: Iterable[InventoryResult], context: CheckContext) -> list[Finding]:
-    """The findings of all clusters."""
+    """The findings of each cluster's inventory alone; clusters that were not read have none.
+
+    Nodes that are not ready are no finding here.
+    """
     read = (one for one in inventories if isinstance(one, ClusterInventory))
     return [finding for one in read for check in _CHECKS for finding in check(one, context)]
 
 
 def _old_credentials(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:
-    """Credentials that expire soon."""
+    """TokenExpiring: our own credentials expire within `EXPIRY_WARNING`, or have expired."""
     if cluster.expires is not None and cluster.expires - context.now < EXPIRY_WARNING:
         days = max((cluster.expires - context.now).days, 0)
         when = f"{cluster.expires:%Y-%m-%d %H:%M} UTC"
@@ -81,7 +84,7 @@ def _old_credentials(cluster: ClusterInventory, context: CheckContext) -> Iterat
 
 
 def unsupported_version(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
-    """A Kubernetes version that is not supported."""
+    """VersionUnsupported: Kubernetes is not 1.`OLDEST_MINOR` to 1.`NEWEST_MINOR`, or not known."""
     matched = _VERSION.match(cluster.version)
     if matched is None or not OLDEST_MINOR <= int(matched[1]) <= NEWEST_MINOR:
         span = f"1.{OLDEST_MINOR} to 1.{NEWEST_MINOR}"
@@ -95,7 +98,7 @@ def unsupported_version(cluster: ClusterInventory, context: CheckContext) -> Ite
 
 
 def wrong_clock(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
-    """A clock that differs from ours."""
+    """ClockSkew: the API server's clock differs from this machine's by more than `MAX_SKEW`."""
     if abs(cluster.skew) > MAX_SKEW:
         direction = "ahead of" if cluster.skew > timedelta(0) else "behind"
         yield Finding(
@@ -107,7 +110,10 @@ def wrong_clock(cluster: ClusterInventory, context: CheckContext) -> Iterator[Fi
 
 
 def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:
-    """CustomResourceDefinitions that are missing or of another version."""
+    """CrdMissing for definitions that the features need, CrdOld for those that differ from ours.
+
+    Nothing where the definitions could not be listed.
+    """
     if cluster.definitions is None:
         return  # the check of permissions says why
     remedy = f"hanse crds | kubectl --context {cluster.name} apply -f -"
@@ -141,7 +147,7 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
 
 
 def _needed_definitions(cluster: ClusterInventory) -> frozenset[str]:
-    """The definitions that the features of a cluster need; a broker needs all."""
+    """The names of the CustomResourceDefinitions that the features need; a broker needs all."""
     if cluster.is_broker or cluster.features == FEATURES:
         return frozenset(kind.kind.definition for kind in OWN_KINDS)
     kinds = app.own_kinds(app.Options(features=cluster.features))
@@ -149,7 +155,7 @@ def _needed_definitions(cluster: ClusterInventory) -> frozenset[str]:
 
 
 def unready_nodes(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
-    """Nodes that are not ready."""
+    """A finding if some nodes are not Ready; none where nodes could not be listed."""
     if cluster.nodes is not None and cluster.nodes.ready < cluster.nodes.all:
         lost = cluster.nodes.all - cluster.nodes.ready
         yield Finding(
@@ -160,7 +166,7 @@ def unready_nodes(cluster: ClusterInventory, context: CheckContext) -> Iterator[
 
 
 def denied_permissions(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
-    """Permissions that the credentials lack."""
+    """RightMissing: what the credentials that we used may not do, by access reviews."""
     if cluster.denied:
         listed = _first_three([f"{right.verb} {right.resource}" for right in cluster.denied])
         yield Finding(

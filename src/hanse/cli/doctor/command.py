@@ -59,7 +59,10 @@ def command(context: click.Context, as_json: bool, wait: int) -> None:
 
 
 def _examine(settings: GlobalOptions) -> "Report":
-    """Read every cluster, and judge what is wrong."""
+    """Read every cluster, and judge what is wrong; starts logging.
+
+    An unusable kubeconfig is a finding, too, and then the only one.
+    """
     from hanse.cli.clusters import configured_clusters, is_local
     from hanse.cli.findings import Report
     from hanse.cli.process import run_async, start_logging

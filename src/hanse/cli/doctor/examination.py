@@ -43,7 +43,10 @@ class FleetExamination(Struct, frozen=True):
 
 
 async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) -> FleetExamination:
-    """Read every cluster, and judge what is wrong with them."""
+    """Read every cluster from its API server, and judge what is wrong; nothing is written.
+
+    Clusters that cannot be read are in the inventories as `UnreadCluster`, and in the findings.
+    """
     async with open_clients(clusters) as clients:
         results = await read_clusters(clusters, _read, limit=None, clients=clients)
         now = datetime.now(UTC)  # what follows takes its time, and Leases have an age
@@ -85,7 +88,7 @@ async def _read(
 
 
 def _services(read: ClusterRead) -> ServiceInventory | None:
-    """The services of a cluster; None where their kinds are not served or may not be listed."""
+    """The exports, and the number of imports; None unless both could be read."""
     counted = read.counts.get(ServiceImport.kind)
     if counted is None or not any(watch.kind is ServiceExport for watch in read.lists):
         return None
@@ -94,9 +97,9 @@ def _services(read: ClusterRead) -> ServiceInventory | None:
 
 
 def as_finding(check: Check, lost: Collection[Ref]) -> Finding:
-    """A check that no view has taken over yet, as a finding.
+    """A check's finding as a `Finding` of the model: DEGRADED for codes in `_DEGRADED`, else RISK.
 
-    `lost` are the brokers without their namespace, which causes what is missing of it.
+    `lost` are the brokers without their namespace: they cause checks that are `of_namespace`.
     """
     broker = cluster_ref(check.cluster)
     return Finding(

@@ -14,7 +14,10 @@ _SHOWN = 3
 
 
 def check_guards(lists: ClusterLists) -> Iterator[Finding]:
-    """BrokerUnguarded: a broker with accounts of members lacks policies that hold them."""
+    """BrokerUnguarded: bindings of admission policies are missing on a broker, by their names.
+
+    Only namespaces with ServiceAccounts of members are checked.
+    """
     bound = {binding["metadata"]["name"] for binding in lists["guards"]}
     for namespace in sorted({broker_namespace(account) for account in lists["accounts"]}):
         missing = sorted(_expected(namespace) - bound)
@@ -32,7 +35,7 @@ def check_guards(lists: ClusterLists) -> Iterator[Finding]:
 
 
 def broker_namespace(account: dict[str, dict[str, str]]) -> str:
-    """The broker namespace that a member's account belongs to."""
+    """The broker namespace of a member's ServiceAccount, by the account's own namespace."""
     return shared_namespace(account["metadata"]["namespace"])
 
 

@@ -11,7 +11,10 @@ from hanse.model.findings import Ref
 
 
 def check_heartbeats(lists: ClusterLists) -> Iterator[Finding]:
-    """LeaseMissing: members of a broker whose Lease somebody deleted."""
+    """LeaseMissing: members with a ServiceAccount on a broker, and no Lease of their name there.
+
+    How old a Lease is does not matter here.
+    """
     leases = {
         (lease["metadata"]["namespace"], lease["metadata"]["name"]) for lease in lists["heartbeats"]
     }

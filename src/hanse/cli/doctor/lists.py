@@ -50,6 +50,7 @@ class ClusterLists(Struct, frozen=True):
     lists: dict[str, Items] = {}
 
     def __getitem__(self, list_name: str) -> Items:
+        """The items of a list by its name in `PATHS`; empty if it was not read."""
         return self.lists.get(list_name, ())
 
 

@@ -40,7 +40,7 @@ def check_objects(clusters: Sequence[ClusterLists], now: datetime) -> list[Findi
 
 
 def _expired_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
-    """Members whose leader does not renew its Lease."""
+    """LeaderMissing: a leader's Lease was not renewed for a minute longer than its duration."""
     for lease in lists["leases"]:
         silence = lease_silence(lease, now, timedelta(minutes=1))
         if silence is not None:
@@ -56,7 +56,10 @@ def _expired_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
 
 
 def _unserved_webhooks(lists: ClusterLists) -> Iterator[Finding]:
-    """Webhooks of ours without a ready endpoint."""
+    """WebhookDown: webhook configurations whose Service hanse* has no endpoint with `ready` true.
+
+    At most one finding per configuration.
+    """
     ready = {
         slice_["metadata"].get("labels", {}).get("kubernetes.io/service-name")
         for slice_ in lists["slices"]
@@ -85,7 +88,7 @@ def _name(item: dict[str, Any]) -> str:
 
 
 def _unforwarded_zone(lists: ClusterLists) -> Iterator[Finding]:
-    """CoreDNS that does not forward our zone although our DNS server runs."""
+    """ZoneNotDelegated: hanse-dns is deployed, and CoreDNS's Corefile does not name our zone."""
     serves = any(one["metadata"]["name"] == "hanse-dns" for one in lists["deployments"])
     corefiles = [
         text
@@ -105,7 +108,7 @@ def _unforwarded_zone(lists: ClusterLists) -> Iterator[Finding]:
 
 
 def _overlapping_networks(lists: ClusterLists) -> Iterator[Finding]:
-    """Networks whose Service range overlaps addresses of pods or nodes."""
+    """RangesOverlap: a Network's Service range overlaps a node's pod range or address."""
     theirs = [
         (f"range {cidr} of pods on node {node['metadata']['name']}", range_)
         for node in lists["nodes"]
@@ -136,7 +139,7 @@ def _overlapping_networks(lists: ClusterLists) -> Iterator[Finding]:
 
 
 def _unexpiring_tokens(lists: ClusterLists) -> Iterator[Finding]:
-    """Members whose token does not expire."""
+    """TokenUnending: Secrets of members in Federations whose token has no expiry."""
     wanted = {
         member.get("secret"): (member.get("clusterID", "?"), federation["metadata"]["name"])
         for federation in lists["federations"]
@@ -158,7 +161,10 @@ def _unexpiring_tokens(lists: ClusterLists) -> Iterator[Finding]:
 
 
 def _is_unexpiring(secret: dict[str, Any]) -> bool:
-    """Whether a Secret holds a token without an expiry."""
+    """Whether a Secret is of the type of service account tokens, or its token has no expiry claim.
+
+    False for a token that cannot be decoded.
+    """
     if secret.get("type") == TOKEN_SECRET_TYPE:
         return True
     try:
@@ -170,7 +176,7 @@ def _is_unexpiring(secret: dict[str, Any]) -> bool:
 
 
 def _unreadable_acceptance(lists: ClusterLists) -> Iterator[Finding]:
-    """AcceptancePolicies that agents cannot decode."""
+    """AcceptanceUnreadable: AcceptancePolicies that cannot be decoded as their kind."""
     for policy in lists["acceptance"]:
         try:
             msgspec.convert(policy, AcceptancePolicy)
@@ -190,7 +196,10 @@ def _unreadable_acceptance(lists: ClusterLists) -> Iterator[Finding]:
 
 
 def _overlapping_clusters(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
-    """Pairs of clusters with overlapping address ranges; those of a broker's are in its records."""
+    """RangesOverlap: pairs of clusters whose pod or Service ranges overlap, one finding per pair.
+
+    Nothing if any cluster is a broker with members' Leases: its ClusterMembers tell ranges then.
+    """
     if any(lists["heartbeats"] for lists in clusters):
         return
     ranges = {lists.name: [*_cluster_ranges(lists)] for lists in clusters}
@@ -216,7 +225,7 @@ def _overlapping_clusters(clusters: Sequence[ClusterLists]) -> Iterator[Finding]
 
 
 def _cluster_ranges(lists: ClusterLists) -> Iterator[Any]:
-    """The Service and pod ranges of a cluster."""
+    """The networks of ServiceCIDRs and of nodes' podCIDRs; none for a cluster without nodes."""
     if not lists["nodes"]:
         return  # a cluster without nodes uses no addresses
     for item in lists["ranges"]:
@@ -226,7 +235,7 @@ def _cluster_ranges(lists: ClusterLists) -> Iterator[Any]:
 
 
 def _too_many_supervisors(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
-    """More supervisors than useful: each watches every member."""
+    """TooManySupervisors: in over `MAX_SUPERVISORS` clusters a Federation's status has members."""
     supervising = [
         lists.name
         for lists in clusters
@@ -244,7 +253,10 @@ def _too_many_supervisors(clusters: Sequence[ClusterLists]) -> Iterator[Finding]
 
 
 def _version_skew(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
-    """Agents whose version is more than one minor version away from ours."""
+    """VersionSkew: the version label of an agent's Deployment is too far from this program's.
+
+    That is more than one minor version, another major version, or one that cannot be parsed.
+    """
     versions = {
         lists.name: one["metadata"].get("labels", {}).get(VERSION, "")
         for lists in clusters
@@ -264,7 +276,7 @@ def _version_skew(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
 
 
 def _minor_versions_between(one: str, other: str) -> int:
-    """The distance of two versions in minor versions; 2 for another major version."""
+    """The distance in minor versions; 2 for another major version, or if one cannot be parsed."""
     try:
         (a, b), (c, d) = ([int(n) for n in v.split(".")[:2]] for v in (one, other))
     except ValueError:

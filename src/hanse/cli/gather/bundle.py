@@ -32,7 +32,10 @@ Files = dict[str, bytes]
 
 
 async def gather(clusters: Sequence[ClusterAccess]) -> Files:
-    """The files of all clusters; one that cannot be read has the reason alone."""
+    """Read all clusters, and return files by path, CLUSTER/...; nothing is written.
+
+    A cluster that cannot be read has `unread.txt` alone. Secrets are redacted.
+    """
     results = await read_clusters(clusters, _gather_cluster, limit=timedelta(minutes=2))
     files: Files = {}
     for cluster, result in zip(clusters, results, strict=True):
@@ -46,7 +49,7 @@ async def gather(clusters: Sequence[ClusterAccess]) -> Files:
 
 
 async def _gather_cluster(_: ClusterAccess, client: Client) -> Files:
-    """Objects and logs of one cluster; a list that is refused has the refusal."""
+    """Read objects, and logs of pods in hanse-system; a refused request's file is its error."""
     await discover_kinds(client)
     paths = dict(_object_paths())
     contents = await asyncio.gather(*(_read(client, path) for path in paths.values()))
@@ -62,7 +65,7 @@ async def _gather_cluster(_: ClusterAccess, client: Client) -> Files:
 
 
 def _object_paths() -> Iterable[tuple[str, str]]:
-    """The lists to read by name: all kinds that are judged, and what agents run by."""
+    """The names of files and the request paths of what is listed: what is judged, and our kinds."""
     yield "version", "/version"
     yield "nodes", "/api/v1/nodes"
     for kind, namespace in (
@@ -80,7 +83,7 @@ def _object_paths() -> Iterable[tuple[str, str]]:
 
 
 async def _read(client: Client, path: str) -> bytes:
-    """A document without secrets, or the text of a log; else why not."""
+    """GET a path, and redact it: JSON, or the text of a log; {"unread": error} if it is refused."""
     try:
         response = await client.send(Request("GET", path, timeout=REQUEST_TIMEOUT))
     except ApiError as error:
@@ -91,7 +94,7 @@ async def _read(client: Client, path: str) -> bytes:
 
 
 def write_bundle(files: Files, folder: str) -> bytes:
-    """The files as a compressed archive, all in one folder."""
+    """The files as a gzipped tar archive in memory, all in one folder."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for path, content in sorted(files.items()):
@@ -102,5 +105,5 @@ def write_bundle(files: Files, folder: str) -> bytes:
 
 
 def as_json(value: Any) -> bytes:
-    """A document of the bundle, without secrets."""
+    """The value as JSON text, with secrets redacted."""
     return json.dumps(redact(value), indent=1).encode()

@@ -21,12 +21,15 @@ _DROPPED = frozenset({"managedFields", "kubectl.kubernetes.io/last-applied-confi
 
 
 def redact_text(text: str) -> str:
-    """A text without tokens, keys and passwords."""
+    """The text with tokens, private keys and passwords, by their patterns, replaced."""
     return _SECRET_TEXT.sub(HIDDEN, text)
 
 
 def redact(value: Any) -> Any:
-    """A JSON value without tokens, keys and passwords; of Secrets only the names of their keys."""
+    """A copy of a JSON value with secrets replaced, by names of fields and patterns in texts.
+
+    Of Secrets only the names of their keys are kept; managedFields are dropped.
+    """
     if isinstance(value, dict):
         if value.get("kind") == "Secret" or _is_secret(value):
             value = {**value, "data": dict.fromkeys(value.get("data") or {}, HIDDEN)}
@@ -42,12 +45,12 @@ def redact(value: Any) -> Any:
 
 
 def _is_secret(value: dict[str, Any]) -> bool:
-    """Whether it is an entry of a list of Secrets, which do not say their kind."""
+    """Whether it looks like a Secret: items of a list have no kind, but type, data and no spec."""
     return "metadata" in value and "type" in value and "data" in value and "spec" not in value
 
 
 def _redact_variable(value: Any) -> Any:
-    """An entry of a list; of a variable of a container whose name is a secret's, no value."""
+    """An item of a list, redacted; {name, value} without its value if the name is a secret's."""
     if isinstance(value, dict) and {"name", "value"} <= value.keys():
         hidden = _SECRET_KEY.match(str(value["name"]).replace("_", "-"))
         return {**redact(value), "value": HIDDEN} if hidden else redact(value)
