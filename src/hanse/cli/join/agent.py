@@ -11,9 +11,10 @@ from hanse.model.objects import ClusterId
 async def apply_agent(
     member: Client, cluster: ClusterId, options: app.Options, *, dry_run: bool
 ) -> list[AppliedManifest]:
-    """Apply what an agent with these options needs, and revoke rights that it no longer needs.
+    """Apply the CRDs, account and rights that an agent with these options needs, in its cluster.
 
-    Kinds and namespaces are never deleted: they hold objects of users.
+    Deletes its roles and bindings for other features; kinds and namespaces are never deleted, as
+    they hold objects of users. Returns what was done, or in a dry run would be.
     """
     done = await apply_definitions(member, crd_manifests(app.own_kinds(options)), dry_run=dry_run)
     wanted = agent_manifests(app.watches_by_feature(options), cluster)

@@ -69,7 +69,11 @@ class BrokerJoin(Struct, frozen=True):
 async def init_broker(
     cluster: ClusterAccess, namespace: str, profile: Profile | None, *, dry_run: bool
 ) -> None:
-    """Apply CRDs, rights and, if none, a ClusterSet, and print it; refuses to change a profile."""
+    """Apply CRDs, namespaces, rights, policies and, if there is none, a ClusterSet; prints it.
+
+    Also restores members whose records are lost. Raises `InputError` if a ClusterSet has another
+    profile. A dry run only reads.
+    """
     async with connect(cluster) as client:
         known = await _cluster_sets(client)
         for one in known:
@@ -96,7 +100,10 @@ async def init_broker(
 
 
 async def _new_cluster_set(client: Client, namespace: str, profile: Profile | None) -> Manifest:
-    """A ClusterSet with the rules that members have kept of one that was lost, or the defaults."""
+    """A ClusterSet with the rules that members' records have kept, or with the defaults.
+
+    The defaults also if `profile` is another one than the kept. Nothing is written.
+    """
     kept = await recorded_rules(client, namespace)
     if kept is None or (profile is not None and kept.profile != profile):
         return manifests.cluster_set(profile or "lighthouse")
@@ -118,7 +125,7 @@ async def _wait_for_namespaces(client: Client, context: str, namespace: str) -> 
 
 
 async def _is_terminating(client: Client, name: str) -> bool:
-    """Whether a namespace is being deleted."""
+    """Whether a namespace is being deleted; False if it does not exist."""
     try:
         return (await client.read(Namespace, name)).terminating
     except NotFound:
@@ -126,14 +133,19 @@ async def _is_terminating(client: Client, name: str) -> bool:
 
 
 async def _statefulset_policies(client: Client, namespace: str) -> tuple[Manifest, ...]:
-    """Admission policies for StatefulSets; the one for names only where no nodes run workloads."""
+    """Admission policies for StatefulSets; those for names and autoscalers only without nodes."""
     nodes = (await client.list(Node)).objects
     plain = () if nodes else (*name_policy(namespace), *autoscaler_policy(namespace))
     return (*annotation_policy(namespace), *immutable_fields_policy(namespace), *plain)
 
 
 async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
-    """Join a cluster to a broker, and print what was done and how to start its agent."""
+    """Join a cluster to a broker: check, write on both, and print what was done and the next steps.
+
+    On the broker account, rights, Lease and record; in the cluster what the agent needs, and a
+    Secret with a token. Rights of features that are off are deleted. Raises `InputError` for an id
+    that is another's; with `request.replace` that one's objects are deleted. A dry run only reads.
+    """
     async with connect(request.member) as member, connect(request.broker) as broker:
         await _check_member(member, request)
         uid = (await member.read(Namespace, IDENTITY_NAMESPACE)).metadata.uid
@@ -168,7 +180,10 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
 
 
 async def enter_broker(request: BrokerJoin, former: ClusterAccess | None, *, dry_run: bool) -> None:
-    """Join a cluster to a broker, to which its fleet moves from a former one, if there is any."""
+    """Join a cluster to a broker; with `former`, mark its fleet as moving from there first.
+
+    A dry run only reads and prints.
+    """
     if former is None:
         await join_broker(request, dry_run=dry_run)
         return
@@ -208,7 +223,7 @@ async def _check_member(member: Client, request: BrokerJoin) -> None:
 
 
 async def _check_broker(broker: Client, request: BrokerJoin) -> None:
-    """Raise `InputError` for a server that is no broker, or one of an earlier version."""
+    """Raise `InputError` if the namespace, a ClusterSet or the kind ClusterMember is missing."""
     name = request.broker.name
     try:
         await broker.read(Namespace, request.namespace)
@@ -231,9 +246,10 @@ async def _check_broker(broker: Client, request: BrokerJoin) -> None:
 
 
 async def _former_cluster(broker: Client, request: BrokerJoin, uid: str) -> str:
-    """The uid of another cluster that has the id; empty if it is free, or this cluster's own.
+    """The uid of another cluster that has the id; "" if it is free, or this cluster's own.
 
-    Raises `InputError` unless that cluster is to be replaced, or has left.
+    It is known by its record, or by its Lease. Raises `InputError` unless that cluster is to be
+    replaced, or has left.
     """
     place = MemberPlace(request.broker.name, request.namespace, request.cluster)
     record = await find_record(broker, place)
@@ -257,6 +273,7 @@ async def _is_new(broker: Client, request: BrokerJoin) -> bool:
 
 
 async def _find_lease(broker: Client, request: BrokerJoin) -> Lease | None:
+    """Read the Lease of the id on the broker; None if there is none."""
     try:
         return await broker.read(Lease, request.cluster, request.namespace)
     except NotFound:
@@ -264,10 +281,9 @@ async def _find_lease(broker: Client, request: BrokerJoin) -> Lease | None:
 
 
 async def _begin_phase(broker: Client, request: BrokerJoin) -> None:
-    """Say in a record that its cluster is joining, unless it is a member already.
+    """Set the phase of a new or former member's record to Joining; others keep theirs.
 
-    The agent says everything after that. A fleet that moves does so until the former broker is
-    retired.
+    One that has left gets the next epoch. A fleet that moves is marked as moving.
     """
     record = await broker.read(ClusterMember, request.cluster, request.namespace)
     if record.has_left or record.status.since is None:
@@ -280,7 +296,11 @@ async def _begin_phase(broker: Client, request: BrokerJoin) -> None:
 async def _secret(
     member: Client, broker: Client, request: BrokerJoin, *, dry_run: bool
 ) -> tuple[Manifest, ...]:
-    """The Secret to write, with a new token unless a dry run; none if the existing is reusable."""
+    """The Secret to write into the cluster; none if the existing one is reusable.
+
+    Unless a dry run, it requests a token of the broker, and waits until policies are in force for
+    it.
+    """
     endpoint = (await request.broker.credentials.config()).endpoint
     endpoint = replace(endpoint, url=request.server or endpoint.url, proxy="")
     if await _is_reusable(member, endpoint, request):
@@ -297,7 +317,10 @@ async def _secret(
 
 
 async def _is_reusable(member: Client, endpoint: ServerEndpoint, request: BrokerJoin) -> bool:
-    """Whether the Secret names this broker, with a token that is valid for half its lifetime."""
+    """Whether the Secret has this broker's endpoint and namespace, and a token that it accepts.
+
+    More than half of the requested lifetime must be left.
+    """
     try:
         secret = await member.read(Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
         text = secret.data.get(manifests.KUBECONFIG, b"")
@@ -313,7 +336,7 @@ async def _is_reusable(member: Client, endpoint: ServerEndpoint, request: Broker
 
 
 async def _is_accepted(request: BrokerJoin, identity: Identity) -> bool:
-    """Whether the broker accepts a token, over our own connection: the agent's may differ."""
+    """Whether the broker answers a read with this token, sent over the user's own endpoint."""
     endpoint = (await request.broker.credentials.config()).endpoint
     async with open_client(StaticCredentials(ClientConfig(endpoint, identity))) as client:
         try:
@@ -341,7 +364,7 @@ async def _request_token(broker: Client, request: BrokerJoin) -> str:
 
 
 def _next_steps(request: BrokerJoin) -> str:
-    """How to start the agent; the file with its token is readable by nobody else."""
+    """The text on how to start the agent: commands that save its kubeconfig and run it."""
     name, file = request.member.name, f"{request.cluster}-broker.kubeconfig"
     space = (
         f" --broker-namespace {request.namespace}" if request.namespace != BROKER_NAMESPACE else ""

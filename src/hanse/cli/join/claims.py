@@ -9,7 +9,7 @@ from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim
 
 
 async def read_claims(client: Client) -> dict[str, str]:
-    """The values of a cluster's claims, by the property that they are about."""
+    """Read ClusterClaims: values by the property they are about; empty if they are not served."""
     try:
         return {c.about: c.value for c in (await client.list(ClusterClaim)).objects}
     except NotFound:

@@ -45,11 +45,17 @@ class MembershipRequest(Struct, frozen=True):
 
     @property
     def options(self) -> app.Options:
+        """Options with the requested features, all else by default."""
         return app.Options(features=self.features)
 
 
 async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
-    """Check, then write in member and supervisors what membership lacks, and print it."""
+    """Check, write in member and supervisors what membership lacks, and print it.
+
+    In the member kinds, claims, accounts and a Federation; in each other supervisor a Secret with a
+    token, and the member in its Federation. A new supervisor gets accounts in all members. A dry
+    run only reads.
+    """
     async with AsyncExitStack() as stack:
         member = await open_participant(stack, request.member)
         named = await named_supervisors(stack, request)
@@ -80,7 +86,7 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
 
 
 async def named_supervisors(stack: AsyncExitStack, request: MembershipRequest) -> list[Participant]:
-    """The supervisors that the user names, without the cluster itself."""
+    """Connect the supervisors that the user names, without the cluster itself, by context."""
     return [
         await open_participant(stack, access)
         for access in request.supervisors
@@ -89,7 +95,7 @@ async def named_supervisors(stack: AsyncExitStack, request: MembershipRequest) -
 
 
 def federation_manifest(request: MembershipRequest, known: dict[str, Member]) -> Manifest:
-    """The Federation with these members."""
+    """The manifest of the Federation with these members; with none, only its name counts."""
     return manifests.federation_with_members(
         request.federation, request.federation, tuple(known.values())
     )
@@ -98,7 +104,11 @@ def federation_manifest(request: MembershipRequest, known: dict[str, Member]) ->
 async def _check(
     member: Participant, named: Sequence[Participant], request: MembershipRequest
 ) -> None:
-    """Refuse a wrong id, another federation, or a missing supervisor before anything is written."""
+    """Raise `InputError` before anything is written.
+
+    For another cluster id, an agent of another id, a claim of another Federation, no supervisor, or
+    a named one that does not claim to supervise.
+    """
     check_cluster_id(member.claims, member.name, request.cluster)
     await check_running_agent(member.client, member.name, request.cluster)
     if member.claims.get(CLUSTER_SET, request.federation) != request.federation:
@@ -120,7 +130,10 @@ async def _check(
 
 
 def _other_supervisors(fleet: Fleet, request: MembershipRequest) -> list[Participant]:
-    """All supervisors but the cluster itself; raises `InputError` if one is not reached."""
+    """All supervisors but the cluster itself; `InputError` if the kubeconfig lacks one.
+
+    For a new supervisor also if it lacks any other member.
+    """
     others = fleet.supervising - {request.cluster}
     fleet.require(others, f"supervises {request.federation}, too")
     if request.supervises:
@@ -136,7 +149,7 @@ async def _prepare(
     *,
     dry_run: bool,
 ) -> list[AppliedManifest]:
-    """Write kinds and claims in the member, and an account for each other supervisor."""
+    """Write in the member: kinds, namespace, an account for each other supervisor, and claims."""
     kinds = crd_manifests(app.own_kinds(request.options))
     done = await apply_definitions(member.client, kinds, dry_run=dry_run)
     wanted: dict[str, Manifest] = {}
@@ -151,7 +164,10 @@ async def _prepare(
 async def _supervise_members(
     supervisor: Participant, fleet: Fleet, request: MembershipRequest, *, dry_run: bool
 ) -> list[AppliedManifest]:
-    """Give a new supervisor an account in every other member; returns its new Secrets."""
+    """Create a new supervisor's account in every other member, and Secrets with tokens in it.
+
+    Prints the former, and returns the latter.
+    """
     secrets: list[AppliedManifest] = []
     for cluster in sorted(fleet.members.keys() - {request.cluster}):
         member = fleet.reached[cluster]

@@ -24,7 +24,7 @@ _BY_POLICY = "ValidatingAdmissionPolicy"
 
 
 def members_attack(broker_namespace: str) -> Request:
-    """A member's attempt to publish a slice of the id that no cluster has."""
+    """A dry-run request that creates a slice of a reserved cluster id; policies must refuse it."""
     kind = EndpointSlice.kind
     body = {
         "apiVersion": kind.api_version,
@@ -37,7 +37,7 @@ def members_attack(broker_namespace: str) -> Request:
 
 
 def supervisors_attack() -> Request:
-    """A supervisor's attempt to create a Lease that is not the member's."""
+    """A dry-run request that creates a Lease that is not the member's; policies must refuse it."""
     kind = Lease.kind
     body = {
         "apiVersion": kind.api_version,
@@ -49,11 +49,11 @@ def supervisors_attack() -> Request:
 
 
 async def await_policies_in_force(cluster: ClusterAccess, token: str, attack: Request) -> None:
-    """Make an attack with a new token, as a dry run, until an admission policy refuses it.
+    """Send `attack`, a dry-run request, with a new token until an admission policy refuses it.
 
     The attacks break the rules whose policies are written last, so that all are in force then.
-    Raises `CommandFailed` if none does. Roles are in force before: an API server that refuses for
-    want of rights alone is tried again.
+    Raises `CommandFailed` after `IN_FORCE_TIMEOUT`. Roles are in force before: an API server that
+    refuses for want of rights alone is tried again.
     """
     endpoint = (await cluster.credentials.config()).endpoint
     identity = Identity(token=token)
@@ -71,7 +71,7 @@ async def await_policies_in_force(cluster: ClusterAccess, token: str, attack: Re
 
 
 async def _is_refused(client: Client, attack: Request) -> bool:
-    """Whether an admission policy refuses a request."""
+    """Whether a ValidatingAdmissionPolicy refuses a request; a refusal by RBAC does not count."""
     try:
         await client.send(attack)
     except Forbidden as error:

@@ -45,9 +45,10 @@ _POLL_INTERVAL = timedelta(milliseconds=500)
 
 
 async def leave_federation(request: MembershipRequest, *, dry_run: bool) -> None:
-    """Let a cluster leave, step by step; repeating it resumes where it ended.
+    """Let a cluster leave, step by step; repeating it resumes it. A dry run only prints.
 
-    A supervisor retires first: another one leads its members before anything is taken away.
+    A supervisor retires first: another one leads its members before anything is taken away. Raises
+    `InputError` for the last supervisor, or if the kubeconfig lacks a supervisor.
     """
     async with AsyncExitStack() as stack:
         member = await open_participant(stack, request.member)
@@ -83,7 +84,11 @@ async def leave_federation(request: MembershipRequest, *, dry_run: bool) -> None
 
 
 async def abandon_member(request: MembershipRequest, *, dry_run: bool) -> None:
-    """Give up a dead cluster: supervisors forget it, and its accounts elsewhere are revoked."""
+    """Give up a dead cluster without asking it: remove it from all supervisors' Federations.
+
+    They record it as abandoned; its Secrets there and its accounts in other members are deleted. A
+    dry run writes nothing.
+    """
     async with AsyncExitStack() as stack:
         named = [await open_participant(stack, access) for access in request.supervisors]
         await _check_abandoned(named, request)
@@ -106,7 +111,11 @@ async def abandon_member(request: MembershipRequest, *, dry_run: bool) -> None:
 
 
 async def dissolve_federation(request: MembershipRequest, *, dry_run: bool) -> None:
-    """End a Federation: supervisors withdraw all that they wrote, then accounts and claims go."""
+    """End a Federation: annotate it in all supervisors, wait until nobody leads, delete the rest.
+
+    All members must be reached, and `request.member` must supervise, else `InputError`. A dry run
+    only prints.
+    """
     async with AsyncExitStack() as stack:
         first = await open_participant(stack, request.member)
         wanted = federation_manifest(request, {})
@@ -134,7 +143,7 @@ async def dissolve_federation(request: MembershipRequest, *, dry_run: bool) -> N
 
 
 async def _check_leaving(member: Participant, request: MembershipRequest) -> None:
-    """Refuse a cluster with another id, or one that is not in the Federation."""
+    """Raise `InputError` if the cluster claims another id or Federation, or has no Federation."""
     check_cluster_id(member.claims, member.name, request.cluster)
     claimed_set = member.claims.get(CLUSTER_SET, "")
     if claimed_set == request.federation:
@@ -149,7 +158,7 @@ async def _check_leaving(member: Participant, request: MembershipRequest) -> Non
 
 
 async def _check_abandoned(supervisors: Sequence[Participant], request: MembershipRequest) -> None:
-    """Refuse to abandon a cluster that no supervisor knows; repeating it is fine."""
+    """Raise `InputError` if no supervisor lists the cluster as a member, or as abandoned."""
     known: set[str] = set()
     for participant in supervisors:
         found = await read_existing(participant.client, federation_manifest(request, {}))
@@ -165,6 +174,7 @@ async def _check_abandoned(supervisors: Sequence[Participant], request: Membersh
 
 
 def _no_federation(participant: Participant, request: MembershipRequest) -> InputError:
+    """The error, returned to be raised, for a cluster without that Federation."""
     return InputError(
         f"there is no Federation {request.federation!r} in {participant.name}; "
         f"see: kubectl --context {participant.name} get federations"
@@ -174,7 +184,10 @@ def _no_federation(participant: Participant, request: MembershipRequest) -> Inpu
 async def _leader_of(
     member: Participant, stack: AsyncExitStack, request: MembershipRequest
 ) -> list[Participant]:
-    """The supervisor that leads a member, if a context has its id as name."""
+    """The holder of the member's Lease, connected, if a context has its id as name; else none.
+
+    None either if it was named already.
+    """
     lease = await _read_lease(member.client, request.cluster)
     leader = holder_cluster(lease.spec.holder_identity) if lease is not None else ""
     named = {access.name for access in (*request.supervisors, request.member)}
@@ -188,7 +201,10 @@ async def _leader_of(
 async def _retire(
     member: Participant, fleet: Fleet, request: MembershipRequest, *, dry_run: bool
 ) -> None:
-    """Take the claim of a supervisor away, and wait until it leads no member any more."""
+    """Delete a supervisor's claims that mark it, and wait until it holds no member's Lease.
+
+    Nothing for a cluster that does not supervise. A dry run does not wait.
+    """
     if not member.supervises:
         return
     claims = [_claim(name) for name in (SUPERVISOR, *label_spellings("supervisor"))]
@@ -201,13 +217,17 @@ async def _retire(
 
 
 def _claim(name: str) -> Manifest:
+    """The manifest of a ClusterClaim by name, to delete it."""
     return manifest(ClusterClaim.kind, name)
 
 
 async def _remove_member(
     participant: Participant, request: MembershipRequest, *, abandon: bool, dry_run: bool
 ) -> None:
-    """Patch the member out of a supervisor's Federation, if it exists, and print it."""
+    """Patch the member out of a supervisor's Federation, if that exists, and print it.
+
+    With `abandon`, also name it in the annotation of abandoned members. A dry run only prints.
+    """
     wanted = federation_manifest(request, {})
     found = await read_existing(participant.client, wanted)
     if found is None:
@@ -234,7 +254,10 @@ def _abandoned_members(federation: Wire) -> set[str]:
 
 
 async def _revoke_everywhere(fleet: Fleet, supervisor: ClusterId, *, dry_run: bool) -> None:
-    """Delete the account of a former supervisor in all other members; name those not reached."""
+    """Delete a former supervisor's account in all other members, and print it.
+
+    Members that are not reached are named on stderr, if it did supervise.
+    """
     for cluster, member in sorted(fleet.reached.items()):
         if cluster != supervisor:
             done = await revoke_account(member.client, cluster, supervisor, dry_run=dry_run)
@@ -252,9 +275,9 @@ async def _revoke_everywhere(fleet: Fleet, supervisor: ClusterId, *, dry_run: bo
 async def _remove_traces(
     member: Participant, cluster: ClusterId, federation: str, *, dry_run: bool
 ) -> None:
-    """Delete Secrets, Federation, the accounts of all supervisors, policies and claims.
+    """Delete in one cluster: members' Secrets, Federation, supervisors' accounts, policies, claims.
 
-    The claim of membership goes last: until then, leaving can be repeated.
+    The claim of membership goes last: until then, leaving can be repeated. The id's claim stays.
     """
     done: list[AppliedManifest] = []
     with suppress(NotFound):
@@ -275,12 +298,12 @@ async def _remove_traces(
 
 
 async def _wait_until_released(member: Participant, cluster: ClusterId) -> None:
-    """Wait until no supervisor leads a cluster: leaders remove what they wrote before that."""
+    """Wait until nobody holds a cluster's Lease: leaders remove what they wrote before that."""
     await _wait_for_holder(member, cluster, "")
 
 
 async def _wait_for_holder(member: Participant, cluster: ClusterId, not_by: ClusterId) -> None:
-    """Wait until a supervisor does not hold a cluster's Lease, or, if it is empty, nobody does.
+    """Poll until `not_by` does not hold a cluster's Lease; if that is "", until nobody does.
 
     A Lease that is not renewed meanwhile counts as released. Raises `CommandFailed` after
     `RELEASE_TIMEOUT`.
@@ -301,6 +324,7 @@ async def _wait_for_holder(member: Participant, cluster: ClusterId, not_by: Clus
 
 
 def _is_held(sighting: ObservedLease, by: ClusterId) -> bool:
+    """Whether a Lease has a holder, of the cluster `by` unless that is ""."""
     holder = sighting.lease.spec.holder_identity if sighting.lease is not None else ""
     return bool(holder) and (not by or holder_cluster(holder) == by)
 

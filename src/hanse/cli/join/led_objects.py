@@ -23,7 +23,7 @@ _POLL_INTERVAL = timedelta(milliseconds=500)
 
 
 async def list_led_objects(client: Client, cluster: ClusterId) -> list[Object]:
-    """The objects in a cluster that its leaders wrote, by their label and owner."""
+    """List the objects that leaders wrote in a cluster, by owner label and annotation."""
     found: list[Object] = []
     for kind, namespace in _written(app.watches()):
         with suppress(NotFound):  # the kind is not served
@@ -33,7 +33,10 @@ async def list_led_objects(client: Client, cluster: ClusterId) -> list[Object]:
 
 
 async def delete_led_objects(client: Client, context: str, cluster: ClusterId) -> None:
-    """Delete what leaders could not delete any more, until a labelled list is empty."""
+    """Delete what leaders wrote in a cluster, and print it, until `list_led_objects` is empty.
+
+    Raises `CommandFailed` after `DELETION_TIMEOUT`.
+    """
     until = asyncio.get_running_loop().time() + DELETION_TIMEOUT.total_seconds()
     while found := await list_led_objects(client, cluster):
         for obj in found:
@@ -51,7 +54,7 @@ async def delete_led_objects(client: Client, context: str, cluster: ClusterId) -
 
 
 def _written(watches: Iterable[Watch]) -> set[tuple[type[Object], str]]:
-    """The kinds that leaders write, each with its namespace."""
+    """The kinds and namespaces of watches by which leaders write objects."""
     return {
         (watch.kind, watch.namespace)
         for watch in watches
@@ -60,5 +63,6 @@ def _written(watches: Iterable[Watch]) -> set[tuple[type[Object], str]]:
 
 
 def _is_led(obj: Object, cluster: ClusterId) -> bool:
+    """Whether the owner annotation says that a leader wrote it for this cluster."""
     owner = owner_of(obj)
     return owner is not None and owner.led and owner.serves == cluster

@@ -55,7 +55,7 @@ class Brokers(Struct, frozen=True):
 async def connected(
     old: ClusterAccess, new: ClusterAccess, namespace: str
 ) -> AsyncIterator[Brokers]:
-    """Both brokers of a move; raises `InputError` if they are one."""
+    """Both brokers of a move, connected; raises `InputError` if they are the same context."""
     if old.name == new.name:
         raise InputError(f"{old.name} is both the old and the new broker; name two")
     async with connect(old) as first, connect(new) as second:
@@ -63,9 +63,10 @@ async def connected(
 
 
 async def begin_move(brokers: Brokers, *, dry_run: bool) -> None:
-    """Let the old broker know that the fleet moves, and give the new one its rules.
+    """Set `status.moving` in all records on the old broker, and copy its rules to the new one.
 
-    Raises `InputError` for what cannot be moved.
+    Raises `InputError` if it has StatefulSets over clusters, or the rules differ and the new broker
+    has members. A dry run only prints.
     """
     await _check_sets(brokers)
     await _copy_rules(brokers, dry_run=dry_run)
@@ -79,14 +80,14 @@ async def begin_move(brokers: Brokers, *, dry_run: bool) -> None:
 
 
 async def set_moving(broker: Client, record: ClusterMember, *, moving: bool) -> None:
-    """Say in a record whether its cluster moves between brokers."""
+    """Patch `status.moving` of a record."""
     change = {"status": {"moving": moving}}
     place = (ClusterMember, record.name, record.namespace, change)
     await broker.patch(*place, subresource="status")
 
 
 async def _check_sets(brokers: Brokers) -> None:
-    """Refuse a fleet whose StatefulSets would lose their replicas with their broker."""
+    """Raise `InputError` if the old broker has StatefulSetParts: replicas would be lost."""
     old = brokers.old.client
     try:
         parts = (await old.list(StatefulSetPart, namespace=brokers.namespace)).objects
@@ -101,7 +102,10 @@ async def _check_sets(brokers: Brokers) -> None:
 
 
 async def _copy_rules(brokers: Brokers, *, dry_run: bool) -> None:
-    """Give the new broker the rules of the old, as long as it has no member of its own."""
+    """Patch the new broker's ClusterSet with the old one's spec, if they differ; prints it.
+
+    Raises `InputError` if the new broker has members already. A dry run only prints.
+    """
     old, new = brokers.old.client, brokers.new.client
     former = oldest_clusterset((await old.list(ClusterSet)).objects)
     current = oldest_clusterset((await new.list(ClusterSet)).objects)
@@ -123,9 +127,10 @@ async def _copy_rules(brokers: Brokers, *, dry_run: bool) -> None:
 
 
 async def retire_broker(brokers: Brokers, *, dry_run: bool) -> None:
-    """Leave a broker once all its members are ready on its successor; resumes what was begun.
+    """Wait until all members are ready on the successor, then delete all of them on the old broker.
 
-    Raises `CommandFailed` if a member does not get there in time.
+    Ends their moving on the new one. Resumes what was begun. Raises `CommandFailed` if no further
+    member gets ready for `SWITCH_TIMEOUT`. A dry run only prints.
     """
     old, new = brokers.old.client, brokers.new.client
     members = await _members(old, brokers.namespace)
@@ -154,13 +159,13 @@ async def _show(brokers: Brokers, members: Sequence[ClusterMember]) -> None:
 
 
 async def _withdraw(old: Client, place: MemberPlace) -> None:
-    """Delete what a broker has of a member, its account first: from then on nobody reads there."""
+    """Delete a member's account and rights, what it published, and its record on the old broker."""
     await delete_objects(old, await _objects_of(old, place))
     await delete_objects(old, [BrokerObject(ClusterMember.kind, place.cluster, place.namespace)])
 
 
 async def _objects_of(old: Client, place: MemberPlace) -> list[BrokerObject]:
-    """What a broker has of a member but its record, accounts first."""
+    """List what a broker has of a member but its record, those in the accounts' namespace first."""
     prepared = await list_prepared(old, place)
     accounts = accounts_namespace(place.namespace)
     prepared.sort(key=lambda one: one.namespace != accounts)
@@ -168,7 +173,10 @@ async def _objects_of(old: Client, place: MemberPlace) -> list[BrokerObject]:
 
 
 async def _wait_until_ready(members: Sequence[ClusterMember], brokers: Brokers) -> None:
-    """Wait until all members are ready on the new broker; prints who is not."""
+    """Poll until all members are ready on the new broker; prints to stderr who is not.
+
+    Raises `CommandFailed` if their number does not change for `SWITCH_TIMEOUT`.
+    """
     clock = asyncio.get_running_loop().time
     last, known = clock(), -1
     while missing := await _missing(members, brokers):
@@ -181,7 +189,7 @@ async def _wait_until_ready(members: Sequence[ClusterMember], brokers: Brokers) 
 
 
 def _missing_message(cluster: ClusterId, brokers: Brokers) -> str:
-    """What to do about a member that does not move."""
+    """The error text for a member that is not ready on the new broker, with what to do."""
     old, new = brokers.old.name, brokers.new.name
     return (
         f"{cluster} is not ready on {new}: `hanse join --broker {new} --from {old} --cluster-id "
@@ -191,14 +199,14 @@ def _missing_message(cluster: ClusterId, brokers: Brokers) -> str:
 
 
 async def _missing(members: Sequence[ClusterMember], brokers: Brokers) -> list[ClusterId]:
-    """The members that are not ready on the new broker."""
+    """The ids of members whose record on the new broker is missing, or not in the phase Ready."""
     there = await _members(brokers.new.client, brokers.namespace)
     ready = {one.name for one in there if one.status.phase == "Ready"}
     return sorted(one.name for one in members if one.name not in ready)
 
 
 async def _members(broker: Client, namespace: str) -> list[ClusterMember]:
-    """The members of a broker that have not left."""
+    """List the ClusterMembers of a broker that have not left; none if the kind is not served."""
     try:
         found = (await broker.list(ClusterMember, namespace=namespace)).objects
     except NotFound:

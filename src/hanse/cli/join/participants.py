@@ -31,6 +31,7 @@ class Participant(Struct, frozen=True):
 
     @property
     def name(self) -> str:
+        """The name of its context."""
         return self.access.name
 
     @property
@@ -40,6 +41,7 @@ class Participant(Struct, frozen=True):
 
     @property
     def supervises(self) -> bool:
+        """Whether it has the ClusterClaim that marks supervisors, with another value than false."""
         return spelled_value(self.claims, SUPERVISOR_MARK) not in (None, "false")
 
 
@@ -54,10 +56,11 @@ class Fleet(Struct, frozen=True):
 
     @property
     def supervisors(self) -> list[Participant]:
+        """The supervisors that are reached, by cluster id."""
         return [self.reached[c] for c in sorted(self.supervising) if c in self.reached]
 
     def require(self, clusters: Iterable[ClusterId], purpose: str) -> None:
-        """Raise `InputError` if the kubeconfig reaches one of these clusters not."""
+        """Raise `InputError` unless all these clusters are reached; its text has `purpose`."""
         for cluster in sorted(set(clusters) - self.reached.keys()):
             server = self.members[cluster].server if cluster in self.members else "?"
             raise InputError(
@@ -72,10 +75,11 @@ async def find_fleet(
     named: Sequence[Participant],
     contexts: Sequence[ClusterAccess],
 ) -> Fleet:
-    """Find the members of a Federation from the lists of named clusters, and from theirs in turn.
+    """Read the Federation in the named clusters, then in the members found, and so on.
 
-    A member is looked for by a context with its server, or with its id as name; its claims are
-    compared with both.
+    A member is reached by a context with its server, or with its id as name, if it claims that id.
+    Members without such a context are in `members` alone; an API server that does not answer
+    raises.
     """
     members: dict[ClusterId, Member] = {}
     states: dict[ClusterId, MemberState] = {}
@@ -115,7 +119,7 @@ async def open_participant(stack: AsyncExitStack, access: ClusterAccess) -> Part
 
 
 async def _servers(contexts: Sequence[ClusterAccess]) -> dict[str, str]:
-    """The server of each context by its name; none for contexts that cannot be used."""
+    """The server URL of each context by name, from the kubeconfig; unusable ones are left out."""
     servers = {}
     for context in contexts:
         with suppress(BadCredentials):

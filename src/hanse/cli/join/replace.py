@@ -17,10 +17,10 @@ from hanse.model.kinds.hanse import ClusterMember
 async def replace_member(
     broker: Client, place: MemberPlace, former: str, uid: str, *, dry_run: bool
 ) -> None:
-    """Take the id from a cluster that is gone: its objects, its account and its tokens end.
+    """Take the id from a cluster that is gone: delete its objects and account on the broker.
 
-    Others drop it first, since its record says so. The record then has the new cluster's uid, and
-    stays `Replaced` until the join goes on, so that an interrupted replacement is resumed.
+    Its record is set to `Replaced` first, and gets the new `uid`; it stays so until the join goes
+    on, so that an interrupted replacement is resumed. A dry run only prints.
     """
     name = place.broker
     published = await list_published(broker, place)

@@ -20,9 +20,10 @@ from hanse.model.objects import Wire
 async def restore_members(
     client: Client, broker_namespace: str, *, dry_run: bool
 ) -> list[AppliedManifest]:
-    """Make anew what is missing for each member that has an account; returns what was made.
+    """Create rights, record and Lease anew for each account of a member without a record.
 
-    Accounts are in a namespace of their own, and say which cluster they are for.
+    Accounts are in a namespace of their own, and say by annotation which cluster they are for.
+    Returns what was made, or in a dry run would be.
     """
     done: list[AppliedManifest] = []
     for account in await _accounts(client, broker_namespace):
@@ -47,7 +48,10 @@ async def restore_members(
 async def _restore_former(
     client: Client, broker_namespace: str, cluster: str, marks: Wire, *, dry_run: bool
 ) -> list[AppliedManifest]:
-    """Give a cluster that was made to leave its word again: if it returns, it finds it there."""
+    """Create the record, with phase Left, and the rights of a cluster that was made to leave.
+
+    If it returns, its agent reads there that it has left.
+    """
     record = manifests.member_record(broker_namespace, cluster, marks[CLUSTER_UID])
     former = manifests.former_member(broker_namespace, cluster)
     done = await apply(client, (record, *former), dry_run=dry_run)
@@ -58,6 +62,7 @@ async def _restore_former(
 
 
 async def _has_record(client: Client, cluster: str, broker_namespace: str) -> bool:
+    """Whether a cluster has a ClusterMember on the broker."""
     try:
         await client.read(ClusterMember, cluster, broker_namespace)
     except NotFound:
@@ -66,7 +71,7 @@ async def _has_record(client: Client, cluster: str, broker_namespace: str) -> bo
 
 
 async def _accounts(client: Client, broker_namespace: str) -> list[Wire]:
-    """The accounts of members; none in a dry run before there is a namespace for them."""
+    """List the ServiceAccounts of members; none if their namespace does not exist."""
     path = resource_path(SERVICE_ACCOUNT, accounts_namespace(broker_namespace))
     answer = await client.send(Request("GET", path, (("labelSelector", MEMBER),)))
     listed: Wire = decode_json(answer.body)

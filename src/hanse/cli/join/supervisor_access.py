@@ -39,14 +39,18 @@ class AccessGrant(Struct, frozen=True):
 
 
 def account_manifests(grant: AccessGrant) -> tuple[Manifest, ...]:
-    """The policies that hold supervisors in a member, and the account of one."""
+    """The manifests in a member: policies for all supervisors, and the account of this one."""
     rules = manifests.rules_for(app.watches(grant.options), grant.cluster, grant.supervisor_id)
     policies = manifests.supervisor_policies(app.supervisor_rules(), grant.cluster)
     return (*policies, *manifests.account(rules, grant.supervisor_id))
 
 
 async def grant_secret(grant: AccessGrant, *, dry_run: bool) -> list[AppliedManifest]:
-    """Put a token of the supervisor's own account into its Secret, unless one there is fit."""
+    """Request a token in the member, and write it into the supervisor's Secret for that member.
+
+    Returns nothing if the token there is still fit. A dry run requests and writes nothing, and
+    returns what would be written.
+    """
     endpoint = (await grant.member.access.credentials.config()).endpoint
     if await _is_reusable(grant, endpoint):
         return []
@@ -71,7 +75,10 @@ async def revoke_account(
 
 
 async def account_owners(member: Client) -> list[ClusterId]:
-    """The supervisors that have an account in a member; empty for the one that all shared."""
+    """The ids of supervisors that have an account in a member, by the names of ServiceAccounts.
+
+    "" stands for the account that all shared before.
+    """
     path = resource_path(SERVICE_ACCOUNT, SYSTEM)
     try:
         answer = await member.send(Request("GET", path))
@@ -84,9 +91,9 @@ async def account_owners(member: Client) -> list[ClusterId]:
 
 
 async def _is_reusable(grant: AccessGrant, endpoint: ServerEndpoint) -> bool:
-    """Whether the Secret has this CA and a token of the supervisor's own account that is accepted.
+    """Whether the supervisor's Secret has the member's CA, and a token that the member accepts.
 
-    Half of its lifetime must be left.
+    It must be of the supervisor's own account, with half of the lifetime left.
     """
     try:
         secret = await grant.supervisor.client.read(
