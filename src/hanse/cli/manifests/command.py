@@ -100,7 +100,10 @@ def _write_files(files: dict[str, str], folder: Path) -> None:
 def _parse_values(
     cluster_id: str, file: Path | None, settings: tuple[str, ...], features: str
 ) -> "Values":
-    """Values of the file, overridden by --set, then by options; raises `InputError`."""
+    """The values: a file's, overridden by --set, then by options; raises `InputError`.
+
+    A clusterId is required. Features also bring those that they require, if by option.
+    """
     import msgspec
 
     from hanse.cli.manifests.values import Values
@@ -166,7 +169,10 @@ def _read_values(file: Path) -> dict[str, Any]:
 
 
 def _set_value(tree: dict[str, Any], setting: str) -> None:
-    """Set `NAME=VALUE` in the tree in place, a dotted name with its parents; the value is YAML."""
+    """Set NAME=VALUE in the tree, in place; dots in NAME make groups, and VALUE is YAML.
+
+    Raises `InputError` if it is not so, or a group is a plain value.
+    """
     import yaml
 
     from hanse.model.yaml_input import load_yaml

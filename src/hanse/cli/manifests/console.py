@@ -40,7 +40,7 @@ def console_files() -> tuple[ChartFile, ...]:
 
 
 def _rights() -> list[Wire]:
-    """It reads what the page shows, and asks who people are and what they may see."""
+    """The account and roles of the console: to list what the page shows, and to review tokens."""
     rules = [*rbac_rules((*reads(), *BROKER_READS), Role.LOCAL), *_REVIEWS]
     account = manifest(SERVICE_ACCOUNT, CONSOLE, SYSTEM_NAMESPACE)
     subject = Subject(CONSOLE, SYSTEM_NAMESPACE)
@@ -49,7 +49,7 @@ def _rights() -> list[Wire]:
 
 
 def _objects(values: ValueSource) -> list[Wire]:
-    """One replica: sessions of people are kept in memory."""
+    """The Deployment, of one replica since sessions are kept in memory, and the Service."""
     arguments = ["console", f"--listen=0.0.0.0:{PORT}", "--own-cluster", values.value("clusterId")]
     environment = {
         "HANSE_CONSOLE_HOSTS": values.joined("console.hosts", " "),

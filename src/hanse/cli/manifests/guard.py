@@ -35,7 +35,7 @@ def guard_files() -> tuple[ChartFile, ...]:
 
 
 def _rights() -> list[Wire]:
-    """It reads; at its end it looks whether its DaemonSet is gone."""
+    """The account and roles of the guard: to read what it watches, and its own DaemonSet."""
     own = RbacRule(SYSTEM_NAMESPACE, "apps", "daemonsets", ("get",), (GUARD,))
     rules = [*rbac_rules(GUARD_WATCHES, Role.LOCAL), own]
     account = manifest(SERVICE_ACCOUNT, GUARD, SYSTEM_NAMESPACE)
@@ -45,7 +45,7 @@ def _rights() -> list[Wire]:
 
 
 def _daemon_set(values: ValueSource) -> Wire:
-    """One guard on each node, in the node's network and with no right on it but CAP_NET_ADMIN."""
+    """The guard on each node, in the node's network, as root with CAP_NET_ADMIN alone."""
     environment: dict[str, Wire] = {
         "HANSE_NODE": {"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         "HANSE_DAEMONSET": {"value": f"{SYSTEM_NAMESPACE}/{GUARD}"},
@@ -97,7 +97,7 @@ def _daemon_set(values: ValueSource) -> Wire:
 
 
 def _host_folder(name: str, path: Any) -> Wire:
-    """A folder of the node; where it is not the runtime's, the guard says so and is not ready."""
+    """A volume of a folder of the node, which is created if it is missing."""
     return {"name": name, "hostPath": {"path": path, "type": "DirectoryOrCreate"}}
 
 

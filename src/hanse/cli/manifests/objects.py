@@ -59,7 +59,7 @@ def chart_files() -> tuple[ChartFile, ...]:
 
 
 def _agent_objects(values: ValueSource) -> list[Wire]:
-    """The Deployment, PodDisruptionBudget and Service of the agent."""
+    """The agent's ConfigMap of the network template, Deployment, budget and Service."""
     ports = {"metrics": METRICS_PORT, "webhooks": WEBHOOK_PORT, "dashboard": DASHBOARD_PORT}
     environment = {
         **_shared_environment(values),
@@ -116,7 +116,7 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
 
 
 def _shared_environment(values: ValueSource) -> dict[str, Any]:
-    """The options that the agent and the name server have in common."""
+    """The environment variables that the agent and the name server have in common."""
     return {
         "HANSE_CLUSTER_ID": values.value("clusterId"),
         "HANSE_FEATURES": values.joined("features"),
@@ -129,7 +129,7 @@ def _shared_environment(values: ValueSource) -> dict[str, Any]:
 
 
 def _feature_environment(values: ValueSource) -> dict[str, Any]:
-    """The options of the agent's features."""
+    """The environment variables for options of the agent's features."""
     return {
         "HANSE_PUBLISH_ZONE": values.value("publishing.zone"),
         "HANSE_PUBLISH_ENDPOINTS": values.value("publishing.endpoints"),
@@ -218,7 +218,7 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
 
 
 def _network_policies() -> list[Wire]:
-    """Who may connect to our pods."""
+    """NetworkPolicies that open only the ports that our pods serve, to everybody."""
     open_ports = {
         AGENT: [
             {"port": "metrics"},
@@ -248,7 +248,7 @@ def _network_policies() -> list[Wire]:
 
 
 def _egress_policy(values: ValueSource) -> list[Wire]:
-    """What our pods may connect to: DNS, and API servers."""
+    """A NetworkPolicy for all our pods: they may connect to DNS anywhere, and to `egress.to`."""
     dns = [{"protocol": name, "port": port} for name in ("UDP", "TCP") for port in (53, DNS_PORT)]
     spec = {
         "podSelector": {"matchLabels": {PART_OF: "hanse"}},
@@ -262,7 +262,7 @@ def _egress_policy(values: ValueSource) -> list[Wire]:
 
 
 def _probe_policy(values: ValueSource) -> list[Wire]:
-    """Health probes of global names go to any port."""
+    """A NetworkPolicy: agent and name server may connect to any port of `egress.to`, to probe."""
     spec = {
         "podSelector": {
             "matchExpressions": [

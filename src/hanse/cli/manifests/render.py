@@ -44,14 +44,14 @@ The kind AMKOCluster is defined now; run `helm upgrade` once more, which creates
 
 
 def render_manifests(values: Values, *, with_crds: bool = True) -> str:
-    """All manifests for a cluster as YAML, with given values."""
+    """All manifests whose condition holds for the values, as YAML; CRDs unless left out."""
     source = PlainValues(values)
     files = (*(crd_files() if with_crds else ()), *chart_files())
     return to_yaml([one for f in files if f.when.holds(values) for one in f.objects(source)])
 
 
 def render_chart() -> dict[str, str]:
-    """The files of the chart, by path."""
+    """The texts of the chart's files by path, with Helm templates for values; writes nothing."""
     files = {
         "Chart.yaml": yaml.dump(CHART, sort_keys=False),
         "values.yaml": "# What can be chosen, with its defaults.\n" + values_yaml(Values()),
@@ -65,7 +65,7 @@ def render_chart() -> dict[str, str]:
 
 
 def _keep(obj: dict[str, Any]) -> dict[str, Any]:
-    """Annotate what holds objects of users, so that Helm never deletes it."""
+    """The object; a Namespace or CRD with the annotation by which Helm never deletes it."""
     if obj["kind"] not in ("Namespace", "CustomResourceDefinition"):
         return obj
     known = obj["metadata"].get("annotations", {})

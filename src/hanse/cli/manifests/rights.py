@@ -62,7 +62,7 @@ def rights_files() -> tuple[ChartFile, ...]:
 
 
 def crd_files() -> tuple[ChartFile, ...]:
-    """The CRDs of our kinds, each with the features that need it."""
+    """A file for the CRD of each of our kinds, conditional on the features that need it."""
     users: dict[type[Object], set[str]] = {}
     for feature in FEATURES:
         for kind in app.own_kinds(app.Options(features=(feature,))):
@@ -97,7 +97,7 @@ def dns_rights_files() -> tuple[ChartFile, ...]:
 
 
 def rights_of(values: Values) -> dict[str, list[Right]]:
-    """The rights of an agent with given values, by feature."""
+    """The agent's rights by feature, of the features that the values switch on."""
     return {
         feature: rights
         for feature, rights in _agent_rights(values.cluster_id).items()
@@ -110,16 +110,21 @@ def _agent_rights(cluster: str) -> dict[str, list[Right]]:
 
 
 def _base_objects(values: ValueSource) -> list[Wire]:
+    """The agent's account, and the rights that every agent has."""
     rights = _agent_rights(values.value("clusterId"))[BASE]
     return _wires(base_manifests(rights, values.joined("features")))
 
 
 def _feature_objects(values: ValueSource, feature: str) -> list[Wire]:
+    """The roles and bindings of a feature of the agent."""
     return _wires(feature_manifests(feature, _agent_rights(values.value("clusterId"))[feature]))
 
 
 def _condition(feature: str) -> Condition:
-    """When the rights of a feature are granted: webhooks follow the features that have some."""
+    """When the rights of a feature are installed: with any feature that requires it.
+
+    Those of webhooks with `webhooks.enabled` and any feature that has webhooks.
+    """
     if feature == BASE:
         return ALWAYS
     if feature == ADMISSION:
@@ -161,5 +166,6 @@ def _wires(manifests: Iterable[Manifest]) -> list[Wire]:
 
 
 def _ordered(features: Iterable[str]) -> tuple[str, ...]:
+    """The features in the order of `FEATURES`, each once."""
     chosen = set(features)
     return tuple(name for name in FEATURES if name in chosen)

@@ -16,23 +16,23 @@ class ValueSource(Protocol):
     """Reads values by their path."""
 
     def value(self, path: str) -> Any:
-        """The value of a path."""
+        """The value of a path; every result is a `Template` for a chart."""
         ...
 
     def value_or(self, path: str, other: str) -> Any:
-        """The value of a path, or of another where it is empty."""
+        """The value of a path, or that of the path `other` where it is empty."""
         ...
 
     def text_or(self, path: str, other: str) -> Any:
-        """The text of a path, or another one where it is empty."""
+        """The text of a path, or `other` itself where it is empty."""
         ...
 
     def either(self, path: str, yes: str, no: str = "") -> Any:
-        """One of two texts: the second where the value is false or empty."""
+        """`yes`, or `no` where the value of the path is false or empty."""
         ...
 
     def value_if(self, condition: str, path: str) -> Any:
-        """The text of a path where another value is true; else an empty one."""
+        """The value of `path` where that of `condition` is true; else ""."""
         ...
 
     def joined(self, path: str, separator: str = ",") -> Any:
@@ -48,7 +48,7 @@ class ValueSource(Protocol):
         ...
 
     def network_dns_image(self) -> Any:
-        """The image of the name servers of tenant networks; empty: the one of their kind."""
+        """`networks.dnsImage`; if empty our own image, or "" if they are not `hanse`."""
         ...
 
     def image(self) -> Any:
@@ -67,15 +67,19 @@ class PlainValues:
         return reduce(lambda tree, part: tree[part], path.split("."), self._tree)
 
     def value_or(self, path: str, other: str) -> Any:
+        """The value of a path, or that of the path `other` where it is empty."""
         return self.value(path) or self.value(other)
 
     def text_or(self, path: str, other: str) -> Any:
+        """The text of a path, or `other` itself where it is empty."""
         return self.value(path) or other
 
     def either(self, path: str, yes: str, no: str = "") -> Any:
+        """`yes`, or `no` where the value of the path is false or empty."""
         return yes if self.value(path) else no
 
     def value_if(self, condition: str, path: str) -> Any:
+        """The value of `path` where that of `condition` is true; else ""."""
         return self.value(path) if self.value(condition) else ""
 
     def joined(self, path: str, separator: str = ",") -> Any:
@@ -85,9 +89,11 @@ class PlainValues:
         return str(self.value(path))
 
     def digest(self, path: str) -> Any:
+        """The SHA-256 of the text of a path, in hexadecimal."""
         return hashlib.sha256(self.value(path).encode()).hexdigest()
 
     def network_dns_image(self) -> Any:
+        """`networks.dnsImage`; if empty our own image, or "" if they are not `hanse`."""
         own = self.image() if self._values.networks.dns == "hanse" else ""
         return self._values.networks.dns_image or own
 
@@ -104,33 +110,43 @@ class HelmValues:
     """Helm templates, for the chart."""
 
     def value(self, path: str) -> Any:
+        """A template of the value of a path, as JSON."""
         return Template(f"{{{{ toJson .Values.{path} }}}}")
 
     def value_or(self, path: str, other: str) -> Any:
+        """A template of the value of a path, or of the path `other` where it is empty."""
         return Template(f"{{{{ toJson (.Values.{path} | default .Values.{other}) }}}}")
 
     def text_or(self, path: str, other: str) -> Any:
+        """A template of the text of a path, or of `other` itself where it is empty."""
         return Template(f'{{{{ .Values.{path} | default "{other}" | quote }}}}')
 
     def either(self, path: str, yes: str, no: str = "") -> Any:
+        """A template of `yes`, or of `no` where the value of the path is false or empty."""
         return Template(f'{{{{ ternary "{no}" "{yes}" (empty .Values.{path}) | quote }}}}')
 
     def value_if(self, condition: str, path: str) -> Any:
+        """A template of the value of `path` where that of `condition` is true; else ""."""
         return Template(f'{{{{ ternary .Values.{path} "" .Values.{condition} | quote }}}}')
 
     def joined(self, path: str, separator: str = ",") -> Any:
+        """A template of the items of a list as one text."""
         return Template(f'{{{{ join "{separator}" .Values.{path} | quote }}}}')
 
     def text(self, path: str) -> Any:
+        """A template of a number as a text."""
         return Template(f"{{{{ .Values.{path} | int64 | quote }}}}")
 
     def digest(self, path: str) -> Any:
+        """A template of the SHA-256 of the text of a path."""
         return Template(f"{{{{ sha256sum .Values.{path} | quote }}}}")
 
     def image(self) -> Any:
+        """A template of the image, by default with the chart's version as its tag."""
         return Template(f"{{{{ {_HELM_IMAGE} | quote }}}}")
 
     def network_dns_image(self) -> Any:
+        """A template of the image of networks' name servers; "" unless chosen or `hanse`."""
         own = f'(ternary ({_HELM_IMAGE}) "" (eq .Values.networks.dns "hanse"))'
         return Template(f"{{{{ .Values.networks.dnsImage | default {own} | quote }}}}")
 
@@ -146,13 +162,13 @@ class Condition(Struct, frozen=True):
     """For Helm: an API version that the cluster serves already, as Helm checks kinds first."""
 
     def holds(self, values: Values) -> bool:
-        """Whether it holds for given values."""
+        """Whether the value is set and a feature is on; `served` is not looked at."""
         source = PlainValues(values)
         is_set = not self.value or bool(source.value(self.value))
         return is_set and (not self.features or bool({*self.features} & {*values.features}))
 
     def guard(self, text: str) -> str:
-        """A template that has the text only where the condition holds."""
+        """The text within a Helm `if` of the condition; unchanged if it always holds."""
         tests = [f".Values.{self.value}"] if self.value else []
         if self.features:
             has = " ".join(f'(has "{name}" .Values.features)' for name in self.features)

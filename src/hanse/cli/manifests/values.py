@@ -17,6 +17,7 @@ class _Values(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_
 
 
 def _description(text: str, **bounds: Any) -> Meta:
+    """The annotation of a value with its description and bounds."""
     return Meta(description=text, **bounds)
 
 
@@ -236,7 +237,7 @@ class NetworksValues(_Values, frozen=True, kw_only=True):
 
 
 def _anywhere() -> list[dict[str, Any]]:
-    """Every address but link-local ones, among which are metadata services of clouds."""
+    """Egress peers: all addresses but link-local ones, where clouds have metadata services."""
     return [
         {"ipBlock": {"cidr": "0.0.0.0/0", "except": ["169.254.0.0/16"]}},
         {"ipBlock": {"cidr": "::/0", "except": ["fe80::/10"]}},
@@ -320,7 +321,7 @@ class Values(_Values, frozen=True, kw_only=True):
 
 
 def values_yaml(values: Struct, indent: str = "") -> str:
-    """The values as a commented YAML file."""
+    """The values as YAML, each with its description as a comment above it."""
     lines: list[str] = []
     hints = get_type_hints(type(values), include_extras=True)
     for one in msgspec.structs.fields(values):

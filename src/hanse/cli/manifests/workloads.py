@@ -16,6 +16,7 @@ def labels_of(name: str) -> dict[str, str]:
 
 
 def make_object(api_version: str, kind: str, name: str, spec: Wire) -> Wire:
+    """An object of that name in hanse-system, with the labels of `labels_of`."""
     metadata = {"name": name, "namespace": SYSTEM_NAMESPACE, "labels": labels_of(name)}
     return {"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec}
 
@@ -71,6 +72,7 @@ def make_deployment(
 def make_container(
     values: ValueSource, name: str, arguments: list[Any], environment: dict[str, Any]
 ) -> Wire:
+    """A container without privileges; a value of the environment that is a dict is `valueFrom`."""
     return {
         "name": name,
         "image": values.image(),
@@ -95,19 +97,22 @@ def pod_field(path: str) -> Wire:
 
 
 def secret_volume(name: str, secret: Any) -> Wire:
+    """A volume of a Secret, which need not exist."""
     return {"name": name, "secret": {"secretName": secret, "optional": True}}
 
 
 def http_probe(path: str, every: int) -> Wire:
-    """Asks every so many seconds; a second, the default, is little on a busy node."""
+    """A probe of the port `metrics` every so many seconds, each with 5 s to answer."""
     get = {"path": path, "port": "metrics"}
     return {"httpGet": get, "periodSeconds": every, "timeoutSeconds": 5}
 
 
 def disruption_budget(name: str) -> Wire:
+    """A PodDisruptionBudget of a workload: one pod stays available."""
     spec = {"minAvailable": 1, "selector": {"matchLabels": labels_of(name)}}
     return make_object("policy/v1", "PodDisruptionBudget", name, spec)
 
 
 def make_service(name: str, ports: list[Wire]) -> Wire:
+    """A Service in hanse-system that selects the pods of the same name's workload."""
     return make_object("v1", "Service", name, {"selector": labels_of(name), "ports": ports})
