@@ -140,7 +140,7 @@ def _run_leader_change(
     dry_run: bool,
     timeout: int,
 ) -> None:
-    """Change the leader in the selected clusters, then exit: 0, or 1 for a problem."""
+    """Promote (`leads`) or demote a cluster, and exit: 0, or 1 if `change_leader` is False."""
     from hanse.cli.clusters import select_clusters
     from hanse.cli.gslb.leadership import LeaderChange, change_leader
     from hanse.cli.process import run_async, start_logging

@@ -42,7 +42,10 @@ class DrainPlan(Struct, frozen=True):
 
 
 async def drain_site(request: DrainRequest, clusters: Sequence[ClusterAccess], echo: Echo) -> bool:
-    """Patch the leader's policy, or print a dry run; raises `InputError`, `CommandFailed`."""
+    """Patch the leader's policy, or only print what a dry run would do; returns always True.
+
+    Raises `InputError` without a single leader and policy, `CommandFailed` if the cluster fails.
+    """
     view = await read_gslb(clusters)
     leader = _only_leader(view)
     access = next(one for one in clusters if one.name == leader)
@@ -67,7 +70,11 @@ async def drain_site(request: DrainRequest, clusters: Sequence[ClusterAccess], e
 def plan_drain(
     request: DrainRequest, policy: GlobalDeploymentPolicy, rules: Sequence[GSLBHostRule]
 ) -> DrainPlan:
-    """The change that gives a site the lowest priority, or the one that it had."""
+    """The patch that gives a site priority 0, or with `back` the one recorded before; no request.
+
+    No patch if it is in that state already. Raises `InputError` for a site that the policy does not
+    match, or if all others are drained.
+    """
     spec, site = policy.spec, request.site
     matched = [match.cluster for match in spec.match_clusters]
     if site not in matched:
@@ -106,7 +113,7 @@ def _overriding(site: str, rules: Sequence[GSLBHostRule]) -> list[str]:
 def _change(
     spec: GlobalDeploymentPolicySpec, site: str, priority: int, before: dict[str, int]
 ) -> Wire:
-    """The patch that sets a site's priority and records what drained sites had."""
+    """The merge patch of trafficSplit, and of the annotation with the former priorities."""
     weights = {s.cluster: s for s in spec.traffic_split}
     weights.setdefault(site, TrafficSplit(cluster=site))
     split = [
@@ -122,7 +129,7 @@ def _change(
 
 
 def _recorded(policy: GlobalDeploymentPolicy) -> dict[str, int]:
-    """The priorities that drained sites had."""
+    """The former priorities of drained sites, from an annotation; empty if it cannot be read."""
     text = policy.metadata.annotations.get(DRAINED, "")
     try:
         return msgspec.json.decode(text, type=dict[str, int]) if text else {}
@@ -131,6 +138,7 @@ def _recorded(policy: GlobalDeploymentPolicy) -> dict[str, int]:
 
 
 def _only_leader(view: GslbView) -> str:
+    """The name of the only cluster that leads; raises `InputError` for none or several."""
     match [site.name for site in view.leaders]:
         case [leader]:
             return leader
@@ -141,6 +149,7 @@ def _only_leader(view: GslbView) -> str:
 
 
 async def _only_policy(client: Client, leader: str) -> GlobalDeploymentPolicy:
+    """Read the leader's only GlobalDeploymentPolicy; raises `InputError` for none or several."""
     policies = (await client.list(GlobalDeploymentPolicy, namespace=NAMESPACE)).objects
     if len(policies) != 1:
         raise InputError(

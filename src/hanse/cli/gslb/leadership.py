@@ -55,9 +55,11 @@ class PatchStep(Struct, frozen=True):
 async def change_leader(
     request: LeaderChange, clusters: Sequence[ClusterAccess], echo: Echo
 ) -> bool:
-    """Patch and wait for the status, or print a dry run; True also if nothing is to change.
+    """Patch the cluster's AMKOCluster and wait for its status, or print what a dry run would do.
 
-    Raises `InputError` for an unknown context, `CommandFailed` if the cluster refuses.
+    False if the agent is silent until the time-out or reports a failed stage; True also if nothing
+    is to change. Raises `InputError` for an unknown context or a refused change, `CommandFailed` if
+    the cluster fails.
     """
     cluster = next((one for one in clusters if one.name == request.cluster), None)
     if cluster is None:
@@ -88,7 +90,10 @@ async def change_leader(
 
 
 def plan_steps(request: LeaderChange, view: GslbView) -> list[PatchStep]:
-    """The patches that are needed; raises `InputError` where the change is refused."""
+    """The patches that are needed, none if it is so already; nothing is sent.
+
+    Raises `InputError` where the change is refused, `CommandFailed` if the cluster was not read.
+    """
     site = next(site for site in view.sites if site.name == request.cluster)
     own = _own_cluster(site)
     if not request.leads:
@@ -123,7 +128,7 @@ def warnings(request: LeaderChange, view: GslbView) -> list[str]:
 
 
 def _upgrade_warnings(request: LeaderChange, view: GslbView) -> list[str]:
-    """An AMKOCluster that was installed from values is reset by the next upgrade."""
+    """A note if the AMKOCluster is labelled as part of Hanse: an upgrade may reset it."""
     own = [o for site in view.sites if site.name == request.cluster for o in site.clusters]
     if not any(one.metadata.labels.get(PART_OF) == "hanse" for one in own):
         return []
@@ -135,7 +140,10 @@ def _upgrade_warnings(request: LeaderChange, view: GslbView) -> list[str]:
 
 
 def _own_cluster(site: GslbCluster) -> AMKOCluster:
-    """The only AMKOCluster of a site; raises where there is none or several."""
+    """The only AMKOCluster of a site; raises `InputError` for none or several.
+
+    `CommandFailed` if the site could not be read.
+    """
     if site.unreachable:
         raise CommandFailed(f"{site.name} cannot be reached: {site.unreachable}")
     match site.clusters:
@@ -150,7 +158,7 @@ def _own_cluster(site: GslbCluster) -> AMKOCluster:
 
 
 def _check_promotable(site: GslbCluster, view: GslbView) -> None:
-    """Refuse while another leader is reachable, or where nothing was replicated."""
+    """Raise `InputError` if another cluster that was read leads, or the site has no GSLBConfig."""
     alive = [leader.name for leader in view.leaders if leader.name != site.name]
     if alive:
         raise InputError(
@@ -164,7 +172,7 @@ def _check_promotable(site: GslbCluster, view: GslbView) -> None:
 
 
 def _controller_step(request: LeaderChange, site: GslbCluster) -> PatchStep:
-    """The patch that sets the leading Avi controller."""
+    """The patch of the site's GSLBConfig with the Avi controller; `InputError` if no address."""
     if not (is_address(request.controller) or is_host_name(request.controller)):
         raise InputError(
             f"--controller-ip {request.controller!r} is no IP address and no host name; "
@@ -179,7 +187,10 @@ def _controller_step(request: LeaderChange, site: GslbCluster) -> PatchStep:
 async def _require_no_other_leader(
     client: Client, request: LeaderChange, view: GslbView, echo: Echo
 ) -> None:
-    """Refuse while a leader that the kubeconfig does not name renews its Lease here."""
+    """Raise `InputError` if a leader outside the kubeconfig renews its Lease in this cluster.
+
+    Looks for `RENEWAL_TIME`, but only if the Lease's holder is none of the known clusters.
+    """
     before = await _leader_lease(client)
     holder = before.spec.holder_identity if before is not None else ""
     known = {own.spec.cluster_context for site in view.sites for own in site.clusters}
@@ -198,6 +209,7 @@ async def _require_no_other_leader(
 
 
 async def _leader_lease(client: Client) -> Lease | None:
+    """Read the leader's Lease in a follower; None if there is none."""
     try:
         return await client.read(Lease, LEADER_LEASE, NAMESPACE)
     except NotFound:
@@ -205,7 +217,10 @@ async def _leader_lease(client: Client) -> Lease | None:
 
 
 async def _wait_for_status(client: Client, request: LeaderChange, echo: Echo) -> bool:
-    """Wait until the agent has reported conditions, if a time-out is given, and print them."""
+    """Poll until the new leader has a term and conditions, and print them; False on failures.
+
+    True at once without a time-out, False if that ends first.
+    """
     if not request.timeout:
         return True
     try:

@@ -37,19 +37,22 @@ class GslbCluster(Struct, frozen=True):
 
     @property
     def leads(self) -> bool:
+        """Whether an AMKOCluster of it has `spec.isLeader`."""
         return any(one.spec.is_leader for one in self.clusters)
 
     @property
     def takes_part(self) -> bool:
+        """Whether it has an AMKOCluster, or could not be read."""
         return bool(self.clusters or self.unreachable)
 
     @property
     def epoch(self) -> str:
+        """The term in the annotation of its first AMKOCluster; "" without one."""
         return next((o.metadata.annotations.get(TERM, "") for o in self.clusters), "")
 
     @property
     def troubles(self) -> tuple[StageCondition, ...]:
-        """The conditions that are not good, if this cluster leads; else none."""
+        """The conditions whose status is not that of success, if this cluster leads; else none."""
         conditions = [c for one in self.clusters for c in one.status.conditions]
         return tuple(c for c in conditions if self.leads and c.status not in _GOOD)
 
@@ -61,10 +64,14 @@ class GslbView(Struct, frozen=True):
 
     @property
     def leaders(self) -> tuple[GslbCluster, ...]:
+        """The clusters with an AMKOCluster that leads; there should be one."""
         return tuple(site for site in self.sites if site.leads)
 
     def in_step(self, site: GslbCluster) -> bool | None:
-        """Whether a follower has the leader's objects; None where there is nothing to compare."""
+        """Whether a follower's replicated objects have the same specs as the leader's.
+
+        None for a leader, an unread cluster, or unless exactly one cluster leads.
+        """
         if len(self.leaders) != 1 or site.leads or site.unreachable:
             return None
         return site.copies == self.leaders[0].copies
@@ -99,12 +106,13 @@ class GslbView(Struct, frozen=True):
 
 
 async def read_gslb(clusters: Sequence[ClusterAccess]) -> GslbView:
-    """Read every cluster; one that fails is a site with a reason."""
+    """Read every cluster's API server; one that fails is a site with `unreachable` set."""
     sites = await read_clusters(clusters, _read_site)
     return GslbView(tuple(_failed_site(s) if isinstance(s, ReadFailure) else s for s in sites))
 
 
 def _failed_site(failure: ReadFailure) -> GslbCluster:
+    """The site of a cluster that could not be read, with the reason."""
     on_timeout = f"no answer within {READ_TIMEOUT.total_seconds():.0f} s"
     return GslbCluster(failure.cluster, failure.message(on_timeout))
 
@@ -132,6 +140,7 @@ async def _list_if_served(client: Client, kind: type[K]) -> tuple[K, ...]:
 
 
 def _spec_or_none(obj: Object) -> object:
+    """The object's spec; None for kinds that have none."""
     return getattr(obj, "spec", None)
 
 

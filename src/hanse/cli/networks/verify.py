@@ -42,7 +42,10 @@ class SeenPair(Struct, frozen=True):
 
     @property
     def wrong(self) -> bool:
-        """A leak, or a network that is not reached although policies allow it."""
+        """Whether a network that is neither the same nor a peer was reached, from any node.
+
+        Or one of those was not reached from all nodes, although policies allow all of it.
+        """
         if not self.expected:
             return self.seen != "none"
         return self.written == "all" and self.seen != "all"
@@ -51,10 +54,11 @@ class SeenPair(Struct, frozen=True):
 async def verify_networks(
     cluster: ClusterAccess, names: Sequence[str], image: str, seconds: float
 ) -> list[SeenPair]:
-    """Connect from each network to each by pods that are deleted again.
+    """Connect from each network to each by pods, which are deleted again; all networks by default.
 
-    Raises `CommandFailed` for networks that do not exist, or too many, and `InputError` where no
-    containers run.
+    Raises `CommandFailed` for networks that do not exist, or more than `MAX_NETWORKS`, and
+    `InputError` where no containers run. `seconds` is how long pods may take to start; no `image`
+    means the agent's.
     """
     view = await read_reachability(cluster)
     known = [name for name in view.matrix.names if name != OUTSIDE]
@@ -73,7 +77,7 @@ async def verify_networks(
 
 
 def _pair(one: str, other: str, view: ReachabilityView, outcomes: Sequence[Outcome]) -> SeenPair:
-    """What is known of two networks."""
+    """What policies, guards and the outcomes of connections say of one network reaching another."""
     tried = [o.answered for o in outcomes if (o.attempt.source, o.attempt.target) == (one, other)]
     expected = one == other or (one, other) in view.peered
     guarded: Reachability = "all" if expected else "none"
@@ -97,7 +101,10 @@ class NetworksRun(Struct, frozen=True):
     seconds: float
 
     async def try_all(self, networks: Sequence[NetworkName]) -> list[Outcome]:
-        """Connect from each network to each, from up to `MAX_NODES` nodes."""
+        """Connect from each network to each, itself too, from up to `MAX_NODES` nodes.
+
+        Creates the pods in the namespaces TENANT-default, and deletes them also after an error.
+        """
         nodes = await self._host_names()
         try:
             servers = {name: self._place(name, nodes[0]) for name in networks}
@@ -120,22 +127,24 @@ class NetworksRun(Struct, frozen=True):
         return [outcome for outcomes in several for outcome in outcomes]
 
     async def _host_names(self) -> list[str]:
-        """The host names of nodes that pods may run on; one empty name for any node."""
+        """The host name labels of up to `MAX_NODES` ready nodes; one "" for any node if none."""
         nodes = (await self.client.list(Node)).objects
         names = sorted(n.metadata.labels.get(_HOST_NAME, "") for n in nodes if n.ready)
         return [name for name in names if name][:MAX_NODES] or [""]
 
     def _place(self, name: NetworkName, node: str) -> VerifiedCluster:
+        """Where pods of a network run: namespace, labels and node, "" for any; creates nothing."""
         labels = {NETWORK: name.network, RUN: self.name}
         return VerifiedCluster(
             self.cluster, self.client, name.alias_namespace, self.image, labels, node
         )
 
     def _pod(self, name: NetworkName, number: int) -> str:
+        """The name of a network's pod that connects from the node of a number."""
         return f"{self.name}-{name.network}-{number}"
 
     async def _serve(self, server: tuple[NetworkName, VerifiedCluster]) -> str:
-        """Start a network's pod that answers, and wait for its address."""
+        """Create a network's pod that answers, wait until it runs, and return its IP address."""
         name, place = server
         pod = f"{self.name}-{name.network}"
         await place.create(manifests.server(pod, self.cluster, self.image))
@@ -143,7 +152,7 @@ class NetworksRun(Struct, frozen=True):
 
 
 def _attempts(source: NetworkName, addresses: dict[NetworkName, str]) -> list[Attempt]:
-    """One connection to each network; it is tried again until the new pod's address is known."""
+    """One TCP connection to each network's server, its own too, which may take 8 s."""
     return [
         Attempt(
             "routes",

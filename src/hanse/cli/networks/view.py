@@ -45,6 +45,7 @@ class GuardedNodes(Struct, frozen=True):
 
     @property
     def complete(self) -> bool:
+        """Whether all nodes that should have a guard have a ready one; False if none should."""
         return 0 < self.wanted <= self.ready
 
 
@@ -61,9 +62,9 @@ class NetworkSummary(Struct, frozen=True):
 
 
 async def read_networks(cluster: ClusterAccess) -> list[NetworkSummary]:
-    """A cluster's networks with the number of their pods and Services.
+    """Read a cluster's Networks with the number of their pods and Services, sorted by name.
 
-    Raises `CommandFailed` if it has no tenant networks.
+    Empty without Networks; raises `CommandFailed` if the kind is not served.
     """
     async with connect(cluster) as client:
         networks = await _list_networks(client, cluster.name)
@@ -92,7 +93,7 @@ async def _list_networks(client: Client, cluster: str) -> tuple[Network, ...]:
 
 
 def _networks_of(members: Iterable[Object]) -> Iterator[str]:
-    """The network of each object that is not part of the network's own DNS."""
+    """TENANT.NETWORK of each object, by its labels, without those of the network's own DNS."""
     for one in members:
         labels = one.metadata.labels
         if DNS not in labels and not is_managed(labels):
@@ -100,9 +101,10 @@ def _networks_of(members: Iterable[Object]) -> Iterator[str]:
 
 
 async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
-    """Which networks reach which, by a cluster's tenants, pods and policies.
+    """Read pods, peerings and policies from a cluster, and compute which networks reach which.
 
-    Raises `CommandFailed` if it has no tenant networks.
+    Leaks are pairs that policies allow and that no NetworkPeering with the phase Ready joins, in
+    either direction. Raises `CommandFailed` if the kind Network is not served.
     """
     async with connect(cluster) as client:
         networks = await _list_networks(client, cluster.name)
@@ -140,7 +142,10 @@ async def _read_served(client: Client, kind: type[K]) -> list[K]:
 
 
 async def _read_guards(client: Client) -> GuardedNodes:
-    """The nodes with a guard, by its DaemonSet; none where there is no DaemonSet."""
+    """The nodes that should have a guard, and have a ready one, by DaemonSet hanse-guard.
+
+    Both are 0 without it.
+    """
     path = f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/daemonsets/hanse-guard"
     try:
         answer = await client.read_raw(path)

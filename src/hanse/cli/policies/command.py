@@ -130,6 +130,7 @@ def _print_ledgers(ledgers: "Ledgers") -> None:
 
 
 def _member_cells(policy: "PolicyView") -> list[str]:
+    """The coloured phase of each member, sorted by cluster as the table's columns are."""
     return [_member_cell(policy.members[cluster]) for cluster in sorted(policy.members)]
 
 
@@ -139,7 +140,7 @@ def _member_cell(member: "MemberStatus") -> str:
 
 
 def _policy_problems(policy: "PolicyView") -> list[str]:
-    """A line per member that needs attention and per overruled change, with the remedy."""
+    """A line per member that needs attention, and per overruled change with the remedy."""
     problems = [
         f"{cluster}: {member.message or member.phase}"
         for cluster, member in sorted(policy.members.items())

@@ -30,10 +30,12 @@ class Ledgers(Struct, frozen=True):
 
     @property
     def policies(self) -> list[PolicyView]:
+        """All policies in the ledgers, each with its state in every cluster that was read."""
         return list_policies(self.records)
 
     @property
     def needs_attention(self) -> bool:
+        """Whether a cluster could not be read, or a policy needs a decision or is blocked."""
         return bool(self.failures) or any(one.needs_attention for one in self.policies)
 
 
@@ -48,7 +50,10 @@ class Decision(Struct, frozen=True):
 
 
 async def read_ledgers(clusters: Sequence[ClusterAccess]) -> Ledgers:
-    """Read every cluster; a cluster without ledgers is no member, and left out."""
+    """List the ledger ConfigMaps of every cluster; clusters that have none are left out.
+
+    Clusters are called by their contexts; one that cannot be read is in `failures`.
+    """
     records: dict[ClusterId, tuple[ConfigMap, ...]] = {}
     failures: dict[ClusterId, str] = {}
     results = await read_clusters(clusters, _read_records)
@@ -61,14 +66,15 @@ async def read_ledgers(clusters: Sequence[ClusterAccess]) -> Ledgers:
 
 
 def json_document(ledgers: Ledgers) -> dict[str, Any]:
-    """The ledgers as JSON."""
+    """Policies, and under `silent` the clusters not read with the reason; to be encoded."""
     return {"policies": ledgers.policies, "silent": ledgers.failures}
 
 
 async def apply_decision(clusters: Sequence[ClusterAccess], decision: Decision) -> str:
-    """Annotate the policy with a decision, and wait until the leader has acted on it.
+    """Annotate the policy in one cluster, and wait until its leader has removed the annotation.
 
-    Returns what it did; raises `InputError` for an unknown policy or context.
+    Returns a line for the user. Raises `InputError` for an unknown policy or context, or if there
+    is nothing to decide, and `CommandFailed` after the time-out, when the annotation stays.
     """
     ledgers = await read_ledgers(clusters)
     policy = next((p for p in ledgers.policies if _has_key(p, decision.key)), None)
@@ -88,7 +94,10 @@ async def apply_decision(clusters: Sequence[ClusterAccess], decision: Decision) 
 
 
 def _deciding_cluster(policy: PolicyView, decision: Decision) -> ClusterId:
-    """The cluster whose leader acts; raises `InputError` where there is nothing to decide."""
+    """The cluster where the policy is to be annotated: in quarantine, else one that applied it.
+
+    Raises `InputError` if the decision does not fit the policy's state, or --in has to choose.
+    """
     waiting = sorted(c for c, m in policy.members.items() if m.phase == "Quarantined")
     if decision.choice in (KEEP, YIELD) and waiting:
         if decision.cluster in waiting or (not decision.cluster and len(waiting) == 1):
@@ -121,7 +130,7 @@ async def _annotate_resolution(client: Client, kind: type[Policy], decision: Dec
 async def _wait_until_resolved(
     client: Client, kind: type[Policy], decision: Decision, cluster: ClusterId
 ) -> None:
-    """Poll until the annotation is gone; raises `CommandFailed` after the time-out."""
+    """Poll until the annotation or the policy is gone; `CommandFailed` after the time-out."""
     try:
         async with asyncio.timeout(decision.timeout):
             while await _is_annotated(client, kind, decision.key):  # noqa: ASYNC110 - an annotation of another process

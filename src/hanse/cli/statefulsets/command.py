@@ -176,7 +176,10 @@ def restart(context: click.Context, name: str) -> None:
 
 
 def _select_set(context: click.Context, name: str) -> "tuple[Sequence[ClusterAccess], str, str]":
-    """The clusters of the kubeconfig, and namespace and name of a set; logging is started."""
+    """All clusters that the settings name, and namespace and name of NAMESPACE/NAME.
+
+    Raises `InputError` for other text. Starts logging.
+    """
     from hanse.cli.clusters import select_clusters
     from hanse.cli.process import start_logging
 

@@ -44,7 +44,7 @@ class Door(Struct, frozen=True):
 
     @property
     def template_path(self) -> tuple[str, ...]:
-        """The field with the pod template."""
+        """The names of the fields down to the pod template, which depend on the kind."""
         above = ("spec", "template") if isinstance(self.present, FederatedStatefulSet) else ()
         return (*above, "spec", "template")
 
@@ -74,7 +74,10 @@ class History(Struct, frozen=True):
     revisions: tuple[Revision, ...]
 
     def choose(self, number: int | None) -> Revision:
-        """The revision of a number, or the newest that the set does not have now."""
+        """The revision of a number; without one the newest that is not the set's now.
+
+        Raises `CommandFailed` if there is none, or if the set's own is not known without a number.
+        """
         if number is None and not any(revision.is_present for revision in self.revisions):
             raise CommandFailed(
                 f"which template the set has now is not among those of {self.cluster}, or is "
@@ -91,7 +94,10 @@ class History(Struct, frozen=True):
 async def read_history(
     clusters: Sequence[ClusterAccess], namespace: str, name: str, source: str = ""
 ) -> History:
-    """The templates of a set in the first cluster that runs it, or in that of a context."""
+    """Read a set's ControllerRevisions from the first cluster that has some, or from `source`.
+
+    Raises `CommandFailed` if none has, or the set is not found at the broker.
+    """
     door = await _find_door(clusters, namespace, name)
     for cluster in clusters:
         if source not in ("", cluster.name):
@@ -110,7 +116,11 @@ async def undo(
     number: int | None,
     source: str = "",
 ) -> Revision:
-    """Give a set the template of an earlier revision; returns it."""
+    """Patch the set, where it was submitted, with the template of an earlier revision.
+
+    Returns that revision. Raises `CommandFailed` for a set with overrides, or as `read_history` and
+    `History.choose` do; the patch fails if the template was changed meanwhile.
+    """
     history = await read_history(clusters, namespace, name, source)
     chosen = history.choose(number)
     door = await _find_door(clusters, namespace, name)
@@ -133,7 +143,7 @@ async def undo(
 
 
 async def restart(clusters: Sequence[ClusterAccess], namespace: str, name: str) -> None:
-    """Give a set a template with the present time, as `kubectl rollout restart` does."""
+    """Patch the set's template, where it was submitted, with an annotation of the present time."""
     door = await _find_door(clusters, namespace, name)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     change: Wire = {"metadata": {"annotations": {_RESTARTED: now}}}
@@ -144,7 +154,11 @@ async def restart(clusters: Sequence[ClusterAccess], namespace: str, name: str) 
 
 
 async def _find_door(clusters: Sequence[ClusterAccess], namespace: str, name: str) -> Door:
-    """The set where it was submitted; a host is the cluster whose own set the broker's copies."""
+    """Read the set where it was submitted: at the broker or, if agents own that one, in its host.
+
+    The host is a cluster whose own FederatedStatefulSet has the same spec. Raises `CommandFailed`
+    without one.
+    """
     broker = await find_broker(clusters)
     async with connect(broker) as client:
         present = await _read_set(client, namespace, name, (StatefulSet, FederatedStatefulSet))
@@ -186,7 +200,10 @@ async def _read_set(
 
 
 async def _revisions(client: Client, namespace: str, name: str, present: Wire) -> list[Revision]:
-    """The revisions of a set's StatefulSet in one cluster, the newest last; none without one."""
+    """List the ControllerRevisions of a set's StatefulSets in one cluster, the newest last.
+
+    Empty if the set has no StatefulSet there. `present` is the set's template now.
+    """
     owned = (await client.list(StatefulSet, namespace=namespace, labels=f"{SET}={name}")).objects
     uids = {each.metadata.uid for each in owned}
     found = (await client.list(ControllerRevision, namespace=namespace)).objects if uids else ()
@@ -195,6 +212,7 @@ async def _revisions(client: Client, namespace: str, name: str, present: Wire) -
 
 
 def _decoded(revisions: Iterable[ControllerRevision], present: Wire) -> Iterable[Revision]:
+    """The revisions with their pod templates; one at most is marked as the set's now."""
     kept = list(revisions)
     templates = [{**each.data.get("spec", {}).get("template", {})} for each in kept]
     for template in templates:
@@ -206,9 +224,9 @@ def _decoded(revisions: Iterable[ControllerRevision], present: Wire) -> Iterable
 
 
 def _index_of(present: Wire, templates: Sequence[Wire]) -> int | None:
-    """Which template is the set's now: the same one, or the newest that only adds defaults to it.
+    """The index of the set's template now: the last equal one, else the last that contains it.
 
-    API servers fill in the defaults of StatefulSets, not those of FederatedStatefulSets.
+    None without. API servers fill in defaults of StatefulSets, not of FederatedStatefulSets.
     """
     found = (at for at, template in enumerate(templates) if template == present)
     filled = (at for at, template in enumerate(templates) if contains(template, present))

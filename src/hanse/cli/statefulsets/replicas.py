@@ -46,13 +46,17 @@ class SetView(Struct, frozen=True, rename="camel"):
 
     @property
     def ready(self) -> int:
+        """How many replicas are ready."""
         return sum(replica.state == "ready" for replica in self.replicas)
 
 
 async def read_sets(
     clusters: Sequence[ClusterAccess], namespace: str, names: StatefulSetOptions
 ) -> list[SetView]:
-    """The sets of a namespace, or of all; raises `CommandFailed` where there is no broker."""
+    """Read all sets of a namespace, or of all, from the broker, which is found by its objects.
+
+    Also sets in trouble that clusters run without shares. Raises `CommandFailed` without a broker.
+    """
     broker = await find_broker(clusters)
     async with connect(broker) as client:
         try:
@@ -72,7 +76,10 @@ async def read_sets(
 async def accept_cluster(
     clusters: Sequence[ClusterAccess], namespace: str, name: str, cluster: ClusterId
 ) -> None:
-    """Accept a rebuilt cluster's report; raises `CommandFailed` if none waits for that."""
+    """Annotate a cluster's StatefulSetPart on the broker: its agent may start empty replicas.
+
+    Raises `CommandFailed` if there is none, or its annotation does not say that it waits for that.
+    """
     broker = await find_broker(clusters)
     async with connect(broker) as client:
         report = part_name(namespace, name, cluster)
@@ -95,7 +102,7 @@ async def accept_cluster(
 def sets_without_shares(
     shares: Iterable[StatefulSetShares], parts: Iterable[StatefulSetPartSpec]
 ) -> list[SetView]:
-    """Sets in trouble that clusters run although the broker has no shares for them."""
+    """Sets that the broker has no shares for, if a cluster that runs them reports a problem."""
     known = {(s.metadata.namespace, s.metadata.name) for s in shares}
     trouble: dict[tuple[str, str], list[str]] = {}
     for part in sorted(parts, key=lambda p: (p.namespace, p.name, p.cluster)):
@@ -111,7 +118,10 @@ def set_view(
     away: frozenset[ClusterId],
     names: StatefulSetOptions,
 ) -> SetView:
-    """A set, from its shares and the reports of its clusters."""
+    """A set, from its shares and the reports of its clusters; `away` are clusters not alive.
+
+    One of a newer schema has no replicas, but that trouble.
+    """
     meta, spec = record.metadata, record.spec
     own = {p.cluster: p for p in parts if (p.namespace, p.name) == (meta.namespace, meta.name)}
     if spec.has_newer_schema:
@@ -149,7 +159,7 @@ def _replica(
     away: frozenset[ClusterId],
     options: StatefulSetOptions,
 ) -> ReplicaView:
-    """One replica of a set, from its cluster's report."""
+    """One replica by its cluster's report: missing without one, away if its cluster is."""
     meta, spec = record.metadata, record.spec
     name = replica_name(meta.name, cluster, ordinal)
     unread = part is not None and part.has_newer_schema
@@ -168,7 +178,10 @@ def _replica(
 def _absent_clusters(
     shares: Iterable[StatefulSetShares], members: BrokerMembers
 ) -> frozenset[ClusterId]:
-    """The clusters with a share that have left, or whose Lease is too old or missing."""
+    """The clusters that have left, and those with a share but without a Lease that is renewed.
+
+    Only the former if no Leases could be read.
+    """
     records = members.records.objects if members.records is not None else ()
     left = frozenset(record.name for record in records if record.has_left)
     if not members.states:
