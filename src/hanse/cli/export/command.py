@@ -97,7 +97,7 @@ def command(
 
 
 def _check_affinity(text: str | None) -> str | None:
-    """The affinity as it is; raises `InputError` if it is invalid."""
+    """The text unchanged, None included; raises `InputError` if it is no affinity."""
     from hanse.model.affinity import FORMAT, parse_affinity
 
     if text is not None and parse_affinity(text) is None:

@@ -97,7 +97,11 @@ def json_document(result: ExportResult) -> dict[str, Any]:
 
 
 async def export(request: ExportRequest) -> ExportResult:
-    """Create or update the ServiceExport and, if there is a time-out, wait for its result."""
+    """Create or annotate the ServiceExport and, if there is a time-out, wait for its result.
+
+    Returns also if the time-out ends first; `waited` is False without one. Raises `InputError` for
+    a Service that cannot be exported, `CommandFailed` if the kind is not served or no agent runs.
+    """
     async with connect(request.access) as client:
         config = await request.access.credentials.config()
         place = (request.service, request.namespace or config.namespace or "default")
@@ -112,7 +116,11 @@ async def export(request: ExportRequest) -> ExportResult:
 
 
 async def _check(client: Client, request: ExportRequest, name: str, namespace: str) -> None:
-    """Refuse a Service that cannot be exported, before anything is written."""
+    """Raise `InputError` or `CommandFailed` before anything is written.
+
+    For the API server's Service, a Service that is missing or of type ExternalName, or a cluster
+    that does not serve ServiceExports.
+    """
     where = request.access.name
     if (namespace, name) == API_SERVER:
         raise InputError(f"{NEVER_EXPORTED}; name another than {namespace}/{name}")
@@ -145,7 +153,7 @@ async def _check(client: Client, request: ExportRequest, name: str, namespace: s
 async def _create_or_annotate(
     client: Client, request: ExportRequest, name: str, namespace: str
 ) -> bool:
-    """Create the export, or update its annotations; whether it is new."""
+    """Create the ServiceExport, or patch the annotations of an existing one; True if created."""
     annotations = _annotations(request)
     wanted = {key: value for key, value in annotations.items() if value is not None}
     meta = Meta(name=name, namespace=namespace, annotations=wanted)
@@ -160,7 +168,7 @@ async def _create_or_annotate(
 
 
 def _annotations(request: ExportRequest) -> dict[str, str | None]:
-    """The requested annotations; None removes one."""
+    """The annotations that options ask for; None removes one (`--to-clusters ''`)."""
     annotations: dict[str, str | None] = {}
     if request.to is not None:
         annotations[TO_CLUSTERS] = ",".join(request.to) or None
@@ -175,7 +183,7 @@ def _annotations(request: ExportRequest) -> dict[str, str | None]:
 
 @contextmanager
 def _progress(text: str) -> Iterator[None]:
-    """Show what is waited for: a spinner on a terminal, else one line."""
+    """Show on stderr what is waited for: a spinner on a terminal, else one line."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -193,6 +201,7 @@ class _ExportWait:
     def __init__(
         self, client: Client, where: str, name: str, namespace: str, *, fresh: bool
     ) -> None:
+        """`fresh` is whether the export was created now: else a failure may be an old one."""
         self._client = client
         self._where = where
         self._name = name
@@ -201,7 +210,7 @@ class _ExportWait:
         self._began = asyncio.get_running_loop().time()
 
     async def wait(self, limit: timedelta) -> ExportResult:
-        """The final state of the export, or the last one before the time-out."""
+        """The final state of the export, or the last one before the time-out, which is no error."""
         result, final = await self._poll()
         if final:
             return result
@@ -213,7 +222,11 @@ class _ExportWait:
         return result
 
     async def _poll(self) -> tuple[ExportResult, bool]:
-        """The current result, and whether it is final; raises `CommandFailed` if it was deleted."""
+        """Read the current result, and whether it is final: exported here, or Ready says Failed.
+
+        Raises `CommandFailed` if the export was deleted, or there is no agent after
+        `AGENT_TIMEOUT`.
+        """
         services = await exported_services.read_cluster_services(
             self._client, self._where, self._namespace
         )
@@ -232,7 +245,7 @@ class _ExportWait:
         return result, failed and (self._fresh or self._has_waited(STALE_FAILURE_GRACE))
 
     def _complete(self, result: ExportResult) -> tuple[ExportResult, bool]:
-        """A Ready export is final once it is also imported."""
+        """The result of a Ready export, final if the cluster also imports it; else a problem."""
         if result.cluster in result.service.exporters:
             return result, True
         text = "it is published, and not imported here yet; see `hanse doctor`"
@@ -241,7 +254,7 @@ class _ExportWait:
         return ExportResult(result.cluster, view, waited=True), False
 
     async def _check_agent(self) -> None:
-        """Raise `CommandFailed` where no agent is alive."""
+        """Raise `CommandFailed` if the agent's Lease is missing, or was not renewed in time."""
         try:
             lease = await self._client.read(Lease, AGENT, SYSTEM_NAMESPACE)
         except NotFound:
@@ -252,6 +265,7 @@ class _ExportWait:
             raise self._no_agent("runs")
 
     def _no_agent(self, what: str) -> CommandFailed:
+        """The error, returned to be raised, that no agent works on the new export."""
         return CommandFailed(
             f"the ServiceExport is made, but no agent {what} in {self._where}; "
             f"start it with `hanse agent --context {self._where}`, see `hanse doctor`"

@@ -40,6 +40,7 @@ class PlannedChanges(Struct, frozen=True):
 
     @property
     def is_refused(self) -> bool:
+        """Whether the API server refuses a document, or an obstacle would stop an agent's write."""
         verbs = [one.verb for one in self.dry_runs] + [one.verb for one in self.agent_writes]
         return "refused" in verbs
 
@@ -47,7 +48,10 @@ class PlannedChanges(Struct, frozen=True):
 async def plan_changes(
     documents: Sequence[Document], clusters: Sequence[ClusterAccess], target: str
 ) -> PlannedChanges:
-    """The changes that applying the documents to one context would cause."""
+    """Dry-run the documents in the context `target`, and preview what agents would write then.
+
+    Reads all clusters; nothing is written. Raises `CommandFailed` if one cannot be read.
+    """
     features = app.features()
     fleet, ids = await _read_fleet(clusters) if features else (PreviewedFleet({}, None), {})
     target_cluster = next(cluster for cluster in clusters if cluster.name == target)
@@ -64,7 +68,10 @@ async def plan_changes_in_process(
     where: ClusterId,
     documents: Sequence[Document],
 ) -> PlannedChanges:
-    """The same with the reconcilers of agents that run in this process."""
+    """The same for `client`'s cluster, with the reconcilers of agents that run in this process.
+
+    Objects without a namespace are taken to be in `default`.
+    """
     dry_runs = await dry_run_all(client, documents, "default")
     features = [one for reconciler in reconcilers.values() for one in reconciler.features.values()]
     applied = _applied_objects(where, dry_runs, features)
@@ -76,6 +83,7 @@ async def plan_changes_in_process(
 def _applied_objects(
     where: ClusterId, dry_runs: Sequence[DryRunResult], features: Sequence[Feature]
 ) -> list[AppliedObject]:
+    """The objects that would be created or updated and that features watch, with the cluster."""
     return [(where, obj) for one in dry_runs for obj in _decode(one, features)]
 
 
@@ -101,9 +109,10 @@ def change_rows(planned: PlannedChanges) -> list[dict[str, Any]]:
 async def _read_fleet(
     clusters: Sequence[ClusterAccess],
 ) -> tuple[PreviewedFleet, dict[str, ClusterId]]:
-    """The members, the broker and the leaders of all clusters, and the id of each context.
+    """Read all clusters: members by the holder of their agent's Lease, the broker, leaders' Leases.
 
-    Raises `CommandFailed` for a cluster that cannot be read.
+    Also returns the cluster id by context. A cluster that has an agent is a member, also if it is a
+    broker. Raises `CommandFailed` for a cluster that cannot be read.
     """
     members: dict[ClusterId, ClusterAccess] = {}
     members_of: dict[ClusterId, list[ClusterId]] = {}
@@ -132,7 +141,7 @@ async def _read_fleet(
 
 
 async def _lease(member: ClusterId, cluster: ClusterAccess) -> LeaseSpec:
-    """The Lease of a member's leader; an empty one where there is none."""
+    """Read the spec of the Lease of a member's leader; an empty one where there is none."""
     async with open_client(cluster.credentials) as client:
         try:
             return (await client.read(Lease, member, SYSTEM)).spec
@@ -148,7 +157,11 @@ async def _dry_run(cluster: ClusterAccess, documents: Sequence[Document]) -> lis
 
 
 def _decode(dry_run: DryRunResult, features: Sequence[Feature]) -> list[Object]:
-    """The object as the kind that features watch; empty where none watches it."""
+    """The object of a dry run as the kind that features watch, in a list.
+
+    Empty where none watches it, or it is unchanged or refused. Raises `InputError` if it cannot be
+    decoded.
+    """
     if dry_run.verb not in ("create", "update"):
         return []
     kinds = {watch.kind for feature in features for watch in feature.watches}
@@ -164,7 +177,10 @@ def _decode(dry_run: DryRunResult, features: Sequence[Feature]) -> list[Object]:
 async def _preview(
     fleet: PreviewedFleet, features: Sequence[Feature], applied: Sequence[AppliedObject]
 ) -> list[AgentWrite]:
-    """What the agents of the fleet would write; raises `CommandFailed` for unread clusters."""
+    """Compute what the agents of the fleet would write, reading all clusters; nothing is written.
+
+    Raises `CommandFailed` for clusters that could not be listed in time.
+    """
     async with previewing(fleet, features) as reconcilers:
         unread = await wait_until_listed(reconcilers)
         found = [] if unread else preview_agent_writes(reconcilers, applied)

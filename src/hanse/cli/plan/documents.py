@@ -27,6 +27,7 @@ class Document(Struct, frozen=True):
 
     @property
     def namespace(self) -> str:
+        """The namespace in the file; "" if it names none."""
         return str(self.wire["metadata"].get("namespace") or "")
 
 
@@ -54,7 +55,10 @@ def read_documents(file: str) -> list[Document]:
 
 
 def parse_documents(text: str, origin: str) -> list[Document]:
-    """The objects in a text; empty documents are skipped, Lists are expanded."""
+    """The objects in a text; empty documents are skipped, Lists are expanded.
+
+    Raises `InputError`, with origin and line, for what is no object, or if there is none at all.
+    """
     try:
         found = [one for at, value in _parsed(text, origin) for one in _objects(value, at)]
     except OversizedInput as error:

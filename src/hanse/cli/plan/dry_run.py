@@ -34,7 +34,10 @@ class DryRunResult(Struct, frozen=True):
 async def dry_run_all(
     client: Client, documents: Iterable[Document], namespace: str
 ) -> list[DryRunResult]:
-    """Dry run each document in turn; nothing is written."""
+    """Send each document to the API server with dryRun=All; `namespace` for those without one.
+
+    A kind that is not served, or an error of the API server, is a result `refused`.
+    """
     await refresh(client)
     served = client.rest_mapper.served
     kinds = {(one.api_version, one.name): one for one in (served.kinds if served else ())}
@@ -60,7 +63,10 @@ async def dry_run_all(
 async def _dry_run(
     client: Client, document: Document, kind: Kind, namespace: str, new_namespaces: set[str]
 ) -> DryRunResult:
-    """Dry run one document as a create or as a merge patch."""
+    """Dry run one document as a create, or as a merge patch if the object exists.
+
+    If its namespace is also among the documents, a create is not sent, and always succeeds.
+    """
     place = namespace if kind.namespaced else ""
     ref = ObjectRef(kind, document.name, place)
     wire = {**document.wire, "metadata": {**document.wire["metadata"]}}
@@ -100,5 +106,6 @@ async def _send_and_decode(client: Client, request: Request) -> Wire:
 
 
 def _without_server_fields(obj: Wire) -> dict[str, Any]:
+    """The object without resourceVersion and other metadata that the API server sets."""
     metadata = {key: value for key, value in obj["metadata"].items() if key not in _SERVER_FIELDS}
     return {**obj, "metadata": metadata}

@@ -79,7 +79,7 @@ def command(
 
 
 def _parse_question(name: str, zone: str, wanted: str) -> tuple[str, int]:
-    """The fully qualified name and the number of the record type."""
+    """The fully qualified name, and the number of the record type; raises `InputError`."""
     from hanse.app.explain import InvalidQuestion, full_name, record_type
 
     try:
@@ -91,7 +91,10 @@ def _parse_question(name: str, zone: str, wanted: str) -> tuple[str, int]:
 def _view(
     zone: str, local_first: bool, global_zones: Sequence[str], settings: GlobalOptions
 ) -> "View":
-    """The view of a name server with these options; a local federation has its own global zone."""
+    """The view of a name server with these options; raises `InputError` for an invalid global zone.
+
+    Without any global zone, a local federation that runs has its own.
+    """
     from hanse.cli.clusters import is_local
     from hanse.local.up.sample import GLOBAL_ZONE
     from hanse.model.dns.names import InvalidName, wire_name
@@ -114,7 +117,10 @@ def _resolve_in_clusters(
     replicas: "StatefulSetOptions",
     settings: GlobalOptions,
 ) -> "list[ClusterAnswer | NoAnswer]":
-    """Resolve as a replica name if it is one outside the zone, else as a Service name."""
+    """The answers of all clusters, computed from what their API servers list; no DNS query is sent.
+
+    A replica name outside the zone is resolved as such, every other name as a Service or host.
+    """
 
     from hanse.app.explain_replicas import parse_replica_name
     from hanse.cli.clusters import configured_clusters, select_clusters
@@ -137,6 +143,7 @@ def _resolve_in_clusters(
 
 
 def _is_unanswered(answer: "ClusterAnswer | NoAnswer") -> bool:
+    """Whether a cluster could not be read; a negative DNS answer is an answer."""
     from hanse.cli.resolve.services import NoAnswer
 
     return isinstance(answer, NoAnswer)

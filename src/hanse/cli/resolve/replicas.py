@@ -42,7 +42,11 @@ async def resolve_replicas(
     candidates: Sequence[ClusterAccess],
     options: StatefulSetOptions,
 ) -> list[ClusterAnswer | NoAnswer]:
-    """The answer of every cluster but the broker, which is found among the candidates."""
+    """Compute the answer of every cluster but the broker, from lists of API servers.
+
+    The broker is found among the candidates. It answers itself if it is the only cluster, and is
+    the only `NoAnswer` if it cannot be read. Raises `CommandFailed` without a broker.
+    """
     broker = await find_broker(candidates)
     namespace = question.namespace
     shared = await read_cluster(broker, lambda _, client: _read_broker(client, namespace))
@@ -63,7 +67,7 @@ async def resolve_replicas(
 
 
 async def _read_broker(client: Client, namespace: str) -> _BrokerRead:
-    """List the shares of a namespace, and all parts and Leases of the broker namespace."""
+    """List a namespace's StatefulSetShares, and all parts, Leases and records, from the broker."""
     return _BrokerRead(
         await client.list(StatefulSetShares, namespace=namespace),
         await client.list(StatefulSetPart, namespace=BROKER_NAMESPACE),
@@ -79,7 +83,7 @@ async def _list_slices(client: Client, namespace: str) -> Listed[EndpointSlice]:
 def _snapshot(
     local: ClusterId, pods: Listed[EndpointSlice], shared: _BrokerRead, zone: ZoneSource
 ) -> Snapshot:
-    """The snapshot that an agent of the cluster would have."""
+    """The snapshot that the agent of `local` would have, with the broker's objects as `BROKER`."""
     now, facts = datetime.now(UTC), Facts()
     for name, role in ((local, Role.LOCAL), (BROKER, Role.BROKER)):
         facts.put(ClusterState(name, frozenset({role}), Phase.SYNCED, now, listed=True))

@@ -67,7 +67,10 @@ class _ClusterRead(Struct, frozen=True):
 async def resolve_services(
     name: str, rtype: int, clusters: Sequence[ClusterAccess], view: View
 ) -> list[ClusterAnswer | NoAnswer]:
-    """The answer of every cluster but the broker; a broker that is the only one answers, too."""
+    """Compute the answer of every cluster but the broker, from lists of API servers.
+
+    A broker that is the only cluster answers, too; one that cannot be read is a `NoAnswer`.
+    """
     question = parse_service_name(wire_name(name), view)
     namespace = question.key.namespace if question is not None else ""
 
@@ -88,6 +91,7 @@ async def resolve_services(
 
 
 def no_answer(failure: ReadFailure) -> NoAnswer:
+    """The failure as an answer with its reason."""
     on_timeout = f"no answer within {READ_TIMEOUT.total_seconds():.0f} s"
     return NoAnswer(failure.cluster, failure.message(on_timeout))
 
@@ -116,7 +120,7 @@ async def _list_if_served(
 def _snapshot(
     local: ClusterId, read: _ClusterRead, broker: _ClusterRead | None, now: datetime
 ) -> Snapshot:
-    """The snapshot that an agent of the cluster would have."""
+    """The snapshot that the agent of `local` would have, with the broker's objects, if known."""
     facts = Facts()
     sets = broker.sets if broker is not None else None
     members = broker.members if broker is not None else BrokerMembers()

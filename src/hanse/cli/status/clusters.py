@@ -127,7 +127,7 @@ def print_unsynced(phases: ConnectionPhases) -> None:
 
 
 def membership_document(membership: MembershipState | None) -> dict[str, Any] | None:
-    """The membership as it is in the JSON of `hanse status`."""
+    """The membership in the JSON of `hanse status`; None without one."""
     if membership is None:
         return None
     return {
@@ -140,7 +140,10 @@ def membership_document(membership: MembershipState | None) -> dict[str, Any] | 
 
 
 def print_membership(clusters: Sequence[tuple[str, MembershipState]]) -> None:
-    """Print who leads each member and which supervisors reach it."""
+    """Print who leads each member and which supervisors reach it, as supervisors' statuses say.
+
+    Nothing without a supervisor.
+    """
     supervisors = [(cluster, one) for cluster, one in clusters if one.supervises]
     names = sorted({m.cluster for _, one in supervisors for m in one.members})
     rows = []

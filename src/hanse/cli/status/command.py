@@ -88,7 +88,7 @@ def command(
 def _status_text(
     settings: GlobalOptions, form: str, namespace: str, fail_on: str | None
 ) -> tuple[str, bool]:
-    """What is shown, and whether anything as bad as `fail_on` was found."""
+    """Read everything, and return the text to show, and whether `fail_on` or worse was found."""
     from hanse.cli.findings import reaches
     from hanse.model.findings import Severity
 
@@ -110,7 +110,7 @@ def _status_text(
 
 
 def _concerns(finding: "Finding", namespace: str) -> bool:
-    """Whether a finding, or what follows from it, is in a namespace, or in none."""
+    """Whether a finding or a consequence is in the namespace, or in none; True without one."""
     spaces = {finding.subject.namespace, *(c.subject.namespace for c in finding.consequences)}
     return not namespace or "" in spaces or namespace in spaces
 
@@ -143,7 +143,7 @@ def _tables(
     *,
     wide: bool,
 ) -> str:
-    """Everything as tables, what is wrong first."""
+    """Everything as text with tables, what is wrong first; coloured if stdout is a terminal."""
     import io
     import sys
     from contextlib import redirect_stdout
@@ -172,7 +172,7 @@ def _tables(
 
 
 def _read_results(settings: GlobalOptions) -> "Results":
-    """Start logging and read everything that status shows, concurrently."""
+    """Read all clusters and the local federation's control socket concurrently; starts logging."""
     import asyncio
 
     from hanse.cli.clusters import is_local, select_clusters

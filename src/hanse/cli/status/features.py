@@ -41,6 +41,7 @@ def print_tables(items: Items, namespace: str, *, wide: bool) -> None:
 
 
 def _in_namespace(items: Mapping[str, FeatureItem], namespace: str) -> Iterator[FeatureItem]:
+    """The items of a namespace; all for ""."""
     return (one for one in items.values() if namespace in ("", one.namespace))
 
 

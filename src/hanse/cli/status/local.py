@@ -27,7 +27,7 @@ class LocalFederationState(Struct, frozen=True):
 
 
 async def read_local_state(settings: GlobalOptions) -> LocalFederationState:
-    """The state of the local federation; empty where none runs."""
+    """Ask the local federation's control socket for its state; empty where none answers."""
     if not is_local(settings):
         return LocalFederationState()
     try:

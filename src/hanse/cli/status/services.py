@@ -13,7 +13,7 @@ from hanse.features.services.view import ServiceItem
 
 
 def print_table(services: Sequence[ServiceItem]) -> None:
-    """Print the table of Services."""
+    """Print the table of exported services; nothing if there is none."""
     if not services:
         return
     rows = [

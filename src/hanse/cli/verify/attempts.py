@@ -62,6 +62,7 @@ class Outcome(Struct, frozen=True):
 
     @property
     def is_expected(self) -> bool:
+        """Whether it was answered, or for an isolated pod not answered."""
         return self.answered == self.attempt.expects_answer
 
 
@@ -87,7 +88,10 @@ def plan_attempts(
     namespace: str,
     topics: Sequence[Topic],
 ) -> list[Attempt]:
-    """Everything that a pod of the source cluster tries; `imported` is None without Hanse."""
+    """Everything that pods of the source cluster are to try, of these topics; nothing is run.
+
+    `imported` is None where Hanse is not installed.
+    """
     attempts = [*_routes(source, deployed, imported), *_policies(source, deployed)]
     if imported is not None:
         attempts += _names_and_services(source, imported, f"{SERVICE}.{namespace}.svc.{ZONE}")
@@ -96,6 +100,7 @@ def plan_attempts(
 
 
 def _dial(target: str, port: int, count: int = 1) -> tuple[str, ...]:
+    """The netcheck arguments for `count` TCP connections, of 3 s each at most."""
     host = f"[{target}]" if ":" in target else target
     return ("tcp", "-n", str(count), "-timeout", "3s", f"{host}:{port}")
 
@@ -103,7 +108,10 @@ def _dial(target: str, port: int, count: int = 1) -> tuple[str, ...]:
 def _routes(
     source: str, deployed: Sequence[DeployedCluster], imported: ImportedService | None
 ) -> Iterator[Attempt]:
-    """To each cluster's pod, and to its Service's address, needed where that is published."""
+    """To each cluster's pod, and to its Service's address.
+
+    A failure of the latter counts in the own cluster, or where the address is published.
+    """
     published = imported.addresses if imported is not None else ()
     for one in deployed:
         yield Attempt("routes", source, one.cluster, "pod address", _dial(one.server, PORT))
@@ -122,7 +130,7 @@ def _policies(source: str, deployed: Sequence[DeployedCluster]) -> Iterator[Atte
 
 
 def _names_and_services(source: str, imported: ImportedService, name: str) -> Iterator[Attempt]:
-    """The service by its name, by its clusterset IPs, or by the names of its clusters."""
+    """A lookup and connections by name, and by clusterset IPs; without IPs by clusters' names."""
     yield Attempt("names", source, name, "name", ("lookup", name))
     yield Attempt("services", source, name, "name", _dial(name, SERVICE_PORT, CONNECTIONS))
     for ip in imported.ips:
@@ -172,7 +180,7 @@ def _explain(
 
 
 def _route_cause(outcome: Outcome) -> tuple[str, str]:
-    """Why an address is not reached."""
+    """The cause and the remedy where an address is not reached."""
     attempt = outcome.attempt
     kind = "pod" if attempt.subject == "pod address" else "service"
     if "refused" in outcome.output and attempt.needed:
@@ -188,7 +196,10 @@ def _route_cause(outcome: Outcome) -> tuple[str, str]:
 
 
 def _policy_cause(outcome: Outcome, outcomes: Sequence[Outcome]) -> tuple[str, str, Status]:
-    """Why an isolated pod answered: the network enforces no policies, or not for other clusters."""
+    """The cause, remedy and status where an isolated pod answered.
+
+    A warning if it also answers in its own cluster, or that was not tried; else failed.
+    """
     target = outcome.attempt.target
     own = [
         o
@@ -206,7 +217,10 @@ def _policy_cause(outcome: Outcome, outcomes: Sequence[Outcome]) -> tuple[str, s
 def _service_cause(
     outcome: Outcome, outcomes: Sequence[Outcome], imported: ImportedService | None
 ) -> tuple[str, str]:
-    """Why a service or its name fails: not imported, no DNS, no route, or the proxy."""
+    """The cause and the remedy where a service or its name fails.
+
+    In this order: not imported, no DNS, no route, or kube-proxy.
+    """
     source = outcome.attempt.source
     if imported is None or imported.missing:
         missing = imported.missing if imported is not None else "it is not installed"

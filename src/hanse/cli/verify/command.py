@@ -80,7 +80,10 @@ def command(
 
 
 def _chosen_clusters(settings: GlobalOptions, named: str | None) -> "tuple[ClusterAccess, ...]":
-    """The clusters of the named contexts; without names, all but the broker of a local fleet."""
+    """The clusters of the named contexts; without names all, but for a local fleet's broker.
+
+    Raises `InputError` for an unknown context.
+    """
     from hanse.cli.clusters import is_local, select_clusters
 
     known = {cluster.name: cluster for cluster in select_clusters(settings)}

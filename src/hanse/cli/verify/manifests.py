@@ -26,6 +26,7 @@ _POD_SECURITY: Wire = {
 
 
 def namespace(name: str) -> Wire:
+    """A Namespace of a run, with the Pod Security level restricted."""
     labels = {**MANAGED_BY, "pod-security.kubernetes.io/enforce": "restricted"}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
@@ -95,6 +96,7 @@ def _container(name: str, image: str, arguments: list[str]) -> dict[str, Any]:
 
 
 def _pod(name: str, labels: dict[str, str], containers: list[dict[str, Any]], restart: str) -> Wire:
+    """A pod of the level restricted, without a ServiceAccount's token."""
     spec: Wire = {
         "containers": containers,
         "restartPolicy": restart,

@@ -46,7 +46,10 @@ class VerifiedCluster(Struct, frozen=True):
     """The host name of the node of the pods; empty: any."""
 
     async def create(self, *objects: Wire) -> None:
-        """Create objects in the namespace; those that exist are left as they are."""
+        """Create objects by the API server, pods with the labels and node of this cluster's run.
+
+        Those that exist are left as they are.
+        """
         for obj in objects:
             path = _PATHS[obj["kind"]].format(self.namespace)
             body = msgspec.json.encode(self._placed(obj) if obj["kind"] == "Pod" else obj)
@@ -56,6 +59,7 @@ class VerifiedCluster(Struct, frozen=True):
                 continue
 
     def _placed(self, pod: Wire) -> Wire:
+        """The pod with this run's labels and, if given, a nodeSelector; creates nothing."""
         meta, spec = pod["metadata"], pod["spec"]
         if self.node:
             spec = {**spec, "nodeSelector": {"kubernetes.io/hostname": self.node}}
@@ -63,7 +67,7 @@ class VerifiedCluster(Struct, frozen=True):
         return {**pod, "metadata": {**meta, "labels": labels}, "spec": spec}
 
     async def get(self, path: str) -> dict[str, Any] | None:
-        """A document; None where it is absent."""
+        """GET a path and decode the JSON; None for a 404."""
         try:
             response = await self.client.send(Request("GET", path))
         except NotFound:
@@ -90,7 +94,7 @@ class VerifiedCluster(Struct, frozen=True):
         await self.client.send(Request("DELETE", path, (("labelSelector", label),)))
 
     async def remove(self) -> bool:
-        """Delete the namespace; returns whether it ended within half a minute."""
+        """Delete the namespace, and wait; False after 30 s or an error, True if it is gone."""
         path = f"/api/v1/namespaces/{self.namespace}"
         try:
             await self.client.send(Request("DELETE", path))
@@ -123,7 +127,10 @@ async def await_server(cluster: VerifiedCluster, name: str, seconds: float) -> s
 async def run_attempts(
     cluster: VerifiedCluster, attempts: Sequence[Attempt], label: str
 ) -> list[Outcome]:
-    """Run attempts in new pods of their source cluster, at the same time."""
+    """Run attempts in new pods of one cluster, up to `CONTAINERS` in each, at the same time.
+
+    `label` begins the pods' names. Outcomes are in order; commands that fail do not raise.
+    """
     parts = [attempts[n : n + CONTAINERS] for n in range(0, len(attempts), CONTAINERS)]
     several = await asyncio.gather(
         *(_run_in_pod(cluster, part, f"{label}-{n}") for n, part in enumerate(parts))
@@ -134,7 +141,10 @@ async def run_attempts(
 async def _run_in_pod(
     cluster: VerifiedCluster, attempts: Sequence[Attempt], name: str
 ) -> list[Outcome]:
-    """Run each attempt in a container of one pod, and delete it."""
+    """Run each attempt in a container of one pod, wait up to `ATTEMPT_SECONDS`, and delete the pod.
+
+    One that has not ended then is not answered. Raises `CommandFailed` if the image is missing.
+    """
     pod = manifests.client(name, cluster.image, [a.arguments for a in attempts])
     await cluster.create(pod)
     ended: dict[str, dict[str, Any]] = {}
@@ -160,7 +170,7 @@ async def _outcome(
     attempt: Attempt,
     state: dict[str, Any] | None,
 ) -> Outcome:
-    """The exit status and the last line of a container's log."""
+    """Whether a container exited with 0, and its log: all distinct lines, else only the last."""
     if state is None:
         return Outcome(attempt, answered=False, output="the command did not end")
     path = f"{_PATHS['Pod'].format(cluster.namespace)}/{pod}/log?container=try-{number}"
@@ -175,7 +185,7 @@ async def _outcome(
 
 
 def _ended(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The final states of containers that have ended."""
+    """The `terminated` states of containers that have ended, by their names."""
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     return {
         s["name"]: s["state"]["terminated"]
@@ -200,7 +210,7 @@ def _require_image(cluster: VerifiedCluster, pod: dict[str, Any]) -> None:
 
 
 def _why(pod: dict[str, Any]) -> str:
-    """Why the first container waits, or why the pod is not scheduled."""
+    """Why a container waits, else the message of a False condition, else the pod's phase."""
     status = pod.get("status", {})
     for one in status.get("containerStatuses") or ():
         waiting = (one.get("state") or {}).get("waiting") or {}

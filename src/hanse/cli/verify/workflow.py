@@ -52,7 +52,11 @@ class VerifyRequest(Struct, frozen=True):
 
 
 async def verify(request: VerifyRequest) -> list[VerifyResult]:
-    """Try everything between the clusters; whatever was created is removed on every ending."""
+    """Deploy in all clusters, try, and delete the namespaces again, also after errors and signals.
+
+    Raises `InputError` where no containers run or no image is known, `CommandFailed` if pods do not
+    start or a namespace stays. Failed attempts are results.
+    """
     namespace = f"hanse-verify-{secrets.token_hex(3)}"
     async with AsyncExitStack() as stack:
         stack.enter_context(_ending_on_sigterm())
@@ -111,7 +115,10 @@ async def _deploy_and_try(
 
 
 async def _deploy(cluster: VerifiedCluster, seconds: float) -> DeployedCluster:
-    """The namespace, the servers, the Service and the policy of one cluster."""
+    """Create namespace, servers, Service and policy in one cluster; wait for the servers.
+
+    Returns their addresses; raises `CommandFailed` if a server is not ready in time.
+    """
     await cluster.create(
         manifests.namespace(cluster.namespace),
         manifests.isolation(),
@@ -130,7 +137,11 @@ async def _deploy(cluster: VerifiedCluster, seconds: float) -> DeployedCluster:
 async def _export_and_await(
     clusters: Sequence[VerifiedCluster], request: VerifyRequest
 ) -> dict[str, ImportedService | None]:
-    """Export where Hanse is installed, and wait until all import from all; None elsewhere."""
+    """Create ServiceExports where Hanse is installed, and wait until all import from all.
+
+    Returns imports by cluster, as far as they arrived in time; None where it is not installed, or
+    no topic needs them.
+    """
     if not {"names", "services", "routes"} & set(request.topics):
         return dict.fromkeys((c.name for c in clusters), None)
     installed = [c for c in clusters if await c.get(resource_path(ServiceImport.kind)) is not None]
@@ -150,7 +161,10 @@ async def _export_and_await(
 
 
 async def _imported(cluster: VerifiedCluster, exporters: int) -> ImportedService:
-    """The import in one cluster, and the addresses behind it."""
+    """Read the ServiceImport and its endpoints in one cluster.
+
+    `missing` says why it is not there, or that not as many clusters as `exporters` export it.
+    """
     namespace, name = cluster.namespace, manifests.SERVICE
     path = f"{resource_path(ServiceImport.kind, namespace)}/{name}"
     found = await cluster.get(path)
@@ -179,7 +193,10 @@ async def _global_hosts(cluster: VerifiedCluster) -> tuple[str, ...]:
 async def _try_until(
     cluster: VerifiedCluster, attempts: Sequence[Attempt], seconds: float
 ) -> list[Outcome]:
-    """Try, and again what did not end as expected, until time is up."""
+    """Run attempts in pods, and again what did not end as expected, until time is up.
+
+    Attempts that expect no answer run `REFUSAL_ROUNDS` times at most.
+    """
     deadline = asyncio.get_running_loop().time() + seconds
     outcomes: dict[Attempt, Outcome] = {}
     due, number = list(attempts), 0
@@ -198,7 +215,7 @@ async def _try_until(
 
 
 async def agent_image(name: str, client: Client) -> str:
-    """The image of a cluster's agent; raises `InputError` where it does not run as a pod."""
+    """Read the image of the agent's Deployment; raises `InputError` if there is no Deployment."""
     path = f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/deployments/{AGENT}"
     found = await VerifiedCluster(name, client, SYSTEM_NAMESPACE, "").get(path)
     if found is None:
@@ -210,7 +227,7 @@ async def agent_image(name: str, client: Client) -> str:
 
 
 async def require_containers(name: str, client: Client) -> None:
-    """Raise `InputError` if no node of a cluster runs containers."""
+    """Raise `InputError` if all nodes are simulated, by annotation, or there are none."""
     await refresh(client)
     listed = await VerifiedCluster(name, client, "", "").get("/api/v1/nodes")
     nodes = (listed or {}).get("items") or ()
