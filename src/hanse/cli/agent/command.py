@@ -249,7 +249,10 @@ def command(
 def _admission_options(
     listener: socket.socket | None, url: str, namespace: str
 ) -> "AdmissionOptions":
-    """The options of the webhooks; raises `InputError` for a URL that no API server calls."""
+    """The options of the webhooks, disabled without a listener; no socket is opened here.
+
+    Raises `InputError` for a URL without listener, or one that is not https://HOST[:PORT].
+    """
     from hanse.features.admission.options import AdmissionOptions
 
     if listener is None:
@@ -264,7 +267,10 @@ def _admission_options(
 
 
 def parse_federated_options(template: str) -> "FederatedOptions":
-    """The options of federated Services; raises `InputError` unless each Service gets a name."""
+    """The options with the template of host names, "" for none.
+
+    Raises `InputError` unless it contains {name} and makes valid host names.
+    """
     from hanse.features.federated.options import FederatedOptions
 
     sample = template.replace("{name}", "web").replace("{namespace}", "shop")
@@ -277,7 +283,7 @@ def parse_federated_options(template: str) -> "FederatedOptions":
 
 
 def _read_token(file: Path | None) -> str:
-    """The dashboard's token from a file; raises `InputError` for a short one."""
+    """Read the dashboard's token from a file; raises `InputError` without file or if too short."""
     if file is None:
         raise InputError(
             "--dashboard-listen needs --dashboard-token-file: whoever looks has to show it"

@@ -108,7 +108,10 @@ class NetworkFlags(Struct, frozen=True):
 
 
 def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
-    """The options of the feature; raises `InputError` for an invalid template or provider."""
+    """The options of the feature; `agent` is the user name of the agent's ServiceAccount.
+
+    Reads the template file. Raises `InputError` for an invalid template or provider.
+    """
     from hanse.features.networks.options import NetworksOptions
 
     return NetworksOptions(
@@ -123,14 +126,20 @@ def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
 
 
 def network_template(path: str | None) -> str:
-    """The template in a file; the built-in one without a path. Raises `InputError`."""
+    """The text of a template file, "" for an empty path or file; the built-in one if None.
+
+    Raises `InputError` if it cannot be read, or is no valid template.
+    """
     from hanse.features.networks.options import BUILT_IN_TEMPLATE
 
     return BUILT_IN_TEMPLATE if path is None else _read_template(path)
 
 
 def _read_template(path: str) -> str:
-    """The text of the template file, "" for no path or text; raises `InputError` for others."""
+    """The text of the template file, "" for no path or text; raises `InputError` if invalid.
+
+    At most `MAX_TEMPLATE_SIZE` characters of it are read.
+    """
     from hanse.features.networks.tenants import InvalidTemplate, default_network
 
     if not path:

@@ -48,6 +48,7 @@ class AgentCredentials(Struct, frozen=True):
 
     @property
     def local(self) -> Credentials:
+        """The credentials for the agent's own cluster: of the kubeconfig, or of this pod."""
         return credentials.find_credentials(self.local_file, context=self.local_context)
 
     @property
@@ -89,10 +90,11 @@ async def run_agent(
     listeners: AgentListeners,
     dashboard: DashboardSettings | None = None,
 ) -> int:
-    """Run the agent until SIGINT or SIGTERM; returns 0. Unreadable credentials: `InputError`.
+    """Run the agent until SIGINT or SIGTERM, or until it ends itself; returns 0 after a signal.
 
-    It refuses to run as another cluster than this one is, and ends with `CommandFailed` if the
-    broker says that it is another.
+    Raises `InputError` for unreadable credentials or another cluster's id (`check_identity`), and
+    `CommandFailed` with the agent's reason if it ended itself. Also serves health, webhooks and
+    dashboard, and renews the broker's token.
     """
     local, broker = await check_readable(access.local), access.broker
     async with open_client(local) as client:
@@ -147,9 +149,9 @@ async def _first_of(*events: asyncio.Event) -> None:
 
 
 async def check_identity(local: Client, settings: AgentSettings) -> None:
-    """Refuse an id that is not this cluster's: its Secret or its running agent has another.
+    """Read the broker's Secret and the agent's Lease; raises `InputError` if either has another id.
 
-    Raises `InputError`. What cannot be read now is not checked: the agent compares uids itself.
+    What cannot be read now is not checked: the agent compares uids itself.
     """
     cluster = settings.cluster
     try:
@@ -170,9 +172,9 @@ async def check_identity(local: Client, settings: AgentSettings) -> None:
 
 
 async def _broker_account(settings: AgentSettings, broker: Credentials) -> ServiceAccountName:
-    """The account that the agent has on the broker: the token's own, if it is of this cluster.
+    """The name of the agent's ServiceAccount on the broker, in the namespace of accounts.
 
-    A cluster that joined an earlier version has its account in the broker's own namespace.
+    In the broker namespace itself if the token says so: clusters that joined earlier have it there.
     """
     home = settings.options.broker_namespace
     try:
@@ -192,7 +194,10 @@ async def _renewing_broker_token(
     file: Path | None,
     context: str,
 ) -> AsyncIterator[None]:
-    """While the block runs, renew the token in the Secret and, if given, in the kubeconfig."""
+    """While the block runs, renew the broker token and write it to the cluster's Secret.
+
+    With `file`, also to that kubeconfig, for the user of `context`.
+    """
     async with open_client(local) as local_client, open_client(broker) as broker_client:
         places: list[TokenStore] = [
             SecretTokenStore(local_client, settings.namespace, BROKER_SECRET, KUBECONFIG)

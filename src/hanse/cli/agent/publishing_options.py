@@ -67,7 +67,10 @@ def publishing_options(command: Command) -> Command:
 def parse_publishing_options(
     zone: str, endpoints: str, server: str, key_file: Path | None, weighted: bool = False
 ) -> "PublishingOptions":
-    """The options of the feature; raises `InputError` for options that contradict each other."""
+    """The options of the feature, switched off without a zone; reads the key file to check it.
+
+    Raises `InputError` for options that are invalid or contradict each other.
+    """
     from hanse.features.publishing.options import PublishingOptions, ServerOptions
     from hanse.model.dns.names import InvalidName, wire_name
 

@@ -12,7 +12,10 @@ from hanse.model.objects import ClusterId, to_wire
 
 
 async def running_agent(client: Client, namespace: str = SYSTEM_NAMESPACE) -> ClusterId:
-    """The id under which an agent runs in a cluster; empty if none does, or none can be seen."""
+    """The cluster id in the holder of the agent's Lease, if that was renewed in time.
+
+    "" if it was not, nobody holds it, or it cannot be read.
+    """
     try:
         lease = await client.read(Lease, AGENT, namespace)
     except KubeError:
@@ -22,7 +25,7 @@ async def running_agent(client: Client, namespace: str = SYSTEM_NAMESPACE) -> Cl
 
 
 async def check_running_agent(client: Client, context: str, cluster: ClusterId) -> None:
-    """Raise `InputError` if an agent of another id runs in the cluster of a context."""
+    """Raise `InputError` if an agent with another cluster id runs there, by its Lease."""
     running = await running_agent(client)
     if running not in ("", cluster):
         raise InputError(

@@ -9,7 +9,11 @@ from hanse.model.kinds.federation import SYSTEM, Federation
 
 
 async def federation_members(supervisor: ClusterAccess) -> tuple[ClusterAccess, ...]:
-    """Each member with its server and token; raises `CommandFailed` if they cannot be read."""
+    """Read the supervisor's Federations and Secrets: each member with its server and token.
+
+    Members without a Secret or server are left out. Raises `CommandFailed` if they cannot be read,
+    or there are no members at all.
+    """
     try:
         async with open_client(supervisor.credentials) as client:
             federations = (await client.list(Federation)).objects

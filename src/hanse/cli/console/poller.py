@@ -47,7 +47,7 @@ class FleetPoller:
         return self._fleet
 
     def namespaces(self) -> set[str]:
-        """The namespaces of everything that was read."""
+        """The names of all namespaces, and those of all objects, that were last read."""
         found = {
             obj.namespace
             for one in self._reads.values()
@@ -66,7 +66,7 @@ class FleetPoller:
             group.create_task(self._publish(), name="publish")
 
     async def _publish(self) -> None:
-        """Build the fleet of what was read, at most once in a while however many clusters."""
+        """Rebuild the snapshot and call `on_change`, if something was read, each second."""
         while True:
             if self._dirty:
                 self._dirty = False
@@ -76,6 +76,7 @@ class FleetPoller:
             await asyncio.sleep(PUBLISH_INTERVAL)
 
     async def _follow(self, cluster: ClusterAccess) -> None:
+        """Read one cluster again and again; faster while others were not read at all."""
         usual = max(INTERVAL, INTERVAL_PER_CLUSTER * len(self._clusters))
         while True:
             completes = self._all_read
@@ -89,7 +90,7 @@ class FleetPoller:
         return len(self._reads) == len(self._clusters)
 
     async def _read(self, cluster: ClusterAccess, client: Client) -> ClusterRead:
-        """Read a cluster, and what is open by what was last read of the others."""
+        """Read a cluster's first lists and, once all were read, those that the others call for."""
         await discover_kinds(client)
         found = await read_objects(cluster, client)
         if not self._all_read:

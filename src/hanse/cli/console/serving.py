@@ -10,7 +10,7 @@ from hanse.cli.errors import InputError
 
 
 def listening_socket(address: str) -> socket.socket:
-    """A socket at ADDRESS:PORT; raises `InputError` where it cannot be used."""
+    """A listening TCP socket at ADDRESS:PORT; raises `InputError` where it cannot be used."""
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal():
         raise InputError(f"--listen: {address!r} is not ADDRESS:PORT, as 127.0.0.1:8088")
@@ -32,7 +32,10 @@ async def serve_console(
     *,
     local: bool,
 ) -> None:
-    """Read the clusters and serve the page; the home cluster knows the people. Never returns."""
+    """Read the clusters and serve the page; never returns.
+
+    People's tokens are reviewed by the API server of `home`, with our credentials.
+    """
     poller = FleetPoller(clusters, local=local)
     async with (
         open_client(home.credentials) as client,

@@ -279,9 +279,10 @@ def corefile(
 
 
 def _forward_servers(option: str) -> list[tuple[str, int]]:
-    """The name servers of a --forward option: an address, or a resolv.conf.
+    """The name servers of a --forward option: an address, or a path of a resolv.conf.
 
-    Raises `InputError` if there are none.
+    A resolv.conf without nameserver lines gives none. Raises `InputError` for an invalid address or
+    an unreadable file.
     """
     from hanse.cli.addresses import parse_server_address
 
@@ -300,7 +301,10 @@ def _forward_servers(option: str) -> list[tuple[str, int]]:
 def _network_zone(
     view: "View", network: str, namespaces: tuple[str, ...], *, follow: bool
 ) -> "ZoneSource | None":
-    """The zone of one tenant network, if one is named."""
+    """The zone of the tenant network that --network names; None if it names none.
+
+    Raises `InputError` for --namespace or --follow without it, and for both of them.
+    """
     from hanse.app.dns import network_zone
     from hanse.features.networks.names import parse_network_name
 
@@ -342,7 +346,7 @@ def _transfer_network(text: str) -> str:
 
 
 def _bind(address: str, workers: int) -> "Listeners":
-    """Bound sockets of an ADDRESS:PORT; IPv6 addresses are in brackets.
+    """Bound sockets for UDP and TCP of an ADDRESS:PORT, for all workers; IPv6 in brackets.
 
     Raises `InputError` if it is none, or is taken.
     """

@@ -68,7 +68,7 @@ def parse_region(text: str) -> tuple[str, str]:
 
 
 def parse_network(option: str, text: str) -> str:
-    """A network in CIDR notation; raises `InputError` for anything else."""
+    """The network in CIDR notation; raises `InputError` for others, also with host bits set."""
     try:
         return str(ip_network(text))
     except ValueError:

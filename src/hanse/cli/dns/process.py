@@ -25,7 +25,10 @@ async def run_dns(
     metrics_listener: socket.socket | None,
     cache: Path | None = None,
 ) -> int:
-    """Serve until a signal; raises `InputError` for credentials that cannot be read."""
+    """Serve until SIGINT or SIGTERM, and return 0; SIGHUP replaces the workers.
+
+    Raises `InputError` for credentials that cannot be read.
+    """
     stop, hangup = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
     for which in (signal.SIGINT, signal.SIGTERM):

@@ -125,7 +125,7 @@ def _pod_range(text: str) -> str:
 
 
 def _daemonset(text: str) -> tuple[str, str] | None:
-    """Namespace and name of a DaemonSet; raises `InputError` if it is not NAMESPACE/NAME."""
+    """Namespace and name of NAMESPACE/NAME, None for ""; raises `InputError` for other text."""
     if not text:
         return None
     namespace, _, name = text.partition("/")

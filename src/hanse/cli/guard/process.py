@@ -20,7 +20,11 @@ async def run_guard(
     listener: socket.socket | None,
     daemonset: tuple[str, str] | None,
 ) -> int:
-    """Guard until a signal; raises `InputError` for credentials that cannot be read."""
+    """Guard until SIGINT or SIGTERM, and return 0; the rules stay on the node.
+
+    They are removed if the DaemonSet, given by namespace and name, is gone then. Raises
+    `InputError` for credentials that cannot be read.
+    """
     stop = asyncio.Event()
     for which in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(which, stop.set)

@@ -17,7 +17,7 @@ from hanse.model.naming import BROKER_NAMESPACE
 
 
 def generated_access(gslb: GslbOptions = GslbOptions()) -> AgentAccess:  # noqa: B008 - a frozen value
-    """The rights of agents with all features, generated from what they watch and write."""
+    """The manifests of all rights of agents with all features, from what they watch and write."""
     options = app.Options(gslb=gslb)
     watches, access = app.watches(options), app.broker_access()
     return AgentAccess(

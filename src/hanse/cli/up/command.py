@@ -247,7 +247,7 @@ def command(
 
 
 def _parse_members(clusters: str) -> "tuple[LocalMember, ...]":
-    """The members of comma-separated names; raises `InputError` for invalid names."""
+    """The members of comma-separated names, broker included; raises `InputError` if invalid."""
     from hanse.cli.errors import InputError
     from hanse.local.up.errors import InvalidClusterNames
     from hanse.local.up.topology import plan_members

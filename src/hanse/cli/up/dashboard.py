@@ -31,6 +31,7 @@ class LocalDashboard:
     """The dashboard server over all agents in this process."""
 
     def __init__(self, port: int) -> None:
+        """Listen on a loopback port, 0 for any; raises `InputError` if it cannot be used."""
         self._listener = _listen(port)
         self._auth = Authenticator()
         self._federation: LocalFederation | None = None
@@ -56,7 +57,7 @@ class LocalDashboard:
 
     @asynccontextmanager
     async def running(self, federation: LocalFederation) -> AsyncIterator[None]:
-        """Serve the page until the block ends."""
+        """Serve the page on the socket bound before, with its actions, until the block ends."""
         self._federation = federation
         async with self._dashboard.serving(self._listener, plan=self._plan, order=self._execute):
             yield
@@ -66,6 +67,7 @@ class LocalDashboard:
         self._listener.close()
 
     def _local_state(self) -> Any:
+        """The status of the local federation for the page; None before there is one."""
         return self._federation.status() if self._federation is not None else None
 
     def _transport_for(self, cluster: str) -> Transport | None:
@@ -78,7 +80,10 @@ class LocalDashboard:
         )
 
     async def _plan(self, query: Mapping[str, Any]) -> Any:
-        """The changes that applying YAML to a cluster would cause; raises `ActionRefused`."""
+        """The changes that applying `yaml` to `cluster` would cause, by dry runs alone.
+
+        Raises `ActionRefused` for every expected error.
+        """
         where, text = str(query.get("cluster", "")), str(query.get("yaml", ""))
         transport = self._transport_for(where)
         if transport is None:

@@ -41,7 +41,11 @@ async def run_agent(
     transports: Mapping[str, Transport],
     dial: DialCluster,
 ) -> AsyncIterator[RunningAgent]:
-    """Run one cluster's agent until the block ends; it probes from its cluster's network."""
+    """Run one cluster's agent until the block ends; its health and webhook ports are on loopback.
+
+    The block starts when the agent is ready, or after `AGENT_START_TIMEOUT`. All given transports
+    are closed at the end. With a fabric it probes from its cluster's network.
+    """
     # One federation runs in a folder at a time, so the same identity takes over an old Lease.
     listener, health = socket.create_server((LOOPBACK, 0)), socket.create_server((LOOPBACK, 0))
     url = f"https://{LOOPBACK}:{listener.getsockname()[1]}"
@@ -88,7 +92,7 @@ def _cluster_phases(agent: Agent) -> dict[str, str]:
 
 
 async def _wait_until_ready(agent: Agent) -> None:
-    """Wait until an agent is ready and has published itself, or until the time-out.
+    """Wait until an agent is ready and has published itself; returns also after the time-out.
 
     Placement over the fleet would skip a cluster that is not published yet.
     """

@@ -79,7 +79,11 @@ class UpSession:
         """The process group of a script that runs in a session of its own."""
 
     async def run(self) -> int:
-        """Run until a signal or the end of the script; returns the exit status."""
+        """Run until a signal or the end of the script, and return the exit status.
+
+        A script's own status; after a signal 0 if all was ready and there is no script, else 128
+        plus its number. Errors are raised as `InputError` or `CommandFailed`.
+        """
         task = asyncio.create_task(self._run_dashboard_and_clusters(), name="federation")
         with self._handling_signals(task):
             await asyncio.wait({task})
@@ -96,7 +100,7 @@ class UpSession:
         return 0 if stayed else _SIGNAL_STATUS + (self._received or signal.SIGINT)
 
     async def _run_dashboard_and_clusters(self) -> int:
-        """Run with a dashboard that is closed at the end; the exit code."""
+        """Bind the dashboard's port, start the address provider if wanted, and run the rest."""
         async with AsyncExitStack() as stack:
             page = stack.enter_context(closing(LocalDashboard(self._dashboard_port)))
             if self._address_types:
@@ -166,7 +170,10 @@ class UpSession:
             return 0
 
     async def _run_script(self, script: str, dns: str, page: LocalDashboard) -> int:
-        """Run it in the terminal, or else in its own session, so that all of it can be stopped."""
+        """Run a shell command with KUBECONFIG, HANSE_* and our folder in PATH; returns its status.
+
+        Without a terminal it gets its own session, so that all its processes can be stopped.
+        """
         own_session = not sys.stdin.isatty()
         environment = {
             **os.environ,
@@ -214,7 +221,7 @@ class UpSession:
                 loop.remove_signal_handler(which)
 
     def _force(self) -> NoReturn:
-        """Exit at once; our servers end with this process, a script does not."""
+        """Kill the script's process group, if it has its own, and exit at once with status 130."""
         self._echo("stopped by force")
         if self._script_group is not None:
             with suppress(ProcessLookupError):
@@ -271,9 +278,9 @@ class UpSession:
 
 
 def _bind_view(port: int, fabric: "Fabric | None", view: str) -> tuple[Listeners, ...]:
-    """The sockets of a view, on loopback and in the network of nodes with containers.
+    """The bound sockets of a DNS view, on loopback and in the network of nodes with containers.
 
-    Only the clusterless one has the port of `--dns-port`.
+    Only the clusterless one has the port of `--dns-port`. Raises `InputError` if it cannot be used.
     """
     port = port if view == CLUSTERLESS_VIEW else 0
     try:
@@ -307,17 +314,21 @@ async def _stop_script(shell: asyncio.subprocess.Process, *, everything: bool) -
 
 
 def _bin_folder() -> str:
-    """The folder of `hanse`, for scripts: the environment may not be activated."""
+    """The folder of the running Python, where `hanse` is, to be added to PATH of scripts."""
     return str(Path(sys.executable).parent)
 
 
 def _cluster_count(options: FederationOptions) -> str:
+    """The subject and verb of the ready message: `N clusters and the broker are`."""
     count = len(options.members) - 1
     return f"{count} cluster{'s' if count > 1 else ''} and the broker are"
 
 
 def _user_error(error: BaseException) -> BaseException:
-    """The error to print: expected ones as one line, a group of one as its only error."""
+    """The error, returned to be raised: `InputError` or `CommandFailed` for expected ones.
+
+    Others are returned as they are; a group of one error is replaced by that.
+    """
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     if isinstance(error, UpError):
