@@ -75,7 +75,11 @@ def command(
 async def _remove(
     client: "Client", name: str, joined: "JoinedBroker | None", *, definitions: bool, force: bool
 ) -> None:
-    """Leave the broker, delete everything, and check that nothing came back."""
+    """Leave the broker unless forced, delete everything, and check that nothing came back.
+
+    Raises `CommandFailed` if an agent elsewhere is alive, or something is there again. Progress
+    goes to stderr.
+    """
     from hanse.cli.uninstall.leaving import leave_first
     from hanse.cli.uninstall.removal import find_installation, remove_installation
 
@@ -110,7 +114,10 @@ def _print_installation(name: str, found: "Installation") -> None:
 
 
 async def _check_agent(client: "Client", name: str, found: "Installation", *, force: bool) -> None:
-    """Refuse while an agent is alive that uninstalling does not stop: it would write again."""
+    """Raise `CommandFailed` if the agent's Lease is renewed and its Deployment is not in `found`.
+
+    Uninstalling does not stop such an agent. Not checked with `force`.
+    """
     from datetime import UTC, datetime
 
     from hanse.cli.inventory import parse_agent_lease

@@ -34,7 +34,10 @@ class JoinedBroker(Struct, frozen=True):
 
 
 async def find_joined_broker(client: Client) -> JoinedBroker | None:
-    """The broker of a cluster by its Secret; None if it has none that can be used."""
+    """Read the cluster's Secret with the broker's kubeconfig; None if it is missing or unusable.
+
+    Also None without the annotation that has the cluster's id. The broker is not asked.
+    """
     try:
         secret = await client.read(Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
         access = credentials.from_secret(
@@ -50,9 +53,10 @@ async def find_joined_broker(client: Client) -> JoinedBroker | None:
 async def leave_first(
     client: Client, name: str, joined: JoinedBroker, echo: Callable[[str], None]
 ) -> None:
-    """Let the agent withdraw everything from the broker, and wait for it.
+    """Set the cluster's record on the broker to Leaving, and wait until its agent says Left.
 
-    Raises `CommandFailed` if the broker or the agent cannot take part.
+    Returns at once if there is no record, or it has left. Raises `CommandFailed` if no agent runs,
+    the broker fails, or time is up. The account on the broker stays.
     """
     by_force = (
         f"or add --force, and let an administrator of the broker run `hanse leave --broker BROKER "
@@ -87,7 +91,7 @@ async def leave_first(
 
 
 async def _wait_until_left(broker: Client, joined: JoinedBroker) -> None:
-    """Poll the record until it says that the cluster has left."""
+    """Poll the record until its phase is Left or Replaced; raises `NotFound` if it goes."""
     place = (ClusterMember, joined.cluster, joined.namespace)
     while not (await broker.read(*place)).has_left:  # noqa: ASYNC110 - polls a server
         await asyncio.sleep(_POLL_INTERVAL)

@@ -61,10 +61,11 @@ class Installation(Struct, frozen=True):
     """How many objects of users each definition takes with it."""
 
     def __bool__(self) -> bool:
+        """Whether there is anything to delete; users' objects alone do not count."""
         return any((self.admission, self.workloads, self.owned, self.prepared, self.definitions))
 
     def steps(self) -> Iterator[tuple[str, tuple[OwnedObject, ...]]]:
-        """The steps of the deletion, each with the title that is printed."""
+        """The objects to delete in order, each step with its title; without those `held`."""
         yield "workloads", self.workloads
         yield "admission", self.admission
         yield "what agents wrote", self.owned
@@ -73,7 +74,11 @@ class Installation(Struct, frozen=True):
 
 
 async def find_installation(client: Client, *, definitions: bool) -> Installation:
-    """Find everything of Hanse in a cluster, by labels, definitions and finalizers."""
+    """List all served kinds for what Hanse made; nothing is deleted.
+
+    By the owner label, the part-of label, and the category of definitions, which are left out
+    without `definitions`. Kinds that may not be listed count as empty.
+    """
     await refresh(client)
     served = client.rest_mapper.served
     assert served is not None, "discovery has just answered"
@@ -110,7 +115,11 @@ async def find_installation(client: Client, *, definitions: bool) -> Installatio
 async def remove_installation(
     client: Client, found: Installation, echo: Callable[[str], None]
 ) -> None:
-    """Remove finalizers, then delete step by step and wait; `CommandFailed` if not in time."""
+    """Remove our finalizers from users' objects, then delete each step and wait until it is gone.
+
+    Raises `CommandFailed` if a step takes longer than `DELETION_TIMEOUT`, or an object is there
+    again.
+    """
     for one in found.held:
         await _remove_finalizers(client, one)
     for _, several in found.steps():
@@ -119,7 +128,10 @@ async def remove_installation(
 
 
 def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
-    """The kubectl commands that do the same."""
+    """The kubectl commands, as text, that do the same without waiting.
+
+    They remove all finalizers of users' objects that have ours.
+    """
     prefix = f"kubectl --context {context}"
     for one in found.held:
         place = f" -n {one.namespace}" if one.namespace else ""
@@ -137,7 +149,7 @@ def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
 
 
 def _has_our_finalizer(one: OwnedObject) -> bool:
-    """Whether an object has a finalizer of ours."""
+    """Whether a finalizer begins with one of our prefixes."""
     return any(finalizer.startswith(FINALIZERS) for finalizer in one.finalizers)
 
 
@@ -146,7 +158,7 @@ def _resource_name(kind: Kind) -> str:
 
 
 def _one_version_each(kinds: Iterable[Kind]) -> list[Kind]:
-    """Each listable kind in one of its versions."""
+    """Each kind in its last version by name, without subresources and kinds that are not listed."""
     found: dict[tuple[str, str], Kind] = {}
     for kind in sorted(kinds):
         if kind.plural not in _NOT_LISTED and "/" not in kind.plural:
@@ -184,7 +196,7 @@ def _is_owned(wire: Wire) -> bool:
 
 
 async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, Wire]]:
-    """The objects of a kind with the labels; none where it is not found, listable or allowed."""
+    """List objects of a kind, with the kind, not decoded; none after 403, 404 or 405."""
     query = (("labelSelector", labels),) if labels else ()
     try:
         answer = await client.send(Request("GET", resource_path(kind), query))
