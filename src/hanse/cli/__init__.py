@@ -4,7 +4,7 @@ import sys
 
 
 def main() -> None:
-    """The program `hanse`, which is also `kubectl hanse`."""
+    """Run `hanse`, or `kubectl hanse`, with `sys.argv`, and exit with its status."""
     from hanse.cli.root import run
 
     sys.exit(run(sys.argv[1:]))

@@ -7,7 +7,11 @@ from hanse.cli.errors import InputError
 
 
 def parse_server_address(text: str, what: str = "") -> tuple[str, int]:
-    """Host and port of `ADDRESS` or `ADDRESS:PORT`, IPv6 in brackets; raises `InputError`."""
+    """Host and port of `ADDRESS[:PORT]`, port 53 by default, IPv6 in brackets if with a port.
+
+    Raises `InputError` for a host name: only IP addresses are accepted. `what` precedes it in the
+    error.
+    """
     host, _, port = text.rpartition(":") if text.count(":") == 1 else (text, "", "53")
     if text.startswith("["):
         host, _, port = text.removeprefix("[").partition("]")
@@ -26,7 +30,10 @@ def parse_server_address(text: str, what: str = "") -> tuple[str, int]:
 
 
 def bind_listener(option: str, address: str) -> socket.socket:
-    """A bound TCP socket for ADDRESS:PORT, IPv6 in brackets; raises `InputError`."""
+    """A bound TCP socket, not listening yet, for ADDRESS:PORT, IPv6 in brackets.
+
+    Raises `InputError`, naming the option, for other text or an address that cannot be bound.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
         raise InputError(f"{option} {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:8080")

@@ -55,14 +55,20 @@ class AppliedManifest(Struct, frozen=True):
 async def apply(
     client: Client, wanted: Iterable[Manifest], *, dry_run: bool = False
 ) -> list[AppliedManifest]:
-    """Create or patch each manifest in order; a dry run only reads."""
+    """Create or merge-patch each manifest in order; a dry run only reads the API server.
+
+    Returns each with its effect: unchanged, foreign and unserved ones are left, see `Effect`.
+    """
     return [AppliedManifest(one, await _apply(client, one, dry_run=dry_run)) for one in wanted]
 
 
 async def remove(
     client: Client, unwanted: Iterable[Manifest], *, dry_run: bool = False
 ) -> list[AppliedManifest]:
-    """Delete the object of each manifest in order; a dry run only reads."""
+    """Delete the object of each manifest in order; a dry run only reads.
+
+    Returns all of them: DELETED (in a dry run: would be), or UNCHANGED for those that do not exist.
+    """
     return [
         AppliedManifest(one, await _delete_unwanted(client, one, dry_run=dry_run))
         for one in unwanted
@@ -70,7 +76,7 @@ async def remove(
 
 
 def deleted(done: Iterable[AppliedManifest]) -> list[AppliedManifest]:
-    """What was there to delete, without what was absent anyway."""
+    """Those whose effect is DELETED: what did not exist anyway is left out."""
     return [one for one in done if one.effect is Effect.DELETED]
 
 
@@ -87,7 +93,10 @@ async def _delete_unwanted(client: Client, unwanted: Manifest, *, dry_run: bool)
 async def apply_definitions(
     client: Client, wanted: Sequence[Manifest], *, dry_run: bool = False
 ) -> list[AppliedManifest]:
-    """Apply CustomResourceDefinitions concurrently; wait until served, unless a dry run."""
+    """Apply CustomResourceDefinitions concurrently; unless a dry run, wait until they are served.
+
+    Raises `CommandFailed` if one is not Established within `SERVE_TIMEOUT`.
+    """
     done = await asyncio.gather(*(_apply(client, one, dry_run=dry_run) for one in wanted))
     if not dry_run:
         await _wait_until_served(client, wanted)
@@ -95,7 +104,7 @@ async def apply_definitions(
 
 
 async def read_existing(client: Client, wanted: Manifest) -> Wire | None:
-    """The object with a manifest's name, if there is one."""
+    """Read the object of a manifest's kind and name from the API server; None if absent."""
     try:
         answer = await client.send(read(wanted.kind, wanted.name, wanted.namespace))
     except NotFound:
@@ -105,7 +114,10 @@ async def read_existing(client: Client, wanted: Manifest) -> Wire | None:
 
 
 async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
-    """Create, patch or leave one object: create-only and foreign ones are never patched."""
+    """Create, merge-patch or leave one object, and return the effect; a dry run only reads.
+
+    Create-only manifests are never patched, nor CustomResourceDefinitions that are not ours.
+    """
     found = await read_existing(client, wanted)
     if found is None:
         return await _create(client, wanted, dry_run=dry_run)
@@ -121,7 +133,10 @@ async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
 
 
 async def _create(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
-    """Create an object, or patch it if it appeared meanwhile; optional ones only where served."""
+    """Create an object; if it was created meanwhile, apply the manifest to it instead.
+
+    UNSERVED for an optional manifest whose kind is not served. A dry run writes nothing.
+    """
     if wanted.optional and not await _serves(client, wanted):
         return Effect.UNSERVED
     if not dry_run:
@@ -134,7 +149,7 @@ async def _create(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
 
 
 async def _serves(client: Client, wanted: Manifest) -> bool:
-    """Whether the cluster serves a manifest's kind."""
+    """Whether the API server serves a manifest's kind, by a list request: only a 404 means no."""
     try:
         await client.send(Request("GET", resource_path(wanted.kind), (("limit", "1"),)))
     except NotFound:
@@ -143,7 +158,7 @@ async def _serves(client: Client, wanted: Manifest) -> bool:
 
 
 def _is_foreign(wanted: Manifest, found: Wire) -> bool:
-    """Whether a definition is not ours: ours could drop fields of it."""
+    """Whether an existing CustomResourceDefinition lacks our category; False for other kinds."""
     if wanted.kind != CustomResourceDefinition.kind:
         return False
     return OUR_CATEGORY not in (found["spec"]["names"].get("categories") or ())
@@ -171,7 +186,10 @@ async def _is_established(client: Client, definition: Manifest) -> bool:
 
 
 def contains(existing: Any, wanted: Any) -> bool:
-    """Whether an object has all wanted fields; fields that a server adds do not count."""
+    """Whether a value has all wanted fields, recursively; additional fields are ignored.
+
+    Lists have to be of the same length, with each item containing the wanted one at its place.
+    """
     if isinstance(wanted, Mapping):
         return isinstance(existing, Mapping) and all(
             key in existing and contains(existing[key], value) for key, value in wanted.items()
@@ -186,7 +204,10 @@ def contains(existing: Any, wanted: Any) -> bool:
 
 
 def report_applied(where: str, done: Sequence[AppliedManifest], *, dry_run: bool) -> None:
-    """Print each change and the number of changed definitions; for a dry run, the YAML."""
+    """Print each object created, changed or deleted, and the number of definitions by effect.
+
+    For a dry run, print what would be done with each, with YAML. Unserved kinds go to stderr.
+    """
     if dry_run:
         _show_manifests(where, done)
         return
@@ -235,7 +256,7 @@ def _would(effect: Effect) -> str:
 
 
 def _public(shown: Manifest) -> Wire:
-    """The object without the data of Secrets."""
+    """The manifest's object as JSON values; for a Secret without its `data`."""
     return {
         k: v for k, v in shown.wire.items() if not (shown.kind.name == "Secret" and k == "data")
     }

@@ -66,7 +66,7 @@ class ClusterAccess(Struct, frozen=True):
 
 
 async def check_readable(found: Credentials) -> Credentials:
-    """The same credentials; raises `InputError` for those that cannot be read."""
+    """Load the credentials, and return them unchanged; raises `InputError` if that fails."""
     try:
         await found.config()
     except BadCredentials as error:
@@ -95,9 +95,10 @@ async def read_clusters(
     limit: timedelta | None = READ_TIMEOUT,
     clients: Mapping[str, Client] | None = None,
 ) -> list[T | ReadFailure]:
-    """Read every cluster, eight at a time; the results are in the order of the clusters.
+    """Call `read` for every cluster, eight at a time; results are in the order of the clusters.
 
-    `clients` are used where some are open already.
+    One that fails, or takes longer than `limit`, is a `ReadFailure`; nothing is raised for it.
+    `clients` by name are used instead of new ones, and are not closed; it needs one per cluster.
     """
     turns = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
@@ -115,7 +116,10 @@ async def read_cluster(
     limit: timedelta | None = READ_TIMEOUT,
     clients: Mapping[str, Client] | None = None,
 ) -> T | ReadFailure:
-    """Read one cluster within a time limit; errors and the time-out become a `ReadFailure`."""
+    """Call `read` for one cluster; a `KubeError`, or the time-out, becomes a `ReadFailure`.
+
+    With `clients`, the one of the cluster's name is used and left open; else a new one is closed.
+    """
     seconds = limit.total_seconds() if limit is not None else None
     opened = (
         open_client(cluster.credentials) if clients is None else nullcontext(clients[cluster.name])
@@ -129,7 +133,7 @@ async def read_cluster(
 
 @asynccontextmanager
 async def open_client(access: Credentials) -> AsyncIterator[Client]:
-    """A client that is closed at the end of the block; its errors are not translated."""
+    """A client that retries on 429 and 5xx, closed at the end of the block; raises `KubeError`."""
     client = _RetryingClient(_transport(access))
     try:
         yield client
@@ -151,7 +155,10 @@ async def open_clients(clusters: Iterable[ClusterAccess]) -> AsyncIterator[dict[
 
 @asynccontextmanager
 async def connect(cluster: ClusterAccess) -> AsyncIterator[Client]:
-    """A client for one cluster; a `KubeError` in the block becomes the error that users see."""
+    """A client for one cluster; a `KubeError` in the block becomes `InputError` or `CommandFailed`.
+
+    The error names the cluster whose client raised it, also where such blocks are nested.
+    """
     client = _NamedClient(cluster)
     try:
         yield client
@@ -163,6 +170,7 @@ async def connect(cluster: ClusterAccess) -> AsyncIterator[Client]:
 
 
 def _transport(access: Credentials) -> Transport:
+    """A new HTTP transport; it connects at the first request."""
     from hanse.kube.http_transport import HttpTransport  # aiohttp, which completion does without
 
     return HttpTransport(access)
@@ -175,7 +183,7 @@ class _RetryingClient(Client):
     """
 
     async def send(self, request: Request) -> Response:
-        """Send a request, at most `ATTEMPTS` times; raises the last error."""
+        """Send a request, again after 429 or 5xx, up to `ATTEMPTS` times; raises the last error."""
         random = Random()  # noqa: S311 - jitter
         for attempt in range(ATTEMPTS - 1):
             try:
@@ -203,7 +211,7 @@ class _NamedClient(_RetryingClient):
 
 
 def _user_error(name: str, error: KubeError) -> InputError | CommandFailed:
-    """The error that the user sees for a cluster's error, with a remedy where there is one."""
+    """The error, returned to be raised, that the user sees for a cluster's error, with a remedy."""
     match error:
         case BadCredentials():
             return InputError(f"{name}: {error}; check the credentials of that context")
@@ -222,7 +230,7 @@ def _user_error(name: str, error: KubeError) -> InputError | CommandFailed:
 
 
 def select_clusters(settings: GlobalOptions) -> tuple[ClusterAccess, ...]:
-    """The clusters that the settings name; raises `InputError` when the kubeconfig is at fault."""
+    """The clusters of `configured_clusters`, whose `BadCredentials` is raised as `InputError`."""
     try:
         return configured_clusters(settings)
     except BadCredentials as error:
@@ -230,7 +238,10 @@ def select_clusters(settings: GlobalOptions) -> tuple[ClusterAccess, ...]:
 
 
 def select_cluster(settings: GlobalOptions, context: str = "") -> ClusterAccess:
-    """The cluster of a context, or of the current context; raises `InputError`."""
+    """The cluster of `context`, else of `--context`, else of the current context.
+
+    In a pod without a kubeconfig it is the pod's own cluster. Raises `InputError` if there is none.
+    """
     try:
         chosen = context or settings.context or current_context(settings)
         if chosen == IN_CLUSTER:
@@ -250,7 +261,10 @@ def all_contexts(settings: GlobalOptions) -> tuple[ClusterAccess, ...]:
 def own_and_others(
     settings: GlobalOptions, name: str, environment: Mapping[str, str] = os.environ
 ) -> tuple[ClusterAccess, ...]:
-    """The cluster of this pod under a name, then those of the kubeconfig, if there is one."""
+    """The cluster of this pod under `name`, then those of the kubeconfig, if one exists.
+
+    A context that is also called `name` is left out; `--context` narrows the others to one.
+    """
     own = ClusterAccess(name, credentials.in_cluster(environment))
     files = kubeconfig_files(settings, environment) or ()
     others = select_clusters(settings) if any(file.exists() for file in files) else ()
@@ -260,9 +274,10 @@ def own_and_others(
 def configured_clusters(
     settings: GlobalOptions, environment: Mapping[str, str] = os.environ
 ) -> tuple[ClusterAccess, ...]:
-    """The clusters that the settings name; raises `BadCredentials` when the kubeconfig is at fault.
+    """All contexts of the kubeconfig, or only that of `--context`; no API server is asked.
 
-    They are those of the kubeconfig, of a local federation that runs, or the one we run in.
+    In a pod without a kubeconfig it is the pod's own cluster, called `in-cluster`. Raises
+    `BadCredentials` for a kubeconfig that cannot be used, or of a local federation that has ended.
     """
     files = kubeconfig_files(settings, environment)
     if files is None:
@@ -287,7 +302,11 @@ def configured_clusters(
 def kubeconfig_files(
     settings: GlobalOptions, environment: Mapping[str, str]
 ) -> tuple[Path, ...] | None:
-    """The kubeconfig files; None in a pod that has only its service account."""
+    """The kubeconfig paths, which need not exist; None in a pod that has only its service account.
+
+    In this order: --kubeconfig, $KUBECONFIG, a local federation's ($HANSE_DIR or one that runs in
+    ./.hanse), ~/.kube/config.
+    """
     if settings.kubeconfig is not None:
         return (settings.kubeconfig,)
     if environment.get("KUBECONFIG"):
@@ -302,7 +321,7 @@ def kubeconfig_files(
 
 
 def current_context(settings: GlobalOptions, environment: Mapping[str, str] = os.environ) -> str:
-    """The context that kubectl would use."""
+    """The kubeconfig's current-context, "" without one; `in-cluster` in a pod that has no file."""
     files = kubeconfig_files(settings, environment)
     if files is None:
         return IN_CLUSTER
@@ -313,12 +332,12 @@ def current_context(settings: GlobalOptions, environment: Mapping[str, str] = os
 
 
 def is_local(settings: GlobalOptions, environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether the clusters are those of a local federation that runs."""
+    """Whether `hanse up` runs in the folder of the local federation, by its control socket."""
     return (local_folder(settings, environment) / CONTROL_SOCKET).exists()
 
 
 def local_folder(settings: GlobalOptions, environment: Mapping[str, str] = os.environ) -> Path:
-    """The folder of the local federation: beside the kubeconfig, else the default one."""
+    """The folder of the chosen kubeconfig, first one where `hanse up` runs; else the default."""
     if settings.kubeconfig is None and not environment.get("KUBECONFIG"):
         return _default_folder(environment)
     files = kubeconfig_files(settings, environment) or ()
@@ -327,7 +346,7 @@ def local_folder(settings: GlobalOptions, environment: Mapping[str, str] = os.en
 
 
 def has_ended(folder: Path) -> bool:
-    """Whether a local federation ran in a folder and no longer does, also after a crash."""
+    """Whether a folder has a local federation's kubeconfig, and a lock that nobody holds."""
     try:
         with (folder / LOCK_FILE).open() as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -337,4 +356,5 @@ def has_ended(folder: Path) -> bool:
 
 
 def _default_folder(environment: Mapping[str, str]) -> Path:
+    """$HANSE_DIR, else ./.hanse; it need not exist."""
     return Path(environment.get(FOLDER_VARIABLE) or LOCAL_FOLDER)

@@ -53,7 +53,10 @@ class CniResult(Struct, frozen=True):
 
 
 async def run_call(call: CniCall) -> CniResult:
-    """Run one call; errors are reported as the CNI protocol says."""
+    """Run one CNI call: answer VERSION, and delegate every other command to the configured plugin.
+
+    For pod commands CNI_ARGS get the pod's annotation. A `CniError` becomes status 1 and JSON.
+    """
     command = call.environment.get("CNI_COMMAND", "")
     version = "1.0.0"
     if command not in COMMANDS:
@@ -73,9 +76,10 @@ async def run_call(call: CniCall) -> CniResult:
 
 
 async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> str:
-    """The cni-args annotation of a pod; empty for a deletion of one that is gone.
+    """The cni-args annotation of a pod, read from the API server; "" if CNI_ARGS name no pod.
 
-    Raises `CniError` (try again) if the pod cannot be read.
+    For DEL also "" if the pod is gone or cannot be read. Raises `CniError` (try again) for other
+    commands then, and for ADD while the pod's port is not prepared.
     """
     if ref is None:
         return ""
@@ -89,7 +93,7 @@ async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> st
 
 
 async def _read_pod(config: CniConfig, ref: PodRef) -> Pod:
-    """Read the pod with the credentials of the configuration, within the time limit."""
+    """Read the pod from the API server of the plugin configuration, within `READ_TIMEOUT`."""
     file = Path(config.kubeconfig) if config.kubeconfig else None
     access = credentials.find_credentials(file, context=config.context)
     async with open_client(access) as client, asyncio.timeout(READ_TIMEOUT.total_seconds()):
@@ -97,7 +101,7 @@ async def _read_pod(config: CniConfig, ref: PodRef) -> Pod:
 
 
 async def _delegate(call: CniCall, config: CniConfig, args: str) -> CniResult:
-    """Run the other plugin as the runtime would; returns its result unchanged.
+    """Run the delegate plugin from CNI_PATH with these CNI_ARGS; returns its result unchanged.
 
     Raises `CniError` if it is not installed.
     """

@@ -32,7 +32,10 @@ def command(as_json: bool, kinds: tuple[str, ...], stand_ins: bool) -> None:
 
 
 def _chosen(known: tuple[Wire, ...], wanted: tuple[str, ...]) -> list[Wire]:
-    """The definitions of the wanted kinds, or all; raises a usage error for an unknown kind."""
+    """The definitions of the wanted kinds, all if none is named; a usage error for an unknown one.
+
+    A kind is named by kind, plural, short name or the definition's full name, in any case.
+    """
     for name in wanted:
         if not any(name.lower() in _accepted_names(crd) for crd in known):
             kinds = ", ".join(sorted(crd["spec"]["names"]["kind"] for crd in known))
@@ -42,6 +45,7 @@ def _chosen(known: tuple[Wire, ...], wanted: tuple[str, ...]) -> list[Wire]:
 
 
 def _accepted_names(crd: Wire) -> set[str]:
+    """The names, lower case, by which --kind can choose a definition."""
     names = crd["spec"]["names"]
     full = crd["metadata"]["name"]
     return {full, names["plural"], names["singular"], *names.get("shortNames", ())}

@@ -26,7 +26,7 @@ class CommandFailed(click.ClickException):
 
 
 def credentials_error(error: Exception) -> InputError:
-    """The error for a kubeconfig that cannot be used, always with a remedy."""
+    """The error, returned to be raised, for an unusable kubeconfig; always with a remedy."""
     text = str(error)
     return InputError(text if ";" in text else f"{text}; name a readable file with --kubeconfig")
 

@@ -20,7 +20,10 @@ K = TypeVar("K", bound=Object)
 
 
 async def read_cluster_services(client: Client, name: str, namespace: str = "") -> ClusterServices:
-    """The services of one cluster, in all namespaces or in one; kinds were discovered before."""
+    """List ServiceExports, ServiceImports and imported EndpointSlices, in one namespace or in all.
+
+    Without what the cluster has as a broker; its id is `name` where no agent holds a Lease.
+    """
     return ClusterServices(
         await read_cluster_id(client, name),
         await list_or_empty(client, ServiceExport, namespace),
@@ -34,7 +37,7 @@ async def read_cluster_services(client: Client, name: str, namespace: str = "") 
 
 
 async def read_cluster_id(client: Client, default: str) -> str:
-    """The cluster id, by the holder of its agent's Lease; a default where no agent ran."""
+    """Read the cluster id from the holder of the agent's Lease; the default without a holder."""
     try:
         lease = await client.read(Lease, AGENT, SYSTEM_NAMESPACE)
     except NotFound:
@@ -46,7 +49,7 @@ async def read_cluster_id(client: Client, default: str) -> str:
 async def list_or_empty(
     client: Client, kind: type[K], namespace: str = "", labels: str = ""
 ) -> tuple[K, ...]:
-    """All objects of a kind; none where the cluster does not serve it."""
+    """List all objects of a kind, in one namespace or in all; none where the kind is not served."""
     try:
         return (await client.list(kind, namespace=namespace, labels=labels)).objects
     except NotFound:

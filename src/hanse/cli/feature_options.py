@@ -26,6 +26,7 @@ def features_option(about: str) -> Callable[[Command], Command]:
 
 
 def _parse(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:  # noqa: ARG001 - click's signature
+    """Callback of --features: the features, with those that they require, or `InputError`."""
     try:
         return parse_features(text)
     except UnknownFeature as error:
@@ -33,5 +34,5 @@ def _parse(context: click.Context, option: click.Parameter, text: str) -> tuple[
 
 
 def features_argument(features: tuple[str, ...]) -> str:
-    """The option as a command line repeats it; empty where all features are on."""
+    """` --features A,B` with a leading blank, for commands in hints; "" if all are on."""
     return "" if features == FEATURES else f" --features {','.join(features)}"

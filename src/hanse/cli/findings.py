@@ -30,7 +30,7 @@ class Report(Struct, frozen=True):
 
     @property
     def failed(self) -> bool:
-        """Whether anything worse than a note was found."""
+        """Whether a finding has the severity RISK or worse."""
         return reaches(self.findings, Severity.RISK)
 
 
@@ -50,7 +50,10 @@ def findings_document(findings: Iterable[Finding]) -> list[Any]:
 
 
 def print_findings(report: Report) -> None:
-    """Print each finding with its consequences and remedy, or that nothing is wrong."""
+    """Print findings, at most `SHOWN_OF_A_CODE` per code, and how many more there are.
+
+    If none is RISK or worse, also that nothing is wrong.
+    """
     counts: dict[str, int] = {}
     for one in report.findings:
         counts[one.code] = counts.get(one.code, 0) + 1
@@ -83,7 +86,7 @@ def print_finding(one: Finding) -> None:
 
 
 def _since(one: Finding) -> str:
-    """How long it has been so, for people."""
+    """` (for N unit)` with the age of a finding, to be appended; "" if its start is not known."""
     if one.since is None:
         return ""
     seconds = max(int((datetime.now(UTC) - one.since).total_seconds()), 0)
@@ -94,7 +97,7 @@ def _since(one: Finding) -> str:
 
 
 def print_summaries(findings: Iterable[Finding]) -> None:
-    """Print a line for each finding, before anything else is shown."""
+    """Print a line for findings of RISK or worse, at most `SHOWN_CONSEQUENCES`; else nothing."""
     shown = [one for one in findings if one.severity.at_least(Severity.RISK)]
     for one in shown[:SHOWN_CONSEQUENCES]:
         label = click.style(f"✗ {one.severity}", fg=_COLORS[one.severity])

@@ -78,7 +78,7 @@ class ClusterRead(Struct, frozen=True):
     """Further lists that could not be read."""
 
     def objects(self, kind: type[Any]) -> list[Any]:
-        """All objects of a kind that were listed."""
+        """All objects of a kind, from every list of it that was read; none if it was not listed."""
         found = (one.objects for watch, one in self.lists.items() if watch.kind is kind)
         return [obj for several in found for obj in several]
 
@@ -91,7 +91,7 @@ class ClusterRead(Struct, frozen=True):
 
     @property
     def agent_lease(self) -> Lease | None:
-        """The Lease of its agent."""
+        """The Lease of its agent among what was read; None if it is not there."""
         own = (SYSTEM_NAMESPACE, AGENT)
         leases = (one for one in self.objects(Lease) if (one.namespace, one.name) == own)
         return next(leases, None)
@@ -105,7 +105,7 @@ class ClusterRead(Struct, frozen=True):
 async def complete(
     reads: dict[str, ClusterRead], clients: Mapping[str, Client]
 ) -> dict[str, ClusterRead]:
-    """Read what the first lists of all clusters leave open, until nothing is."""
+    """List from API servers what `missing_reads` names, repeatedly, until nothing is missing."""
     while True:
         wanted = missing_reads(reads.values())
         if not wanted:
@@ -117,7 +117,10 @@ async def complete(
 
 
 def missing_reads(reads: Iterable[ClusterRead]) -> dict[str, set[Watch]]:
-    """What clusters have yet to list, by context."""
+    """By context, the lists that views need and that were not tried; nothing is read here.
+
+    Clusters that could not be read at all are left out.
+    """
     known = [one for one in reads if not one.failure]
     fleet = build_fleet(known, datetime.now(UTC))
     tried = {one.cluster: {*one.lists, *one.failed} for one in known}
@@ -128,7 +131,10 @@ def missing_reads(reads: Iterable[ClusterRead]) -> dict[str, set[Watch]]:
 
 
 async def read_further(read: ClusterRead, client: Client, watches: Iterable[Watch]) -> ClusterRead:
-    """The reading with further lists; one that fails is not known, and is not tried again."""
+    """List more from the API server, and return the reading with it; errors do not raise.
+
+    Lists that fail go to `failed`, so that they are not tried again, and their kinds to `denied`.
+    """
     try:
         async with asyncio.timeout(READ_TIMEOUT.total_seconds()):
             found = await _list_all(client, watches)
@@ -143,13 +149,16 @@ async def read_further(read: ClusterRead, client: Client, watches: Iterable[Watc
 
 
 def _is_part(watch: Watch, lists: Collection[Watch]) -> bool:
-    """Whether a list is of no use, since all objects of its kind were listed."""
+    """Whether a list of some objects of a kind is superseded by a list of all of them."""
     narrowed = NARROWED.get(watch.kind) == watch or bool(watch.name)
     return narrowed and Watch(watch.role, watch.kind) in lists
 
 
 def unread(failure: ReadFailure) -> ClusterRead:
-    """A cluster that could not be read."""
+    """The reading of a cluster that could not be read, with the error's text as its `failure`.
+
+    `refused` for bad credentials and 4xx answers, except 429.
+    """
     error = failure.error
     answered = isinstance(error, ApiError) and not isinstance(error, ServerError | Throttled)
     refused = answered or isinstance(error, BadCredentials)
@@ -160,7 +169,10 @@ def unread(failure: ReadFailure) -> ClusterRead:
 def build_fleet(
     reads: Iterable[ClusterRead], now: datetime, *, local: bool = False
 ) -> MultiClusterSnapshot:
-    """The snapshots of the clusters that were read, each as its own agent would have it."""
+    """The snapshots of all clusters, read or not, by cluster id; nothing is read here.
+
+    Each is as the cluster's own agent would have it. A sole broker goes by its own id in all.
+    """
     found = {one.cluster: one for one in reads}
     brokers = [name for name, one in found.items() if one.is_broker]
     broker = brokers[0] if len(brokers) == 1 else BROKER
@@ -173,14 +185,15 @@ def build_fleet(
 
 
 async def read_objects(cluster: ClusterAccess, client: Client) -> ClusterRead:
-    """The first lists and counts of a cluster whose kinds are known, and what tells a broker.
+    """List what views need first, and what tells a broker; the kinds have been discovered before.
 
-    Kinds that are not served, and those that may not or cannot be listed, are told apart.
+    Kinds that are not served go to `unserved`; those forbidden or failing with 5xx to `denied`.
     """
     needed = dict.fromkeys((*first_reads(), *BROKER_READS))
     counts: dict[Kind, Counted[Any]] = {}
 
     async def count(kind: type[Any]) -> None:
+        """Count a kind, and keep its first objects; after an error it is not counted."""
         with suppress(ApiError):
             counts[kind.kind] = await client.count(kind, first=SAMPLE)
 
@@ -198,7 +211,10 @@ class _Lists(Struct):
 
 
 async def _list_all(client: Client, watches: Iterable[Watch]) -> _Lists:
-    """List what the watches name."""
+    """List concurrently from the API server what the watches name.
+
+    Errors by kind: 404 to `unserved`; 403, unless the watch is optional, and 5xx to `denied`.
+    """
     found = _Lists({}, set(), {})
 
     async def read(watch: Watch) -> None:
@@ -220,7 +236,7 @@ async def _list_all(client: Client, watches: Iterable[Watch]) -> _Lists:
 
 
 def _snapshot(name: ClusterId, read: ClusterRead, now: datetime, broker: ClusterId) -> Snapshot:
-    """The snapshot of one cluster, whose agent knows the broker by its name."""
+    """The snapshot of one cluster from its lists and facts; `broker` is the broker's id in it."""
     facts = Facts()
     stores: dict[tuple[ClusterId, Kind], list[Any]] = {}
     for watch, listed in read.lists.items():
@@ -235,7 +251,7 @@ def _snapshot(name: ClusterId, read: ClusterRead, now: datetime, broker: Cluster
 
 
 def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
-    """What an observer knows of a cluster beside its objects."""
+    """The facts of a cluster: roles, counts, unserved and denied kinds, agent, heartbeats."""
     phase = Phase.UNREACHABLE if read.failure else Phase.SYNCED
     lease = read.agent_lease
     roles = {Role.BROKER} if read.is_broker else set()
@@ -261,7 +277,10 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
 def _reported_links(
     name: ClusterId, read: ClusterRead, now: datetime, broker: ClusterId
 ) -> Iterator[ClusterState]:
-    """The connections of a cluster's agent, as its Federations and exports say."""
+    """The agent's connections to members and broker, by the status of its Federations and exports.
+
+    The broker only where an export has a condition with the reason of a lost connection.
+    """
     if read.failure:
         return
     for federation in read.objects(Federation):
@@ -290,7 +309,7 @@ def _disconnections(export: ServiceExport) -> Iterator[Condition]:
 
 
 def _agent_run(name: ClusterId, lease: Lease | None, now: datetime) -> AgentRun:
-    """Whether the agent of a cluster holds its Lease; one that ended well has released it."""
+    """Whether the agent holds its Lease and renews it; one without holder was released by it."""
     if lease is None:
         return AgentRun(name, "", alive=False)
     if not lease.spec.holder_identity:
@@ -299,7 +318,7 @@ def _agent_run(name: ClusterId, lease: Lease | None, now: datetime) -> AgentRun:
 
 
 def _heartbeats(broker: ClusterId, read: ClusterRead, now: datetime) -> Iterable[LeaseLiveness]:
-    """The state of each member's Lease on a broker."""
+    """Ready or silent, for each Lease with a member's label or in the default broker namespace."""
     for lease in read.objects(Lease):
         if MEMBER in lease.metadata.labels or lease.namespace == BROKER_NAMESPACE:
             state = HolderState.SILENT if is_late(lease, now) else HolderState.READY
@@ -309,7 +328,10 @@ def _heartbeats(broker: ClusterId, read: ClusterRead, now: datetime) -> Iterable
 
 
 def is_late(lease: Lease, now: datetime) -> bool:
-    """Whether a held Lease was not renewed in time; an unreadable time is not late."""
+    """Whether a Lease has a holder and was not renewed within its duration and `GRACE`.
+
+    False for one that nobody holds, or whose renewTime is missing or unreadable.
+    """
     last, duration = lease.renewed, timedelta(seconds=lease.spec.lease_duration_seconds)
     held = bool(lease.spec.holder_identity)
     return held and last is not None and now - last > duration + GRACE

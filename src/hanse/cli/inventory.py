@@ -86,6 +86,7 @@ class ServiceInventory(Struct, frozen=True):
 
     @property
     def ready(self) -> int:
+        """How many exports are ready."""
         return sum(export.ready for export in self.exports)
 
 
@@ -145,7 +146,10 @@ InventoryResult = ClusterInventory | UnreadCluster
 async def read_inventories(
     clusters: Iterable[ClusterAccess], permissions: Iterable[Permission] = ()
 ) -> list[InventoryResult]:
-    """Read every cluster, and check permissions; a cluster that fails is an `UnreadCluster`."""
+    """Read all but `services` of every cluster, and ask for permissions, if any are given.
+
+    A cluster that fails is an `UnreadCluster`.
+    """
     checked = tuple(permissions)
 
     async def read(cluster: ClusterAccess, client: Client) -> ClusterInventory:
@@ -171,7 +175,10 @@ async def read_inventory(
     permissions: tuple[Permission, ...],
     answer: "VersionAnswer",
 ) -> ClusterInventory:
-    """Read one cluster: clock skew, objects and denied permissions."""
+    """Read all but `services` of one cluster; `answer` to the version request gives its clock.
+
+    What the API server refuses is None. With `permissions`, the agent's are checked, too.
+    """
     access = await cluster.credentials.config()
     now = answer.sent + (answer.received - answer.sent) / 2
     documents = asyncio.gather(*(_get_or_none(client, path) for path in _PATHS))
@@ -198,7 +205,7 @@ async def read_inventory(
 
 
 async def find_broker(clusters: Sequence[ClusterAccess]) -> ClusterAccess:
-    """The cluster that is a broker; raises `CommandFailed` where none has."""
+    """The first cluster with a ClusterSet or ClusterMember; `CommandFailed` if none has one."""
     results = list(zip(clusters, await read_clusters(clusters, _is_broker), strict=True))
     for cluster, result in results:
         if result is True:
@@ -232,7 +239,7 @@ async def _is_broker(_: ClusterAccess, client: Client) -> bool:
 
 
 async def discover_kinds(client: Client) -> None:
-    """Discover the served kinds; a cluster that does not answer fails within the time-out."""
+    """Ask the API server which kinds it serves, and keep that in the client; raises `KubeError`."""
     await client.send(_get_request("/version"))
     await refresh(client)
 
@@ -247,7 +254,7 @@ class VersionAnswer(Struct, frozen=True):
 
 
 async def read_version(client: Client) -> VersionAnswer:
-    """Ask for the version, before the server has anything else to do for us."""
+    """Read /version twice: the second answer, on an open connection, also measures the clock."""
     with suppress(ApiError):  # connects, so that the next one measures the clock
         await client.send(_get_request("/version"))
     sent = datetime.now(UTC)
@@ -261,7 +268,7 @@ def _get_request(path: str) -> Request:
 
 
 async def _get_or_none(client: Client, path: str) -> dict[str, Any] | None:
-    """A document; None where it is absent or forbidden. A 401 is raised: it concerns all."""
+    """GET a path and decode it; None for every error answer but a 401, which is raised."""
     try:
         response = await client.send(Request("GET", path))  # it has answered before
     except ApiError:
@@ -274,7 +281,7 @@ async def _get_or_none(client: Client, path: str) -> dict[str, Any] | None:
 
 
 def server_clock(response: Response, now: datetime) -> datetime:
-    """The server's time by its Date header, which drops the fraction: the value nearest to ours."""
+    """The server's time nearest to `now` by the Date header in whole seconds; `now` without one."""
     try:
         date = parsedate_to_datetime(response.headers.get("date", ""))
     except ValueError:
@@ -297,7 +304,7 @@ def _is_ready(node: dict[str, Any]) -> bool:
 
 
 def parse_agent_lease(lease: Wire | None, now: datetime) -> AgentLease | None:
-    """An agent's Lease as of a time; None where there is none."""
+    """The agent's Lease as of a time; None without one. An unreadable renewTime is long ago."""
     if lease is None:
         return None
     spec = lease.get("spec") or {}
@@ -323,13 +330,14 @@ def service_inventory(exports: Iterable[ServiceExport], imports: int) -> Service
 
 
 def _export_state(export: ServiceExport) -> ExportState:
+    """A ServiceExport's condition Ready, and the message of the condition that needs a person."""
     conditions = {one.type: msgspec.to_builtins(one) for one in export.status.conditions}
     ready = conditions.get("Ready", {}).get("status") == "True"
     return ExportState(export.namespace, export.name, ready, _failure_message(conditions))
 
 
 def _failure_message(conditions: dict[str, dict[str, Any]]) -> str:
-    """The message of the first condition that needs a person; Pending is not one."""
+    """The message of the first condition that needs a person, "" without one; Pending does not."""
     invalid, ready, conflict = (conditions.get(name, {}) for name in ("Valid", "Ready", "Conflict"))
     if invalid.get("status") == "False":
         return str(invalid.get("message") or invalid.get("reason"))
@@ -346,7 +354,7 @@ def _failure_message(conditions: dict[str, dict[str, Any]]) -> str:
 def parse_membership(
     federations: dict[str, Any] | None, claims: dict[str, Any] | None
 ) -> MembershipState | None:
-    """The membership in lists of Federations and ClusterClaims; None without a Federation."""
+    """The state of the oldest Federation of a list, None without one; a claim marks supervisors."""
     found = (federations or {}).get("items") or []
     if not found:
         return None

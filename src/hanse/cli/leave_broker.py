@@ -49,9 +49,10 @@ class BrokerLeave(Struct, frozen=True):
 
 
 async def leave_broker(request: BrokerLeave, *, dry_run: bool) -> None:
-    """Let a cluster leave, and print the progress; resumes what was begun.
+    """Let a cluster leave, and print the progress; resumes what was begun. A dry run only prints.
 
-    Raises `CommandFailed` if its agent does not withdraw everything in time.
+    Without `request.member` the cluster is not asked. Does nothing if the broker has nothing of it.
+    Raises `CommandFailed` if its agent does not withdraw in time, or objects remain.
     """
     async with connect(request.broker) as broker:
         if not await _is_member(broker, request.place):
@@ -66,9 +67,10 @@ async def leave_broker(request: BrokerLeave, *, dry_run: bool) -> None:
 
 
 async def _is_member(broker: Client, place: MemberPlace) -> bool:
-    """Whether a broker has anything of a cluster, its record aside if that says that it left.
+    """Whether a broker has an account, rights or published objects of a cluster, or its record.
 
-    Shares of StatefulSets count without a record: they wait for one that says so.
+    A record that says Left or Replaced does not count. Without any record, a share for it in a
+    StatefulSet over clusters does.
     """
     record = await find_record(broker, place)
     if record is not None and not record.has_left:
@@ -79,7 +81,11 @@ async def _is_member(broker: Client, place: MemberPlace) -> bool:
 
 
 async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_run: bool) -> None:
-    """Let a cluster that is there leave: its agent withdraws, then its account and Secret go."""
+    """Set the record's phase to Leaving and wait for the agent to withdraw; then delete the rest.
+
+    That is what it still has on the broker, its account and rights there, and the broker's Secret
+    in the cluster. The record stays. A dry run only prints.
+    """
     place = request.place
     record = await _checked_record(broker, member, request)
     prepared = await list_prepared(broker, place)
@@ -101,7 +107,10 @@ async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_ru
 
 
 async def _checked_record(broker: Client, member: Client, request: BrokerLeave) -> ClusterMember:
-    """The record of the very cluster that is to leave; raises `InputError` if it is another's."""
+    """Read the cluster's ClusterMember; raises `InputError` if it is missing or another cluster's.
+
+    They are compared by the uid of the namespace kube-system, which is read from the cluster.
+    """
     place = request.place
     assert request.member is not None, "a dead cluster is not read"
     record = await find_record(broker, place)
@@ -121,7 +130,10 @@ async def _checked_record(broker: Client, member: Client, request: BrokerLeave) 
 
 
 async def _wait_until_left(broker: Client, request: BrokerLeave) -> None:
-    """Wait until the agent has withdrawn everything and says Left; prints what is left."""
+    """Poll until the record says Left or is gone; prints to stderr how many objects are left.
+
+    Raises `CommandFailed` if that number does not change for `WITHDRAWAL_TIMEOUT`.
+    """
     clock = asyncio.get_running_loop().time
     last, known = clock(), -1
     while True:
@@ -141,7 +153,7 @@ async def _wait_until_left(broker: Client, request: BrokerLeave) -> None:
 
 
 def _stuck_message(request: BrokerLeave, left: int) -> str:
-    """What to do if an agent does not withdraw."""
+    """The error text for an agent that does not withdraw its objects, with what to do."""
     context = request.member.name if request.member is not None else request.place.cluster
     return (
         f"{request.place.cluster} does not withdraw {left} objects from {request.place.broker}; "
@@ -151,10 +163,11 @@ def _stuck_message(request: BrokerLeave, left: int) -> str:
 
 
 async def _force(broker: Client, place: MemberPlace, *, dry_run: bool) -> None:
-    """Give a dead cluster up: its record says so, what it published and its rights go.
+    """Give a dead cluster up: set its record to Left, delete what it published, and its rights.
 
     Its account stays with the right to read its record: if it returns, its agent finds that it has
-    left, and withdraws what it wrote at home.
+    left, and withdraws what it wrote at home. A record is created if there is none. A dry run only
+    prints.
     """
     kept = (SERVICE_ACCOUNT,)
     gone = [one for one in await list_prepared(broker, place) if one.kind not in kept]
@@ -180,14 +193,14 @@ async def _force(broker: Client, place: MemberPlace, *, dry_run: bool) -> None:
 
 
 def _show_deletions(place: MemberPlace, objects: Sequence[BrokerObject]) -> None:
-    """Print what a dry run would delete on the broker."""
+    """Print that a dry run would set the record to Left, and delete these objects on the broker."""
     click.echo(f"# {place.broker}: would set the phase of ClusterMember {place.cluster} to Left")
     for one in objects:
         click.echo(f"# {place.broker}: would delete {one}")
 
 
 async def _delete_secret(member: Client) -> None:
-    """Delete the Secret with the broker's kubeconfig; one that is gone already is fine."""
+    """Delete the Secret with the broker's kubeconfig in the member cluster, if it exists."""
     try:
         await member.send(delete(SECRET, BROKER_SECRET, SYSTEM_NAMESPACE))
     except NotFound:
@@ -208,9 +221,9 @@ async def _check_nothing_left(broker: Client, member: Client, request: BrokerLea
 
 
 async def list_derived(member: Client, broker_namespace: str) -> list[BrokerObject]:
-    """What agents wrote in a cluster from what its broker had, and the broker's Secret.
+    """List what agents wrote in a cluster from its broker, by annotation, and the broker's Secret.
 
-    Its server may be the broker, too: what stands in that namespace is not the cluster's.
+    Not in the broker's namespace: if the API server is also the broker, that is not the cluster's.
     """
     found: list[BrokerObject] = []
     for kind in (ServiceImport, EndpointSlice, Service):

@@ -26,7 +26,10 @@ class BrokerMembers(Struct, frozen=True):
 
 
 async def read_members(client: Client) -> BrokerMembers:
-    """Read Leases and records of a broker; where they may not be read, nobody counts as dead."""
+    """Read Leases and ClusterMembers of the default broker namespace from a broker.
+
+    Where Leases may not be listed or are not served, there are no states: nobody counts as dead.
+    """
     leases = await _list_if_allowed(client, Lease)
     records = await _list_if_allowed(client, ClusterMember)
     answer = await client.read_raw("/version")
@@ -50,6 +53,7 @@ def judge_leases(leases: Iterable[Lease], server_time: datetime) -> tuple[LeaseL
 
 
 async def _list_if_allowed(client: Client, kind: type[K]) -> Listed[K] | None:
+    """List a kind in the default broker namespace; None if it is not served, or forbidden."""
     try:
         return await client.list(kind, namespace=BROKER_NAMESPACE)
     except (NotFound, Forbidden):

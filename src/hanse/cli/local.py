@@ -294,7 +294,7 @@ def _print_status(status: "LocalFederationStatus") -> None:
 
 
 def _agent_state(cluster: "LocalClusterStatus") -> str:
-    """Whether a cluster's agent runs, for the table."""
+    """The AGENT cell of the table: runs or stopped, "-" for a cluster without an agent."""
     if not cluster.agent:
         return "-"
     running = cluster.agent_running
@@ -304,7 +304,10 @@ def _agent_state(cluster: "LocalClusterStatus") -> str:
 def _send_control_request(
     context: click.Context, folder: Path | None, order: "ControlRequest"
 ) -> "LocalFederationStatus":
-    """Start logging and send the request; an `UpError` becomes an `InputError`."""
+    """Send a request to the control socket of `hanse up`, in the folder given or the default one.
+
+    Returns the status after it; an `UpError` becomes an `InputError`. Starts logging, too.
+    """
     from hanse.cli.clusters import local_folder
     from hanse.cli.errors import InputError
     from hanse.cli.process import run_async, start_logging
@@ -320,7 +323,7 @@ def _send_control_request(
 
 
 def _parse_milliseconds(text: str, context: click.Context) -> int:
-    """Parse a duration of at most a minute, such as 200ms."""
+    """The milliseconds of a duration such as 200ms or 1.5s; a usage error over a minute."""
     found = _DURATION.fullmatch(text)
     value = float(found[1]) * (1000 if found[2] == "s" else 1) if found else -1
     if not 0 <= value <= 60_000:

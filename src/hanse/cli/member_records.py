@@ -52,7 +52,7 @@ class BrokerObject(Struct, frozen=True):
 
 
 async def find_record(broker: Client, place: MemberPlace) -> ClusterMember | None:
-    """The record of a member; None if there is none, or the kind is not served."""
+    """Read a member's ClusterMember on the broker; None if it, or the kind, does not exist."""
     try:
         return await broker.read(ClusterMember, place.cluster, place.namespace)
     except NotFound:
@@ -60,9 +60,9 @@ async def find_record(broker: Client, place: MemberPlace) -> ClusterMember | Non
 
 
 async def recorded_rules(broker: Client, namespace: str) -> ClusterSetSpec | None:
-    """The rules of a lost ClusterSet, as most records have kept them; None if none has any.
+    """The ClusterSet's rules that most ClusterMembers keep in `status.rules`; None if none has any.
 
-    Raises `CommandFailed` if members have kept different ones and no majority the same.
+    Members that have left do not count. Raises `CommandFailed` if no majority has the same rules.
     """
     try:
         records = (await broker.list(ClusterMember, namespace=namespace)).objects
@@ -87,7 +87,10 @@ async def set_phase(
     epoch: int = 0,
     abandoned: bool = False,
 ) -> ClusterMember:
-    """Write a phase, which begins now; returns the record as stored."""
+    """Patch the status of a record: phase, since now, epoch and abandoned; returns it as stored.
+
+    Without an epoch the record's own stays; `abandoned` is always written, False by default.
+    """
     since = msgspec.to_builtins(datetime.now(UTC).replace(microsecond=0))
     status: Wire = {
         "phase": phase,
@@ -101,7 +104,10 @@ async def set_phase(
 
 
 async def list_published(broker: Client, place: MemberPlace) -> list[BrokerObject]:
-    """What a member's agent has written on a broker as its own, by labels and names."""
+    """List the EndpointSlices, ServiceImports and StatefulSetParts of a member on a broker.
+
+    They are told by labels with the source cluster, StatefulSetParts by `spec.cluster`.
+    """
     cluster, namespace = place.cluster, place.namespace
     own = f"{SOURCE_CLUSTER}={cluster}"
     legacy = f"{_LEGACY_SOURCE}={cluster}"
@@ -116,7 +122,10 @@ async def list_published(broker: Client, place: MemberPlace) -> list[BrokerObjec
 
 
 async def list_prepared(broker: Client, place: MemberPlace) -> list[BrokerObject]:
-    """What `hanse join` has made for a member on a broker, but its record: bindings come first."""
+    """List what `hanse join` made for a member on a broker, except its record; bindings come first.
+
+    Those are bindings, roles, Leases and the ServiceAccount, by the member's label and by name.
+    """
     labelled, own_role = f"{MEMBER}={place.cluster}", f"{place.namespace}:{place.cluster}"
     spaces = (place.namespace, accounts_namespace(place.namespace))
     found: list[BrokerObject] = []
@@ -133,7 +142,7 @@ async def list_prepared(broker: Client, place: MemberPlace) -> list[BrokerObject
 
 
 async def has_share(broker: Client, cluster: ClusterId) -> bool:
-    """Whether a StatefulSet over clusters has a share for a cluster."""
+    """Whether a StatefulSetShares of any namespace on the broker has a share for a cluster."""
     sets = await _listed(broker, StatefulSetShares.kind, "")
     shares = (share for one in sets for share in one.get("spec", {}).get("shares") or ())
     return any(share.get("name") == cluster for share in shares)
@@ -149,7 +158,7 @@ async def delete_objects(broker: Client, objects: list[BrokerObject]) -> None:
 
 
 async def _listed(broker: Client, kind: Kind, namespace: str, labels: str = "") -> list[Wire]:
-    """The objects of a kind; none where it is not served."""
+    """List objects, not decoded, in one namespace or in all; none where the kind is not served."""
     query = (("labelSelector", labels),) if labels else ()
     try:
         answer = await broker.send(Request("GET", resource_path(kind, namespace), query))

@@ -94,7 +94,7 @@ def amko(filename: BinaryIO) -> None:
 
 
 async def _translate(cluster: "ClusterAccess", namespace: str) -> "AntreaManifests":
-    """The manifests that replace a cluster's part of federated Services."""
+    """Read a cluster, and return the manifests for Antrea and notes; nothing is written."""
     from hanse.cli.clusters import connect
     from hanse.cli.exported_services import list_or_empty
     from hanse.features.federated.antrea import MigratedObjects, antrea_manifests

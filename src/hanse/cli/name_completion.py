@@ -22,7 +22,10 @@ Names = Callable[[GlobalOptions, str], Iterable[str]]
 
 
 def complete_names(command: click.Command, path: str = "") -> click.Command:
-    """Complete the parameters of a command, and of its commands, by what they are called."""
+    """Set shell completion on the parameters of a command and its subcommands; returns the command.
+
+    It is chosen by the option, or by command and name of the parameter; others stay as they are.
+    """
     path = f"{path} {command.name}".strip()
     for param in command.params:
         found = _BY_PLACE.get(f"{path} {param.name}") or next(
@@ -37,7 +40,7 @@ def complete_names(command: click.Command, path: str = "") -> click.Command:
 
 
 def _complete(param: click.Parameter, names: Names) -> None:
-    """Let a parameter complete names; whatever goes wrong, there is nothing to complete."""
+    """Set a parameter's completion to sorted names with the typed prefix; none after any error."""
 
     def complete(context: click.Context, incomplete: str) -> list[CompletionItem]:
         with suppress(Exception):
@@ -49,13 +52,17 @@ def _complete(param: click.Parameter, names: Names) -> None:
 
 
 def _clusters(settings: GlobalOptions, _: str) -> Iterable[str]:
+    """The contexts of the kubeconfig, or the pod's own cluster; no API server is asked."""
     from hanse.cli.clusters import configured_clusters
 
     return [one.name for one in configured_clusters(settings)]
 
 
 def _listed(kind: type[Any]) -> Callable[[GlobalOptions, str], list[tuple[str, Any]]]:
-    """Reads all objects of a kind, with their clusters, of those that answer in time."""
+    """A function that lists a kind in a namespace from all clusters, as (cluster, object) pairs.
+
+    Clusters that fail, or take longer than `LIMIT`, are left out.
+    """
 
     def read(settings: GlobalOptions, namespace: str) -> list[tuple[str, Any]]:
         import asyncio  # late: every command imports this module
@@ -77,12 +84,14 @@ def _listed(kind: type[Any]) -> Callable[[GlobalOptions, str], list[tuple[str, A
 
 
 def _namespaces(settings: GlobalOptions, _: str) -> Iterable[str]:
+    """The namespaces of all clusters that answer in time."""
     from hanse.model.kinds.core import Namespace
 
     return [obj.name for _, obj in _listed(Namespace)(settings, "")]
 
 
 def _services(settings: GlobalOptions, namespace: str) -> Iterable[str]:
+    """The names of Services of a namespace, `default` if none was typed, in all clusters."""
     from hanse.model.kinds.core import Service
 
     return [obj.name for _, obj in _listed(Service)(settings, namespace or "default")]
@@ -100,6 +109,7 @@ def _hosts(settings: GlobalOptions, _: str) -> Iterable[str]:
 
 
 def _sets(settings: GlobalOptions, _: str) -> Iterable[str]:
+    """StatefulSetShares of all clusters, as NAMESPACE/NAME."""
     from hanse.model.kinds.stateful import StatefulSetShares
 
     return [f"{o.namespace}/{o.name}" for _, o in _listed(StatefulSetShares)(settings, "")]

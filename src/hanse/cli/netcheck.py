@@ -88,7 +88,10 @@ def lookup(name: str) -> None:
 
 
 async def _serve(port: int) -> None:
-    """Serve on all addresses of both families until the process ends."""
+    """Answer each TCP connection with a line, on all addresses of both families, until cancelled.
+
+    The line is $CLUSTER, the host name and the client's address.
+    """
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         client = writer.get_extra_info("peername")[0]
@@ -103,7 +106,7 @@ async def _serve(port: int) -> None:
 
 
 async def _ask(host: str, port: int, seconds: int) -> str:
-    """Connect once; returns the answer."""
+    """Connect once, and return the first line received without blanks; raises `OSError`."""
     async with asyncio.timeout(seconds):
         reader, writer = await asyncio.open_connection(host, port)
         line = await reader.readline()

@@ -26,7 +26,10 @@ class Permission(Struct, frozen=True):
 
 
 def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
-    """What the agent of a cluster has to watch there for its features."""
+    """The permissions to watch that an agent with these features needs in its own cluster.
+
+    Watches of a single object by name are left out.
+    """
     watches = app.watches(app.Options(features=features))
     local = [watch for watch in watches if watch.role is Role.LOCAL and not watch.name]
     kinds = dict.fromkeys((watch.kind.kind, watch.namespace) for watch in local)
@@ -36,16 +39,19 @@ def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
 async def denied_permissions(
     client: Client, permissions: tuple[Permission, ...], user: str = ""
 ) -> tuple[Permission, ...]:
-    """Those of the permissions that we do not have, or that a user does not have.
+    """Ask the API server by access reviews, and return the permissions that are denied.
 
-    A user's are asked as far as we may ask; what is not known is not denied.
+    They are ours, or a user's. A review of ours that fails counts as denied, one of a user's not.
     """
     allowed = await asyncio.gather(*(_is_allowed(client, one, user) for one in permissions))
     return tuple(one for one, may in zip(permissions, allowed, strict=True) if not may)
 
 
 async def _is_allowed(client: Client, permission: Permission, user: str = "") -> bool:
-    """Whether we, or a user, have a permission; a review of ours that fails counts as denied."""
+    """Whether an access review allows us, or a user, a permission.
+
+    If the review itself fails: False for ours, True for a user's, since that is not known.
+    """
     attributes = {name: v for name, v in msgspec.structs.asdict(permission).items() if v}
     kind = "SubjectAccessReview" if user else "SelfSubjectAccessReview"
     review = {

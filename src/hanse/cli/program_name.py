@@ -6,7 +6,10 @@ from pathlib import Path
 
 
 def program_name() -> str:
-    """`hanse` where PATH finds this very program, else the path that it was called by."""
+    """`hanse` where PATH finds this very program, else the path that it was called by.
+
+    `kubectl hanse` for the plugin; `hanse` also if another program, such as Python, runs this code.
+    """
     called = Path(sys.argv[0])
     if called.name == "kubectl-hanse":
         return "kubectl hanse"

@@ -42,7 +42,7 @@ def replica_name_options(command: Command) -> Command:
 
 
 def parse_replica_names(replica_zone: str, federation: str) -> "StatefulSetOptions":
-    """The zone and the federation name; raises `InputError` for an invalid one."""
+    """The options with zone, without a final dot, and federation; `InputError` if invalid."""
     from hanse.features.statefulsets.options import StatefulSetOptions
     from hanse.model.dns.names import InvalidName, child_name, wire_name
 

@@ -115,7 +115,10 @@ def hanse(context: click.Context) -> None:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run a command and return its exit status; an error is printed as one line."""
+    """Run a command and return its exit status; an error is printed as one line on stderr.
+
+    With --debug an unexpected error is printed with its traceback.
+    """
     name = "kubectl hanse" if Path(sys.argv[0]).name == "kubectl-hanse" else "hanse"
     try:
         status = hanse.main(

@@ -20,20 +20,23 @@ class GlobalOptions(NamedTuple):
 
 
 def global_options(context: click.Context) -> GlobalOptions:
-    """The global options of the call that a context belongs to."""
+    """The global options kept in the root context; the defaults where none was given."""
     found = context.find_root().obj
     return found if isinstance(found, GlobalOptions) else GlobalOptions()
 
 
 def with_global_options(command: C) -> C:
-    """Add the global options to the root."""
+    """Add the global options, shown in its help, to the root command in place, and return it."""
     for option in reversed(_global_options(hidden=False)):
         command.params.insert(0, option)  # type: ignore[attr-defined]  # click's decorators make a Command of it
     return command
 
 
 def accept_global_options(command: click.Command) -> click.Command:
-    """Accept the global options also after the name of a command."""
+    """Add the global options, hidden, to a command and its subcommands in place, and return it.
+
+    Options that a command has itself stay its own.
+    """
     taken = {name for param in command.params for name in param.opts}
     if "--debug" not in taken:
         command.params += [o for o in _global_options(hidden=True) if not taken & set(o.opts)]
@@ -88,7 +91,7 @@ def _contexts(context: click.Context, parameter: click.Parameter, prefix: str) -
 
 
 def _remember(context: click.Context, parameter: click.Parameter, value: Any) -> None:
-    """Store a global option in the settings of the root context."""
+    """Option callback: store a value in the root context's options, unless None or False."""
     if value is None or value is False:
         return
     root = context.find_root()

@@ -6,7 +6,7 @@ import click
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lines without trailing blanks; cells may be coloured."""
+    """The table as text, header first, without trailing blanks; cells may contain colour codes."""
     lines = [tuple(header), *(tuple(row) for row in rows)]
     widths = [
         max(len(click.unstyle(cell)) for cell in column) for column in zip(*lines, strict=True)

@@ -88,7 +88,7 @@ def create(
 
 
 def _admin(text: str) -> TenantAdmin:
-    """An administrator of KIND:NAME; raises `InputError`."""
+    """The administrator in user:N, group:N or serviceaccount:NAMESPACE/N; raises `InputError`."""
     kind, _, name = text.partition(":")
     match kind.lower():
         case "user" if name:

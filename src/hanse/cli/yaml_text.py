@@ -38,7 +38,7 @@ _Plain.add_representer(list, _represent_list)
 
 
 def to_yaml(objects: Iterable[Mapping[str, Any]], width: int = 10_000) -> str:
-    """Objects as YAML documents; a `Template` is written unquoted."""
+    """Objects as YAML documents, each begun by `---`; a `Template` in them is written unquoted."""
     templates: list[str] = []
 
     def extract(value: Any) -> Any:
