@@ -248,7 +248,7 @@ def _network_policies() -> list[Wire]:
 
 
 def _egress_policy(values: ValueSource) -> list[Wire]:
-    """A NetworkPolicy for all our pods: they may connect to DNS anywhere, and to `egress.to`."""
+    """A NetworkPolicy for all our pods: DNS ports anywhere, and `egress.ports` of `egress.to`."""
     dns = [{"protocol": name, "port": port} for name in ("UDP", "TCP") for port in (53, DNS_PORT)]
     spec = {
         "podSelector": {"matchLabels": {PART_OF: "hanse"}},

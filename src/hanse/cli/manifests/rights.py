@@ -33,7 +33,7 @@ DNS = "hanse-dns"
 
 
 def rights_files() -> tuple[ChartFile, ...]:
-    """The account of the agent, the namespaces of features, and the rights of each feature."""
+    """The chart files of the agent's account, of features' namespaces, and of their rights."""
     rights = _agent_rights("")
     spaces: dict[str, set[str]] = {}
     for feature, granted in rights.items():

@@ -68,9 +68,9 @@ async def plan_changes_in_process(
     where: ClusterId,
     documents: Sequence[Document],
 ) -> PlannedChanges:
-    """The same for `client`'s cluster, with the reconcilers of agents that run in this process.
+    """Dry-run the documents by `client`, and preview what agents of this process would write then.
 
-    Objects without a namespace are taken to be in `default`.
+    Nothing is written. Objects without a namespace are taken to be in `default`.
     """
     dry_runs = await dry_run_all(client, documents, "default")
     features = [one for reconciler in reconcilers.values() for one in reconciler.features.values()]

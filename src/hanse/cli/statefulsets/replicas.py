@@ -118,7 +118,7 @@ def set_view(
     away: frozenset[ClusterId],
     names: StatefulSetOptions,
 ) -> SetView:
-    """A set, from its shares and the reports of its clusters; `away` are clusters not alive.
+    """A set, from its shares and the reports of its clusters; replicas in `away` clusters are away.
 
     One of a newer schema has no replicas, but that trouble.
     """

@@ -128,7 +128,7 @@ async def remove_installation(
 
 
 def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
-    """The kubectl commands, as text, that do the same without waiting.
+    """The kubectl commands, as text, that delete an installation in the same order.
 
     They remove all finalizers of users' objects that have ours.
     """
