@@ -23,7 +23,7 @@ class ClusterRoleAggregationController:
                 yield Key(CLUSTER_ROLES, "", name_of(role))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Write the rules if they differ."""
+        """The patch of an aggregated role's rules, if those of the selected roles differ."""
         role = lister.get(CLUSTER_ROLES, "", key.name)
         if role is None or not role.get("aggregationRule") or is_deleting(role):
             return DONE

@@ -12,7 +12,7 @@ _TIMES = ("lastTransitionTime", "lastUpdateTime", "lastProbeTime", "lastHeartbea
 
 
 def new_condition(type_: str, holds: bool | None, reason: str = "", message: str = "") -> Object:
-    """A desired condition without timestamps; `holds` None is Unknown."""
+    """A desired condition without timestamps and empty fields; `holds` None is Unknown."""
     status = "Unknown" if holds is None else str(bool(holds))
     desired = {"type": type_, "status": status, "reason": reason, "message": message}
     return {name: value for name, value in desired.items() if value}
@@ -29,7 +29,8 @@ def merge_conditions(
     """Desired conditions with timestamps, existing ones first and in their order.
 
     An unchanged condition keeps its timestamps; `updated` conditions also have a lastUpdateTime
-    (Deployments), `probed` ones a null lastProbeTime (pods). Others are removed.
+    (Deployments), `probed` ones a null lastProbeTime (pods). Existing ones of other types are
+    left out.
     """
     desired_by_type = {one["type"]: one for one in desired}
     existing_by_type = {one["type"]: one for one in existing if one.get("type") in desired_by_type}
@@ -43,7 +44,10 @@ def merge_conditions(
 def _with_timestamps(
     old: Object | None, new: Object, now: datetime, updated: bool, probed: bool
 ) -> Object:
-    """The new condition with timestamps; the old one if nothing else has changed."""
+    """The new condition with timestamps; the old one itself if nothing else has changed.
+
+    lastTransitionTime is kept while the status is the same.
+    """
     if old is not None and _without_timestamps(old) == _without_timestamps(new):
         return old
     timestamp = format_time(now)
@@ -56,6 +60,7 @@ def _with_timestamps(
 
 
 def _without_timestamps(one: Object) -> Object:
+    """A copy for comparison, without times and empty fields."""
     return {name: value for name, value in one.items() if name not in _TIMES and value}
 
 

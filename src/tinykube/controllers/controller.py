@@ -103,16 +103,20 @@ class Lister(Protocol):
     @property
     def now(self) -> datetime: ...
 
-    def get(self, store: str, namespace: str, name: str) -> Object | None: ...
+    def get(self, store: str, namespace: str, name: str) -> Object | None:
+        """The stored object, not to be modified, or None."""
+        ...
 
-    def objects(self, store: str, namespace: str = "") -> Iterator[Object]: ...
+    def objects(self, store: str, namespace: str = "") -> Iterator[Object]:
+        """The stored objects of one namespace, or of all when it is empty, by key."""
+        ...
 
     def dependents(self, uid: str) -> tuple[Key, ...]:
         """The keys of all objects that name the uid in an owner reference."""
         ...
 
     def controlled(self, store: str, owner: Object) -> list[Object]:
-        """The objects of a store whose controller is the owner."""
+        """The objects of a store whose owner reference with `controller` has the owner's uid."""
         ...
 
     def orphans(self, store: str, namespace: str) -> list[Object]:
@@ -136,7 +140,7 @@ class Lister(Protocol):
         ...
 
     def last_error(self, controller: str, key: Key) -> str:
-        """The error of the last failed write for a key; empty after a success."""
+        """The error, unless a conflict, of a key's last failed write; empty after a success."""
         ...
 
 

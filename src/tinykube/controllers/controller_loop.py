@@ -23,7 +23,7 @@ _MAX_BACKOFF = timedelta(seconds=30)
 
 
 def backoff_delay(error: Exception, attempt: int) -> timedelta:
-    """The exponential backoff of a key after an error; short after a conflict."""
+    """The exponential backoff after an error, from 20 ms to 30 s; after a conflict from 1 ms."""
     initial = timedelta(milliseconds=1 if _is_conflict(error) else 20)
     return min(initial * 2.0 ** min(attempt, 20), _MAX_BACKOFF)
 
@@ -60,7 +60,10 @@ class ControllerLoop:
         self._idle = asyncio.Event()
 
     async def run(self, initial: Sequence[WorkItem] = ()) -> None:
-        """Run until cancelled; `initial` items are processed before those of existing objects."""
+        """Run until cancelled; `initial` items are processed before those of existing objects.
+
+        Keys of all existing objects are enqueued at the start.
+        """
         unsubscribe = self._storage.subscribe(self._on_storage_event)
         try:
             async with asyncio.TaskGroup() as group:
@@ -110,9 +113,9 @@ class ControllerLoop:
             self._idle.set()
 
     async def _write_next_event(self) -> bool:
-        """Write one recorded Event while nothing is processing; returns whether to go on.
+        """Write one recorded Event to the API server, only while nothing is processing.
 
-        A rejected write is logged and dropped.
+        Returns whether one was taken, also if its write failed, which is logged and dropped.
         """
         if self._processing or not self._recorder:
             return False
@@ -126,6 +129,7 @@ class ControllerLoop:
         return True
 
     def _stored_event(self, event: Object) -> Object | None:
+        """The Event in storage with the name of the given one, or None."""
         return self._storage.get("events", namespace_of(event), name_of(event))
 
     def _process_storage_events(self) -> bool:
@@ -189,9 +193,10 @@ class ControllerLoop:
             self._forget_failures(item)
 
     async def _send(self, item: WorkItem, writes: Sequence[Write]) -> None:
-        """Send the writes of a key; requeue it after a failure or if it was added meanwhile.
+        """Send the writes of a key to the API server.
 
-        An error other than a conflict is kept as the key's last error; a success clears it.
+        After a failure it is requeued with backoff, else at once if added meanwhile. An error
+        other than a conflict is kept as the key's last error; a success clears it.
         """
         controller, key = item
         failed: Exception | None = None

@@ -69,6 +69,10 @@ class ControllerManager:
         simulation: Simulation | None = None,
         root_ca: str = "",
     ) -> None:
+        """Make the controllers, of which only the `enabled` run; ValueError for an unknown name.
+
+        `root_ca` is the PEM that namespaces get in the ConfigMap kube-root-ca.crt.
+        """
         unknown = enabled - ALL_CONTROLLERS
         if unknown:
             raise ValueError(f"there is no controller named {', '.join(sorted(unknown))}")

@@ -61,7 +61,7 @@ class DaemonSetController:
     watches = frozenset((DAEMON_SETS, PODS, NODES, CONTROLLER_REVISIONS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The DaemonSet itself or the owner of a pod; for a node, all DaemonSets."""
+        """The DaemonSet itself or the owner of a pod or revision; for a node, all DaemonSets."""
         if change.store == DAEMON_SETS:
             yield Key(DAEMON_SETS, namespace_of(change.object), name_of(change.object))
         elif change.store == NODES:
@@ -71,9 +71,9 @@ class DaemonSetController:
             yield from owner_keys(change, "DaemonSet", DAEMON_SETS, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Adopt or release first, if needed; otherwise sync pods and status.
+        """The writes that adopt or release, if any; otherwise those that sync pods and status.
 
-        Also records the template's revision and deletes old revisions above the history limit.
+        The latter also record the template's revision and delete those above the history limit.
         """
         daemon_set = lister.get(DAEMON_SETS, key.namespace, key.name)
         if daemon_set is None:
@@ -96,7 +96,7 @@ def sync_daemon_set(
     nodes: Sequence[Object],
     now: datetime,
 ) -> Result:
-    """Create missing pods, delete surplus and finished ones, delete outdated ones, set the status.
+    """The writes that create missing pods, delete surplus, finished and outdated ones, set status.
 
     A node with a terminating or finished pod gets no new one; while deleting, only status is set.
     """
@@ -146,9 +146,9 @@ def _daemon_pod(daemon_set: Object, revision: Object, node: Object) -> Object:
 def _rolling_update_deletions(
     daemon_set: Object, revision: str, on_node: dict[str, Object], desired: int, now: datetime
 ) -> list[Write]:
-    """Delete outdated pods: all unavailable ones, others as maxUnavailable allows.
+    """The deletions of outdated pods: all unavailable ones, others as maxUnavailable allows.
 
-    Nothing is deleted with the OnDelete strategy.
+    A pod is outdated by its revision label; none is deleted with the OnDelete strategy.
     """
     strategy = spec_of(daemon_set).get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":

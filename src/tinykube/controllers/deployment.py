@@ -100,9 +100,9 @@ class DeploymentController:
                         yield Key(DEPLOYMENTS, namespace_of(pod), owner["name"])
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Adopt or release ReplicaSets first, if needed; otherwise the next rollout step.
+        """The writes that adopt or release ReplicaSets, if any; otherwise the next rollout step.
 
-        If the name of the new ReplicaSet is taken, only the collision count is incremented.
+        If a ReplicaSet of another owner has the new one's name, only collisionCount is incremented.
         """
         deployment = lister.get(DEPLOYMENTS, key.namespace, key.name)
         if deployment is None:
@@ -128,9 +128,10 @@ def sync_deployment(
     old_pods: bool = False,
     last_error: str = "",
 ) -> Result:
-    """The next step of a rollout; `old_pods` says whether pods of older templates still run.
+    """The writes of the next rollout step; `old_pods`: whether pods of older templates still run.
 
-    A deleting one only gets its status; a paused or resized one is only scaled.
+    A deleting one only gets its status; a paused or resized one is only scaled. `last_error` is
+    that of the last attempt, for the condition Progressing.
     """
     new, old = _split(deployment, replica_sets)
     state = ReplicaSetState(new, old, last_error=last_error)
@@ -175,7 +176,7 @@ def _split(
 
 
 def _create_replica_set(deployment: Object, state: ReplicaSetState, now: datetime) -> Result:
-    """Create the ReplicaSet of the current template, set the revision and record an Event.
+    """The writes that create the current template's ReplicaSet, set the revision, record an Event.
 
     The status comes last, but first if the last attempt failed.
     """
@@ -205,11 +206,12 @@ def _template_hash(deployment: Object) -> str:
 
 
 def _new_replica_set_name(deployment: Object) -> str:
+    """The name of the current template's ReplicaSet: the Deployment's and the template hash."""
     return f"{name_of(deployment)}-{_template_hash(deployment)}"
 
 
 def _increment_collision_count(deployment: Object) -> Result:
-    """Another owner's ReplicaSet has the name: the next hash includes the collision count."""
+    """The patch of status.collisionCount, on which the name of the next ReplicaSet depends."""
     count = int(status_of(deployment).get("collisionCount") or 0) + 1
     body = {"status": {"collisionCount": count}}
     return Result((Patch(DEPLOYMENTS, deployment, body, subresource="status"),))
@@ -249,9 +251,9 @@ def _new_replica_set(deployment: Object, old: Sequence[Object], size: int) -> Ob
 
 
 def _sync_revision(deployment: Object, new: Object, old: Sequence[Object]) -> list[Write]:
-    """Keep the revision of the newest ReplicaSet above all others, as `rollout undo` expects.
+    """The patches that keep the new ReplicaSet's revision above all others, as for `rollout undo`.
 
-    Also syncs its annotations and minReadySeconds, and the Deployment's revision annotation.
+    Also of its annotations and minReadySeconds, and of the Deployment's revision annotation.
     """
     latest = max(map(_revision, old), default=0) + 1
     revision = str(max(latest, _revision(new)))
@@ -272,11 +274,12 @@ def _sync_revision(deployment: Object, new: Object, old: Sequence[Object]) -> li
 
 
 def _revision_patch(deployment: Object, revision: str) -> Patch:
+    """The patch of the Deployment's own revision annotation."""
     return Patch(DEPLOYMENTS, deployment, {"metadata": {"annotations": {REVISION: revision}}})
 
 
 def _scale_patches(deployment: Object, targets: Sequence[ReplicaTarget]) -> list[Write]:
-    """Patch the replicas and size annotations of ReplicaSets, with an Event for each scaling."""
+    """The patches of ReplicaSets' replicas and size annotations, with an Event for each scaling."""
     writes: list[Write] = []
     sizes = {
         DESIRED_REPLICAS: str(desired_replicas(deployment)),
@@ -313,7 +316,7 @@ def _with_status(
 
 
 def _cleanup_history(deployment: Object, old: Sequence[Object]) -> list[Write]:
-    """Delete the oldest scaled-down ReplicaSets above the revision history limit."""
+    """The deletions of scaled-down ReplicaSets of lowest revision above revisionHistoryLimit."""
     limit = spec_of(deployment).get("revisionHistoryLimit", 10)
     idle = [
         one
@@ -330,6 +333,7 @@ def _cleanup_history(deployment: Object, old: Sequence[Object]) -> list[Write]:
 
 
 def _inherited_annotations(deployment: Object) -> dict[str, str]:
+    """The annotations that ReplicaSets get: not kubectl's, nor those the controller computes."""
     return {k: v for k, v in annotations_of(deployment).items() if k not in _NOT_INHERITED}
 
 

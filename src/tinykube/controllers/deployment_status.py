@@ -156,7 +156,7 @@ def _rollout_condition(
 
 
 def _has_progressed(previous: Object, counts: Object) -> bool:
-    """Whether the rollout has progressed since the last status."""
+    """Whether old replicas decreased, or updated, ready or available ones increased."""
     previous_old = previous.get("replicas", 0) - previous.get("updatedReplicas", 0)
     fields = ("updatedReplicas", "readyReplicas", "availableReplicas")
     fewer_old = bool(counts["replicas"] - counts["updatedReplicas"] < previous_old)
@@ -175,6 +175,7 @@ def _replica_failure(state: ReplicaSetState) -> list[Object]:
 
 
 def _with_update_time(one: Object, now: datetime) -> Object:
+    """A copy of a condition with lastUpdateTime now."""
     return {**one, "lastUpdateTime": format_time(now)}
 
 
@@ -195,7 +196,7 @@ def _is_overdue(deployment: Object, existing: Object, now: datetime) -> bool:
 def _until_deadline(
     deployment: Object, conditions: Sequence[Object], now: datetime
 ) -> timedelta | None:
-    """How long until a rollout without progress exceeds its deadline; None if it cannot."""
+    """How long (from 1 s) until a rollout without progress exceeds its deadline, or None."""
     found = next((one for one in conditions if one["type"] == "Progressing"), None)
     final_reasons = ("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused")
     if found is None or found.get("reason") in final_reasons:

@@ -48,10 +48,7 @@ class EndpointsController:
     watches = frozenset((SERVICES, PODS, ENDPOINTS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The key of a Service.
-
-        Of changed or deleted Endpoints, or of Services that select a pod.
-        """
+        """The Service itself, that of changed or deleted Endpoints, or those that select a pod."""
         if change.store == SERVICES:
             yield key_of(SERVICES, change.object)
         elif change.store == ENDPOINTS:
@@ -61,9 +58,10 @@ class EndpointsController:
             yield from service_keys(change, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Update the Endpoints of a Service; delete managed ones whose Service is gone.
+        """The write that updates a Service's Endpoints, or deletes managed ones without a Service.
 
-        A Service that is terminating or has no selector is left alone.
+        Nothing for a Service that is terminating or has no selector. Managed ones have the label
+        endpoints.kubernetes.io/managed-by.
         """
         service = lister.get(SERVICES, key.namespace, key.name)
         existing = lister.get(ENDPOINTS, key.namespace, key.name)
@@ -99,7 +97,7 @@ def plan_endpoints(service: Object, pods: Iterable[Object], existing: Object | N
 
 
 def _subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
-    """The subsets: addresses grouped by ports, ready and not ready separately.
+    """The subsets: addresses grouped by ports, ready and not ready separately; at most 1000 pods.
 
     Terminating pods are omitted; with publishNotReadyAddresses all pods count as ready.
     """

@@ -43,7 +43,10 @@ class EndpointSliceController:
     watches = frozenset((SERVICES, PODS, ENDPOINT_SLICES))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The Service itself, that of a slice that is ours, or those that select a pod."""
+        """The Service itself, that of a slice, or those that select a pod.
+
+        A slice counts if its label managed-by names this controller.
+        """
         if change.store == SERVICES:
             yield key_of(SERVICES, change.object)
         elif change.store == ENDPOINT_SLICES:
@@ -54,9 +57,9 @@ class EndpointSliceController:
             yield from service_keys(change, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Update the managed slices of a Service.
+        """The writes that update the managed slices of a Service.
 
-        A Service that is absent, terminating or without selector is left alone.
+        Nothing for a Service that is absent, terminating, or without selector.
         """
         service = lister.get(SERVICES, key.namespace, key.name)
         if service is None or is_deleting(service) or not selector_of(service):
@@ -88,13 +91,16 @@ def service_keys(change: Change, lister: Lister) -> Iterable[Key]:
 
 
 def selected_pods(service: Object, lister: Lister) -> list[Object]:
-    """The pods that are endpoints of a Service, sorted by name."""
+    """The pods in the lister that are endpoints of a Service (`is_endpoint`), sorted by name.
+
+    The Service must have a selector.
+    """
     found = lister.pods_with_labels(namespace_of(service), selector_of(service))
     return [pod for pod in found if is_endpoint(pod)]
 
 
 def selector_of(service: Object) -> Mapping[str, str]:
-    """The selector of a Service; empty if its endpoints are not managed by the controller."""
+    """The selector of a Service; empty also if its type is ExternalName."""
     if spec_of(service).get("type") == "ExternalName":
         return {}
     return spec_of(service).get("selector") or {}
@@ -189,7 +195,10 @@ def _ports(service: Object, pod: Object) -> Iterable[tuple[str, str, int, str]]:
 
 
 def target_port(port: Object, protocol: str, pod: Object) -> int:
-    """The port number of a Service port on a pod; zero if the pod has no such port."""
+    """The port number of a Service port on a pod; zero if no container has a port of that name.
+
+    A number as targetPort is returned whether or not the pod declares it.
+    """
     target = port.get("targetPort") or port["port"]
     if isinstance(target, int):
         return target

@@ -88,7 +88,7 @@ def _reuse_patch(one: Object, desired_slice: Object) -> Patch:
 def _pack_group(
     service: Object, group: EndpointGroup, endpoints: list[Object], slices: Sequence[Object]
 ) -> list[Write]:
-    """Keep endpoints in their slices, and add new ones to slices with free capacity.
+    """The writes that keep endpoints in their slices and add new ones where there is capacity.
 
     The rest gets new slices; a group without endpoints and slices gets an empty slice.
     """
@@ -127,7 +127,7 @@ def _update_slices(
     *,
     keep_empty: bool,
 ) -> list[Write]:
-    """Patch slices whose endpoints or labels changed, and delete empty ones.
+    """The patches of slices whose endpoints or labels changed, and the deletions of empty ones.
 
     With `keep_empty`, one empty slice is kept if all are empty.
     """
@@ -172,6 +172,7 @@ def _new_slice(service: Object, group: EndpointGroup, endpoints: list[Object]) -
 
 
 def _port(name: str, protocol: str, number: int, app: str) -> Object:
+    """A port as in an EndpointSlice; without appProtocol if that is empty."""
     port: Object = {"name": name, "protocol": protocol, "port": number}
     return {**port, "appProtocol": app} if app else port
 
@@ -197,4 +198,5 @@ def _endpoint_identity(endpoint: Object) -> tuple[str, str]:
 
 
 def _equal_endpoints(existing: Sequence[Object] | None, desired: Sequence[Object]) -> bool:
+    """Whether the endpoints are equal, in the same order; None counts as no endpoints."""
     return list(existing or ()) == list(desired)

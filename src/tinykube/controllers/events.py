@@ -54,9 +54,9 @@ class EventRecorder:
         return len(self._pending)
 
     def record(self, event: RecordEvent) -> None:
-        """Add an Event or count up an equal pending one; drops it after too many similar ones.
+        """Add an Event, not yet written, or count up an equal pending one.
 
-        Over the limit, the oldest Normal pending Event is dropped.
+        Dropped after too many similar ones; over the limit, the oldest Normal pending one is.
         """
         key = (uid_of(event.regarding), event.reason, event.message)
         previous = self._pending.get(key)
@@ -73,7 +73,7 @@ class EventRecorder:
     def next_write(self, lookup: Lookup) -> Create | Patch | None:
         """Remove the oldest pending Event and return its write; None if nothing is pending.
 
-        The write creates the Event, or raises the count of the stored one.
+        The write creates the Event, or increments the count of the one that `lookup` finds stored.
         """
         if not self._pending:
             return None
@@ -90,7 +90,7 @@ class EventRecorder:
         return Create(EVENTS, event)
 
     def _is_spam(self, key: EventKey) -> bool:
-        """Whether an object has had too many different messages for one reason lately.
+        """Whether an object has had 10 other messages for this reason within 10 minutes.
 
         Also remembers the message if not.
         """

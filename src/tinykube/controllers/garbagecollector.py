@@ -72,7 +72,7 @@ class GarbageCollector:
         yield from self._waiting_owners(change, lister)
 
     def _waiting_owners(self, change: Change, lister: Lister) -> Iterator[Key]:
-        """The keys of terminating owners of a changed object."""
+        """The keys of existing, terminating owners of an object, before and after its change."""
         references = [
             *owner_references_of(change.object),
             *owner_references_of(change.before or {"metadata": {}}),
@@ -89,7 +89,7 @@ class GarbageCollector:
                 yield key
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Finish the deletion of a terminating owner, or collect an object with owners.
+        """The writes that finish a terminating owner's deletion, or collect an object with owners.
 
         Events are never collected.
         """
@@ -112,9 +112,10 @@ class GarbageCollector:
 
 
 def collect(store: str, obj: Object, owners: OwnersByState, dependents: list[Object]) -> Result:
-    """Keep or delete an object, or remove references to absent owners if another exists.
+    """Delete an object whose owners are all absent; if one exists, remove references to the others.
 
-    Misplaced or unknown owners keep it: the former record Events, the latter are retried.
+    No I/O: returns the writes. An owner deleted in the foreground counts as absent. Misplaced or
+    unknown owners keep the object: the former record Events, the latter are retried.
     """
     if owners.misplaced or owners.unknown:
         events = [_invalid_namespace_event(obj, reference) for reference in owners.misplaced]
@@ -176,7 +177,7 @@ def _existing_objects(keys: Iterable[Key], lister: Lister) -> list[_StoredObject
 
 
 def _orphan_dependents(store: str, owner: Object, lister: Lister) -> Result:
-    """Orphan every dependent, then remove the owner's orphan finalizer."""
+    """The patches that remove every dependent's reference, then the owner's orphan finalizer."""
     orphaned = [
         _without_owners(one.key.store, one.object, {uid_of(owner)})
         for one in _existing_objects(lister.dependents(uid_of(owner)), lister)
@@ -185,7 +186,10 @@ def _orphan_dependents(store: str, owner: Object, lister: Lister) -> Result:
 
 
 def _await_dependents(store: str, owner: Object, lister: Lister) -> Result:
-    """Remove the owner's foreground finalizer once no dependent blocks its deletion."""
+    """The removal of the owner's foreground finalizer; nothing while a dependent blocks deletion.
+
+    A dependent blocks it by blockOwnerDeletion in its owner reference.
+    """
     blocking = [
         one
         for one in _existing_objects(lister.dependents(uid_of(owner)), lister)
@@ -214,6 +218,7 @@ def _unblock_owner_deletion(store: str, obj: Object) -> Patch:
 
 
 def _invalid_namespace_event(obj: Object, reference: Object) -> RecordEvent:
+    """The warning Event for an owner reference of a cluster-scoped object to a namespaced one."""
     text = (
         f"ownerRef [{reference.get('apiVersion')}/{reference.get('kind')}, "
         f"name: {reference.get('name')}, uid: {reference.get('uid')}] "
@@ -233,7 +238,7 @@ def _propagation_policy(obj: Object) -> Propagation:
 
 
 def _is_waiting(owner: Object) -> bool:
-    """Whether an owner is being deleted in the foreground."""
+    """Whether an owner is terminating with the finalizer foregroundDeletion."""
     return is_deleting(owner) and FOREGROUND in (owner["metadata"].get("finalizers") or ())
 
 
@@ -243,7 +248,7 @@ def _is_relevant(obj: Object) -> bool:
 
 
 def _relevant_fields(obj: Object) -> tuple[object, ...]:
-    """The fields of an object that matter to the garbage collector."""
+    """An object's ownerReferences, finalizers and deletionTimestamp."""
     metadata = obj["metadata"]
     return (
         metadata.get("ownerReferences"),

@@ -56,32 +56,40 @@ class Indexer:
         return self._clock.now()
 
     def get(self, store: str, namespace: str, name: str) -> Object | None:
+        """The stored object, not to be modified, or None."""
         return self._storage.get(store, namespace, name)
 
     def objects(self, store: str, namespace: str = "") -> Iterator[Object]:
+        """The stored objects of one namespace, or of all when it is empty, by key."""
         return self._storage.objects(store, namespace)
 
     def dependents(self, uid: str) -> tuple[Key, ...]:
+        """The keys of all objects that name the uid in an owner reference."""
         return tuple(self._dependents.get(uid, ()))
 
     def controlled(self, store: str, owner: Object) -> list[Object]:
+        """The objects of a store whose owner reference with `controller` has the owner's uid."""
         keys = self._dependents.get(uid_of(owner), ())
         found = self._get_all(key for key in keys if key.store == store)
         return [obj for obj in found if is_controlled_by(obj, owner)]
 
     def orphans(self, store: str, namespace: str) -> list[Object]:
+        """The pods, ReplicaSets or ControllerRevisions of a namespace that have no controller."""
         return self._get_all(iter(self._orphans.get((store, namespace), ())))
 
     def pods_on(self, node: str) -> tuple[Key, ...]:
+        """The keys of the pods assigned to a node; unassigned ones for an empty name."""
         return tuple(self._by_node.get(node, ()))
 
     def pods_with_labels(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
+        """The pods of a namespace that have all the labels, by name; ValueError without labels."""
         candidates = [self._pods_by_label.get((namespace, *one), {}) for one in labels.items()]
         fewest = min(candidates, key=len)
         found = self._get_all(iter(sorted(fewest, key=lambda key: key.name)))
         return [pod for pod in found if labels.items() <= labels_of(pod).items()]
 
     def services_selecting(self, namespace: str, labels: Mapping[str, str]) -> list[Object]:
+        """The Services of a namespace whose selectors match the labels; none without selector."""
         keys = (
             key
             for one in labels.items()
@@ -94,9 +102,11 @@ class Indexer:
         ]
 
     def is_pod_ip_used(self, address: str) -> bool:
+        """Whether a pod that has not finished has the address in its status."""
         return address in self._by_pod_ip
 
     def last_error(self, controller: str, key: Key) -> str:
+        """The error, unless a conflict, of a key's last failed write; empty after a success."""
         return self.last_errors.get((controller, key), "")
 
     def apply(self, change: Change) -> None:

@@ -50,7 +50,7 @@ class JobController:
             yield from controller_keys(change, "Job", JOBS)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Sync a Job with the pods it controls; an absent or terminating one is left alone."""
+        """The writes that sync a Job with the pods it controls; none if absent or terminating."""
         job = lister.get(JOBS, key.namespace, key.name)
         if job is None or is_deleting(job):
             return DONE
@@ -58,7 +58,7 @@ class JobController:
 
 
 def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
-    """Create missing pods, delete surplus ones, count finished ones, set the final conditions.
+    """The writes that create missing pods, delete surplus ones, and set counts and conditions.
 
     A finished Job is only deleted after its TTL; a suspended one has no active pods.
     """
@@ -96,7 +96,7 @@ _BACKOFF_LIMIT_EXCEEDED = "Job has reached the specified backoff limit"
 
 
 def _scale(job: Object, active: Sequence[Object], desired: int) -> list[Write]:
-    """Create or delete pods to reach the desired number of active ones.
+    """The writes that create or delete pods to reach the desired number of active ones.
 
     Creations also record an Event.
     """
@@ -144,7 +144,7 @@ def _final_condition(job: Object) -> Object | None:
 
 
 def _expire(job: Object, now: datetime) -> Result:
-    """Delete a finished Job after its TTL, or requeue it until then; nothing without a TTL."""
+    """The deletion of a finished Job after its TTL, a requeue until then; nothing without TTL."""
     seconds = spec_of(job).get("ttlSecondsAfterFinished")
     since = parse_time((_final_condition(job) or {}).get("lastTransitionTime"))
     if seconds is None or since is None:

@@ -84,10 +84,10 @@ class SimulatedKubelet:
             yield from lister.pods_on(name_of(change.object))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Run or terminate a pod; removes the sandbox of an absent or unassigned one.
+        """The writes that run or terminate a pod; drops the sandbox of an absent or unassigned one.
 
         Deletes a pod of an absent node; on an unready node it only becomes not ready; ignores
-        other nodes than simulated ones.
+        nodes without the annotation of simulated ones.
         """
         pod = lister.get(PODS, key.namespace, key.name)
         if pod is None or not spec_of(pod).get("nodeName"):
@@ -108,9 +108,10 @@ class SimulatedKubelet:
     def _run(
         self, key: Key, pod: Object, node: Object, sandbox: _Sandbox, lister: Lister
     ) -> Result:
-        """Allocate addresses, write the pod's current status, record Started when it starts.
+        """The pod's current status, as a patch, and the Event Started when it starts.
 
-        Without a free address it records a warning and retries; early failures are delayed.
+        Allocates addresses first. Without a free one it records a warning and retries; a failure is
+        written only after `fail_after`.
         """
         if not sandbox.addresses:
             sandbox.addresses = self._allocate_addresses(key, pod, node, lister)
@@ -132,7 +133,7 @@ class SimulatedKubelet:
         return Result(writes, pod_status.requeue_after)
 
     def _terminate(self, pod: Object, node: Object, sandbox: _Sandbox, now: datetime) -> Result:
-        """Keep a terminating pod until its containers are stopped, then delete it.
+        """The deletion of a terminating pod once its containers are stopped; a requeue until then.
 
         Records Killing once; a pod with finalizers gets its final status first.
         """
@@ -154,6 +155,7 @@ class SimulatedKubelet:
         return Result((*events, *final_status, Delete(PODS, pod, grace_seconds=0)))
 
     def _pod_context(self, node: Object, sandbox: _Sandbox, now: datetime) -> PodContext:
+        """What a pod's status depends on: the time, its sandbox, the node's internal address."""
         return PodContext(
             now,
             sandbox.started_at,
@@ -163,7 +165,7 @@ class SimulatedKubelet:
         )
 
     def _sandbox(self, key: Key, pod: Object, now: datetime) -> _Sandbox:
-        """The sandbox of a pod.
+        """The sandbox of a pod, made if it has none, then with the addresses of its status.
 
         For a new uid it replaces the old one and releases its addresses.
         """
@@ -245,7 +247,7 @@ def _internal_address(node: Object) -> str:
 
 
 def _readiness_changed(change: Change) -> bool:
-    """Whether the condition Ready differs before and after a change; False for a new pod."""
+    """Whether a node's condition Ready differs before and after a change; False for a new node."""
     return change.before is not None and is_condition_true(
         change.before, "Ready"
     ) != is_condition_true(change.object, "Ready")

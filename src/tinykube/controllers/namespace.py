@@ -78,7 +78,7 @@ class NamespaceController:
             yield Key(NAMESPACES, "", namespace_name)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Delete the content of a terminating namespace; any other one is left alone."""
+        """The writes that delete the content of a terminating namespace; none for any other one."""
         namespace = lister.get(NAMESPACES, "", key.name)
         if namespace is None or not is_deleting(namespace):
             return DONE
@@ -94,9 +94,9 @@ class NamespaceController:
 def sync_namespace(
     namespace: Object, content: Iterable[NamespaceContent], now: datetime, last_error: str = ""
 ) -> Result:
-    """Delete the content, report what remains, and finally remove the finalizer.
+    """The writes that delete the content, report what remains, and finally remove the finalizer.
 
-    While it deletes, the status is written only after an error.
+    While content is deleted, the status is written only after an error.
     """
     if FINALIZER not in (spec_of(namespace).get("finalizers") or ()):
         return DONE

@@ -39,7 +39,10 @@ class NamespaceDefaultsController:
             yield Key(NAMESPACES, "", namespace_of(change.object))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Create the default ServiceAccount and publish the root CA, unless terminating."""
+        """The writes that create the default ServiceAccount and publish the root CA in a namespace.
+
+        None if it is absent or terminating.
+        """
         namespace = lister.get(NAMESPACES, "", key.name)
         if namespace is None or is_deleting(namespace):
             return DONE
@@ -55,7 +58,10 @@ class NamespaceDefaultsController:
 
 
 def root_ca_writes(namespace: str, existing: Object | None, certificate: str) -> list[Write]:
-    """The write that publishes the root CA in a namespace; empty if it is up to date."""
+    """The write that publishes the root CA in kube-root-ca.crt; empty if it is up to date.
+
+    Other keys in the ConfigMap are removed.
+    """
     desired = {"ca.crt": certificate}
     if existing is None:
         description = (

@@ -45,6 +45,7 @@ def status_of(obj: Object) -> Object:
 
 
 def is_deleting(obj: Object) -> bool:
+    """Whether it has a deletionTimestamp."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
@@ -63,6 +64,7 @@ def controller_reference_of(obj: Object) -> Object | None:
 
 
 def is_controlled_by(obj: Object, owner: Object) -> bool:
+    """Whether the owner reference with `controller` has the owner's uid."""
     ref = controller_reference_of(obj)
     return ref is not None and ref.get("uid") == uid_of(owner)
 
@@ -96,7 +98,10 @@ def selector_matches(selector: Object | None, labels: Mapping[str, str]) -> bool
 
 
 def requirement_matches(rule: Object, labels: Mapping[str, str]) -> bool:
-    """Whether labels meet one requirement of a label or node selector."""
+    """Whether labels meet one requirement of a label or node selector.
+
+    NotIn also holds without the label; an unknown operator never does.
+    """
     value = labels.get(rule["key"])
     values: list[str] = rule.get("values") or []
     match rule["operator"]:
@@ -136,10 +141,12 @@ def is_active(pod: Object) -> bool:
 
 
 def is_finished(pod: Object) -> bool:
+    """Whether the phase of a pod is Succeeded or Failed."""
     return status_of(pod).get("phase") in ("Succeeded", "Failed")
 
 
 def is_ready(pod: Object) -> bool:
+    """Whether the condition Ready of a pod is True."""
     return is_condition_true(pod, "Ready")
 
 
@@ -169,6 +176,7 @@ def time_until_next_available(
 
 
 def is_available(pod: Object, min_ready: int, now: datetime) -> bool:
+    """Whether a pod has been Ready for `min_ready` seconds."""
     return time_until_available(pod, min_ready, now) == timedelta()
 
 
@@ -188,7 +196,10 @@ def parse_time(text: Any) -> datetime | None:
 
 
 def merge_patch(before: Object, after: Object) -> Object:
-    """The merge patch that turns one object into another; empty if they are equal."""
+    """The merge patch that turns one object into another; empty if they are equal.
+
+    Lists are replaced as a whole; fields that `after` lacks become null.
+    """
     changes: Object = {}
     for name, value in after.items():
         old = before.get(name)

@@ -29,7 +29,10 @@ class ClaimResult(Struct, frozen=True):
 
 
 def claim_objects(owner: Object, store: str, lister: Lister) -> ClaimResult:
-    """Adopt matching orphans of a store, and release objects that no longer match the selector."""
+    """The objects of a store that an owner controls, and the patches that adopt or release others.
+
+    Adopted are orphans that match its selector, released objects that no longer do.
+    """
     orphans = lister.orphans(store, namespace_of(owner))
     return plan_claims(owner, store, lister.controlled(store, owner), orphans)
 
@@ -37,9 +40,10 @@ def claim_objects(owner: Object, store: str, lister: Lister) -> ClaimResult:
 def plan_claims(
     owner: Object, store: str, controlled: Iterable[Object], orphans: Iterable[Object]
 ) -> ClaimResult:
-    """Keep controlled objects that match, release those that do not, adopt matching orphans.
+    """The controlled objects that match, and patches that release others and adopt orphans.
 
-    An adopted object counts as claimed from the next reconcile on, when it has the reference.
+    An adopted object counts as claimed from the next reconcile on, when it has the reference. A
+    terminating owner adopts nothing.
     """
     selector = spec_of(owner).get("selector")
     claimed: list[Object] = []
@@ -81,7 +85,7 @@ class WorkloadClaims(Struct, frozen=True):
 
 
 def claim_pods_and_revisions(owner: Object, lister: Lister) -> WorkloadClaims:
-    """Claim the pods and ControllerRevisions of a StatefulSet or DaemonSet."""
+    """What `claim_objects` gives for the pods and ControllerRevisions of an owner."""
     pods = claim_objects(owner, PODS, lister)
     revisions = claim_objects(owner, CONTROLLER_REVISIONS, lister)
     return WorkloadClaims(pods.claimed, revisions.claimed, (*pods.writes, *revisions.writes))

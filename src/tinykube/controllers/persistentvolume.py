@@ -67,9 +67,9 @@ class PersistentVolumeController:
                 return
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Create the standard StorageClass if absent, or sync a claim or volume.
+        """The creation of the standard StorageClass if absent, or writes to a claim or volume.
 
-        Absent and terminating claims and volumes are left alone.
+        None for absent and terminating claims and volumes.
         """
         obj = lister.get(key.store, key.namespace, key.name)
         if key.store == STORAGE_CLASSES:
@@ -81,7 +81,7 @@ class PersistentVolumeController:
         return self._reconcile_volume(obj, lister)
 
     def _reconcile_claim(self, claim: Object, lister: Lister) -> Result:
-        """Provision a volume for a pending claim, or bind the claim to its volume.
+        """The creation of a volume for a pending claim, or the patches that bind it to its volume.
 
         It binds only with `binds`, an unbound claim, and a volume not reserved for another.
         """
@@ -95,9 +95,9 @@ class PersistentVolumeController:
         return Result(tuple(_bind(claim, volume)))
 
     def _reconcile_volume(self, volume: Object, lister: Lister) -> Result:
-        """Delete a provisioned volume whose claim is gone or has another uid.
+        """The deletion of a provisioned volume whose claim is gone or has another uid.
 
-        Otherwise set its phase, if this controller binds.
+        Otherwise the patch of its phase, if this controller binds.
         """
         reference = spec_of(volume).get("claimRef")
         if _is_provisioned(volume) and reference:
@@ -117,7 +117,7 @@ def volume_name(claim: Object) -> str:
 
 
 def needs_volume(claim: Object) -> bool:
-    """Whether a claim is pending and names no volume."""
+    """Whether a claim is pending and names no volume; its storage class does not count."""
     pending = status_of(claim).get("phase", "") in ("", "Pending")
     return pending and not spec_of(claim).get("volumeName")
 
@@ -177,6 +177,7 @@ def _bind(claim: Object, volume: Object) -> Iterable[Patch]:
 
 
 def _is_provisioned(volume: Object) -> bool:
+    """Whether its annotation provisioned-by names this controller."""
     return annotations_of(volume).get(_PROVISIONED_BY) == _PROVISIONER
 
 

@@ -54,13 +54,14 @@ class PodStatusResult(Struct, frozen=True):
 
 
 def has_started(pod: Object) -> bool:
+    """Whether the phase of a pod is Running, Failed or Succeeded."""
     return status_of(pod).get("phase") in ("Running", "Failed", "Succeeded")
 
 
 def pod_status_at(pod: Object, at: PodContext) -> PodStatusResult:
-    """The status of a pod at a time, according to its annotations.
+    """The status of a pod at a time, by its annotations sim.hanse.dev/phase, ready and ready-after.
 
-    Unchanged until the pod is due to start.
+    It is the existing one until the pod is due to start.
     """
     started = has_started(pod)
     due = at.started_at + at.start_after
@@ -93,12 +94,15 @@ def unreachable_status(pod: Object, now: datetime) -> Object:
 
 
 def terminated_status(pod: Object, at: PodContext) -> Object:
-    """The status of a pod whose containers have stopped."""
+    """The status of a terminating pod whose containers have stopped, in the phase Succeeded."""
     return _pod_status(pod, at, "Succeeded", ready=False)
 
 
 def _simulated_state(pod: Object) -> State:
-    """The simulated state by annotations and owner; pods of Jobs succeed, final phases stay."""
+    """The state by a final phase, else the annotation sim.hanse.dev/phase, else Running.
+
+    Without the annotation, pods of Jobs succeed.
+    """
     match status_of(pod).get("phase"):
         case "Failed":
             return "Failed"

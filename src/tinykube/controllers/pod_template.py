@@ -21,7 +21,7 @@ def template_hash(template: Object, collisions: int = 0) -> str:
 
 
 def normalized_template(template: Object) -> Object:
-    """A template without empty fields and the hash label, for comparison."""
+    """A template for comparison: without empty metadata, creationTimestamp and the hash label."""
     metadata = {k: v for k, v in (template.get("metadata") or {}).items() if v}
     labels = {k: v for k, v in (metadata.get("labels") or {}).items() if k != HASH_LABEL}
     metadata.pop("creationTimestamp", None)

@@ -55,14 +55,14 @@ class ReplicaSetController:
     watches = frozenset((REPLICA_SETS, PODS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The ReplicaSet itself, or the owner of a pod."""
+        """The ReplicaSet itself, the owner of a pod, or the potential owners of an orphan."""
         if change.store == REPLICA_SETS:
             yield Key(REPLICA_SETS, namespace_of(change.object), name_of(change.object))
             return
         yield from owner_keys(change, "ReplicaSet", REPLICA_SETS, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Adopt or release pods first, if needed; otherwise sync the number of pods."""
+        """The writes that adopt or release pods, if any; otherwise those that sync their number."""
         replica_set = lister.get(REPLICA_SETS, key.namespace, key.name)
         if replica_set is None:
             return DONE
@@ -77,9 +77,10 @@ class ReplicaSetController:
 def sync_replica_set(
     replica_set: Object, pods: Sequence[Object], now: datetime, last_error: str = ""
 ) -> Result:
-    """Set the status, then create missing pods or delete surplus ones, with Events.
+    """The writes that set the status, then create missing pods or delete surplus ones, with Events.
 
-    Many failed pods delay creations; a terminating ReplicaSet only gets its status.
+    At most 500 are created at once. Many failed pods delay creations; a terminating ReplicaSet
+    only gets its status.
     """
     active = [pod for pod in pods if is_active(pod)]
     missing = desired_replicas(replica_set) - len(active)
@@ -102,7 +103,7 @@ def sync_replica_set(
 def replica_set_status(
     replica_set: Object, pods: Sequence[Object], now: datetime, last_error: str = ""
 ) -> Object:
-    """Counts of the existing pods, and the last failure to create others."""
+    """Counts of the existing pods, and with `last_error` the condition ReplicaFailure."""
     active = [pod for pod in pods if is_active(pod)]
     template_labels = ((spec_of(replica_set).get("template") or {}).get("metadata") or {}).get(
         "labels"
@@ -127,7 +128,10 @@ def replica_set_status(
 
 
 def pods_to_delete(active: Sequence[Object], count: int) -> list[Object]:
-    """The pods to delete first: unassigned, pending, unready, on crowded nodes, young."""
+    """The pods to delete first: unassigned, pending, unready, cheap, on crowded nodes, restarted.
+
+    Compared in this order, then by youth; cheap is by the annotation pod-deletion-cost.
+    """
     pods_per_node = Counter(spec_of(pod).get("nodeName", "") for pod in active)
     youngest_first = sorted(
         active, key=lambda pod: (creation_timestamp(pod), name_of(pod)), reverse=True

@@ -37,7 +37,7 @@ class RevisionHistory(Struct, frozen=True):
 
 
 def find_revisions(owner: Object, revisions: Sequence[Object], lister: Lister) -> RevisionHistory:
-    """Like `plan_revisions`; looks up whether another owner's revision has the new name."""
+    """Like `plan_revisions`; asks the lister whether another owner's revision has the new name."""
     existing = lister.get(CONTROLLER_REVISIONS, namespace_of(owner), new_revision_name(owner))
     own = {name_of(one) for one in revisions}
     collides = existing is not None and name_of(existing) not in own
@@ -47,8 +47,9 @@ def find_revisions(owner: Object, revisions: Sequence[Object], lister: Lister) -
 def plan_revisions(
     owner: Object, revisions: Iterable[Object], *, collides: bool = False
 ) -> RevisionHistory:
-    """Find or create the revision of the current template; an older one is renumbered as newest.
+    """The current and update revisions, and the write that records the latter if it is needed.
 
+    It creates the revision of the current template, or renumbers an older equal one as newest.
     `collides` says that another owner's revision has the name of the new one.
     """
     by_number = sorted(revisions, key=_sort_key)
@@ -70,7 +71,7 @@ def plan_revisions(
 
 
 def new_revision_name(owner: Object) -> str:
-    """The name of a new revision of the current template."""
+    """The name that a new revision of the current template has unless it collides."""
     return f"{name_of(owner)}-{_revision_hash(owner, revision_data(spec_of(owner)['template']), 0)}"
 
 
@@ -123,4 +124,5 @@ def _revision_hash(owner: Object, data: Object, collisions: int) -> str:
 
 
 def _sort_key(revision: Object) -> tuple[int, str, str]:
+    """The revision's number, then its age and name."""
     return int(revision.get("revision", 0)), creation_timestamp(revision), name_of(revision)

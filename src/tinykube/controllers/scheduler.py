@@ -60,7 +60,10 @@ class Scheduler:
                 yield key
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Bind a pod to a node and remember that, or set why it is not scheduled."""
+        """The writes that bind a pod to a node (it is remembered) or set why it is not scheduled.
+
+        Nothing for a pod that is assigned, terminating, finished, or of another scheduler.
+        """
         pod = lister.get(PODS, key.namespace, key.name)
         if pod is None or not _needs_scheduling(pod):
             return DONE
@@ -91,13 +94,13 @@ class Scheduler:
 
 
 def choose_node(pod: Object, nodes: Sequence[Object], pods_per_node: Mapping[str, int]) -> str:
-    """The fitting node with the fewest pods; empty if none fits."""
+    """The name of the fitting node with the fewest pods; empty if none fits."""
     fitting = [name_of(node) for node in nodes if is_schedulable(node) and node_fits(node, pod)]
     return min(fitting, key=lambda name: (pods_per_node.get(name, 0), name), default="")
 
 
 def bind(pod: Object, node: str) -> Result:
-    """Create the Binding of a pod to a node, and record the Event Scheduled."""
+    """The writes that create the Binding of a pod to a node, and record the Event Scheduled."""
     binding = {
         "apiVersion": "v1",
         "kind": "Binding",
@@ -114,7 +117,7 @@ def bind(pod: Object, node: str) -> Result:
 
 
 def unschedulable(pod: Object, nodes: int, now: datetime) -> Result:
-    """Set PodScheduled to False; a changed status also records a warning Event."""
+    """The patch of PodScheduled to False, with a warning Event; nothing if it is so already."""
     text = f"0/{nodes} nodes are available: {nodes} node(s) didn't match what the pod asks for."
     status_result = _set_unscheduled(pod, "Unschedulable", text, now)
     event = RecordEvent(pod, "FailedScheduling", text, _COMPONENT, warning=True)
@@ -131,7 +134,10 @@ def is_schedulable(node: Object) -> bool:
 
 
 def node_fits(node: Object, pod: Object) -> bool:
-    """Whether a pod's selector, affinity and tolerations let it run on a node."""
+    """Whether nodeSelector, required node affinity and tolerations let a pod run on a node.
+
+    Resources, ports and affinity between pods are not checked.
+    """
     labels = labels_of(node)
     desired = spec_of(pod).get("nodeSelector") or {}
     if any(labels.get(key) != value for key, value in desired.items()):
@@ -189,7 +195,7 @@ def _needs_scheduling(pod: Object) -> bool:
 
 
 def _claim_problem(pod: Object, lister: Lister) -> str:
-    """Why the claims of a pod prevent scheduling; empty if they do not."""
+    """The message if a claim of a pod does not exist or is not Bound; empty if all are."""
     for volume in spec_of(pod).get("volumes") or ():
         name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
         if not name:
@@ -203,7 +209,7 @@ def _claim_problem(pod: Object, lister: Lister) -> str:
 
 
 def _set_unscheduled(pod: Object, reason: str, message: str, now: datetime) -> Result:
-    """Patch the phase to Pending and PodScheduled to False; no write if it is so already."""
+    """The patch of the phase to Pending and PodScheduled to False; none if it is so already."""
     existing = status_of(pod).get("conditions") or []
     desired = new_condition("PodScheduled", False, reason, message)
     others = [one for one in existing if one.get("type") != "PodScheduled"]

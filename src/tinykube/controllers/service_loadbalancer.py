@@ -74,9 +74,10 @@ class ServiceLoadBalancerController:
         """The keys of Services for which no address was free."""
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """Also assigns the observed addresses, before any new one is allocated.
+        """The key of an existing Service, and of those waiting for an address if some are released.
 
-        Releases those of a deleted or unmanaged Service and then enqueues the waiting ones.
+        Also assigns it the addresses in its status, before any new one is allocated, and releases
+        those of a deleted or unmanaged Service.
         """
         service = change.object
         key = key_of(SERVICES, service)
@@ -91,7 +92,7 @@ class ServiceLoadBalancerController:
             yield key
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Assign addresses to a managed Service and set its status.
+        """Assign addresses of the pool to a managed Service; returns the patch of its status.
 
         Without a free one it releases those of absent Services, retries once, then waits.
         """
@@ -137,22 +138,23 @@ def _service_exists(identity: ServiceIdentity, lister: Lister) -> bool:
 
 
 def is_managed(service: Object) -> bool:
-    """Whether a Service is of type LoadBalancer and of no other load-balancer class."""
+    """Whether a Service is of type LoadBalancer, with no loadBalancerClass or the simulated one."""
     spec = spec_of(service)
     own_class = spec.get("loadBalancerClass", "") in ("", CLASS)
     return spec.get("type") == "LoadBalancer" and own_class
 
 
 def addresses_of(service: Object) -> tuple[str, ...]:
-    """The addresses in the status of a Service."""
+    """The IPs in the status.loadBalancer of a Service, without hostnames."""
     ingress = (status_of(service).get("loadBalancer") or {}).get("ingress") or ()
     return tuple(entry["ip"] for entry in ingress if entry.get("ip"))
 
 
 def desired_addresses(service: Object, pool: AddressPool) -> tuple[str, ...]:
-    """The desired addresses of a Service: current ones, the requested one, or new ones.
+    """The requested address (loadBalancerIP), or one per family: the current one or a free one.
 
-    Empty when another Service holds the one it asks for, or the ranges are used up.
+    Empty if the requested one is not in the pool or of another Service, or the pool is used up;
+    nothing is assigned.
     """
     identity, spec = service_identity(service), spec_of(service)
     if requested := spec.get("loadBalancerIP"):
@@ -168,7 +170,10 @@ def desired_addresses(service: Object, pool: AddressPool) -> tuple[str, ...]:
 
 
 def status_patches(service: Object, desired: Sequence[str], pool: AddressPool) -> tuple[Patch, ...]:
-    """The status patch that sets or removes the addresses; empty if they are up to date."""
+    """The status patch that sets or removes the addresses; empty if they are up to date.
+
+    They are removed from a Service that is no LoadBalancer any more, if they are of the pool.
+    """
     current = addresses_of(service)
     if is_managed(service):
         if current == tuple(desired):

@@ -26,7 +26,7 @@ class ServiceCIDRController:
     watches = frozenset((SERVICE_CIDRS, IP_ADDRESSES))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """A ServiceCIDR that changed; after any other deletion, those that are terminating."""
+        """A ServiceCIDR that changed; after the deletion of an IPAddress, the terminating ones."""
         if change.store == SERVICE_CIDRS:
             if change.type != "DELETED":
                 yield Key(SERVICE_CIDRS, "", name_of(change.object))
@@ -36,9 +36,9 @@ class ServiceCIDRController:
                 yield Key(SERVICE_CIDRS, "", name_of(one))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Add the finalizer, then set Ready; remove the finalizer of an unused terminating one.
+        """The patch that adds the finalizer, then sets Ready, of a ServiceCIDR.
 
-        A terminating one in use gets Ready False.
+        Of a terminating one it removes the finalizer if unused, and else sets Ready to False.
         """
         cidr = lister.get(SERVICE_CIDRS, "", key.name)
         if cidr is None:
@@ -57,7 +57,7 @@ class ServiceCIDRController:
 
 
 def _set_ready(cidr: Object, lister: Lister) -> Result:
-    """Set the Ready condition to True; no write if it is so already."""
+    """The patch of the condition Ready to True; none if it is so already."""
     existing = status_of(cidr).get("conditions") or ()
     conditions = merge_conditions(
         existing, [new_condition("Ready", True, "", _READY_MESSAGE)], lister.now
@@ -66,7 +66,7 @@ def _set_ready(cidr: Object, lister: Lister) -> Result:
 
 
 def _set_finalizer(cidr: Object, *, add: bool) -> Result:
-    """Patch the finalizers: add the ServiceCIDR finalizer or remove it."""
+    """The patch that adds the ServiceCIDR finalizer or, without `add`, removes it."""
     others = [f for f in cidr["metadata"].get("finalizers") or () if f != FINALIZER]
     finalizers = [*others, FINALIZER] if add else others
     return Result((Patch(SERVICE_CIDRS, cidr, {"metadata": {"finalizers": finalizers}}),))
@@ -88,5 +88,6 @@ def _is_used(cidr: Object, lister: Lister) -> bool:
 
 
 def _any_contains(ranges: Iterable[str], address: str) -> bool:
+    """Whether an address is in one of the ranges."""
     parsed = ip_address(address)
     return any(parsed.version == (n := ip_network(r)).version and parsed in n for r in ranges)

@@ -55,13 +55,14 @@ class SimulatedNodeController:
         return [Key(NODES, "", name) for name in self._planned]
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
+        """The node, unless it was deleted: a deleted node is not created again."""
         if change.type != "DELETED":
             yield Key(NODES, "", name_of(change.object))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Create a planned node if absent, or set the status of a simulated one.
+        """The creation of a planned node if absent, or the status of a simulated one.
 
-        Other nodes are left alone.
+        Nodes without the annotation sim.hanse.dev/node are left alone.
         """
         node = lister.get(NODES, "", key.name)
         if node is None:
@@ -76,7 +77,7 @@ class SimulatedNodeController:
 
 
 def plan_nodes(cluster: str, count: int, ranges: NodeRanges) -> list[Object]:
-    """The nodes of one cluster, with names, zones, addresses and pod CIDRs."""
+    """The nodes of one cluster, with names, zones, addresses and pod CIDRs; nothing is created."""
     internal = list(islice(ip_network(ranges.internal).hosts(), count))
     external = list(islice(ip_network(ranges.external).hosts(), count))
     pod_cidrs = [list(islice(_pod_subnets(ip_network(pods), count), count)) for pods in ranges.pods]
@@ -99,6 +100,7 @@ def _pod_subnets(
 
 
 def _node(cluster: str, number: int, pods: list[str], addresses: tuple[str, str]) -> Object:
+    """The Node of a number from 0, named from 1; `addresses` are internal and external."""
     name = f"{cluster}-node-{number + 1}"
     internal, external = addresses
     labels = {
@@ -128,7 +130,10 @@ def _node(cluster: str, number: int, pods: list[str], addresses: tuple[str, str]
 
 
 def node_status(node: Object, now: datetime) -> Object:
-    """The status of a node: Ready, unless its annotation holds it unready; capacity is kept."""
+    """The status of a node: Ready unless the annotation sim.hanse.dev/ready is `false`.
+
+    Existing capacity and allocatable are kept.
+    """
     capacity = {"cpu": "32", "memory": "128Gi", "pods": "5000", "ephemeral-storage": "512Gi"}
     existing = status_of(node)
     ready = annotations_of(node).get(READY) != "false"

@@ -62,9 +62,9 @@ class StatefulSetController:
     watches = frozenset((STATEFUL_SETS, PODS, CONTROLLER_REVISIONS, VOLUME_CLAIMS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The StatefulSet or owners.
+        """The StatefulSet itself, or the owner of a pod or revision.
 
-        For a deleted claim, all of its namespace with claim templates.
+        For a deleted claim, all StatefulSets of its namespace with claim templates.
         """
         if change.store == STATEFUL_SETS:
             yield Key(STATEFUL_SETS, namespace_of(change.object), name_of(change.object))
@@ -77,9 +77,9 @@ class StatefulSetController:
             yield from owner_keys(change, "StatefulSet", STATEFUL_SETS, lister)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """Adopt or release first, if needed; otherwise sync pods, claims and status.
+        """The writes that adopt or release, if any; else those that sync pods, claims and status.
 
-        Also records the template's revision and deletes old revisions above the history limit.
+        The latter also record the template's revision and delete those above the history limit.
         """
         stateful_set = lister.get(STATEFUL_SETS, key.namespace, key.name)
         if stateful_set is None:
@@ -120,7 +120,7 @@ def sync_stateful_set(
     claims: Mapping[str, Object],
     now: datetime,
 ) -> Result:
-    """Create missing pods, then scale down, then delete pods of an old revision; set the status.
+    """The writes that create missing pods, then scale down, then delete outdated ones; set status.
 
     A step waits for the one before; a terminating StatefulSet only gets its status.
     """
@@ -178,9 +178,9 @@ def _create_missing(
     now: datetime,
     step: _Step,
 ) -> None:
-    """Create missing pods; in order, each only after its predecessor is available.
+    """Add to `step` creations of missing pods; in order, each after its predecessor is available.
 
-    Also deletes finished pods and fixes claims; adds to `step` and sets its `waiting`.
+    Also the deletions of finished pods and writes to claims; sets `step.waiting`.
     """
     in_order = _is_ordered(stateful_set)
     for ordinal in ordinals_of(stateful_set):
@@ -218,7 +218,10 @@ def _pod_creation(
 
 
 def _uses_current_revision(stateful_set: Object, ordinal: int) -> bool:
-    """Whether a new pod of this ordinal gets the current instead of the update revision."""
+    """Whether a new pod of this ordinal gets the current instead of the update revision.
+
+    It does below the partition; without rollingUpdate, below the number of current pods.
+    """
     strategy = spec_of(stateful_set).get("updateStrategy") or {}
     start = first_ordinal(stateful_set)
     rolling = strategy.get("rollingUpdate")
@@ -236,9 +239,9 @@ def _scale_down(
     now: datetime,
     step: _Step,
 ) -> None:
-    """Delete pods with ordinals outside the desired range, highest first, and set claim owners.
+    """Add to `step` the deletions of pods outside the desired ordinals, highest first.
 
-    In order only one at a time; adds to `step` and sets its `waiting`.
+    Also patches of claims' owners; in order only one at a time, which sets `step.waiting`.
     """
     in_order = _is_ordered(stateful_set)
     ordinals = ordinals_of(stateful_set)
@@ -263,7 +266,7 @@ def _scale_down(
 def _rolling_update_deletions(
     stateful_set: Object, history: RevisionHistory, pods: Mapping[int, Object], now: datetime
 ) -> list[Write]:
-    """Delete outdated pods from the partition on, highest first, as many as maxUnavailable allows.
+    """Deletions of outdated pods from the partition on, highest first, as maxUnavailable allows.
 
     Each deletion also records an Event.
     """
@@ -303,10 +306,12 @@ def _has_terminating_claim(
 
 
 def _is_ordered(stateful_set: Object) -> bool:
+    """Whether podManagementPolicy is not Parallel."""
     return spec_of(stateful_set).get("podManagementPolicy") != "Parallel"
 
 
 def _is_running(pod: Object) -> bool:
+    """Whether the phase of a pod is Running."""
     return status_of(pod).get("phase") == "Running"
 
 

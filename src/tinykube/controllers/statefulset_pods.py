@@ -22,6 +22,7 @@ INDEX_LABEL = "apps.kubernetes.io/pod-index"
 
 
 def first_ordinal(stateful_set: Object) -> int:
+    """spec.ordinals.start, 0 by default."""
     return int((spec_of(stateful_set).get("ordinals") or {}).get("start") or 0)
 
 

@@ -83,7 +83,7 @@ class Writer:
         self._generation = -1
 
     async def send_all(self, writes: Sequence[Write]) -> None:
-        """Send writes in order; raises `WriteError` at the first that fails.
+        """Send writes to the API server in order; raises `WriteError` at the first that fails.
 
         Events are only recorded, to be written later.
         """
@@ -166,6 +166,7 @@ class Writer:
         return Request("POST", path, body=_encode(write.object))
 
     def _replace_request(self, write: Replace) -> Request:
+        """The PUT of an object, or of a subresource of it."""
         resource = self.resource(write.store)
         path = resource.path(namespace_of(write.object), name_of(write.object), write.subresource)
         return Request("PUT", path, body=_encode(write.object))
@@ -186,7 +187,7 @@ class Writer:
 
 
 def _write_error(response: Response) -> WriteError:
-    """The error of a response's Status; a body that is no Status becomes the message."""
+    """The error to raise for a response's Status; a body that is no Status becomes the message."""
     try:
         status = _decode_status(response.body)
     except msgspec.DecodeError:
