@@ -37,12 +37,15 @@ def read_body(request: RequestLike) -> bytes:
 
 
 def media_type(request: RequestLike) -> str:
-    """The content type without its parameters."""
+    """The content type in lower case without its parameters; JSON if there is none."""
     return request.content_type.partition(";")[0].strip().lower() or JSON
 
 
 def parse(request: RequestLike) -> Any:
-    """The decoded body, of any type; raises `DecodeError`."""
+    """The body decoded by its content type (JSON, YAML, protobuf), of any type.
+
+    Raises `DecodeError` (for protobuf `NotDecodable`), and 413 or 415 as `StatusError`.
+    """
     body = read_body(request)
     match media_type(request):
         case "application/json":
@@ -69,7 +72,7 @@ def _parse_yaml(body: bytes) -> Any:
 
 
 def _check_yaml(events: Iterable[yaml.Event]) -> None:
-    """Refuse aliases, of which a few bytes stand for millions of values, and deep nesting."""
+    """Raise `DecodeError` for aliases, which expand a few bytes to millions, and deep nesting."""
     depth = 0
     for event in events:
         line = event.start_mark.line + 1 if event.start_mark is not None else 0
@@ -139,7 +142,10 @@ _EXPECTED = {
 
 
 def decode_object(call: Call) -> Object:
-    """The object in the body, decoded as the kind of the target; unknown fields are dropped."""
+    """The object in the body, decoded as the kind of the target; unknown fields are dropped.
+
+    Raises 400 for a malformed body or another kind; fieldValidation decides on unknown fields.
+    """
     value = _parse_object(call)
     api_version, kind = call.body_kind
     custom = call.resource.custom is not None and api_version == call.resource.api_version
@@ -174,7 +180,7 @@ def _parse_object(call: Call) -> Object:
 
 
 def _summary(body: bytes) -> str:
-    """The beginning of a body, for error messages."""
+    """The first 30 bytes of a body for error messages, in hex unless it starts with `{`."""
     if not body:
         return "<empty>"
     text = body[:30].decode("utf-8", "replace") if body[:1] == b"{" else body[:30].hex()
@@ -182,7 +188,10 @@ def _summary(body: bytes) -> str:
 
 
 def _decode_builtin(call: Call, value: Object, kind: str, api_version: str) -> Object:
-    """Decode an object of a built-in kind, and report its strict errors."""
+    """Decode an object of a built-in kind; raises 400 for another kind or a wrong type.
+
+    Unknown and duplicate fields are refused, warned of or ignored by fieldValidation.
+    """
     sent_kind = value.get("kind") or kind
     sent_version = value.get("apiVersion") or api_version
     version = str(sent_version).rpartition("/")[2]
@@ -207,7 +216,7 @@ def _decode_builtin(call: Call, value: Object, kind: str, api_version: str) -> O
 
 
 def report_strict_errors(call: Call, problems: list[str], prefix: str) -> None:
-    """Refuse, warn of or ignore unknown and duplicate fields."""
+    """Raise a 400, add warnings or do nothing, as the request's fieldValidation says."""
     if not problems:
         return
     match call.field_validation:
@@ -221,7 +230,7 @@ def report_strict_errors(call: Call, problems: list[str], prefix: str) -> None:
 
 
 def duplicate_fields(body: bytes) -> list[str]:
-    """The fields that an object of JSON text has more than once."""
+    """A message `duplicate field "name"` for each key that an object of JSON text repeats."""
     if body.count(b'":') < 2:
         return []
     found: list[str] = []
@@ -253,7 +262,10 @@ def _kind_mismatch(sent_kind: str, sent_version: str, kind: str) -> str:
 
 
 def _decode_custom(call: Call, value: Object) -> Object:
-    """Decode a custom resource, and report its strict errors."""
+    """Decode a custom resource: prune and default, not validate; raises 400 for another version.
+
+    Unknown and duplicate fields are treated by fieldValidation; a deprecated version is warned of.
+    """
     resource = call.resource
     kind = resource.kind
     if not value.get("kind"):

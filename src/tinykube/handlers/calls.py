@@ -58,11 +58,11 @@ class Call:
         return self._query.get(name, "")
 
     def flag(self, name: str) -> bool:
-        """A boolean query parameter."""
+        """Whether a query parameter is given, with any value but `false` and `0`."""
         return name in self._query and self._query[name].lower() not in ("false", "0")
 
     def number(self, name: str) -> int:
-        """An integer query parameter; zero when it is absent."""
+        """An integer query parameter; zero when it is absent, raises a 400 if it is no integer."""
         text = self.option(name)
         if not text:
             return 0
@@ -74,7 +74,10 @@ class Call:
 
     @property
     def dry_run(self) -> bool:
-        """Whether nothing is to be stored."""
+        """Whether the query has `dryRun=All`; any other value raises a 422.
+
+        The dryRun of DeleteOptions in a body is not looked at here.
+        """
         requested = self.option("dryRun")
         if requested not in ("", "All"):
             raise self._bad_option("dryRun", [requested], ("All",))
@@ -82,7 +85,7 @@ class Call:
 
     @property
     def field_validation(self) -> FieldValidation:
-        """How unknown and duplicate fields are treated."""
+        """The fieldValidation of the query, Warn by default; any other value raises a 422."""
         match self.option("fieldValidation"):
             case "" | "Warn":
                 return "Warn"
@@ -97,17 +100,18 @@ class Call:
     def _bad_option(
         self, field: str, value: str | list[str], allowed: tuple[str, ...]
     ) -> StatusError:
+        """The 422 to raise for an unsupported query parameter."""
         kind = _OPTIONS.get(self.verb, "DeleteOptions")
         error = unsupported(field, value, allowed)
         return invalid_object(kind, "meta.k8s.io", "", [error])
 
     def warn(self, text: str) -> None:
-        """Add a warning to the response."""
+        """Add a warning to the response, each text once."""
         if text not in self.warnings:
             self.warnings.append(text)
 
     def options_object(self) -> dict[str, Any]:
-        """The options as an AdmissionReview shows them."""
+        """The options of the query as an AdmissionReview shows them, without those of a body."""
         options: dict[str, Any] = {
             "kind": _OPTIONS.get(self.verb, "DeleteOptions"),
             "apiVersion": "meta.k8s.io/v1",

@@ -63,7 +63,10 @@ class DeleteResult(Struct, frozen=True):
 
 
 def decode_options(call: Call) -> DeleteOptions:
-    """The options of a DELETE request, from its body or else from its query."""
+    """The options of a DELETE request, from its body or, if that is empty, from its query.
+
+    Raises 400 for malformed and 422 for unsupported ones.
+    """
     try:
         value = bodies.parse(call.request) if call.request.body else _query_options(call)
     except bodies.DecodeError as error:
@@ -128,7 +131,10 @@ class DeleteHandler:
         self._allocator = allocator
 
     async def delete(self, call: Call) -> DeleteResult:
-        """DELETE of one object."""
+        """DELETE of one object: deletes it, and gives the object or Status to answer with.
+
+        The code is 202 if orphanDependents is false and finalizers or a grace period hold it.
+        """
         options = decode_options(call)
         target = call.target
         result = await self.delete_object(call, target.namespace, target.name, options)
@@ -136,9 +142,9 @@ class DeleteHandler:
         return DeleteResult(result.object, result.gone, 202 if accepted else 200)
 
     async def delete_collection(self, call: Call) -> list[Object]:
-        """DELETE of a collection, or of the objects that the selectors match; returns them.
+        """DELETE of a collection, or of the objects that the selectors match.
 
-        Objects that vanish meanwhile are skipped.
+        Returns them as they were before; objects that vanish meanwhile are skipped.
         """
         check_list_options(call)
         options, selected = decode_options(call), selector_for(call)
@@ -159,9 +165,10 @@ class DeleteHandler:
     async def delete_object(
         self, call: Call, namespace: str, name: str, options: DeleteOptions
     ) -> DeleteResult:
-        """Delete one object after preconditions and admission; again if it changed meanwhile.
+        """Delete one object after preconditions and admission; tried again if it changed meanwhile.
 
-        Raises 404 if it does not exist, 403 for namespaces that may not be deleted.
+        Raises 404 if it does not exist, 403 for namespaces that may not be deleted, 409 if a
+        precondition fails.
         """
         resource = call.resource
         while True:
@@ -183,7 +190,8 @@ class DeleteHandler:
     ) -> DeleteResult:
         """Remove a stored object, or mark it deleted where finalizers or a grace period hold it.
 
-        A dry run stores nothing; a pod whose deletion is under way may stay as it is.
+        Without preconditions and admission. A dry run stores nothing; a pod that is terminating
+        already is left as it is unless the grace period becomes shorter.
         """
         dry = bool(options.dry_run)
         now = self._clock.now()
@@ -332,14 +340,14 @@ def _grace_period(
 
 
 def _has_spec_finalizers(resource: Resource, obj: Object) -> bool:
-    """Whether a namespace still waits for its content to be deleted."""
+    """Whether it is a namespace with spec.finalizers, which waits for its content to be deleted."""
     return resource.store == "namespaces" and bool((obj.get("spec") or {}).get("finalizers"))
 
 
 def _mark_deleted(
     resource: Resource, stored: Object, finalizers: list[str], grace: int, now: datetime
 ) -> Object:
-    """The object with deletionTimestamp, these finalizers, and first a higher generation.
+    """A copy with deletionTimestamp, these finalizers and, the first time, a higher generation.
 
     A namespace gets phase Terminating, a CRD the condition Terminating.
     """

@@ -36,7 +36,7 @@ def negotiate_form(accept: str) -> Form:
 
 
 def warning_headers(warnings: Sequence[str]) -> dict[str, str]:
-    """Warnings as one header."""
+    """All warnings as one Warning header; {} for none."""
     if not warnings:
         return {}
     shown = (text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings)
@@ -44,7 +44,10 @@ def warning_headers(warnings: Sequence[str]) -> dict[str, str]:
 
 
 def object_response(call: Call, code: int, obj: Object, now: datetime) -> Response:
-    """A response with one object."""
+    """A response with one object in the form that the request accepts; a Status is always itself.
+
+    The call's warnings are added as a header.
+    """
     match negotiate_form(call.request.accept):
         case "table" if obj.get("kind") != "Status":
             body = table_for(call, [obj], now)
@@ -65,7 +68,10 @@ def http_date(now: datetime) -> str:
 
 
 def list_response(call: Call, items: list[Object], metadata: Object, now: datetime) -> Response:
-    """A response with a list."""
+    """A 200 with a list in the form that the request accepts, and the call's warnings.
+
+    Items are already selected, and in the version served; `metadata` is that of the list.
+    """
     resource = call.resource
     body: Object
     match negotiate_form(call.request.accept):
@@ -100,7 +106,7 @@ def _untyped(item: Object) -> Object:
 
 
 def table_for(call: Call, items: list[Object], now: datetime) -> dict[str, Any]:
-    """Objects as a Table."""
+    """Objects as a Table; the option includeObject decides what rows carry, by default metadata."""
     include = call.option("includeObject") or "Metadata"
     return tables.table(call.resource, items, include, now)
 

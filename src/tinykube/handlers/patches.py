@@ -29,7 +29,7 @@ _OPERATIONS_LIMIT = 10_000
 def patch_for(call: Call) -> Callable[[Object], Object]:
     """The patch of a request as a function from the current object to the patched one.
 
-    Raises a 415 for other content types.
+    Raises a 415 for other content types, a 400 for a malformed body; the function raises too.
     """
     kind = media_type(call.request)
     accepted = [JSON_PATCH, MERGE_PATCH]
@@ -98,7 +98,11 @@ def _apply_strategic_merge(type_name: str, old: Object, patch: Object) -> Object
 
 
 def decode_patched(call: Call, patched: Object) -> Object:
-    """A patched object decoded as its kind; shares nothing with the object before."""
+    """A patched object decoded as its kind; shares nothing with the object before.
+
+    Raises 422 for another kind or a wrong type, and for unknown fields if fieldValidation is
+    Strict; if it is Warn, they are warned of.
+    """
     resource = call.resource
     api_version, kind = call.body_kind
     if resource.custom is not None and (api_version, kind) == (resource.api_version, resource.kind):
@@ -126,10 +130,12 @@ def decode_patched(call: Call, patched: Object) -> Object:
 
 
 def _encode_json(patched: Object) -> str:
+    """An object as JSON text for messages, its top-level keys sorted."""
     return msgspec.json.encode({key: patched[key] for key in sorted(patched)}).decode()
 
 
 def _bad_patch(text: str, detail: str) -> StatusError:
+    """The 422 to raise for a patch whose result cannot be decoded."""
     error: FieldError = invalid("patch", text, detail)
     return invalid_object("", "", "", [error])
 

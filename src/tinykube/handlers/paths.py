@@ -32,7 +32,7 @@ def is_resource_path(path: str) -> bool:
 
 
 def resolve_path(registry: Registry, path: str) -> Target:
-    """The target of a resource path; raises `StatusError` when there is none."""
+    """The target of a resource path, which need not exist; a 404 is raised if nothing is served."""
     parts = _parse_path(path)
     namespace, rest = _split_namespace(parts)
     if not 1 <= len(rest) <= 3:
@@ -67,7 +67,10 @@ def _without_watch(rest: list[str]) -> tuple[str, ...]:
 
 
 def _split_namespace(parts: _PathParts) -> tuple[str, tuple[str, ...]]:
-    """The namespace of a path; a namespace's own subresources are not inside it."""
+    """The namespace of a path, or empty, and the segments after it.
+
+    A namespace's own subresources are not inside it.
+    """
     rest = parts.rest
     if rest[0] != "namespaces" or len(rest) < 3:
         return "", rest
@@ -77,7 +80,7 @@ def _split_namespace(parts: _PathParts) -> tuple[str, tuple[str, ...]]:
 
 
 def _path_not_found(registry: Registry, parts: _PathParts) -> StatusError:
-    """The 404 of a known group, which is a Status, or of an unknown path, which is plain text."""
+    """The 404 to raise: a Status if the group has built-in resources, else plain text."""
     builtin = any(
         resource.group == parts.group and resource.custom is None for resource in registry
     )

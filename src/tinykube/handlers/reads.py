@@ -45,7 +45,7 @@ class _ContinueToken(Struct, frozen=True):
 
 
 def get(storage: Storage, call: Call, now: datetime) -> Response:
-    """The response to a get."""
+    """The response to a get; raises 404, and 504 for a resourceVersion in the future."""
     obj = read_object(storage, call)
     wanted = version_of(call.option("resourceVersion"))
     if wanted > storage.version:
@@ -54,7 +54,7 @@ def get(storage: Storage, call: Call, now: datetime) -> Response:
 
 
 def read_object(storage: Storage, call: Call) -> Object:
-    """The object that a request names; raises `StatusError` when it does not exist."""
+    """The stored object that a request names, in the version requested; raises 404."""
     target = call.target
     stored = storage.get(target.resource.store, target.namespace, target.name)
     if stored is None:
@@ -63,7 +63,10 @@ def read_object(storage: Storage, call: Call) -> Object:
 
 
 def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
-    """The response to a list, or to one page of it."""
+    """The response to a list, or to one page of it with a continue token if more remain.
+
+    Raises 400 or 422 for bad options, 410 for a version or token no longer in the history.
+    """
     check_list_options(call)
     selector = selector_for(call)
     token = _decode_token(call.option("continue"))
@@ -87,13 +90,13 @@ def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
 
 
 def selector_for(call: Call) -> Selector:
-    """The selectors of a list, watch or deletecollection request."""
+    """The labelSelector and fieldSelector of a request's query; raises 400 if one is not valid."""
     labels, fields = call.option("labelSelector"), call.option("fieldSelector")
     return parse_selectors(call.resource, labels, fields) if labels or fields else Selector()
 
 
 def check_list_options(call: Call) -> None:
-    """Raise `StatusError` for contradictory list options."""
+    """Raise 422 for contradictory options of a list or watch."""
     errors = [*_option_errors(call)]
     if errors:
         raise invalid_object("ListOptions", "meta.k8s.io", "", errors)
@@ -139,7 +142,7 @@ def _watch_errors(call: Call, match_rule: str) -> list[FieldError]:
 
 
 def version_of(text: str) -> int:
-    """A resourceVersion as a number; zero when it is absent."""
+    """A resourceVersion as a number; zero when it is absent, raises 400 if it is none."""
     if not text:
         return 0
     if not text.isdecimal():
@@ -151,7 +154,10 @@ def version_of(text: str) -> int:
 
 
 def _list_version(storage: Storage, call: Call, token: _ContinueToken | None) -> int:
-    """The version to list; negative for the current one."""
+    """The version to list: that of the token, or one that must match exactly; else -1, the current.
+
+    Raises 400 for a token with a version, 504 for a version in the future.
+    """
     if token is not None:
         if call.option("resourceVersion") not in ("", "0"):
             raise bad_request("specifying resource version is not allowed when using continue")
@@ -181,7 +187,7 @@ def _objects_at_version(
 
 
 def _page_expired(token: _ContinueToken) -> StatusError:
-    """The 410 error of an expired page, with a token to continue at the newest version."""
+    """The 410 to raise for an expired page, with a token to continue at the newest version."""
     error = _PageExpired(410, "Expired", _PAGE_TOO_OLD)
     error.token = _encode_token(_ContinueToken(token.v, -1, token.start))
     return error
@@ -194,16 +200,19 @@ class _PageExpired(StatusError):
 
     @property
     def status(self) -> dict[str, Any]:
+        """The Status, with the token to continue at the newest version in its metadata."""
         return {**super().status, "metadata": {"continue": self.token}}
 
 
 def _list_key(obj: Object) -> str:
+    """`namespace/name`, or the name alone if cluster-scoped, by which lists are ordered."""
     metadata = obj["metadata"]
     namespace = metadata.get("namespace")
     return f"{namespace}/{metadata['name']}" if namespace else str(metadata["name"])
 
 
 def _encode_token(token: _ContinueToken) -> str:
+    """A continue token as text: JSON in base64url without padding."""
     return base64.urlsafe_b64encode(msgspec.json.encode(token)).rstrip(b"=").decode()
 
 

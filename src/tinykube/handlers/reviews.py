@@ -17,7 +17,10 @@ _ACCESS_REVIEWS = ("SubjectAccessReview", "LocalSubjectAccessReview")
 def complete_review(
     call: Call, review: Object, authorizer: Authorizer, tokens: TokenIssuer
 ) -> Object:
-    """A review with its status; raises 422 for access reviews that are not valid."""
+    """A review with its status, by kind; nothing is stored.
+
+    Raises 422 for access reviews that are not valid, 400 for a rules review without namespace.
+    """
     spec = review.get("spec") or {}
     match review["kind"]:
         case "SelfSubjectReview":
@@ -41,7 +44,7 @@ def complete_review(
 
 
 def _check_attributes(spec: Object) -> None:
-    """An access review has either resource or non-resource attributes."""
+    """Raise 422 unless there is exactly one of resource and non-resource attributes."""
     given = [spec.get(field) for field in ("resourceAttributes", "nonResourceAttributes")]
     if sum(value is not None for value in given) != 1:
         detail = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
@@ -50,14 +53,14 @@ def _check_attributes(spec: Object) -> None:
 
 
 def _check_subject(spec: Object) -> None:
-    """A review of another's access names a user or groups."""
+    """Raise 422 if an access review names neither user nor groups."""
     if not spec.get("user") and not spec.get("groups"):
         error = invalid("spec.user", "", "at least one of user or group must be specified")
         raise invalid_object("", "authorization.k8s.io", "", [error])
 
 
 def _in_namespace(review: Object, namespace: str) -> Object:
-    """A local review with its namespace; raises 422 if it asks for another."""
+    """A review with the namespace of its path, if any; raises 422 if it asks for another."""
     if not namespace:
         return review
     asked = (review["spec"].get("resourceAttributes") or {}).get("namespace", "")
@@ -77,6 +80,7 @@ def _access_review_status(user: User, spec: Object, authorizer: Authorizer) -> d
 
 
 def _reviewed_attributes(spec: Object) -> Attributes:
+    """The attributes that an access review asks about, of a resource or of a path."""
     resource, path = spec.get("resourceAttributes"), spec.get("nonResourceAttributes") or {}
     if resource is None:
         return Attributes(path.get("verb", ""), path=path.get("path", ""))

@@ -11,7 +11,7 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
 
 
 def scale_of(resource: Resource, obj: Object) -> Object:
-    """An object's replicas as a Scale."""
+    """An object's replicas as a Scale; 0 replicas are left out of its spec."""
     metadata = {key: obj["metadata"][key] for key in _METADATA if key in obj["metadata"]}
     wanted, present, selector = _replica_counts(resource, obj)
     status: dict[str, Any] = {"replicas": present}
@@ -27,7 +27,10 @@ def scale_of(resource: Resource, obj: Object) -> Object:
 
 
 def _replica_counts(resource: Resource, obj: Object) -> tuple[int, int, str]:
-    """Desired replicas, current replicas and selector."""
+    """Desired replicas, current replicas and selector; of custom resources by their scale paths.
+
+    Raises 500 if a custom resource has no desired replicas.
+    """
     if resource.custom is None:
         selector = selector_text(obj["spec"].get("selector") or {})
         present = (obj.get("status") or {}).get("replicas", 0)
@@ -42,7 +45,10 @@ def _replica_counts(resource: Resource, obj: Object) -> tuple[int, int, str]:
 
 
 def with_replicas(resource: Resource, obj: Object, scale: Object) -> Object:
-    """The object with the replicas of a Scale."""
+    """A copy with the replicas of a Scale, and its uid and resourceVersion as preconditions.
+
+    Raises 422 for negative replicas.
+    """
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     name = obj["metadata"]["name"]
     if replicas < 0:

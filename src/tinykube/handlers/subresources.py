@@ -58,7 +58,7 @@ class SubresourceHandler:
                 return None
 
     async def _issue_token(self, call: Call) -> WriteResult:
-        """Answer a TokenRequest, unless admission denies it."""
+        """Answer a TokenRequest with a signed token unless admission denies it; store nothing."""
         attributes = AdmissionAttributes(call, "CREATE", bodies.decode_object(call), None)
         request = await self._admission.mutate(attributes)
         await self._admission.validate(AdmissionAttributes(call, "CREATE", request, None))
@@ -67,7 +67,7 @@ class SubresourceHandler:
         return WriteResult(issued, 201)
 
     async def _bind(self, call: Call) -> WriteResult:
-        """Assign a pod to a node."""
+        """Set nodeName and the condition PodScheduled of a pod; raises 409 if it has a node."""
         target = bodies.decode_object(call).get("target") or {}
         node = target.get("name", "")
         now = timestamp(call.now)
@@ -97,7 +97,10 @@ class SubresourceHandler:
         return WriteResult(_SUCCESS, 201)
 
     async def _evict(self, call: Call) -> WriteResult:
-        """Delete a pod, unless a disruption budget forbids it: 429."""
+        """Delete a pod with the deleteOptions of the Eviction; raises 429 if a budget forbids it.
+
+        Only deleteOptions make it a dry run, not the query.
+        """
         sent = bodies.decode_object(call)
         target = call.target
         pod = self._storage.get("pods", target.namespace, target.name)

@@ -54,18 +54,22 @@ class WatchHandler:
         storage.subscribe(self._on_storage_event)  # never unsubscribed: both have the same lifetime
 
     def open(self, call: Call) -> "_Watch":
-        """Open a watch, which the caller closes."""
+        """Open a watch, which the caller closes; raises `StatusError` for bad options.
+
+        A version that is too old is no exception, but an ERROR event.
+        """
         check_list_options(call)
         watch = _Watch(self._storage, self._clock, call, self._encoded, self._on_closed)
         self._open[watch] = None
         return watch
 
     def end_all(self) -> None:
-        """End every watch."""
+        """End every watch after its queued events; each is still to be closed by its caller."""
         for watch in tuple(self._open):
             watch.end()
 
     def _on_closed(self, watch: "_Watch") -> None:
+        """Forget a watch that was closed."""
         self._open.pop(watch, None)
 
     def _on_storage_event(self, event: StorageEvent) -> None:
@@ -150,6 +154,7 @@ class _Watch:
             self._replay(version)
 
     def _initial_events(self) -> Iterator[Change]:
+        """An ADDED change for each stored object of the namespace, before selectors."""
         store = self._call.resource.store
         for obj in self._storage.objects(store, self._namespace):
             yield Change("ADDED", store, int(obj["metadata"]["resourceVersion"]), obj)
@@ -191,7 +196,7 @@ class _Watch:
         self._wake()
 
     def close(self) -> None:
-        """End the watch and unsubscribe."""
+        """End the watch, unsubscribe from storage, and tell the handler."""
         self.end()
         self._unsubscribe()
         self._closed(self)
@@ -242,7 +247,7 @@ class _Watch:
                 assert_never(entry)
 
     def _encode_change(self, change: Change) -> bytes:
-        """The line of a change; empty when the watch does not select it."""
+        """The line of a change as the selectors see it; empty if these or the namespace differ."""
         if self._namespace and change.object["metadata"].get("namespace") != self._namespace:
             return b""
         kind, obj = change.type, change.object

@@ -22,7 +22,7 @@ _STATUS_KEEPS_LABELS = frozenset(("deployments.apps", "replicasets.apps", "daemo
 
 
 def create_attributes(call: Call) -> Attributes:
-    """What a PUT that creates an object asks for besides the update."""
+    """The attributes to authorize as `create` for a PUT that creates its object."""
     resource, target = call.resource, call.target
     return Attributes(
         "create",
@@ -34,7 +34,7 @@ def create_attributes(call: Call) -> Attributes:
 
 
 def require_name(call: Call) -> None:
-    """PUT and PATCH of a collection are not allowed."""
+    """Raise 405 if a PUT or PATCH names a collection and no object."""
     if not call.target.name:
         raise method_not_allowed()
 
@@ -54,7 +54,7 @@ def check_name(meta: dict[str, object], name: str) -> None:
 
 
 def reset_status(resource: Resource, obj: Object) -> None:
-    """Remove the status of a custom object; empty that of a built-in one if it has any."""
+    """Remove the status of a custom object in place; make that of a built-in one empty."""
     if resource.custom is not None:
         obj.pop("status", None)
     elif "status" in obj:
@@ -62,7 +62,11 @@ def reset_status(resource: Resource, obj: Object) -> None:
 
 
 def with_new_status(resource: Resource, new: Object, old: Object) -> Object:
-    """The old object with the new status, and the metadata that a status update may change."""
+    """The old object with the new status, and the metadata that a status update may change.
+
+    Of custom resources only uid and resourceVersion of the new metadata are taken, for the
+    preconditions; of Deployments, ReplicaSets and DaemonSets all but labels, of others all.
+    """
     status = {"status": new["status"]} if "status" in new else {}
     rest = {key: value for key, value in old.items() if key not in ("status", "metadata")}
     if resource.custom is not None:
@@ -83,7 +87,10 @@ def with_new_status(resource: Resource, new: Object, old: Object) -> Object:
 
 
 def spec_changed(resource: Resource, strategy: Strategy, new: Object, old: Object) -> bool:
-    """Whether an update increments the generation."""
+    """Whether an update changes more than metadata and status, and so increments the generation.
+
+    Annotations count for some kinds; the status does for custom resources without subresource.
+    """
     if resource.custom is not None and resource.subresource("status") is None:
         return {**new, "metadata": None} != {**old, "metadata": None}
     if strategy.counts_annotations:
@@ -94,7 +101,7 @@ def spec_changed(resource: Resource, strategy: Strategy, new: Object, old: Objec
 
 
 def deletion_is_complete(resource: Resource, new: Object, old: Object) -> bool:
-    """Whether an update removed the last finalizer of an object that is being deleted."""
+    """Whether an update leaves no finalizer on an object being deleted without grace period."""
     before = old["metadata"]
     if not before.get("deletionTimestamp") or new["metadata"].get("finalizers"):
         return False
@@ -104,6 +111,7 @@ def deletion_is_complete(resource: Resource, new: Object, old: Object) -> bool:
 
 
 def etcd_key(resource: Resource, meta: dict[str, str]) -> str:
+    """The key under /registry that the API server would use, for messages only."""
     folder = f"{resource.group}/{resource.plural}" if resource.custom else resource.plural
     return "/".join(
         part for part in ("/registry", folder, meta.get("namespace", ""), meta["name"]) if part

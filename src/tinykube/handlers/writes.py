@@ -79,12 +79,15 @@ class WriteHandler:
         self._authorizer = authorizer
 
     async def create(self, call: Call) -> WriteResult:
-        """POST to a collection."""
+        """POST to a collection: stores the object unless on a dry run; answers with 201."""
         obj = bodies.decode_object(call)
         return await self._create(call, obj)
 
     async def update(self, call: Call) -> WriteResult:
-        """PUT of an object or its status; creates a missing object if its strategy allows that."""
+        """PUT of an object or its status; creates a missing object if its strategy allows that.
+
+        Raises 404 for a missing one otherwise, 409 for another uid or resourceVersion.
+        """
         require_name(call)
         sent = bodies.decode_object(call)
         resource, target = call.resource, call.target
@@ -98,13 +101,13 @@ class WriteHandler:
         return await self._guaranteed_update(call, lambda _: sent)
 
     async def patch(self, call: Call) -> WriteResult:
-        """PATCH of an object, or of its status."""
+        """PATCH of an object, or of its status; raises 404 if it does not exist."""
         require_name(call)
         apply = patches.patch_for(call)
         return await self._guaranteed_update(call, lambda old: self._apply_patch(call, old, apply))
 
     async def scale(self, call: Call) -> WriteResult:
-        """PUT or PATCH of the scale subresource."""
+        """PUT or PATCH of a Scale: writes the object's replicas; the result holds the new Scale."""
         resource = call.resource
         if call.verb == "update":
             sent = bodies.decode_object(call)
@@ -122,11 +125,14 @@ class WriteHandler:
         return WriteResult(scale_of(resource, result.object), result.code)
 
     async def update_with(self, call: Call, update: UpdateFunc) -> WriteResult:
-        """Update an object on behalf of a subresource."""
+        """Update the object of a call by a function of the current one, called again on a conflict.
+
+        Defaults, admission and validation are those of the call's subresource.
+        """
         return await self._guaranteed_update(call, update)
 
     def _apply_patch(self, call: Call, old: Object, apply: UpdateFunc) -> Object:
-        """The patched and decoded object; raises if it changes the name or namespace."""
+        """The patched and decoded object; raises 400 if the patch changes name or namespace."""
         new = patches.decode_patched(call, apply(old))
         meta = object_meta.metadata_of(new)
         object_meta.ensure_namespace_matches(meta, call.resource, call.target.namespace)
@@ -195,7 +201,10 @@ class WriteHandler:
             raise invalid_object(kind, resource.group, meta.get("name", ""), errors)
 
     def _store_new(self, call: Call, resource: Resource, obj: Object) -> Object:
-        """Store an object, a Service with its allocations; a dry run stores nothing."""
+        """Store an object, a Service with its allocations; returns it in the version requested.
+
+        A dry run stores nothing. Raises `KeyExists`, and for a namespace missing or terminating.
+        """
         namespace, name = name_of(obj)
         if self._storage.get(resource.store, namespace, name) is not None:
             raise KeyExists(name)
@@ -228,7 +237,11 @@ class WriteHandler:
                 return WriteResult(self._store_change(call, new, old))
 
     def _restrict_to_endpoint(self, call: Call, new: Object, old: Object) -> Object:
-        """The update without the fields that the endpoint may not write."""
+        """The update, defaulted in place, without fields that the endpoint may not write.
+
+        The old object with the new status for `status`, with new metadata and spec.finalizers for
+        `finalize`; for the object itself the old status is kept if that is a subresource.
+        """
         match call.target.subresource:
             case "status":
                 strategy_for(call.resource).default(new)
@@ -305,7 +318,11 @@ class WriteHandler:
             raise invalid_object(resource.kind, resource.group, name, errors)
 
     def _store_change(self, call: Call, new: Object, old: Object) -> Object:
-        """Store a change, or remove what is fully deleted; (de)allocates a Service's addresses."""
+        """Store a change, or remove the object if its deletion is complete; returns the new state.
+
+        Allocates and releases a Service's addresses. An update without change and a dry run store
+        nothing.
+        """
         resource, dry = call.resource, call.dry_run
         if resource.store == "services" and call.target.subresource in _SPEC_ENDPOINTS:
             new = self._allocator.allocate(new, old, dry_run=dry)
@@ -322,7 +339,7 @@ class WriteHandler:
         return to_served(resource, self._storage.replace(resource.store, to_stored(resource, new)))
 
     def _stamp_time(self, call: Call, obj: Object) -> Object:
-        """The object with the time of this write, if its kind is stamped."""
+        """A copy of a Lease with manager and time of this write in managedFields; others as is."""
         if call.resource.store not in _TIMED_STORES:
             return obj
         manager = dict(call.request.query).get("fieldManager", "")
