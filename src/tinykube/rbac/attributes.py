@@ -86,7 +86,7 @@ def _selected_name(selector: str) -> str:
 
 
 def forbidden(user: User, attributes: Attributes, reason: str = "") -> StatusError:
-    """The 403 of a user who may not do what was asked, in the words of Kubernetes."""
+    """The 403 to raise for a user who may not do what was asked, in the words of Kubernetes."""
     why = f"User {quoted(user.name)} cannot {attributes.verb} {_asked(attributes)}"
     if reason:
         why = f"{why}: {reason}"
@@ -103,6 +103,7 @@ def forbidden(user: User, attributes: Attributes, reason: str = "") -> StatusErr
 
 
 def _asked(attributes: Attributes) -> str:
+    """What a request asks for as the message of a 403 names it: a path, or a resource and scope."""
     if not attributes.resource:
         return f"path {quoted(attributes.path)}"
     where = (

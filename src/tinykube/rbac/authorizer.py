@@ -72,7 +72,7 @@ class Authorizer:
             raise forbidden(user, attributes, self._missing_roles(user, attributes.namespace))
 
     def allows(self, user: User, attributes: Attributes) -> bool:
-        """Whether the user may do what is asked."""
+        """Whether roles bound to a user or the user's groups allow it; True if privileged."""
         if is_privileged(user):
             return True
         holder = (user.name, user.groups)
@@ -87,7 +87,7 @@ class Authorizer:
         return names is None or attributes.name in names
 
     def reason(self, user: User, attributes: Attributes) -> str:
-        """Which binding allows it, or which roles are missing; empty if there is nothing to say."""
+        """Which binding allows it, or which bound roles do not exist; else empty."""
         if is_privileged(user):
             return ""
         for grant in self._grants_of(user, attributes.namespace):
@@ -107,7 +107,7 @@ class Authorizer:
         return rules_of(role) if role is not None else ()
 
     def referenced_role(self, reference: Object, namespace: str) -> Object | None:
-        """The role of a roleRef, or None."""
+        """The stored role of a roleRef, a Role in this namespace, or None."""
         if reference.get("kind") == "ClusterRole":
             return self._storage.get(CLUSTER_ROLES, "", reference["name"])
         return self._storage.get(ROLES, namespace, reference["name"])
@@ -155,6 +155,7 @@ class Authorizer:
         return grants
 
     def _invalidate(self) -> None:
+        """Drop the index of grants and all cached decisions."""
         self._grants = None
         self._decisions.clear()
 

@@ -125,6 +125,7 @@ class DefaultRole(Struct, frozen=True):
 
 
 def _readable(*paths: str) -> list[Object]:
+    """The rule that allows `get` of these non-resource paths, in a list."""
     return [{"verbs": ["get"], "nonResourceURLs": list(paths)}]
 
 

@@ -21,7 +21,10 @@ _GC_FIELDS = ("ownerReferences", "finalizers", "resourceVersion", "generation", 
 
 
 def check_grants(authorizer: Authorizer, call: Call, new: Object, old: Object | None) -> None:
-    """Raise 403 if a write of a role or binding grants rights that the user does not hold."""
+    """Raise 403 if a write of a role or binding grants rights that the user does not hold.
+
+    Nothing for other resources, privileged users, and changes of owners and finalizers alone.
+    """
     store = call.resource.store
     if (store not in _ROLES and store not in _BINDINGS) or is_privileged(call.user):
         return
@@ -83,5 +86,6 @@ def _attributes(call: Call, verb: str, plural: str, name: str = "") -> Attribute
 
 
 def _without_gc_fields(obj: Object) -> Object:
+    """A copy without owners, finalizers, and the metadata that every write changes."""
     metadata = {k: v for k, v in obj["metadata"].items() if k not in _GC_FIELDS}
     return {**obj, "metadata": metadata}

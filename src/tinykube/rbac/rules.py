@@ -23,13 +23,13 @@ class Rule(Struct, frozen=True):
     paths: tuple[str, ...] = ()
 
     def matches(self, attributes: Attributes) -> bool:
-        """Whether the rule allows what is asked, for the name or for all names."""
+        """Whether the rule allows a request: verb, group, resource and name, or verb and path."""
         if not self.matches_any_name(attributes):
             return False
         return not (attributes.resource and self.names) or attributes.name in self.names
 
     def matches_any_name(self, attributes: Attributes) -> bool:
-        """Whether the rule allows it for at least one name."""
+        """Whether the rule allows it for at least one name; resourceNames are not compared."""
         if _ALL not in self.verbs and attributes.verb not in self.verbs:
             return False
         if not attributes.resource:
@@ -40,7 +40,7 @@ class Rule(Struct, frozen=True):
         return any(_resource_covers(resource, endpoint) for resource in self.resources)
 
     def covers(self, other: "Rule") -> bool:
-        """Whether this rule alone allows all that a single right of another allows."""
+        """Whether this rule alone allows all that another, which is one of `rights()`, allows."""
         if _ALL not in self.verbs and not set(other.verbs) <= set(self.verbs):
             return False
         if other.paths:
