@@ -27,7 +27,7 @@ _IMMUTABLE = "field is immutable when `immutable` is set"
 
 
 def prepare_namespace(namespace: Object) -> None:
-    """Set the name label, the finalizer and the phase of a new namespace."""
+    """Set the name label, the finalizer in the spec and the phase of a new namespace, in place."""
     metadata = namespace["metadata"]
     labels = metadata.get("labels") or {}
     metadata["labels"] = {**labels, "kubernetes.io/metadata.name": metadata["name"]}
@@ -39,7 +39,7 @@ def prepare_namespace(namespace: Object) -> None:
 
 
 def prepare_namespace_update(new: Object, old: Object) -> None:
-    """Keep the name label and the spec, which only /finalize changes."""
+    """Keep the name label and the old spec, which only /finalize changes, in place."""
     labels = new["metadata"].get("labels") or {}
     name = new["metadata"]["name"]
     new["metadata"]["labels"] = {**labels, "kubernetes.io/metadata.name": name}
@@ -66,7 +66,7 @@ def _key_errors(entries: dict[str, str], field: str) -> Iterator[FieldError]:
 
 
 def config_map_errors(found: Object) -> Iterator[FieldError]:
-    """Validation errors of a ConfigMap."""
+    """Validation errors of a ConfigMap: keys, keys in both maps, a size over 1 MiB."""
     text, binary = found.get("data") or {}, found.get("binaryData") or {}
     yield from _key_errors(text, "data")
     for key in text:
@@ -79,7 +79,7 @@ def config_map_errors(found: Object) -> Iterator[FieldError]:
 
 
 def _immutable_errors(new: Object, old: Object, fields: tuple[str, ...]) -> Iterator[FieldError]:
-    """Errors of changes to an immutable ConfigMap or Secret."""
+    """Errors of changes to these fields of an object with `immutable`, and of unsetting that."""
     if not old.get("immutable"):
         return
     if not new.get("immutable"):
@@ -115,7 +115,7 @@ _SECRET_KEYS = {
 
 
 def secret_errors(secret: Object) -> Iterator[FieldError]:
-    """Validation errors of a Secret."""
+    """Validation errors of a Secret: keys, a size over 1 MiB, keys that its type requires."""
     entries = secret.get("data") or {}
     yield from _key_errors(entries, "data")
     if sum(len(value) * 3 // 4 for value in entries.values()) > _TOTAL:
@@ -130,7 +130,7 @@ def secret_errors(secret: Object) -> Iterator[FieldError]:
 
 
 def secret_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """The type is immutable, and all data of an immutable Secret."""
+    """Errors of a changed type, and of any change of data if it has `immutable`."""
     if new.get("type") != old.get("type"):
         yield invalid("type", new.get("type"), "field is immutable")
     yield from _immutable_errors(new, old, ("data",))
@@ -165,7 +165,7 @@ def default_claim(claim: Object) -> None:
 
 
 def prepare_claim(claim: Object) -> None:
-    """Set the phase of a new claim."""
+    """Set the status of a new claim to the phase Pending, in place."""
     claim["status"] = {"phase": "Pending"}
 
 
@@ -179,7 +179,7 @@ def claim_errors(claim: Object) -> Iterator[FieldError]:
 
 
 def claim_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Only resources, and an unset volumeName, may change."""
+    """An error if the spec changes, but for resources, attributes class and an unset volumeName."""
     free = ("resources", "volumeAttributesClassName")
     sides = [
         {key: value for key, value in side["spec"].items() if key not in free}
@@ -212,7 +212,7 @@ def default_volume(volume: Object) -> None:
 
 
 def prepare_volume(volume: Object) -> None:
-    """Set the phase of a new volume."""
+    """Set the status of a new volume to the phase Pending, in place."""
     volume["status"] = {"phase": "Pending"}
 
 
@@ -222,7 +222,7 @@ VOLUME_STRATEGY = Strategy(
 
 
 def default_binding(binding: Object) -> None:
-    """Default the API groups of roleRef and subjects."""
+    """Default the API groups of roleRef and of users and groups in subjects, in place."""
     group = "rbac.authorization.k8s.io"
     reference = binding.get("roleRef") or {}
     if reference and not reference.get("apiGroup"):
@@ -233,7 +233,7 @@ def default_binding(binding: Object) -> None:
 
 
 def binding_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """The roleRef is immutable."""
+    """An error if the roleRef changes."""
     if new.get("roleRef") != old.get("roleRef"):
         yield invalid("roleRef", new.get("roleRef"), "cannot change roleRef")
 
@@ -248,7 +248,7 @@ ROLE_BINDING_STRATEGY = Strategy(
 
 
 def default_webhooks(configuration: Object) -> None:
-    """Default the webhooks of a configuration."""
+    """Default policies, selectors, timeout, scopes and ports of webhooks in place."""
     mutating = configuration.get("kind") == "MutatingWebhookConfiguration"
     for webhook in configuration.get("webhooks") or ():
         webhook.setdefault("failurePolicy", "Fail")
@@ -313,7 +313,7 @@ def service_range_errors(cidr: Object) -> Iterator[FieldError]:
 
 
 def service_range_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """The CIDRs are immutable, but a second one may be added."""
+    """An error if the first CIDR changes or one is removed; adding is allowed."""
     given = (new.get("spec") or {}).get("cidrs") or []
     held = (old.get("spec") or {}).get("cidrs") or []
     if given[:1] != held[:1] or len(given) < len(held):
@@ -366,7 +366,7 @@ def prepare_node(node: Object) -> None:
 
 
 def event_errors(event: Object) -> Iterator[FieldError]:
-    """The namespace of an event must be that of its object."""
+    """An error unless an event is in the namespace of its object, `default` if cluster-scoped."""
     core = event["apiVersion"] == "v1"
     about = event.get("involvedObject" if core else "regarding") or {}
     namespace = about.get("namespace", "")

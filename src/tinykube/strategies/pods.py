@@ -94,7 +94,7 @@ def default_pod(pod: Object) -> None:
 
 
 def prepare_pod(pod: Object) -> None:
-    """Set the phase, QoS class, priority and default tolerations of a new pod."""
+    """Set priority, default tolerations, and a status of phase and QoS class, in place."""
     spec = dict(pod["spec"])
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
@@ -117,6 +117,7 @@ def prepare_pod(pod: Object) -> None:
 
 
 def _tolerates_all(toleration: dict[str, Any]) -> bool:
+    """Whether a toleration has the operator Exists and no key."""
     return not toleration.get("key") and toleration.get("operator") == "Exists"
 
 
@@ -136,7 +137,7 @@ def qos_class(spec: dict[str, Any]) -> str:
 
 
 def pod_spec_errors(spec: dict[str, Any], field: str) -> Iterator[FieldError]:
-    """Validation errors of the spec of a pod or template."""
+    """Validation errors of the spec of a pod or template: containers, policies, host names."""
     containers = spec.get("containers") or []
     if not containers:
         yield required(f"{field}.containers")

@@ -6,18 +6,19 @@ from tinykube.strategy import Strategy
 
 
 def default_policy_constraints(policy: Object) -> None:
-    """Default the failurePolicy, and the selectors and scopes of the matchConstraints."""
+    """Default the failurePolicy, and the selectors and scopes of the matchConstraints, in place."""
     spec = policy.get("spec") or {}
     spec.setdefault("failurePolicy", "Fail")
     _default_constraints(spec.get("matchConstraints"))
 
 
 def default_binding_constraints(binding: Object) -> None:
-    """Default the selectors and scopes of the matchResources."""
+    """Default the selectors and scopes of the matchResources, if given, in place."""
     _default_constraints((binding.get("spec") or {}).get("matchResources"))
 
 
 def _default_constraints(constraints: Object | None) -> None:
+    """Default matchPolicy, selectors and scopes of constraints, if given, in place."""
     if constraints is None:
         return
     constraints.setdefault("matchPolicy", "Equivalent")

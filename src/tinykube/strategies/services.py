@@ -56,7 +56,7 @@ def default_service(service: Object) -> None:
 
 
 def prepare_service(service: Object) -> None:
-    """Set clusterIPs from clusterIP, unless given."""
+    """Set clusterIPs from clusterIP, unless given, in place; allocates nothing."""
     spec = dict(service["spec"])
     if spec.get("clusterIP") and not spec.get("clusterIPs"):
         spec["clusterIPs"] = [spec["clusterIP"]]
@@ -64,9 +64,9 @@ def prepare_service(service: Object) -> None:
 
 
 def prepare_service_update(service: Object, old: Object) -> None:
-    """Keep allocated addresses and ports unless the update releases them.
+    """Keep allocated addresses and ports, in place, unless the update releases them.
 
-    Leaving LoadBalancer also clears the status' loadBalancer.
+    Leaving LoadBalancer also clears the status' loadBalancer. Nothing is allocated or released.
     """
     spec, before = dict(service["spec"]), old["spec"]
     if spec.get("ports"):
@@ -89,14 +89,14 @@ def prepare_service_update(service: Object, old: Object) -> None:
 
 
 def _drop_unchanged(spec: dict[str, Any], before: dict[str, Any], fields: tuple[str, ...]) -> None:
-    """Drop unchanged fields that the new type does not have."""
+    """Remove those of the fields that the update left as they were, in place."""
     for field in fields:
         if spec.get(field) == before.get(field):
             spec.pop(field, None)
 
 
 def _sync_cluster_ips(spec: dict[str, Any], before: dict[str, Any]) -> None:
-    """Keep clusterIPs consistent with clusterIP."""
+    """Set clusterIPs, in place, from a changed clusterIP, or to the old ones if it is unchanged."""
     same_list = spec.get("clusterIPs", []) == before.get("clusterIPs", [])
     if spec.get("clusterIP", "") == before.get("clusterIP", ""):
         if before.get("clusterIPs") and not spec.get("clusterIPs"):
@@ -108,7 +108,7 @@ def _sync_cluster_ips(spec: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def _keep_node_ports(spec: dict[str, Any], before: dict[str, Any]) -> None:
-    """Keep allocated node ports, or drop them when the type has none."""
+    """Take over node ports by port name, or remove them if the new type has none, in place."""
     ports, old_ports = spec.get("ports") or [], before.get("ports") or []
     was, now = before.get("type") in _EXPOSED, spec.get("type") in _EXPOSED
     held = {port.get("name", ""): port.get("nodePort", 0) for port in old_ports}
@@ -126,7 +126,7 @@ def _keep_node_ports(spec: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def service_errors(service: Object) -> Iterator[FieldError]:
-    """Validation errors of a Service."""
+    """Validation errors of a Service; whether addresses and ports are free is not checked."""
     spec = service["spec"]
     kind = spec.get("type", "")
     ports = spec.get("ports") or []

@@ -24,7 +24,7 @@ def _default_template(spec: dict[str, Any]) -> None:
 
 
 def default_deployment(deployment: Object) -> None:
-    """Default a Deployment."""
+    """Default a Deployment in place: replicas, history, deadline, strategy, pod template."""
     spec = deployment.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     spec.setdefault("revisionHistoryLimit", 10)
@@ -38,14 +38,14 @@ def default_deployment(deployment: Object) -> None:
 
 
 def default_replica_set(found: Object) -> None:
-    """Default a ReplicaSet."""
+    """Default replicas and pod template of a ReplicaSet in place."""
     spec = found.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     _default_template(spec)
 
 
 def default_stateful_set(found: Object) -> None:
-    """Default a StatefulSet."""
+    """Default a StatefulSet in place, its claim and pod templates included."""
     spec = found.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     spec.setdefault("revisionHistoryLimit", 10)
@@ -65,7 +65,7 @@ def default_stateful_set(found: Object) -> None:
 
 
 def default_daemon_set(found: Object) -> None:
-    """Default a DaemonSet."""
+    """Default a DaemonSet in place: history, update strategy, pod template."""
     spec = found.setdefault("spec", {})
     spec.setdefault("revisionHistoryLimit", 10)
     strategy = spec.setdefault("updateStrategy", {})
@@ -77,7 +77,7 @@ def default_daemon_set(found: Object) -> None:
 
 
 def default_job(job: Object) -> None:
-    """Default a Job."""
+    """Default a Job in place; completions only if neither they nor parallelism are given."""
     spec = job.setdefault("spec", {})
     if "completions" not in spec and "parallelism" not in spec:
         spec["completions"] = 1
@@ -90,7 +90,7 @@ def default_job(job: Object) -> None:
 
 
 def prepare_job(job: Object) -> None:
-    """Set the selector and labels of a new Job; with manualSelector they stay."""
+    """Set selector and labels of a new Job and its template in place, unless manualSelector."""
     spec = dict(job["spec"])
     spec.setdefault("manualSelector", False)
     if not spec["manualSelector"]:
@@ -112,7 +112,7 @@ def prepare_job(job: Object) -> None:
 
 
 def default_cron_job(found: Object) -> None:
-    """Default a CronJob."""
+    """Default a CronJob and the pod template of its jobs in place."""
     spec = found.setdefault("spec", {})
     spec.setdefault("concurrencyPolicy", "Allow")
     spec.setdefault("suspend", False)
@@ -149,7 +149,7 @@ def _workload_errors(found: Object) -> Iterator[FieldError]:
 
 
 def deployment_errors(found: Object) -> Iterator[FieldError]:
-    """Validation errors of a Deployment."""
+    """Validation errors of a Deployment: strategy, replicas, selector and pod template."""
     strategy = found["spec"].get("strategy") or {}
     kind = strategy.get("type")
     rolling = strategy.get("rollingUpdate")
@@ -167,6 +167,7 @@ def deployment_errors(found: Object) -> Iterator[FieldError]:
 
 
 def _selector_immutable_errors(new: Object, old: Object) -> Iterator[FieldError]:
+    """An error if the selector changes."""
     if new["spec"].get("selector") != old["spec"].get("selector"):
         yield invalid("spec.selector", new["spec"].get("selector"), "field is immutable")
 
