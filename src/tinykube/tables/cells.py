@@ -20,7 +20,7 @@ def name(obj: Object) -> str:
 
 
 def age(obj: Object, now: datetime) -> str:
-    """The time since an object was created."""
+    """The time since creationTimestamp, such as `5m30s`; `<unknown>` without one."""
     return time_since(value_at(obj, "metadata", "creationTimestamp"), now)
 
 
@@ -59,16 +59,18 @@ def human_duration(span: timedelta) -> str:
 
 
 def _format_years(days: int) -> str:
+    """Days as years and days; from eight years on only years."""
     years, rest = divmod(days, 365)
     return _two_units(years, "y", rest, "d") if years < 8 else f"{years}y"
 
 
 def _two_units(large: int, large_unit: str, small: int, small_unit: str) -> str:
+    """`5m30s`, or `5m` if the smaller number is zero."""
     return f"{large}{large_unit}{small}{small_unit}" if small else f"{large}{large_unit}"
 
 
 def labels(pairs: Any) -> str:
-    """A map of labels, sorted: `a=1,b=2`."""
+    """A map of labels, sorted: `a=1,b=2`; `<none>` if it is empty."""
     return ",".join(f"{key}={value}" for key, value in sorted((pairs or {}).items())) or NONE
 
 
@@ -78,20 +80,20 @@ def selector(label_selector: Object | None) -> str:
 
 
 def containers(pod_template: Any) -> list[str]:
-    """The names and the images of a template's containers."""
+    """Two texts: the names and the images of a template's containers, joined by commas."""
     found = value_at(pod_template, "spec", "containers", default=[])
     return [",".join(str(one.get(field, "")) for one in found) for field in ("name", "image")]
 
 
 def first_few(texts: Sequence[str], total: int | None = None) -> str:
-    """Up to three texts, and the number of the others."""
+    """Up to three texts, and the number of the others, of `total` if that is given."""
     shown = ",".join(texts[:_SHOWN])
     total = len(texts) if total is None else total
     return f"{shown} + {total - _SHOWN} more..." if total > _SHOWN else shown
 
 
 def ingress_addresses(obj: Object) -> str:
-    """The addresses and host names of a load balancer."""
+    """The addresses and host names of status.loadBalancer, each once, sorted; empty for none."""
     points = value_at(obj, "status", "loadBalancer", "ingress", default=[])
     return ",".join(
         sorted({point.get("ip") or point.get("hostname") or "" for point in points} - {""})

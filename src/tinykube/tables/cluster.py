@@ -42,14 +42,17 @@ def _named(*middle: Callable[[Object], Cell]) -> Callable[[Object, datetime], li
 
 
 def _length_cell(field: str) -> Callable[[Object], Cell]:
+    """A function that gives the number of entries in a field of an object."""
     return lambda obj: len(obj.get(field) or ())
 
 
 def _data_size(obj: Object) -> Cell:
+    """The number of entries (not bytes) in data and binaryData."""
     return len(obj.get("data") or ()) + len(obj.get("binaryData") or ())
 
 
 def _value_cell(*path: str) -> Callable[[Object], Cell]:
+    """A function that gives the value at a path of an object as text, empty if missing."""
     return lambda obj: str(value_at(obj, *path, default=""))
 
 
@@ -83,6 +86,7 @@ def _roles(obj: Object) -> set[str]:
 
 
 def _node_address(obj: Object, kind: str) -> str:
+    """The first address of a type in a node's status, or `<none>`."""
     found = value_at(obj, "status", "addresses", default=[])
     return next((str(one.get("address", "")) for one in found if one.get("type") == kind), NONE)
 
@@ -94,10 +98,12 @@ def _phase(obj: Object) -> str:
 
 
 def _access_modes(modes: Any) -> str:
+    """Access modes abbreviated, in a fixed order: `RWO,RWX`."""
     return ",".join(short for mode, short in _ACCESS_MODES.items() if mode in (modes or ()))
 
 
 def _volume(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a PersistentVolume; the claim is `namespace/name`."""
     spec = value_at(obj, "spec", default={})
     claim = spec.get("claimRef")
     return [
@@ -134,6 +140,7 @@ def _claim(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _storage_class(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a StorageClass; the default one, by its annotation, is marked at its name."""
     annotations = value_at(obj, "metadata", "annotations", default={})
     default = annotations.get("storageclass.kubernetes.io/is-default-class") == "true"
     return [
@@ -195,6 +202,7 @@ def _role_binding(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _param_kind(obj: Object) -> Cell:
+    """The paramKind of a policy as `apiVersion/kind`, or `<unset>`."""
     kind = value_at(obj, "spec", "paramKind")
     return f"{kind.get('apiVersion', '')}/{kind.get('kind', '')}" if kind else UNSET
 
@@ -212,6 +220,7 @@ def _validation_count(obj: Object) -> Cell:
 
 
 def _priority_class(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a PriorityClass."""
     value, default = obj.get("value") or 0, bool(obj.get("globalDefault"))
     return [name(obj), value, default, age(obj, now), obj.get("preemptionPolicy", "")]
 

@@ -27,6 +27,7 @@ def custom_printer(resource: Resource) -> Printer:
 
 
 def _column(declared: Declared) -> Column:
+    """The column of a Table for a declared one; its description defaults to the path."""
     where = f"Custom resource definition column (in JSONPath format): {declared.json_path}"
     return Column(
         declared.name,

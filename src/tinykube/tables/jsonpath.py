@@ -54,7 +54,7 @@ class BadPath(ValueError):
 
 
 def find(path: str, value: Any) -> list[Any]:
-    """All values at a path like `.status.conditions[?(@.type=="Ready")].status`."""
+    """All values at a path like `.conditions[?(@.type=="Ready")].status`; raises `BadPath`."""
     found = [value]
     for step in parse(path):
         found = [inner for outer in found for inner in _apply_step(step, outer)]

@@ -18,6 +18,7 @@ from tinykube.tables.columns import AGE, NAME, Cell, Printer, text_columns, valu
 
 
 def _service(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a Service; of its cluster IPs the first, `<none>` without."""
     addresses = value_at(obj, "spec", "clusterIPs", default=[])
     return [
         name(obj),
@@ -67,6 +68,7 @@ def _endpoints(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _format_socket(address: str, port: int) -> str:
+    """`address:port`, with an IPv6 address in brackets."""
     return f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
 
 
@@ -112,10 +114,12 @@ def _ingress_class(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _network_policy(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a NetworkPolicy; an empty podSelector is shown as `<none>`."""
     return [name(obj), selector(value_at(obj, "spec", "podSelector")) or NONE, age(obj, now)]
 
 
 def _service_cidr(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a ServiceCIDR."""
     return [name(obj), ",".join(value_at(obj, "spec", "cidrs", default=[])), age(obj, now)]
 
 

@@ -47,7 +47,7 @@ def pod_cells(pod: Object, now: datetime) -> list[Cell]:
 
 
 def completion(pod: Object) -> list[dict[str, str]]:
-    """The row condition of a pod that has completed."""
+    """The row condition of a pod that has succeeded or failed, in a list; empty for others."""
     match value_at(pod, "status", "phase"):
         case "Succeeded":
             message = "The pod has completed successfully."
@@ -60,7 +60,10 @@ def completion(pod: Object) -> list[dict[str, str]]:
 
 
 def _status(pod: Object, reason: str) -> str:
-    """The status column: Terminating, or what the containers say."""
+    """The status column: the given reason or, while the pod is being deleted, Terminating.
+
+    It is Unknown then if the node is lost, and still the reason if the pod has finished.
+    """
     if value_at(pod, "metadata", "deletionTimestamp") is None:
         return reason
     if value_at(pod, "status", "reason") == "NodeLost":
@@ -87,7 +90,7 @@ def _tally_pod(pod: Object) -> _Tally:
 
 
 def _tally_init_containers(pod: Object, tally: _Tally) -> bool:
-    """Tally init containers up to the first that is not done; returns whether there is one."""
+    """Add init containers to `tally` up to the first not done; returns whether there is one."""
     total = len(value_at(pod, "spec", "initContainers", default=[]))
     sidecars = _sidecars(pod)
     for index, status in enumerate(value_at(pod, "status", "initContainerStatuses", default=[])):
@@ -137,7 +140,10 @@ def _tally_containers(pod: Object, before: _Tally) -> _Tally:
 
 
 def _completed(pod: Object, error: str, *, running: bool) -> str:
-    """The status of a pod of which one container has completed."""
+    """The status of a pod with a completed container: Running if others run and it is Ready.
+
+    Otherwise the error of a failed container, else NotReady or Completed.
+    """
     if running and condition(pod, "Ready") == "True":
         return "Running"
     return error or ("NotReady" if running else "Completed")

@@ -32,22 +32,27 @@ _TEMPLATE_AND_SELECTOR = wide_columns("Containers", "Images", "Selector")
 
 
 def _template_cells(obj: Object) -> list[Cell]:
+    """Cells of the names and images of the containers in spec.template."""
     return [*containers(value_at(obj, "spec", "template"))]
 
 
 def _template_and_selector(obj: Object) -> list[Cell]:
+    """Cells of container names, images and the selector, `<none>` if that is empty."""
     return [*_template_cells(obj), selector(value_at(obj, "spec", "selector")) or NONE]
 
 
 def _count(obj: Object, *path: str) -> int:
+    """The number at a path of an object, 0 if missing."""
     return int(value_at(obj, *path, default=0))
 
 
 def _ready_replicas(obj: Object) -> str:
+    """`ready/desired`: status.readyReplicas and spec.replicas."""
     return f"{_count(obj, 'status', 'readyReplicas')}/{_count(obj, 'spec', 'replicas')}"
 
 
 def _deployment(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a Deployment."""
     return [
         name(obj),
         _ready_replicas(obj),
@@ -60,6 +65,7 @@ def _deployment(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _replica_set(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a ReplicaSet."""
     return [
         name(obj),
         _count(obj, "spec", "replicas"),
@@ -71,10 +77,12 @@ def _replica_set(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _stateful_set(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a StatefulSet."""
     return [name(obj), _ready_replicas(obj), age(obj, now), *_template_cells(obj)]
 
 
 def _daemon_set(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a DaemonSet, with the nodeSelector of its template."""
     counted = (
         "desiredNumberScheduled",
         "currentNumberScheduled",
@@ -103,6 +111,7 @@ def _controller_revision(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _job(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a Job."""
     return [
         name(obj),
         _job_status(obj),
@@ -142,6 +151,7 @@ def _job_duration(obj: Object, now: datetime) -> str:
 
 
 def _cron_job(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a CronJob; the template's are those of its Jobs."""
     scheduled = value_at(obj, "status", "lastScheduleTime")
     job = value_at(obj, "spec", "jobTemplate")
     return [
@@ -157,6 +167,7 @@ def _cron_job(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _disruption_budget(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a PodDisruptionBudget, with the disruptions allowed by its status."""
     return [
         name(obj),
         str(value_at(obj, "spec", "minAvailable", default="N/A")),
@@ -167,6 +178,7 @@ def _disruption_budget(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _scale(obj: Object, now: datetime) -> list[Cell]:
+    """Cells of a Scale."""
     replicas = (_count(obj, place, "replicas") for place in ("spec", "status"))
     return [name(obj), *replicas, age(obj, now)]
 
