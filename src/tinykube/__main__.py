@@ -14,11 +14,15 @@ from tinykube.controllers.controller_manager import Simulation
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
+        """Print the message to stderr without the usage, and exit with status 2."""
         sys.exit(_print_error(message, 2))
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run a cluster; returns the exit status."""
+    """Run a cluster until SIGINT or SIGTERM; returns the exit status.
+
+    It is 0, 1 after an OSError (the port, the kubeconfig), and 2 for a number out of its range.
+    """
     parser = _Parser(prog="python -m tinykube", description="A Kubernetes cluster in one process.")
     parser.add_argument("--port", type=int, default=0, help="serve on this port, not on a free one")
     parser.add_argument("--nodes", type=int, default=3, help="how many nodes to simulate")
@@ -55,6 +59,7 @@ async def _run(kubeconfig: Path, port: int, nodes: int) -> None:
 
 
 def _print_error(message: str, status: int) -> int:
+    """Print a message to stderr; returns the given status unchanged."""
     sys.stderr.write(f"tinykube: {message}\n")
     return status
 

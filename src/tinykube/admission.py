@@ -65,7 +65,10 @@ class WebhookAdmission:
         self._resolve = resolve
 
     async def mutate(self, attributes: AdmissionAttributes) -> Object:
-        """The object after all mutating webhooks, which are called one after the other."""
+        """The object after all mutating webhooks, called one after the other; {} if there is none.
+
+        Which ones match is decided by the object as requested; the first denial is raised.
+        """
         obj = attributes.object
         for hook in [*self._matching_hooks(_MUTATING, attributes)]:
             current = AdmissionAttributes(
@@ -77,7 +80,10 @@ class WebhookAdmission:
         return obj if obj is not None else {}
 
     async def validate(self, attributes: AdmissionAttributes) -> None:
-        """Call the validating webhooks concurrently; raises the error of the first that denies."""
+        """Call the validating webhooks concurrently and wait for all of them.
+
+        Raises the error of the first, in the order of configurations, that denies or fails.
+        """
         hooks = [*self._matching_hooks(_VALIDATING, attributes)]
         if not hooks:
             return
@@ -91,7 +97,7 @@ class WebhookAdmission:
     def _matching_hooks(self, store: str, attributes: AdmissionAttributes) -> Iterator[_Hook]:
         """The webhooks of a store of configurations whose rules and selectors match the request.
 
-        Yields nothing for exempt resources.
+        Yields nothing for `EXEMPT` resources: webhook configurations, policies and their bindings.
         """
         if attributes.call.resource.store in EXEMPT or not self._storage.count(store):
             return
@@ -104,7 +110,10 @@ class WebhookAdmission:
     def _matching_resource(
         self, spec: dict[str, Any], attributes: AdmissionAttributes
     ) -> Resource | None:
-        """The resource in a version that the webhook's rules match, or None."""
+        """The resource in the first version that a rule of the webhook matches, or None.
+
+        The requested version comes first; the others are tried unless matchPolicy is Exact.
+        """
         requested = attributes.call.resource
         variants = [requested]
         if spec.get("matchPolicy") != "Exact":
@@ -117,9 +126,10 @@ class WebhookAdmission:
     async def _call_hook(
         self, hook: _Hook, attributes: AdmissionAttributes
     ) -> dict[str, Any] | None:
-        """The response of a webhook that allows; None when its failure is ignored.
+        """The response of a webhook that allows; None if it failed and its failurePolicy is Ignore.
 
-        Raises the API error of a denial, or of a failure that counts.
+        Raises a denial, a 500 for other failures, and a 400 on a dry run if it has side effects.
+        Warnings in the response are added to the call.
         """
         name = hook.spec["name"]
         if attributes.call.dry_run and hook.spec.get("sideEffects") not in _DRY_RUN_SAFE:
@@ -142,7 +152,10 @@ class WebhookAdmission:
     async def _review(
         self, hook: _Hook, attributes: AdmissionAttributes, uid: str
     ) -> dict[str, Any]:
-        """Send an AdmissionReview and return its response."""
+        """Send an AdmissionReview to a webhook and return the `response` of its answer.
+
+        Raises `WebhookFailed` after timeoutSeconds, and for a caBundle or answer that is malformed.
+        """
         request = _admission_review(hook, attributes, uid)
         client = hook.spec.get("clientConfig") or {}
         seconds = hook.spec.get("timeoutSeconds", 10)
@@ -168,7 +181,7 @@ class WebhookAdmission:
 
 
 def _read_response(body: bytes, uid: str) -> dict[str, Any]:
-    """The response of an AdmissionReview; raises `WebhookFailed` for anything else."""
+    """The response of an AdmissionReview; raises `WebhookFailed` if malformed or of another uid."""
     try:
         review = msgspec.json.decode(body, type=dict[str, Any])
         response = msgspec.convert(review.get("response"), dict[str, Any])
@@ -192,7 +205,7 @@ def _admission_review(hook: _Hook, attributes: AdmissionAttributes, uid: str) ->
 
 
 def _denied(name: str, status: dict[str, Any]) -> StatusError:
-    """The error of a request that a webhook denied."""
+    """The error to raise for a webhook's denial: code (at least 400) and reason of its status."""
     denied = f'admission webhook "{name}" denied the request'
     reason = status.get("reason") or ""
     text = status.get("message") or reason
@@ -202,7 +215,10 @@ def _denied(name: str, status: dict[str, Any]) -> StatusError:
 
 
 def _patched(hook: _Hook, requested: Resource, obj: Object, response: dict[str, Any]) -> Object:
-    """The object with the JSON patch of a webhook, decoded and defaulted again."""
+    """The object with the JSON patch of a webhook, in the requested version, decoded and defaulted.
+
+    Raises a 500 if the patch is malformed or cannot be applied.
+    """
     name = hook.spec["name"]
     if response.get("patchType") not in (None, "JSONPatch"):
         raise internal_error(f'admission webhook "{name}" sent an unknown patchType')
@@ -216,7 +232,7 @@ def _patched(hook: _Hook, requested: Resource, obj: Object, response: dict[str, 
 
 
 def _decode_patched(resource: Resource, patched: Object) -> Object:
-    """A patched object, decoded and defaulted."""
+    """A patched object without unknown fields and with defaults; raises if a type is wrong."""
     if resource.custom is not None:
         return custom_resources.prune_and_default(resource, patched)[0]
     try:

@@ -41,7 +41,10 @@ class AdmissionAttributes(Struct, frozen=True):
 
 
 def admission_request(attributes: AdmissionAttributes, resource: Resource) -> dict[str, Any]:
-    """The request of an AdmissionReview, in the version of a resource, without uid and objects."""
+    """The request of an AdmissionReview, in the version of a resource, without uid and objects.
+
+    Its namespace is that of the path; for a Namespace it is the name of the Namespace itself.
+    """
     call = attributes.call
     requested = call.resource
     objects = [side for side in (attributes.object, attributes.old) if side is not None]
@@ -78,7 +81,10 @@ def admission_request(attributes: AdmissionAttributes, resource: Resource) -> di
 
 
 def rule_matches(rule: dict[str, Any], resource: Resource, attributes: AdmissionAttributes) -> bool:
-    """Whether a rule of a webhook matches the request for a resource."""
+    """Whether operation, group, version, scope and resource of a request all match a rule.
+
+    The resource is given apart, as it may be another version of the requested one.
+    """
 
     def named(field: str, value: str) -> bool:
         allowed = rule.get(field) or ()
@@ -116,7 +122,11 @@ def _resource_matches(patterns: Iterable[str], resource: Resource, subresource: 
 def selectors_match(
     storage: Storage, spec: dict[str, Any], attributes: AdmissionAttributes
 ) -> bool:
-    """Whether the object and namespace selectors match the request."""
+    """Whether objectSelector (on the new or the old labels) and namespaceSelector match a request.
+
+    The latter reads the labels of the stored namespace, of a Namespace its own; other
+    cluster-scoped objects always match, a namespace that is missing only an empty selector.
+    """
     objects = [side for side in (attributes.object, attributes.old) if side is not None]
     labels = [side["metadata"].get("labels") or {} for side in objects]
     object_selector = spec.get("objectSelector") or {}

@@ -130,7 +130,7 @@ class ApiServer:
         self._watch_handler.end_all()
 
     def _authorize(self, request: RequestLike, caller: User) -> User:
-        """The user on whose behalf a request is made; raises 403 if that user may not make it."""
+        """The caller, or the user that Impersonate headers name; raises 403 if RBAC denies it."""
         user = caller
         if request.headers:
             user = effective_user(request.headers, caller, self._authorizer)
@@ -139,7 +139,7 @@ class ApiServer:
         return user
 
     def _resolve(self, request: RequestLike, user: User) -> Call:
-        """The resource that a request names."""
+        """The call for a request to a resource path; raises `NoSuchPath` for other paths."""
         if not is_resource_path(request.path):
             raise NoSuchPath
         target = resolve_path(self.registry, request.path)
@@ -205,7 +205,11 @@ class ApiServer:
         return object_response(call, result.code, result.object, now)
 
     def _check_verb(self, call: Call) -> str:
-        """The verb of a call; raises `StatusError` where the resource does not support it."""
+        """The call's verb, unchanged; raises 405 if the resource or subresource does not have it.
+
+        Also refused: a create with a name, or while the CRD is terminating, and all verbs but list
+        without the namespace that the resource needs (404 for custom resources).
+        """
         subresource = call.resource.subresource(call.target.subresource)
         verbs = subresource.verbs if subresource is not None else call.resource.verbs
         if call.verb not in verbs:
@@ -221,7 +225,7 @@ class ApiServer:
 
 
 def is_watch(request: RequestLike) -> bool:
-    """Whether a request is a watch."""
+    """Whether a GET has `/watch/` in its path or a `watch` parameter other than `false` and `0`."""
     if request.method != "GET":
         return False
     return "/watch/" in request.path or any(

@@ -67,7 +67,7 @@ class Bootstrap:
         self._create_api_service(service_range, advertise, port)
 
     def create_missing_roles(self) -> None:
-        """Create the default ClusterRoles and bindings that do not exist."""
+        """Create the default ClusterRoles and bindings that do not exist by name; change none."""
         version = f"{RBAC_GROUP}/v1"
         for role in DEFAULT_ROLES:
             if self._storage.get(CLUSTER_ROLES, "", role.name) is None:
@@ -78,6 +78,7 @@ class Bootstrap:
                 self._create(CLUSTER_ROLE_BINDINGS, version, kind, role.metadata, binding)
 
     def _create_service_cidr(self, service_range: str) -> None:
+        """Create the ServiceCIDR `kubernetes` with the CIDRs (separated by a comma), Ready."""
         ready = {
             "type": "Ready",
             "status": "True",
@@ -147,6 +148,7 @@ class Bootstrap:
     def _create(
         self, store: str, api_version: str, kind: str, metadata: Object, body: Object
     ) -> None:
+        """Store an object with uid and creationTimestamp; no defaults, validation or admission."""
         made = {
             **metadata,
             "uid": new_uid(self._random),

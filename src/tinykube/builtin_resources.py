@@ -20,6 +20,10 @@ def _resource(
     categories: tuple[str, ...] = (),
     store: str = "",
 ) -> Resource:
+    """A resource of version v1; `more` are its subresources.
+
+    One given by name has the kind of the resource; `store` defaults to `plural.group`.
+    """
     subresources = tuple(Subresource(sub, kind) if isinstance(sub, str) else sub for sub in more)
     return Resource(
         group=group,

@@ -30,7 +30,11 @@ class Field(Struct, frozen=True, gc=False):
 
 
 def type_of(api_version: str, kind: str) -> str:
-    """The name of a kind in the table: `apps/v1` and `Deployment` give `apps/v1.Deployment`."""
+    """The name of a kind in the table: `apps/v1` and `Deployment` give `apps/v1.Deployment`.
+
+    Of the group only the part before the first dot counts, `core` if empty; the name need not
+    exist. DeleteOptions are those of `meta/v1` in every group.
+    """
     group, _, version = api_version.rpartition("/")
     if kind == "DeleteOptions":
         return "meta/v1.DeleteOptions"
@@ -49,7 +53,7 @@ def is_kind(type_name: str) -> bool:
 
 @cache
 def json_fields(type_name: str) -> dict[str, Field]:
-    """The fields of a type by their JSON names, inlined types included."""
+    """The fields of a type by JSON name, inlined types included; KeyError if not in the table."""
     found: dict[str, Field] = {}
     for field in _types()[type_name]:
         if field.name:
@@ -61,6 +65,7 @@ def json_fields(type_name: str) -> dict[str, Field]:
 
 @cache
 def _read_lines() -> list[str]:
+    """The lines of the packaged file `builtin_fields.txt` after its first."""
     text = files(__package__).joinpath("builtin_fields.txt").read_text()
     return text.splitlines()[1:]
 
@@ -81,6 +86,7 @@ def _types() -> dict[str, tuple[Field, ...]]:
 
 @cache
 def _kind_names() -> frozenset[str]:
+    """The names of the types marked `kind` in the table."""
     return frozenset(line.partition(" ")[0] for line in _read_lines() if line.endswith(" kind"))
 
 

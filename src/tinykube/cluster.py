@@ -67,7 +67,10 @@ class Cluster:
         content_type: str = JSON,
         **query: str,
     ) -> Object:
-        """Send one request without HTTP and return the object; raises `StatusError`."""
+        """Send one request as administrator without HTTP, and return the decoded object.
+
+        Raises `StatusError` from status 300; an answer in plain text becomes `{"message": text}`.
+        """
         sent = b"" if body is None else msgspec.json.encode(body)
         response = await self.api.send(
             Request(method, path, tuple(query.items()), sent, content_type)
@@ -83,7 +86,10 @@ class Cluster:
         return answer
 
     async def create(self, obj: Object, namespace: str = "default") -> Object:
-        """Create an object by its apiVersion and kind; raises a 400 if that kind is not served."""
+        """Create an object, in its own namespace or else the given one; returns it as created.
+
+        The path is that of its apiVersion and kind; raises a 400 if that kind is not served.
+        """
         resource = self.api.registry.of_kind(obj.get("apiVersion", ""), obj.get("kind", ""))
         if resource is None:
             raise bad_request(f"no matches for {obj.get('apiVersion')} {obj.get('kind')}")
@@ -91,7 +97,10 @@ class Cluster:
         return await self.request("POST", resource.path(where), obj)
 
     async def wait_for(self, path: str, condition: Callable[[Object], object]) -> Object:
-        """Return the object at a path once it exists and meets a condition; has no timeout."""
+        """Return the object at a path once it exists and meets a condition; has no timeout.
+
+        Raises every `StatusError` but a 404.
+        """
         changed = asyncio.Event()
         unsubscribe = self.api.storage.subscribe(lambda _: changed.set())
         try:
@@ -111,7 +120,10 @@ class Cluster:
 
     @asynccontextmanager
     async def serve(self, kubeconfig: Path, *, port: int = 0) -> AsyncIterator[str]:
-        """Serve over HTTPS on loopback and write a kubeconfig; yields the URL."""
+        """Serve over HTTPS on loopback until exit, with a self-signed certificate; yields the URL.
+
+        Writes a kubeconfig with an administrator's token, which is not removed on exit.
+        """
         listener = bind(port)
         url = f"https://127.0.0.1:{listener.getsockname()[1]}"
         certificate, token = self_signed(self.api.name), new_token()

@@ -17,7 +17,10 @@ _CORE_NAMES = {new: old for old, new in _EVENT_NAMES.items()}
 
 
 def to_served(resource: Resource, stored: Object) -> Object:
-    """A stored object in the resource's version; shares its parts."""
+    """A stored object in the resource's version; shares its parts, and is itself if that is stored.
+
+    Only Events have other fields in other versions; custom resources change their apiVersion.
+    """
     if stored["apiVersion"] == resource.api_version:
         return stored
     if resource.store == "events":
@@ -26,7 +29,7 @@ def to_served(resource: Resource, stored: Object) -> Object:
 
 
 def to_stored(resource: Resource, obj: Object) -> Object:
-    """An object of the resource's version in the version that is stored."""
+    """An object of the resource's version in the version that is stored; shares its parts."""
     if resource.store == "events" and resource.group:
         return _rename_fields(obj, _CORE_NAMES, "v1")
     if resource.custom is not None and obj["apiVersion"] != resource.custom.stored_as:

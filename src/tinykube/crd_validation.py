@@ -135,7 +135,10 @@ def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
 
 
 def crd_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Changed immutable fields and removed stored versions, if the CRD was established."""
+    """Errors of changed scope, group, plural or kind, and of stored versions removed from the spec.
+
+    None unless the old CRD has the condition Established.
+    """
     if not is_established(old):
         return
     for field in ("scope", "group"):

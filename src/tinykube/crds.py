@@ -46,7 +46,10 @@ class CrdRegistrar:
         storage.subscribe(self._on_storage_event, CRDS)
 
     def after_write(self, resource: Resource) -> None:
-        """Update the status of CRDs of changed groups, and continue the deletions affected."""
+        """Update the status of CRDs in groups of which a CRD changed, and continue CRDs' deletions.
+
+        `resource` is what was written; unless it is CRDs or of a terminating CRD, nothing is done.
+        """
         if resource.store == CRDS:
             groups, self._changed_groups = self._changed_groups, set()
             for crd in [*self._storage.objects(CRDS)]:
@@ -102,7 +105,10 @@ class CrdRegistrar:
             self._update_registry(crd, gone=False)
 
     def _update_registry(self, crd: Object, *, gone: bool) -> None:
-        """Define or withdraw the resources of a CRD; note its changed group and termination."""
+        """Define the resources of an established CRD; withdraw them if it is not, or `gone`.
+
+        Also notes that its group changed, and whether it is terminating.
+        """
         name = crd["metadata"]["name"]
         self._changed_groups.add(crd["spec"]["group"])
         if gone:
@@ -166,7 +172,7 @@ def _resource(crd: Object, version: dict[str, Any], stored_as: str) -> Resource:
 
 
 def _rules(schema: Schema) -> RuleNode | None:
-    """The rules of a schema; none if it was stored by a version that did not check them."""
+    """The CEL rules of a schema; None if there are none, or one (stored unchecked) is not valid."""
     try:
         return compile_rules(schema)
     except CompileError:
@@ -174,7 +180,7 @@ def _rules(schema: Schema) -> RuleNode | None:
 
 
 def with_defaults(crd: Object) -> None:
-    """Default the names and the conversion of a CRD."""
+    """Default singular, listKind and conversion of a CRD in place."""
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})
     if names.get("kind"):
@@ -184,7 +190,10 @@ def with_defaults(crd: Object) -> None:
 
 
 def with_accepted_names(crd: Object, registry: Registry, clock: Clock) -> Object:
-    """The CRD with conditions, storedVersions, and acceptedNames, unchanged on a conflict."""
+    """The CRD with the status that its names and storage version give: a copy, nothing is stored.
+
+    On a conflict with names of another resource, acceptedNames stay those accepted before.
+    """
     before = crd.get("status") or {}
     conflict = _name_conflict(crd, registry)
     stored = next(version["name"] for version in crd["spec"]["versions"] if version.get("storage"))
@@ -237,7 +246,10 @@ def _crd_condition(
 
 
 def _name_conflict(crd: Object, registry: Registry) -> _Reason | None:
-    """The condition of a name that another resource of the group has, or None."""
+    """Why names are not accepted, or None: another resource of the group has one of them.
+
+    Compared are plural, kind and listKind; not singular and short names.
+    """
     spec, name = crd["spec"], crd["metadata"]["name"]
     names = spec["names"]
     for other in registry:
@@ -253,7 +265,7 @@ def _name_conflict(crd: Object, registry: Registry) -> _Reason | None:
 
 
 def with_history(crd: Object) -> None:
-    """Set the stored versions of a new CRD."""
+    """Set status.storedVersions of a new CRD, in place, to the versions marked as storage."""
     stored = [
         version["name"] for version in crd["spec"].get("versions") or () if version.get("storage")
     ]

@@ -13,7 +13,10 @@ _INT32_MAX = 2**31 - 1
 
 
 def prune_and_default(resource: Resource, value: Object) -> tuple[Object, list[str]]:
-    """A copy without unknown fields and with defaults, and the paths of the fields pruned."""
+    """A copy without unknown fields and with defaults, and the paths of the fields pruned.
+
+    Raises a 400 for metadata of a wrong type; nothing else is validated.
+    """
     custom = _custom_version(resource)
     made: Object = serializer.clone(value)
     try:
@@ -41,7 +44,11 @@ def _custom_version(resource: Resource) -> CustomVersion:
 def validation_errors(
     resource: Resource, obj: Object, old: Object | None = None, subresource: str = ""
 ) -> list[FieldError]:
-    """The violations of schema and rules, of the status alone for that subresource."""
+    """The violations of schema, replica counts and CEL rules; of a wrong kind that alone.
+
+    For the subresource `status` the schema of the status alone counts. Violations of the schema
+    that `old` has too are accepted.
+    """
     custom = _custom_version(resource)
     wrong_kind = [*_kind_errors(resource, obj)]
     if wrong_kind:
@@ -70,7 +77,7 @@ def _kind_errors(resource: Resource, obj: Object) -> Iterator[FieldError]:
 
 
 def _scale_errors(custom: CustomVersion, obj: Object) -> Iterator[FieldError]:
-    """Replica counts must be non-negative 32-bit integers."""
+    """Errors of integers at the scale subresource's paths that are negative or exceed 32 bits."""
     if custom.scale is None:
         return
     for path in (custom.scale.spec_replicas_path, custom.scale.status_replicas_path):

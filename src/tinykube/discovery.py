@@ -24,7 +24,10 @@ _cached: WeakKeyDictionary[Registry, tuple[int, dict[tuple[str, str], Response]]
 
 
 def respond(registry: Registry, request: RequestLike) -> Response | None:
-    """The response to a request for a discovery document; None for any other path."""
+    """The response to a GET of discovery, health, version or OpenAPI; None for anything else.
+
+    A 304 if the request's If-None-Match has the ETag of the document.
+    """
     if request.method not in ("GET", "HEAD"):
         return None
     path = request.path.rstrip("/") or "/"
@@ -100,7 +103,7 @@ def _openapi_v2(accept: str) -> Response:
 
 
 def _unless_cached(request: RequestLike, answer: Response) -> Response:
-    """304 when the ETag of the request is that of the document."""
+    """The answer, or a 304 without a body if the If-None-Match of the request contains its ETag."""
     known = next((value for name, value in request.headers if name.lower() == "if-none-match"), "")
     etag = answer.headers["etag"]
     return Response(304, b"", {"etag": etag}) if etag in known else answer
@@ -118,6 +121,7 @@ def _health(path: str, request: RequestLike) -> Response | None:
 
 
 def _version_info() -> Object:
+    """The document at `/version`: the emulated release with `+hanse`, this machine's platform."""
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
     _, minor, _ = VERSION[1:].split(".")
     return {
@@ -150,6 +154,7 @@ _CORE_VERSIONS: Object = {
 
 
 def _group_list(groups: Iterable[Group]) -> Object:
+    """The APIGroupList of the groups."""
     shown = [_group_versions(group) for group in groups]
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": shown}
 
@@ -163,6 +168,7 @@ def _group_response(registry: Registry, name: str) -> Response | None:
 
 
 def _group_versions(group: Group) -> Object:
+    """An APIGroup without kind and apiVersion; the first version is the preferred one."""
     versions = [
         {"groupVersion": f"{group.name}/{version}", "version": version}
         for version in group.versions
@@ -171,6 +177,7 @@ def _group_versions(group: Group) -> Object:
 
 
 def _group_version_resources(registry: Registry, group: str, version: str) -> list[Resource]:
+    """The resources of one group version, sorted by plural; empty if it is not served."""
     found = [one for one in registry if (one.group, one.version) == (group, version)]
     return sorted(found, key=lambda one: one.plural)
 
@@ -235,6 +242,8 @@ def _aggregated_list(registry: Registry, groups: list[Group], version: str) -> R
 
 
 def _aggregated_group(registry: Registry, group: Group) -> Object:
+    """The APIGroupDiscovery of a group, with the resources of all its versions."""
+
     def resources(version: str) -> list[Object]:
         return [
             _aggregated_resource(one)
@@ -269,6 +278,7 @@ def _aggregated_resource(resource: Resource) -> Object:
 
 
 def _aggregated_subresource(resource: Resource, sub: Subresource) -> Object:
+    """The entry of a subresource in aggregated discovery."""
     foreign = {"group": sub.group, "version": sub.version, "kind": sub.kind}
     return {
         "subresource": sub.name,

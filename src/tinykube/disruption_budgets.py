@@ -16,7 +16,10 @@ _SCALED = {
 
 
 def violated_budget(pod: Object, storage: Storage) -> str:
-    """The name of a budget that an eviction would violate; empty if there is none."""
+    """The name of the first budget of the pod's namespace that forbids its eviction now, or empty.
+
+    A budget applies by its selector; one with AlwaysAllow does not to a pod that is not healthy.
+    """
     namespace = pod["metadata"]["namespace"]
     labels = pod["metadata"].get("labels") or {}
     for budget in storage.objects("poddisruptionbudgets.policy", namespace):
@@ -32,7 +35,7 @@ def violated_budget(pod: Object, storage: Storage) -> str:
 
 
 def _disruptions_allowed(spec: dict[str, Any], namespace: str, storage: Storage) -> int:
-    """How many pods a budget lets be evicted now; negative if too few are healthy already."""
+    """Healthy pods of a budget minus those it requires; negative if too few are healthy already."""
     pods = [
         pod
         for pod in storage.objects("pods", namespace)
@@ -48,7 +51,7 @@ def _disruptions_allowed(spec: dict[str, Any], namespace: str, storage: Storage)
 
 
 def _controllers(pods: Iterable[Object], storage: Storage) -> Iterator[int]:
-    """How many pods each controller of these pods wants."""
+    """spec.replicas of each StatefulSet, ReplicaSet or Deployment that controls a pod, or 0."""
     seen = set[str]()
     for pod in pods:
         for owner in pod["metadata"].get("ownerReferences") or ():
@@ -60,12 +63,14 @@ def _controllers(pods: Iterable[Object], storage: Storage) -> Iterator[int]:
 
 
 def _is_healthy(pod: Object) -> bool:
+    """Whether the condition Ready is True and the pod is not being deleted."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     ready = any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
 def _scaled(value: int | str, expected: int) -> int:
+    """A number as it is, or a percentage of the expected pods, rounded up."""
     if isinstance(value, int):
         return value
     return ceil(expected * int(value.removesuffix("%")) / 100)

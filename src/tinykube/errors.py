@@ -29,27 +29,27 @@ def quoted(value: Any) -> str:
 
 
 def invalid(field: str, value: Any, detail: str) -> FieldError:
-    """The value is not valid."""
+    """The error of a value that is not valid, with the value as JSON in its text."""
     return FieldError("FieldValueInvalid", field, f"Invalid value: {quoted(value)}: {detail}")
 
 
 def required(field: str, detail: str = "") -> FieldError:
-    """The value is missing."""
+    """The error of a value that is missing."""
     return FieldError("FieldValueRequired", field, "Required value" + (detail and f": {detail}"))
 
 
 def forbidden(field: str, detail: str) -> FieldError:
-    """The value, or its change, is not permitted."""
+    """The error of a value, or of a change of it, that is not permitted."""
     return FieldError("FieldValueForbidden", field, f"Forbidden: {detail}")
 
 
 def duplicate(field: str, value: Any) -> FieldError:
-    """The value may appear only once."""
+    """The error of a value that may appear only once."""
     return FieldError("FieldValueDuplicate", field, f"Duplicate value: {quoted(value)}")
 
 
 def unsupported(field: str, value: Any, allowed: Sequence[str]) -> FieldError:
-    """The value is not one of those allowed."""
+    """The error of a value that is not one of those allowed, which its text lists."""
     choices = ", ".join(quoted(choice) for choice in allowed)
     return FieldError(
         "FieldValueNotSupported",
@@ -59,12 +59,12 @@ def unsupported(field: str, value: Any, allowed: Sequence[str]) -> FieldError:
 
 
 def too_long(field: str, limit: int) -> FieldError:
-    """The text has too many bytes."""
+    """The error of a text with more bytes than the limit."""
     return FieldError("FieldValueTooLong", field, f"Too long: may not be more than {limit} bytes")
 
 
 def too_many(field: str, found: int, limit: int) -> FieldError:
-    """The list has too many items."""
+    """The error of a list with more items than the limit."""
     body = f"Too many: {found}: must have at most {limit} items"
     return FieldError("FieldValueTooMany", field, body)
 
@@ -119,36 +119,37 @@ class NoSuchPath(StatusError):
 
     @property
     def response(self) -> Response:
-        """The Status as a response."""
+        """A 404 in plain text, not a Status."""
         headers = {"content-type": "text/plain; charset=utf-8"}
         return Response(404, b"404 page not found\n", headers)
 
 
 def _status_details(resource: Resource, name: str) -> dict[str, Any]:
+    """The details of a Status without empty fields; their `kind` is the plural of the resource."""
     named = {"name": name, "group": resource.group, "kind": resource.plural}
     return {key: value for key, value in named.items() if value}
 
 
 def not_found(resource: Resource, name: str) -> StatusError:
-    """There is no such object."""
+    """A 404 NotFound to raise: there is no object of that name."""
     message = f'{resource.group_resource} "{name}" not found'
     return StatusError(404, "NotFound", message, _status_details(resource, name))
 
 
 def eviction_refused() -> StatusError:
-    """An eviction would violate a disruption budget."""
+    """A 429 TooManyRequests to raise: an eviction would violate a disruption budget."""
     message = "Cannot evict pod as it would violate the pod's disruption budget."
     return StatusError(429, "TooManyRequests", message)
 
 
 def already_exists(resource: Resource, name: str) -> StatusError:
-    """A create found an object of that name."""
+    """A 409 AlreadyExists to raise: a create found an object of that name."""
     message = f'{resource.group_resource} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, _status_details(resource, name))
 
 
 def name_not_generated(resource: Resource, name: str) -> StatusError:
-    """No free name was found for generateName."""
+    """A 409 AlreadyExists with Retry-After to raise: no free name was found for generateName."""
     message = (
         f'{resource.group_resource} "{name}" already exists, '
         "the server was not able to generate a unique name for the object"
@@ -158,13 +159,13 @@ def name_not_generated(resource: Resource, name: str) -> StatusError:
 
 
 def conflict(resource: Resource, name: str, why: str) -> StatusError:
-    """A precondition failed."""
+    """A 409 Conflict to raise: a precondition failed."""
     message = f'Operation cannot be fulfilled on {resource.group_resource} "{name}": {why}'
     return StatusError(409, "Conflict", message, _status_details(resource, name))
 
 
 def stale(resource: Resource, name: str) -> StatusError:
-    """The resourceVersion is not the current one."""
+    """A 409 Conflict to raise: the given resourceVersion is not the current one."""
     why = (
         "the object has been modified; please apply your changes to the latest version "
         "and try again"
@@ -173,7 +174,7 @@ def stale(resource: Resource, name: str) -> StatusError:
 
 
 def not_allowed(resource: Resource, name: str, why: str, causes: Sequence[Any] = ()) -> StatusError:
-    """Admission denied the request."""
+    """A 403 Forbidden to raise: admission (not RBAC) denied the request."""
     subject = f'{resource.group_resource} "{name}"' if name else resource.group_resource
     details = _status_details(resource, name)
     if causes:
@@ -182,7 +183,7 @@ def not_allowed(resource: Resource, name: str, why: str, causes: Sequence[Any] =
 
 
 def invalid_object(kind: str, group: str, name: str, errors: Iterable[FieldError]) -> StatusError:
-    """The object fails validation."""
+    """A 422 Invalid to raise: all errors are causes, the message shows equal ones once."""
     found = list(errors)
     texts = list(dict.fromkeys(error.text for error in found))
     summary = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
@@ -195,17 +196,17 @@ def invalid_object(kind: str, group: str, name: str, errors: Iterable[FieldError
 
 
 def bad_request(message: str) -> StatusError:
-    """The request is malformed."""
+    """A 400 BadRequest to raise: the request is malformed."""
     return StatusError(400, "BadRequest", message)
 
 
 def expired(message: str) -> StatusError:
-    """The resourceVersion is no longer in the history."""
+    """A 410 Expired to raise: the resourceVersion is no longer in the history."""
     return StatusError(410, "Expired", message)
 
 
 def too_large_version(asked: int, present: int) -> StatusError:
-    """The resourceVersion is in the future."""
+    """A 504 Timeout with Retry-After to raise: the resourceVersion asked for is in the future."""
     message = f"Timeout: Too large resource version: {asked}, current: {present}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     details = {"causes": causes, "retryAfterSeconds": 1}
@@ -213,25 +214,25 @@ def too_large_version(asked: int, present: int) -> StatusError:
 
 
 def unknown_resource() -> StatusError:
-    """The group version is served, the resource is not."""
+    """A 404 NotFound to raise: the group version is served, the resource is not."""
     message = "the server could not find the requested resource"
     return StatusError(404, "NotFound", message, {})
 
 
 def method_not_allowed() -> StatusError:
-    """The path is served, the method is not."""
+    """A 405 MethodNotAllowed to raise: the path is served, the method is not."""
     message = "the server does not allow this method on the requested resource"
     return StatusError(405, "MethodNotAllowed", message, {})
 
 
 def verb_not_supported(resource: Resource, verb: str) -> StatusError:
-    """The resource does not support the verb."""
+    """A 405 MethodNotAllowed to raise; the message names the verb (any text) and the resource."""
     message = f'{verb} is not supported on resources of kind "{resource.group_resource}"'
     return StatusError(405, "MethodNotAllowed", message, _status_details(resource, ""))
 
 
 def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
-    """The content type of the body is not supported."""
+    """A 415 UnsupportedMediaType to raise: the content type of the body is not one accepted."""
     message = (
         "the body of the request was in an unknown format - "
         f"accepted media types include: {', '.join(accepted)}"
@@ -240,18 +241,18 @@ def unsupported_media_type(accepted: Sequence[str]) -> StatusError:
 
 
 def too_large(limit: int) -> StatusError:
-    """The body is too large."""
+    """A 413 RequestEntityTooLarge to raise: the body exceeds the limit."""
     message = f"Request entity too large: limit is {limit}"
     return StatusError(413, "RequestEntityTooLarge", message)
 
 
 def unprocessable(message: str = "") -> StatusError:
-    """The patch cannot be applied to the object."""
+    """A 422 Invalid without causes to raise: the patch cannot be applied to the object."""
     text = message or "the server rejected our request due to an error in our request"
     return StatusError(422, "Invalid", text, {})
 
 
 def internal_error(message: str) -> StatusError:
-    """The server, or a webhook, failed."""
+    """A 500 InternalError to raise: the server, or a webhook, failed."""
     details = {"causes": [{"message": message}]}
     return StatusError(500, "InternalError", f"Internal error occurred: {message}", details)

@@ -46,7 +46,7 @@ class Expression:
         self.variables = frozenset(program.variables())
 
     def evaluate(self, scope: "Scope") -> Any:
-        """The value with these variables; raises `EvaluationError`."""
+        """The value for the variables of a scope, of any type; raises `EvaluationError`."""
         try:
             return self._program.execute(scope.context(self.variables))
         except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
@@ -67,7 +67,10 @@ class Scope:
         self._added.discard(name)
 
     def context(self, names: frozenset[str]) -> Any:
-        """The library's context, in which these variables are set."""
+        """The library's context, one per scope; adds those of the names that the scope has.
+
+        A name that is not set is not added, so that reading it fails at evaluation.
+        """
         for name in names - self._added:
             if name in self._values:
                 self._context.add_variable(name, self._values[name])
@@ -77,7 +80,10 @@ class Scope:
 
 @lru_cache(maxsize=4096)
 def compile_expression(source: str, variables: frozenset[str]) -> Expression:
-    """Compile an expression over these variables; raises `CompileError`."""
+    """Compile an expression that may read these variables; cached; raises `CompileError`.
+
+    Refused are also unknown functions and variables, except names that a macro seems to bind.
+    """
     if len(source) > MAX_EXPRESSION:
         raise CompileError(f"it has more than {MAX_EXPRESSION} characters")
     try:
@@ -97,7 +103,10 @@ def compile_expression(source: str, variables: frozenset[str]) -> Expression:
 
 @cache
 def _library() -> Any:
-    """The library without its command line, whose imports take longer than all the rest."""
+    """The extension module `cel.cel`, loaded once without importing its package `cel`.
+
+    The package imports a command line, which takes longer than all the rest.
+    """
     package = find_spec("cel")
     folders = package.submodule_search_locations if package is not None else None
     assert folders, "common-expression-language is installed with tinykube"
@@ -113,7 +122,7 @@ def _library() -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """An error of the library as one line."""
+    """The first line of an error of the library; for a KeyError `no such key` and the key."""
     if isinstance(error, KeyError):
         return f"no such key: {error.args[0]}"
     return " ".join(str(error).split("\n", maxsplit=1)[0].split())
@@ -130,6 +139,7 @@ def _split(text: str, separator: str, limit: int = -1) -> list[str]:
 
 
 def _substring(text: str, start: int, end: int | None = None) -> str:
+    """CEL `substring`: up to the end by default; ValueError outside of the text."""
     stop = len(text) if end is None else end
     if not 0 <= start <= stop <= len(text):
         raise ValueError(f"invalid substring range. start: {start}, end: {stop}")
@@ -137,18 +147,21 @@ def _substring(text: str, start: int, end: int | None = None) -> str:
 
 
 def _char_at(text: str, at: int) -> str:
+    """CEL `charAt`: empty at the end of the text; ValueError outside of it."""
     if not 0 <= at <= len(text):
         raise ValueError(f"index out of range: {at}")
     return text[at : at + 1]
 
 
 def _index_of(within: Any, wanted: Any, start: int = 0) -> int:
+    """CEL `indexOf` in a text or a list, -1 if not found; `start` counts for texts only."""
     if isinstance(within, str):
         return within.find(wanted, start)
     return within.index(wanted) if wanted in within else -1
 
 
 def _last_index_of(within: Any, wanted: Any) -> int:
+    """CEL `lastIndexOf` in a text or a list, -1 if not found."""
     if isinstance(within, str):
         return within.rfind(wanted)
     found = [at for at, value in enumerate(within) if value == wanted]
@@ -156,6 +169,7 @@ def _last_index_of(within: Any, wanted: Any) -> int:
 
 
 def _replace(text: str, old: str, new: str, limit: int = -1) -> str:
+    """CEL `replace`: the first `limit` occurrences, all if it is negative."""
     return text.replace(old, new, limit)
 
 
@@ -164,21 +178,24 @@ def _join(texts: list[str], separator: str = "") -> str:
 
 
 def _find(text: str, pattern: str) -> str:
+    """CEL `find`: the first match of a regular expression, or an empty text."""
     found = re.search(pattern, text)
     return found[0] if found else ""
 
 
 def _find_all(text: str, pattern: str, limit: int = -1) -> list[str]:
+    """CEL `findAll`: the matches of a regular expression, at most `limit` unless negative."""
     found = [one[0] for one in re.finditer(pattern, text)]
     return found if limit < 0 else found[:limit]
 
 
 def _ascii(change: Callable[[str], str]) -> Callable[[str], str]:
-    """A change of the ASCII characters of a text."""
+    """A function that applies a change to the ASCII characters of a text, and keeps others."""
     return lambda text: "".join(change(one) if one.isascii() else one for one in text)
 
 
 def _is_ip(text: str) -> bool:
+    """CEL `isIP`: an IPv4 address in canonical form, or an IPv6 address in any."""
     try:
         return str(ip_address(text)) == text or ":" in text
     except ValueError:
@@ -186,6 +203,7 @@ def _is_ip(text: str) -> bool:
 
 
 def _is_cidr(text: str) -> bool:
+    """CEL `isCIDR`: an address with a prefix length; the bits of the host may be set."""
     try:
         ip_network(text, strict=False)
     except ValueError:
@@ -194,12 +212,14 @@ def _is_cidr(text: str) -> bool:
 
 
 def _cidr(text: str) -> str:
+    """CEL `cidr`: the text unchanged; ValueError if it is no CIDR."""
     if not _is_cidr(text):
         raise ValueError(f"network address parse error during conversion from string: {text}")
     return text
 
 
 def _contains_ip(network: str, address: str) -> bool:
+    """CEL `containsIP`: whether a CIDR contains an address; ValueError if either is malformed."""
     return ip_address(address) in ip_network(network, strict=False)
 
 

@@ -35,13 +35,19 @@ _CLIENT_CLOSED_REQUEST = 499
 class Api(Protocol):
     """What can be served: an `ApiServer`, or a wrapper that injects faults."""
 
-    async def send(self, request: RequestLike, user: User) -> Response: ...
+    async def send(self, request: RequestLike, user: User) -> Response:
+        """Answer one request that is not a watch; errors are responses."""
+        ...
 
     def stream(
         self, request: RequestLike, user: User
-    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:
+        """The lines of a watch; raises `StatusError` on entry if it is refused."""
+        ...
 
-    def authenticate(self, token: str) -> User | None: ...
+    def authenticate(self, token: str) -> User | None:
+        """The user of a token that the API issued; None if it is not valid."""
+        ...
 
 
 @asynccontextmanager
@@ -82,7 +88,10 @@ class _HttpHandler:
         self._watches: set[asyncio.Timeout] = set()
 
     async def handle(self, http: BaseRequest) -> web.StreamResponse:
-        """Answer one request; an unexpected error is logged and answered with 500."""
+        """Answer one HTTP request; a watch is streamed until it ends.
+
+        An unexpected error is logged and answered with 500.
+        """
         try:
             user = self._authenticate(http)
             request = _parse_request(http, await _body(http))
@@ -98,7 +107,7 @@ class _HttpHandler:
             return _http_response(http, _INTERNAL_ERROR.response)
 
     def end_watches(self) -> None:
-        """End every watch cleanly, so that clients resume it."""
+        """End the stream of every watch without an error, so that clients watch again."""
         now = asyncio.get_running_loop().time()
         for scope in self._watches:
             scope.reschedule(now)
@@ -120,7 +129,10 @@ class _HttpHandler:
     async def _stream_watch(
         self, http: BaseRequest, request: RequestLike, user: User
     ) -> web.StreamResponse:
-        """Stream a watch until it ends or the server ends it by expiring its timeout scope."""
+        """Stream a watch until it ends, its client disconnects, or `end_watches` expires its scope.
+
+        Raises `StatusError` before anything is sent if the API refuses the watch.
+        """
         response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": _NO_CACHE})
         try:
             async with asyncio.timeout(None) as scope, self._api.stream(request, user) as lines:
@@ -136,7 +148,10 @@ class _HttpHandler:
 
 
 async def _write_lines(lines: AsyncIterator[bytes], response: web.StreamResponse) -> None:
-    """Send events as they come; an unexpected error ends the stream."""
+    """Send the lines of a watch as they come; an unexpected error is logged and ends the stream.
+
+    Raises ConnectionError if the client has disconnected.
+    """
     try:
         async for line in lines:
             await response.write(line if line.endswith(b"\n") else line + b"\n")
@@ -147,7 +162,7 @@ async def _write_lines(lines: AsyncIterator[bytes], response: web.StreamResponse
 
 
 async def _body(http: BaseRequest) -> bytes:
-    """The body, cut one byte after the limit."""
+    """Read the body from the connection, at most one byte more than `BODY_LIMIT`."""
     if not http.can_read_body:
         return b""
     size = http.content_length
@@ -162,6 +177,7 @@ async def _body(http: BaseRequest) -> bytes:
 
 
 def _parse_request(http: BaseRequest, body: bytes) -> Request:
+    """The request of the API server for one of aiohttp, with the headers that the API reads."""
     headers = http.headers
     return Request(
         method=http.method,

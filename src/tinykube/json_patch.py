@@ -15,7 +15,10 @@ class PatchFailed(Exception):
 
 
 def apply_json_patch(document: Any, operations: list[Any]) -> Any:
-    """Apply all operations; the document is changed in place."""
+    """The document after all operations; it is changed in place, also if one raises `PatchFailed`.
+
+    With the empty path an operation replaces the document, so use what is returned.
+    """
     copied = 0
     for operation in operations:
         if not isinstance(operation, dict):
@@ -80,7 +83,10 @@ def _parse_pointer(path: Any) -> list[str]:
 
 
 def _index(container: list[Any], part: str, *, end: bool = False) -> int:
-    """The list index of a segment; `-` is the end where that is allowed."""
+    """The list index of a segment; with `end` also the length of the list, which `-` stands for.
+
+    Raises `PatchFailed` for other text and out of bounds.
+    """
     if end and part == "-":
         return len(container)
     try:
@@ -93,7 +99,7 @@ def _index(container: list[Any], part: str, *, end: bool = False) -> int:
 
 
 def _child(container: Any, part: str) -> Any:
-    """The value of one path segment."""
+    """The value of one path segment, a key or an index; raises `PatchFailed` if it is missing."""
     if isinstance(container, dict):
         if part not in container:
             raise PatchFailed(f"missing path {part!r}")
@@ -104,14 +110,14 @@ def _child(container: Any, part: str) -> Any:
 
 
 def _value_at(document: Any, path: list[str]) -> Any:
-    """The value at a path."""
+    """The value at a path, not a copy; raises `PatchFailed` if it is missing."""
     for part in path:
         document = _child(document, part)
     return document
 
 
 def _value_or_none(document: Any, path: list[str]) -> Any:
-    """The value at a path; None where only the last segment is missing."""
+    """The value at a path; None if only the last key is missing, else raises `PatchFailed`."""
     parent = _value_at(document, path[:-1])
     if path and isinstance(parent, dict):
         return parent.get(path[-1])

@@ -55,23 +55,26 @@ def metadata_of(obj: Object) -> dict[str, Any]:
 
 
 def clear_system_fields(metadata: dict[str, Any]) -> None:
-    """Remove the fields that only the server sets."""
+    """Remove uid, selfLink, managedFields and the fields of creation and deletion, in place."""
     for name in _WIPED:
         metadata.pop(name, None)
 
 
 def new_uid(random: Random) -> str:
-    """A new uid."""
+    """A UUID version 4 from the given random numbers, so that seeded runs repeat it."""
     return str(UUID(int=random.getrandbits(128), version=4))
 
 
 def generated_name(base: str, random: Random) -> str:
-    """A name for generateName: the prefix and five random characters."""
+    """A name for generateName, which may be taken: its first 58 characters and five random ones."""
     return base[:_GENERATED_BASE] + "".join(random.choices(_RANDOM_LETTERS, k=5))
 
 
 def ensure_namespace_matches(metadata: dict[str, Any], resource: Resource, namespace: str) -> None:
-    """Set the object's namespace to that of the request; raises `StatusError` if it has another."""
+    """Set the namespace of metadata to the request's, in place; raises a 400 if it has another.
+
+    Of cluster-scoped resources it is removed, whatever it is.
+    """
     if not resource.namespaced:
         metadata.pop("namespace", None)
     elif metadata.setdefault("namespace", namespace) != namespace:
@@ -81,7 +84,10 @@ def ensure_namespace_matches(metadata: dict[str, Any], resource: Resource, names
 def metadata_errors(
     metadata: dict[str, Any], rule: NameRule, *, builtin: bool = True
 ) -> Iterator[FieldError]:
-    """Validation errors of a new object's metadata."""
+    """Validation errors of a new object's metadata; `rule` gives the problems of a name.
+
+    Only for built-in kinds, finalizers without a domain must be known ones.
+    """
     base = metadata.get("generateName")
     if base:
         for problem in rule(base.removesuffix("-")):
@@ -127,7 +133,7 @@ def _finalizer_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
 
 
 def label_errors(labels: dict[str, str], field: str) -> Iterator[FieldError]:
-    """Validation errors of labels."""
+    """Validation errors of the keys and values of labels, at this field."""
     for key, value in labels.items():
         for problem in qualified_name_problems(key):
             yield invalid(field, key, problem)
@@ -136,7 +142,7 @@ def label_errors(labels: dict[str, str], field: str) -> Iterator[FieldError]:
 
 
 def _annotation_errors(annotations: dict[str, str]) -> Iterator[FieldError]:
-    """Errors of the keys, compared in lower case, and of a total size over 256 KiB."""
+    """Errors of the keys, validated in lower case, and of a total size over 256 KiB."""
     size = 0
     for key, value in annotations.items():
         for problem in qualified_name_problems(key.lower()):
@@ -176,7 +182,10 @@ def _in_go_order(owner: dict[str, Any]) -> dict[str, Any]:
 def metadata_update_errors(
     new: dict[str, Any], old: dict[str, Any], rule: NameRule, *, builtin: bool = True
 ) -> Iterator[FieldError]:
-    """Validation errors of updated metadata, repeated as often as the API server does."""
+    """Validation errors of updated metadata, repeated as often as the API server does.
+
+    Checked are name, labels, annotations, owners and finalizers, and what is immutable.
+    """
     for problem in rule(new["name"]):
         yield invalid("metadata.name", new["name"], problem)
     for _ in range(4 if builtin else 3):

@@ -38,7 +38,10 @@ _WRITE_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "pretty")
 
 
 def document(registry: Registry, path: str, version: str) -> Object | None:
-    """The index for an empty path, else the document of a group version like `apis/apps/v1`."""
+    """The index for an empty path, else the document of a group version like `apis/apps/v1`.
+
+    None if that group version is not served; `version` is the release in its `info`.
+    """
     groups = _group_versions(registry)
     if not path:
         links = {name: {"serverRelativeURL": _link(name, own)} for name, own in groups.items()}
@@ -59,7 +62,7 @@ def document(registry: Registry, path: str, version: str) -> Object | None:
 
 
 def _group_versions(registry: Registry) -> dict[str, list[Resource]]:
-    """The resources by the path of their document."""
+    """The resources by the path of their document, `api/v1` or `apis/apps/v1`."""
     found: dict[str, list[Resource]] = {}
     for resource in registry:
         found.setdefault(resource.prefix[1:], []).append(resource)
@@ -67,18 +70,18 @@ def _group_versions(registry: Registry) -> dict[str, list[Resource]]:
 
 
 def _link(path: str, resources: list[Resource]) -> str:
-    """The URL of a document, with a hash by which clients cache it."""
+    """The URL of a document, with a hash of its resources by which clients cache it."""
     digest = hashlib.sha256(msgspec.msgpack.encode([_identity(one) for one in resources]))
     return f"/openapi/v3/{path}?hash={digest.hexdigest()[:32].upper()}"
 
 
 def _identity(resource: Resource) -> Any:
-    """What the hash of a document depends on for one resource."""
+    """What the hash of a document depends on for one resource: plural, verbs, custom schema."""
     return (resource.plural, resource.verbs, resource.custom and resource.custom.schema)
 
 
 def _add_schemas(schemas: Object, resource: Resource) -> None:
-    """Add the schemas of a resource, its list, and all types that they refer to."""
+    """Add the schemas of a resource, its list, and all types that they refer to, to `schemas`."""
     if resource.custom is not None:
         schemas[_schema_name(resource)] = _custom_schema(resource, resource.custom.schema)
         needed = [_META]
@@ -95,7 +98,10 @@ def _add_schemas(schemas: Object, resource: Resource) -> None:
 
 
 def _reachable(names: list[str], known: Object) -> Iterator[str]:
-    """The given types and all types that they refer to, each once."""
+    """The given types and all types that they refer to, each once.
+
+    Left out are types not in the table of built-ins, and those with a schema in `known`.
+    """
     waiting, seen = list(names), set[str]()
     while waiting:
         name = waiting.pop()
@@ -108,7 +114,7 @@ def _reachable(names: list[str], known: Object) -> Iterator[str]:
 
 @cache
 def _schema(type_name: str) -> Object:
-    """The schema of a built-in type."""
+    """The schema of a built-in type, cached: not to be modified."""
     fields = json_fields(type_name)
     properties = {name: _property_schema(field) for name, field in sorted(fields.items())}
     if is_kind(type_name):
@@ -163,6 +169,7 @@ def _custom_schema(resource: Resource, written: Object) -> Object:
 
 
 def _list_schema(resource: Resource) -> Object:
+    """The schema of a resource's list, which refers to that of its items."""
     items = {"$ref": f"#/components/schemas/{_schema_name(resource)}"}
     kind = _group_version_kind(resource) | {"kind": resource.list_kind or f"{resource.kind}List"}
     return {
@@ -180,7 +187,10 @@ def _list_schema(resource: Resource) -> Object:
 
 
 def _paths(resource: Resource) -> Object:
-    """The operations of a resource on its collection and on one object."""
+    """The operations of a resource by path and method, for its collection and one object.
+
+    Paths are within a namespace; subresources and watches have none.
+    """
     prefix = (
         f"{resource.prefix}/namespaces/{{namespace}}" if resource.namespaced else resource.prefix
     )
@@ -223,6 +233,7 @@ def _operation(resource: Resource, verb: str) -> Object:
 
 
 def _patch_content(resource: Resource) -> Object:
+    """The media types of patches in a requestBody; strategic merge patch for built-ins only."""
     own = () if resource.custom else (STRATEGIC_MERGE_PATCH,)
     return {media: {"schema": {"type": "object"}} for media in (JSON_PATCH, MERGE_PATCH, *own)}
 
@@ -236,6 +247,7 @@ def _group_version_kind(resource: Resource) -> Object:
 
 
 def _type_name(resource: Resource) -> str:
+    """The name of a built-in resource's type in the table, such as `apps/v1.Deployment`."""
     return type_of(resource.api_version, resource.kind)
 
 

@@ -39,7 +39,10 @@ class CompiledPolicy(Struct, frozen=True):
 
 
 def compile_policy(policy: Object) -> CompiledPolicy:
-    """Compile a stored policy; raises `CompileError` if it was never validated."""
+    """Compile a policy as stored; raises `CompileError`, which validation at the write prevents.
+
+    auditAnnotations are not compiled.
+    """
     spec = policy["spec"]
     return CompiledPolicy(
         policy["metadata"]["name"],
@@ -59,6 +62,7 @@ def compile_policy(policy: Object) -> CompiledPolicy:
 
 
 def _compile_validation(validation: dict[str, Any]) -> Validation:
+    """One compiled validation, with reason Invalid by default; raises `CompileError`."""
     dynamic = validation.get("messageExpression")
     return Validation(
         compile_expression(validation["expression"], _VARIABLES),
@@ -69,7 +73,7 @@ def _compile_validation(validation: dict[str, Any]) -> Validation:
 
 
 def policy_errors(policy: Object) -> Iterator[FieldError]:
-    """The expressions of a policy that are not valid, or that cannot be evaluated here."""
+    """Errors of expressions that do not compile here, and of reasons that are not supported."""
     spec = policy.get("spec") or {}
     for field, source, variables in _expressions(spec):
         try:
@@ -82,7 +86,7 @@ def policy_errors(policy: Object) -> Iterator[FieldError]:
 
 
 def _expressions(spec: Object) -> Iterator[tuple[str, str, frozenset[str]]]:
-    """The field, source and variables of each expression of a policy."""
+    """The field, source and allowed variables of each expression, auditAnnotations included."""
     for list_name, fields, variables in (
         ("matchConditions", ("expression",), _CONDITION_VARIABLES),
         ("variables", ("expression",), _VARIABLES),

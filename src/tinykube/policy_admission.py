@@ -55,7 +55,10 @@ class PolicyAdmission:
             storage.subscribe(lambda _: self._bound.clear(), store)
 
     def validate(self, attributes: AdmissionAttributes) -> None:
-        """Raise the denial of the first policy that denies; others may add warnings."""
+        """Raise the denial of the first bound policy whose validation fails; warn for others.
+
+        The binding's validationActions decide: Deny raises, Warn adds a warning, Audit is ignored.
+        """
         if not self._storage.count(BINDINGS) or attributes.call.resource.store in EXEMPT:
             return
         for bound in self._bound_to(attributes):
@@ -63,7 +66,10 @@ class PolicyAdmission:
                 self._enforce(bound, attributes)
 
     def _bound_to(self, attributes: AdmissionAttributes) -> list[_Bound]:
-        """The policies and bindings whose rules match the resource and operation."""
+        """The policies and bindings whose rules match the resource and operation.
+
+        Cached per resource and operation until policies, bindings or the registry change.
+        """
         if self._generation != self._registry.generation:
             self._bound.clear()
             self._generation = self._registry.generation
@@ -77,7 +83,10 @@ class PolicyAdmission:
         return found
 
     def _find_bound(self, attributes: AdmissionAttributes) -> Iterator[_Bound]:
-        """Each binding with its policy whose constraints match the resource of a request."""
+        """Each binding with its policy whose resourceRules match the resource of a request.
+
+        Left out are bindings whose policy is missing.
+        """
         for binding in self._storage.objects(BINDINGS):
             policy = self._storage.get(POLICIES, "", binding["spec"].get("policyName", ""))
             if policy is None:
@@ -90,7 +99,11 @@ class PolicyAdmission:
     def _matching_resource(
         self, constraints: Object, attributes: AdmissionAttributes
     ) -> Resource | None:
-        """The resource in a version that the constraints match, or None; not by name."""
+        """The resource in the first version that a resourceRule matches, or None.
+
+        The requested version comes first, others unless matchPolicy is Exact; resourceNames are
+        not compared here.
+        """
         requested = attributes.call.resource
         variants = [requested]
         if constraints.get("matchPolicy") != "Exact":
@@ -111,7 +124,7 @@ class PolicyAdmission:
     def _constraints_match(
         self, constraints: Object, resource: Resource, attributes: AdmissionAttributes
     ) -> bool:
-        """Whether constraints select a request: by a rule, none that excludes, and selectors."""
+        """Whether constraints select a request: by a rule, no excluding rule, and selectors."""
 
         def named(rule: Object) -> bool:
             names = rule.get("resourceNames") or ()
@@ -127,7 +140,10 @@ class PolicyAdmission:
         return selectors_match(self._storage, constraints, attributes)
 
     def _enforce(self, bound: _Bound, attributes: AdmissionAttributes) -> None:
-        """Raise a denial, or add it as a warning, as the binding says."""
+        """Evaluate a policy once per parameter object; raise a denial, or add it as a warning.
+
+        The binding's validationActions decide: Deny, which is the default, or Warn, or both.
+        """
         for params in self._params(bound, attributes):
             denial = self._denial(bound, attributes, params)
             if denial is None:
@@ -149,7 +165,10 @@ class PolicyAdmission:
     def _denial(
         self, bound: _Bound, attributes: AdmissionAttributes, params: Object | None
     ) -> _Denial | None:
-        """The first validation that fails, or None; errors count by the failurePolicy."""
+        """The first validation that fails, or None if all hold or a matchCondition does not.
+
+        An evaluation error is a denial too, unless the failurePolicy is Ignore.
+        """
         policy = bound.policy
         scope = self._scope(bound, attributes, params)
         ignores = policy.ignores_failures
@@ -168,7 +187,7 @@ class PolicyAdmission:
     def _scope(
         self, bound: _Bound, attributes: AdmissionAttributes, params: Object | None
     ) -> Scope:
-        """The variables of a request."""
+        """The CEL variables of a request; the objects are in the version that the rules match."""
         resource = bound.resource
         sides = (attributes.object, attributes.old)
         new, old = (side if side is None else to_served(resource, side) for side in sides)
@@ -185,7 +204,10 @@ class PolicyAdmission:
         )
 
     def _params(self, bound: _Bound, attributes: AdmissionAttributes) -> Iterator[Object | None]:
-        """The parameter objects of a binding; raises a denial if it must have some."""
+        """The stored objects that the binding's paramRef names or selects; without it, one None.
+
+        If none is found, yields nothing if parameterNotFoundAction is Allow, else raises a denial.
+        """
         kind, reference = bound.policy.param_kind, bound.binding["spec"].get("paramRef")
         if not kind or not reference:
             yield None
@@ -224,7 +246,10 @@ class _Variables:
         self._known: set[str] = set()
 
     def provide(self, expression: Expression) -> None:
-        """Set the variables that an expression reads."""
+        """Evaluate the policy's variables that an expression reads into the scope, each once.
+
+        Also those that they read; which ones is decided by `variables.NAME` in the source.
+        """
         for name, definition in self._definitions.items():
             if name in self._known or f"variables.{name}" not in expression.source:
                 continue
@@ -247,7 +272,10 @@ def _compiled(policy: Object) -> CompiledPolicy:
 
 
 def _conditions_hold(conditions: tuple[Expression, ...], scope: Scope) -> bool:
-    """Whether all matchConditions hold; one that does not hold outweighs errors of others."""
+    """Whether all matchConditions are true.
+
+    Raises the last `EvaluationError` unless one of them is not true.
+    """
     failed: EvaluationError | None = None
     for condition in conditions:
         try:
@@ -263,7 +291,10 @@ def _conditions_hold(conditions: tuple[Expression, ...], scope: Scope) -> bool:
 def _failure(
     validation: Validation, variables: _Variables, scope: Scope, *, ignores: bool
 ) -> _Denial | None:
-    """What a validation has against a request, or None."""
+    """The denial of a validation that is not true, or None.
+
+    One that fails to evaluate is a denial too, unless `ignores`.
+    """
     expression = validation.expression
     variables.provide(expression)
     try:
@@ -276,7 +307,10 @@ def _failure(
 
 
 def _message(validation: Validation, variables: _Variables, scope: Scope) -> str:
-    """The message of a failed validation: from its expression if that works, else its text."""
+    """The message of a failed validation: messageExpression, else message, else the expression.
+
+    The first is used if it evaluates to a text of one line that is not blank.
+    """
     dynamic = validation.message_expression
     if dynamic is not None:
         variables.provide(dynamic)
@@ -290,7 +324,7 @@ def _message(validation: Validation, variables: _Variables, scope: Scope) -> str
 
 
 def _is_referenced(reference: Object, obj: Object) -> bool:
-    """Whether a paramRef names or selects an object."""
+    """Whether a paramRef names an object or, without a name, its selector matches the labels."""
     if reference.get("name"):
         return bool(obj["metadata"]["name"] == reference["name"])
     selector = reference.get("selector") or {}
@@ -303,7 +337,7 @@ def _without_empty(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _denied(attributes: AdmissionAttributes, text: str, reason: str) -> StatusError:
-    """The error of a request that a policy denies."""
+    """The error to raise for a denial: the code is that of the reason, the text says forbidden."""
     resource, name = attributes.call.resource, attributes.name or "Unknown"
     details = {
         "name": name,

@@ -20,7 +20,7 @@ class NotDecodable(ValueError):
 
 
 def decode_body(body: bytes) -> dict[str, Any]:
-    """The object in a protobuf body, as a client would send it in JSON."""
+    """The object in a protobuf body, as a client would send it in JSON; raises `NotDecodable`."""
     if not body.startswith(MAGIC):
         raise NotDecodable(
             "provided data does not appear to be a protobuf message, "
@@ -59,7 +59,7 @@ def _decode_message(type_name: str, buffer: memoryview) -> dict[str, Any]:
 
 
 def _is_left_out(field: Field, value: Any) -> bool:
-    """Whether Go omits the value from JSON: on the wire unset fields are present."""
+    """Whether Go would omit a decoded value from JSON: it is null, or empty with omitempty."""
     if value is None:
         return True
     return not (field.pointer or field.written_when_zero or field.is_message) and value in ("", 0)
@@ -116,7 +116,7 @@ def _decode_special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
 
 
 def _timestamp(parts: dict[int, Wire], digits: int) -> str | None:
-    """RFC 3339 in UTC; None for Go's zero time, which is an empty message."""
+    """RFC 3339 in UTC, with microseconds if `digits` is not 0; None for an empty message."""
     seconds, nanos = (_to_signed(_as_number(parts.get(number, 0))) for number in (1, 2))
     if not seconds and not nanos:
         return None
@@ -136,7 +136,10 @@ def _decode_json(raw: bytes) -> Any:
 
 
 def _wire_fields(buffer: memoryview) -> Iterator[tuple[int, Wire]]:
-    """The numbered fields of one message, in the order in which they were written."""
+    """The fields of one message, number and undecoded value, in the order written.
+
+    A repeated field comes once per item. Raises `NotDecodable` for malformed bytes.
+    """
     at = 0
     while at < len(buffer):
         tag, at = _varint(buffer, at)
@@ -158,7 +161,7 @@ def _wire_fields(buffer: memoryview) -> Iterator[tuple[int, Wire]]:
 
 
 def _varint(buffer: memoryview, at: int) -> tuple[int, int]:
-    """The number that starts at an offset, and the offset after it."""
+    """The number that starts at an offset, and the offset after it; raises `NotDecodable`."""
     value = shift = 0
     while True:
         if at >= len(buffer) or shift > 63:
@@ -179,7 +182,7 @@ def _slice(buffer: memoryview, at: int, size: int) -> memoryview:
 
 
 def _to_signed(number: int) -> int:
-    """Negative numbers are encoded as 64-bit two's complement."""
+    """A varint as a signed number: negative ones are encoded as 64-bit two's complement."""
     return number - (1 << 64) if number >> 63 else number
 
 

@@ -95,7 +95,10 @@ class Resource(Struct, frozen=True):
         return next((sub for sub in self.subresources if sub.name == name), None)
 
     def body_kind(self, subresource: str) -> tuple[str, str]:
-        """The apiVersion and kind of request bodies for a subresource, or for the object itself."""
+        """The apiVersion and kind of request bodies for a subresource.
+
+        Those of the object itself if the resource has no such subresource, or the name is empty.
+        """
         found = self.subresource(subresource)
         if found is None:
             return self.api_version, self.kind
@@ -103,7 +106,10 @@ class Resource(Struct, frozen=True):
         return own, found.kind
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """The path of one object, or of the collection when no name is given."""
+        """The path of one object, or of the collection when no name is given.
+
+        Without a namespace the collection is that of all namespaces.
+        """
         parts = [self.prefix]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
@@ -130,7 +136,7 @@ class Registry:
         """Increments with every change, so that discovery documents can be cached."""
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        """The resource of a path, or None."""
+        """The resource served at group, version and plural, or None."""
         key = (group, version, plural)
         return self._builtins.paths.get(key) or self._custom_paths.get(key)
 
@@ -160,7 +166,7 @@ class Registry:
             yield from self._custom[name]
 
     def stored(self) -> Iterator[Resource]:
-        """One resource per store that can be listed."""
+        """One resource per store that can be listed, in the first version that `__iter__` gives."""
         seen: set[str] = set()
         for resource in self:
             if "list" in resource.verbs and resource.store not in seen:
@@ -182,19 +188,20 @@ class Registry:
         return self._custom.values()
 
     def define(self, crd: str, versions: tuple[Resource, ...]) -> None:
-        """Serve the versions of a CRD."""
+        """Serve these versions of a CRD instead of those served before."""
         self._remove_paths(crd)
         self._custom[crd] = versions
         self._custom_paths |= {(r.group, r.version, r.plural): r for r in versions}
         self.generation += 1
 
     def withdraw(self, crd: str) -> None:
-        """Stop serving a CRD's resources."""
+        """Stop serving a CRD's resources; nothing if it serves none. Stored objects remain."""
         self._remove_paths(crd)
         if self._custom.pop(crd, None) is not None:
             self.generation += 1
 
     def _remove_paths(self, crd: str) -> None:
+        """Stop finding the resources of a CRD by their paths; the CRD stays defined."""
         for resource in self._custom.get(crd, ()):
             self._custom_paths.pop((resource.group, resource.version, resource.plural), None)
 

@@ -60,6 +60,7 @@ class SchemaRule(Struct, frozen=True):
 
     @property
     def is_transition(self) -> bool:
+        """Whether it reads `oldSelf`, and so is evaluated only where there is an old value."""
         return "oldSelf" in self.expression.variables
 
 
@@ -90,6 +91,7 @@ def compile_rules(schema: Schema) -> RuleNode | None:
 
 
 def _compile(rule: dict[str, Any]) -> SchemaRule:
+    """One compiled rule; raises `CompileError`, also for optionalOldSelf (it is not supported)."""
     if rule.get("optionalOldSelf"):
         raise CompileError("optionalOldSelf is not available in an embedded cluster")
     source, dynamic = rule.get("rule") or "", rule.get("messageExpression")
@@ -113,9 +115,10 @@ def is_uncorrelated(schema: Schema) -> bool:
 
 
 def rule_definition_errors(schema: Schema, field: str, uncorrelated: str) -> Iterator[FieldError]:
-    """The rules of one schema, not of those below it, that are not valid or cannot be evaluated.
+    """Errors of the rules of one schema, not of those below it.
 
-    `uncorrelated` is the field of a schema around it without old values; empty if there is none.
+    A rule must compile here and have a known reason. `uncorrelated` is the field of a schema
+    around it without old values, within which `oldSelf` is refused; empty if there is none.
     """
     for at, rule in enumerate(schema.get(_RULES) or ()):
         where = f"{field}.{_RULES}[{at}]"
@@ -139,7 +142,11 @@ def rule_definition_errors(schema: Schema, field: str, uncorrelated: str) -> Ite
 def rule_errors(
     node: RuleNode | None, new: dict[str, Any], old: dict[str, Any] | None, found: list[FieldError]
 ) -> Iterator[FieldError]:
-    """The rules that an object violates; `found` are its errors of other kinds."""
+    """The errors of rules that an object violates; `found` are its errors of other kinds.
+
+    If one of `found` is of a missing value, a type or a size, no rule is evaluated, and a single
+    error says so.
+    """
     if node is None:
         return
     if any(error.type in _BLOCKING for error in found):
@@ -154,7 +161,7 @@ def rule_errors(
 
 
 def _visible(obj: dict[str, Any]) -> dict[str, Any]:
-    """An object as rules see it: of its metadata only the names."""
+    """A copy as rules see it: of its metadata only name and generateName."""
     metadata = obj.get("metadata") or {}
     names = {key: metadata[key] for key in ("name", "generateName") if key in metadata}
     return {**obj, "metadata": names}
@@ -181,7 +188,10 @@ def _node_errors(node: RuleNode, new: Any, old: Any, path: str) -> Iterator[Fiel
 
 
 def _value_errors(node: RuleNode, new: Any, old: Any, path: str) -> Iterator[FieldError]:
-    """The errors of the rules of one value."""
+    """The errors of the rules of one value itself, not of those in it.
+
+    Skipped are transition rules without an old value, and other rules if the value is unchanged.
+    """
     rules = [rule for rule in node.rules if old is not None or not rule.is_transition]
     rules = [rule for rule in rules if rule.is_transition or new != old]
     if not rules:
@@ -201,7 +211,7 @@ def _value_errors(node: RuleNode, new: Any, old: Any, path: str) -> Iterator[Fie
 
 
 def _message(rule: SchemaRule, scope: Scope) -> str:
-    """What to say of a rule that does not hold."""
+    """The messageExpression of a rule if it gives one line of text, else the rule's text."""
     if rule.message is None:
         return rule.text
     try:
@@ -212,7 +222,7 @@ def _message(rule: SchemaRule, scope: Scope) -> str:
 
 
 def _error(rule: SchemaRule, path: str, value: Any, text: str) -> FieldError:
-    """The error of a rule that does not hold; values of several fields are not shown."""
+    """The error of a rule that does not hold, by its reason and fieldPath; shows scalars only."""
     path = _PATH_KEY.sub(r".\1", f"{path}{rule.field_path}".lstrip(".")) or "<nil>"
     match rule.reason:
         case "FieldValueForbidden":
@@ -244,6 +254,7 @@ def _cel_value(schema: Schema, value: Any) -> Any:
 
 
 def _escape(name: str) -> str:
+    """A property name as rules spell it: `__dash__` for `-`, keywords within underscores."""
     if name in _KEYWORDS:
         return f"__{name}__"
     for plain, escaped in _ESCAPES:
@@ -259,9 +270,11 @@ def _by_key(schema: Schema, old: Any) -> dict[tuple[str, ...], Any]:
 
 
 def _key(schema: Schema, item: Any) -> tuple[str, ...]:
+    """The values of x-kubernetes-list-map-keys in an item; empty if it is no object."""
     keys = schema.get("x-kubernetes-list-map-keys") or ()
     return tuple(repr(item.get(key)) for key in keys) if isinstance(item, dict) else ()
 
 
 def _child(path: str, key: str) -> str:
+    """The path of a property below a path, which may be empty."""
     return f"{path}.{key}" if path else key

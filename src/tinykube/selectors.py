@@ -21,7 +21,7 @@ class Requirement(Struct, frozen=True):
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels satisfy the requirement."""
+        """Whether labels satisfy it; `!=` and `notin` hold for labels without the key."""
         present = self.key in labels
         match self.operator:
             case "=" | "in":
@@ -39,7 +39,7 @@ class Requirement(Struct, frozen=True):
 
 
 def _compare_integers(operator: str, left: str, right: str) -> bool:
-    """Compare as integers; False if either is none."""
+    """Whether left > right or left < right as integers; False if either is no integer."""
     try:
         return int(left) > int(right) if operator == ">" else int(left) < int(right)
     except ValueError:
@@ -62,11 +62,11 @@ class Selector(Struct, frozen=True):
 
     @property
     def matches_all(self) -> bool:
-        """Whether it selects every object."""
+        """Whether it is empty, and so selects every object."""
         return not self.labels and not self.fields
 
     def matches(self, obj: Object) -> bool:
-        """Whether it selects an object."""
+        """Whether it selects an object, read as it is stored (Events in the form of core/v1)."""
         if self.labels:
             labels = obj["metadata"].get("labels") or {}
             if not all(requirement.holds(labels) for requirement in self.labels):
@@ -136,7 +136,10 @@ def parse_selectors(resource: Resource, labels: str, fields: str) -> Selector:
 
 
 def _parse_fields(resource: Resource, text: str) -> tuple[FieldTerm, ...]:
-    """The terms of a field selector; raises 400 for a bad term or an unsupported field."""
+    """The terms of a field selector; raises 400 for a bad term or an unsupported field.
+
+    Values are taken literally: escapes are not undone.
+    """
     terms: list[FieldTerm] = []
     for part in filter(None, re.split(r"(?<!\\),", text)):
         found = re.match(r"^(.*?)(==|!=|=)(.*)$", part)
@@ -148,7 +151,10 @@ def _parse_fields(resource: Resource, text: str) -> tuple[FieldTerm, ...]:
 
 
 def _check_field(resource: Resource, path: str) -> str:
-    """The path of a field that the resource can be selected by."""
+    """The path to compare for a field selector, some of Events under their stored name.
+
+    Raises 400 if objects of the resource cannot be selected by it.
+    """
     if path == "metadata.name" or (path == "metadata.namespace" and resource.namespaced):
         return path
     if resource.custom is not None:
@@ -181,14 +187,14 @@ class _Tokens:
         return self._found[self._next] if self._next < len(self._found) else ""
 
     def take(self) -> str:
-        """The next token, which is consumed."""
+        """The next token, which is consumed; empty at the end."""
         token = self.peek()
         self._next += 1
         return token
 
 
 def parse_labels(text: str) -> tuple[Requirement, ...]:
-    """Parse a label selector in text form."""
+    """Parse a label selector in text form; raises 400 if it is not valid."""
     tokens = _Tokens(text)
     return tuple(_parse_requirements(tokens))
 
@@ -212,7 +218,7 @@ def _parse_requirements(tokens: _Tokens) -> Iterator[Requirement]:
 
 
 def _parse_requirement(tokens: _Tokens) -> Requirement:
-    """Consume one requirement, such as `!key`, `key`, `key=value`, `key in (a,b)`."""
+    """Consume one requirement, such as `!key`, `key`, `key=value`, `key in (a,b)`; raises 400."""
     absent = tokens.peek() == "!"
     if absent:
         tokens.take()
@@ -282,6 +288,7 @@ def _parse_values(tokens: _Tokens, key: str) -> tuple[str, ...]:
 
 
 def _unexpected_token(found: str, expected: str) -> StatusError:
+    """The 400 to raise for a token that is not expected."""
     return bad_request(f"unable to parse requirement: found '{found}', expected: {expected}")
 
 
@@ -305,7 +312,10 @@ def _check_value(key: str, value: str) -> str:
 
 
 def matches_labels(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
-    """Whether a LabelSelector object matches labels."""
+    """Whether a LabelSelector object (matchLabels and matchExpressions) matches labels.
+
+    An empty one matches everything; a missing one is for the caller to handle.
+    """
     wanted = selector.get("matchLabels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
@@ -324,6 +334,7 @@ _EXPRESSIONS: dict[str, Operator] = {
 
 
 def _parse_expression(expression: Mapping[str, Any]) -> Requirement:
+    """A matchExpression as a requirement; KeyError for an unknown operator."""
     operator = _EXPRESSIONS[expression["operator"]]
     return Requirement(expression["key"], operator, tuple(expression.get("values") or ()))
 

@@ -29,14 +29,17 @@ class TypeMismatch(Exception):
 
 
 def decode(type_name: str, value: Object) -> tuple[Object, list[str]]:
-    """The object decoded as its built-in type, and the paths of its unknown fields."""
+    """A copy decoded as its built-in type, with zero values, and the paths of its unknown fields.
+
+    Unknown fields are left out; raises `TypeMismatch` for a value of another type.
+    """
     unknown: list[str] = []
     decoded = _decode_struct(type_name, value, "", "", unknown)
     return decoded, [path for path in unknown if path not in _TYPE_META]
 
 
 def clone(value: Any) -> Any:
-    """A deep copy."""
+    """A deep copy of dicts and lists."""
     if isinstance(value, dict):
         return {key: clone(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -194,12 +197,14 @@ def _decode_time(value: Any, _owner: str, _path: str) -> Any:
 
 
 def _micro_time(value: Any, owner: str, path: str) -> Any:
+    """The time in UTC with microseconds; raises TypeMismatch if it is none or has no zone."""
     _decode_time(value, owner, path)
     moment = datetime.fromisoformat(value).astimezone(UTC)
     return moment.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
 
 
 def _bad_time(value: str, layout: str) -> TypeMismatch:
+    """The error to raise for a text that is no time."""
     return TypeMismatch(
         f'parsing time "{value}" as "{layout}": cannot parse "{value}" as "{layout[:4]}"'
     )
@@ -220,7 +225,7 @@ _SCALARS: dict[str, Callable[[Any, str, str], Any]] = {
 
 @cache
 def _zero(type_name: str) -> Object:
-    """The zero value of a type as Go encodes it."""
+    """The zero value of a type as Go encodes it: without omitempty fields; cached, so clone it."""
     zero: Object = {}
     for field in fields_of(type_name) or ():
         if not field.name:
@@ -233,7 +238,7 @@ def _zero(type_name: str) -> Object:
 
 
 def _always_written(field: Field) -> bool:
-    """Go encodes a zero time as null; only creationTimestamp is left out."""
+    """Whether it is a time that Go encodes as null when it is zero: all but creationTimestamp."""
     is_time = field.type in ("time", "microtime") and field.shape == "one" and not field.pointer
     return is_time and field.name != "creationTimestamp"
 
@@ -254,7 +259,10 @@ def _zero_value(field: Field) -> Any:
 
 
 def _mismatch(value: Any, owner: str, path: str, wanted: str) -> TypeMismatch:
-    """The error for a value that does not have the Go type `wanted`."""
+    """The error to raise for a value that does not have the Go type `wanted`.
+
+    It has a second message, for a value that comes from a patched object.
+    """
     struct = owner.rpartition(".")[2]
     kind = go_kind(value)
     converted = f"unrecognized type: {wanted}"
@@ -275,7 +283,7 @@ _GO_KINDS = {"number": "int64", "object": "map", "array": "slice"}
 
 
 def go_kind(value: Any) -> str:
-    """The JSON type of a value as Go names it in messages."""
+    """The JSON type of a value as Go names it in messages; `object` also for null."""
     match value:
         case bool():
             return "bool"
@@ -297,11 +305,13 @@ def _go_value(value: Any) -> str:
 
 
 def _go_name(type_name: str) -> str:
+    """A type of the table as Go names it: `core/v1.Pod` is `v1.Pod`."""
     group, _, name = type_name.rpartition(".")
     return f"{group.rpartition('/')[2]}.{name}"
 
 
 def _go_type(field: Field) -> str:
+    """The Go type of a field that is a list or a map, such as `[]v1.Container`."""
     inner = _go_name(field.type) if field.is_message else _GO_SCALARS.get(field.type, field.type)
     return f"[]{inner}" if field.shape == "list" else f"map[string]{inner}"
 
@@ -316,5 +326,5 @@ _GO_SCALARS = {
 
 
 def empty_status(type_name: str) -> Any:
-    """The status that Go encodes for an object that has none."""
+    """The status that Go encodes for an object without one, as a copy; {} if it encodes none."""
     return clone(_zero(type_name)).get("status", {})

@@ -32,8 +32,9 @@ class TokenIssuer:
         self._key = key
 
     def issue(self, resource: Resource, namespace: str, name: str, request: Object) -> Object:
-        """Answer a TokenRequest with a signed token, for one audience and duration by default.
+        """A TokenRequest with a signed token in its status; nothing is stored.
 
+        By default for the cluster's audience and an hour; boundObjectRef is returned, not enforced.
         Raises 404 without service account, 422 for a bad duration, 400 for another name.
         """
         account = self._storage.get("serviceaccounts", namespace, name)
@@ -72,7 +73,11 @@ class TokenIssuer:
         }
 
     def populate_secret(self, secret: Object) -> None:
-        """Write a token without expiry into a Secret of type service-account-token."""
+        """Store a token without expiry, and the CA if known, in a Secret for a service account.
+
+        The account is named by an annotation; if it does not exist, or there is a token already,
+        nothing is done. The given object is not modified.
+        """
         metadata = secret["metadata"]
         namespace = metadata["namespace"]
         name = (metadata.get("annotations") or {}).get("kubernetes.io/service-account.name", "")
@@ -97,7 +102,10 @@ class TokenIssuer:
         self._storage.replace("secrets", filled)
 
     def authenticate(self, token: str) -> User | None:
-        """The ServiceAccount of a valid token whose ServiceAccount and Secret exist, or None."""
+        """The user of a signed, unexpired token whose ServiceAccount exists, or None.
+
+        So must its Secret, if it is of one; both with the uid in the token. Audiences do not count.
+        """
         claims = self._verified_claims(token)
         if claims is None or claims.get("exp", 2**62) < self._clock.now().timestamp():
             return None
@@ -137,6 +145,7 @@ class TokenIssuer:
         return f"{text}.{self._signature(text)}"
 
     def _signature(self, text: str) -> str:
+        """The HMAC of a text with the cluster's key, in base64url without padding."""
         made = hmac.new(self._key, text.encode(), sha256).digest()
         return urlsafe_b64encode(made).rstrip(b"=").decode()
 
@@ -153,9 +162,11 @@ class TokenIssuer:
 
 
 def _encode_part(value: dict[str, Any]) -> str:
+    """A part of a JWT: JSON in base64url without padding."""
     return urlsafe_b64encode(msgspec.json.encode(value)).rstrip(b"=").decode()
 
 
 def _invalid_request(field: str, value: int, detail: str) -> Exception:
+    """The 422 to raise for a TokenRequest with a bad field."""
     error = invalid(field, value, detail)
     return invalid_object("TokenRequest", "authentication.k8s.io", "", [error])

@@ -38,7 +38,7 @@ class ServiceAllocator:
         storage.subscribe(self._on_storage_event, "services")
 
     def _on_storage_event(self, event: StorageEvent) -> None:
-        """Keep the index of node ports up to date."""
+        """Update the index of node ports from a change of a Service; after a restore from all."""
         match event:
             case Change():
                 for port in _node_ports(event.before or {}):
@@ -55,14 +55,15 @@ class ServiceAllocator:
                 assert_never(event)
 
     def release(self, service: Object) -> None:
-        """Release the cluster IPs of a deleted Service."""
+        """Remove the IPAddresses of a deleted Service from storage (node ports: by the event)."""
         for address in (service.get("spec") or {}).get("clusterIPs") or ():
             self._release(address, service)
 
     def allocate(self, new: Object, old: Object | None, *, dry_run: bool) -> Object:
-        """A copy of the Service with all addresses and ports; raises 422 if one is not free.
+        """A copy of the Service with its cluster IPs and node ports; raises 422 if one is not free.
 
-        Reserves new cluster IPs and releases those of `old` no longer used, unless on a dry run.
+        Creates IPAddresses for new cluster IPs and removes those of `old` not used, unless on a
+        dry run. The Service is not stored, which is when its node ports are taken.
         """
         spec = dict(new["spec"])
         spec["ports"] = [dict(port) for port in spec.get("ports") or ()]
@@ -156,7 +157,7 @@ class ServiceAllocator:
             raise _invalid_service(service, [invalid("spec.clusterIPs", chosen, detail)])
 
     def _ranges(self) -> dict[str, list[Network]]:
-        """The service CIDRs by family, the default one first."""
+        """The CIDRs of ServiceCIDRs not being deleted, by family, those of `kubernetes` first."""
         ranges: dict[str, list[Network]] = {}
         cidrs = [*self._storage.objects(SERVICECIDRS)]
         cidrs.sort(key=lambda cidr: cidr["metadata"]["name"] != "kubernetes")
@@ -170,7 +171,7 @@ class ServiceAllocator:
     def _next_address(self, family: str) -> str:
         """A free address of a family, random ones tried first; raises 500 if all are taken.
 
-        Does not allocate it: no IPAddress is created.
+        Does not allocate it: no IPAddress is created. KeyError if no range is of the family.
         """
         for network in self._ranges()[family]:
             for offset in self._offsets(network):
@@ -180,7 +181,7 @@ class ServiceAllocator:
         raise internal_error("failed to allocate a serviceIP: range is full")
 
     def _offsets(self, network: Network) -> Iterator[int]:
-        """The offsets to try in a range: random ones in its upper band, then all."""
+        """The offsets to try in a range: random ones outside of its lower band, then all from 1."""
         last = network.num_addresses - (2 if network.version == 4 else 1)
         reserved = min(max(16, network.num_addresses // 16), 256)
         if last > reserved:
@@ -224,7 +225,10 @@ class ServiceAllocator:
             self._storage.remove(IPADDRESSES, "", key)
 
     def _choose_ports(self, service: Object) -> None:
-        """Set node ports and the health-check port."""
+        """Set missing node ports, and healthCheckNodePort if needed, in place.
+
+        Raises 422 if a given node port is not free; ports of equal number share one.
+        """
         spec = service["spec"]
         if spec.get("type") in ("NodePort", "LoadBalancer"):
             allocate = spec.get("allocateLoadBalancerNodePorts", True)
@@ -310,7 +314,7 @@ def _family_errors(
 
 
 def _invalid_service(service: Object, errors: list[FieldError]) -> StatusError:
-    """The error 422 of a Service with these field errors."""
+    """The 422 to raise for a Service with these field errors."""
     return invalid_object("Service", "", service["metadata"]["name"], errors)
 
 
@@ -331,10 +335,12 @@ def _node_ports(service: Object) -> Iterator[int]:
 
 
 def _needs_health_check(spec: dict[str, Any]) -> bool:
+    """Whether it is of type LoadBalancer with externalTrafficPolicy Local."""
     return spec.get("type") == "LoadBalancer" and spec.get("externalTrafficPolicy") == "Local"
 
 
 def _family(address: str) -> str:
+    """`IPv4` or `IPv6`; ValueError if it is no address."""
     return f"IPv{ip_address(address).version}"
 
 

@@ -39,7 +39,7 @@ class Certificate(Struct, frozen=True):
 
 
 def bind(port: int) -> socket.socket:
-    """A socket bound to a loopback port, or to a free one for port 0."""
+    """A socket bound to a loopback port (0: a free one), not yet listening. Raises OSError."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -56,7 +56,7 @@ def new_token() -> str:
 
 
 def self_signed(name: str) -> Certificate:
-    """A certificate for loopback that is its own authority."""
+    """A new certificate for 127.0.0.1 and localhost, its own authority, valid for a year."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     now = datetime.now(UTC)
@@ -80,7 +80,7 @@ def self_signed(name: str) -> Certificate:
 
 
 def tls_context(certificate: Certificate) -> ssl.SSLContext:
-    """The TLS settings of a server with that certificate."""
+    """The TLS settings of a server with that certificate; writes its key to a file for a moment."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     # the ssl module reads certificates from files only
     with TemporaryDirectory(prefix="tinykube-") as folder:
@@ -91,7 +91,10 @@ def tls_context(certificate: Certificate) -> ssl.SSLContext:
 
 
 def write_kubeconfig(path: Path, name: str, url: str, authority: bytes, token: str) -> None:
-    """Write a kubeconfig with one context, readable only by the owner."""
+    """Write a kubeconfig with one context, in JSON; a new file is readable only by its owner.
+
+    An existing file is overwritten and keeps its permissions.
+    """
     config = {
         "apiVersion": "v1",
         "kind": "Config",

@@ -101,12 +101,15 @@ class Storage:
         return self._version
 
     def get(self, store: str, namespace: str, name: str) -> Object | None:
-        """One object, or None."""
+        """One stored object, not to be modified, or None; no namespace if cluster-scoped."""
         bucket = self._buckets.get(store)
         return bucket.namespaces.get(namespace, {}).get(name) if bucket is not None else None
 
     def objects(self, store: str, namespace: str = "") -> Iterator[Object]:
-        """The objects of one namespace, or of all when it is empty, in the order of their keys."""
+        """The objects of one namespace, or of all when it is empty, in the order of their keys.
+
+        Lazy: copy them before the next write to the store.
+        """
         bucket = self._buckets.get(store)
         if bucket is None:
             return
@@ -118,7 +121,7 @@ class Storage:
                 yield named[name]
 
     def count(self, store: str, namespace: str = "") -> int:
-        """How many objects a store holds."""
+        """How many objects a store holds, in one namespace, or in all when it is empty."""
         bucket = self._buckets.get(store)
         if bucket is None:
             return 0
@@ -127,7 +130,7 @@ class Storage:
         return sum(len(named) for named in bucket.namespaces.values())
 
     def stores(self) -> tuple[str, ...]:
-        """The stores that hold or once held an object."""
+        """The names of the stores that hold or held an object, or were watched or subscribed to."""
         return tuple(self._buckets)
 
     def create(self, store: str, obj: Object) -> Object:
@@ -145,7 +148,7 @@ class Storage:
         return stored
 
     def replace(self, store: str, obj: Object) -> Object:
-        """Replace an object by its new state; returns it with its version.
+        """Replace the object of the same name; returns it with its version, which is not compared.
 
         Notifies the listeners; raises `KeyNotFound` if it does not exist.
         """
@@ -229,7 +232,7 @@ class Storage:
             bucket.floor = self._version
 
     def snapshot(self) -> Snapshot:
-        """All current objects."""
+        """All current objects with the version, not copied: none of them may be modified."""
         held = {store: list(self.objects(store)) for store in self._buckets}
         return Snapshot(self._version, {store: objs for store, objs in held.items() if objs})
 
@@ -264,7 +267,10 @@ class Storage:
         return bucket
 
     def _with_next_version(self, obj: Object) -> Object:
-        """The object with the next resourceVersion; a mirror keeps the version it has."""
+        """A copy with the next version as resourceVersion; a mirror returns the object itself.
+
+        Increments the version of the storage.
+        """
         self._version += 1
         if self._mirror:
             return obj
@@ -283,6 +289,6 @@ class Storage:
 
 
 def name_of(obj: Object) -> Name:
-    """An object's namespace and name."""
+    """An object's namespace (empty if cluster-scoped) and name."""
     metadata = obj["metadata"]
     return metadata.get("namespace", ""), metadata["name"]

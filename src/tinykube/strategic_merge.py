@@ -20,7 +20,11 @@ class KeyMissing(Exception):
 
 
 def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
-    """The target with the patch applied; neither argument is changed."""
+    """The target with the patch applied; neither argument is changed, but parts are shared.
+
+    Fields of types not in the table are merged as in a JSON merge patch. Raises `BadDirective`
+    and `KeyMissing`.
+    """
     fields = json_fields(type_name) if fields_of(type_name) is not None else {}
     match patch.get(_DIRECTIVE):
         case None | "merge":
@@ -41,7 +45,10 @@ def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
 
 
 def _merge_field(merged: Object, key: str, value: Any, field: Field | None, patch: Object) -> None:
-    """Merge one field of the patch, by its type and patch strategy."""
+    """Merge one field of the patch into `merged` in place, by its type and patch strategy.
+
+    Null removes it. Lists are replaced unless their strategy is merge.
+    """
     if value is None:
         merged.pop(key, None)
         return
@@ -64,7 +71,10 @@ def _merge_field(merged: Object, key: str, value: Any, field: Field | None, patc
 
 
 def _merge_list(field: Field, current: list[Any], patch: list[Any], order: Any) -> list[Any]:
-    """Merge a list by its merge key, or as a set."""
+    """A new list, merged by its merge key or, of primitives, as a set; sorted by `order`.
+
+    Without `order` ($setElementOrder) the order is that of the patch.
+    """
     if not field.is_message:
         added = [value for value in dict.fromkeys(patch) if value not in current]
         return _sort_elements([*current, *added], current, order or patch, "")
@@ -130,7 +140,7 @@ def _delete_primitives(merged: Object, patch: Object) -> None:
 
 
 def _apply_order(merged: Object, patch: Object, fields: dict[str, Field]) -> None:
-    """Apply $setElementOrder to lists that the patch does not change."""
+    """Sort lists that the patch does not change by $setElementOrder, in `merged` in place."""
     for directive, order in patch.items():
         if directive.startswith(_ORDER):
             key = directive.removeprefix(_ORDER)
@@ -162,6 +172,7 @@ def _strip_directives(value: Any) -> Any:
 
 
 def _go_map(value: Object) -> str:
+    """A map as Go prints it with %v, sorted by key."""
     return "map[" + " ".join(f"{key}:{go_text(v)}" for key, v in sorted(value.items())) + "]"
 
 

@@ -52,6 +52,9 @@ DEFAULT_STRATEGY = Strategy()
 
 
 def desired_state(obj: Object) -> Object:
-    """The fields of an object whose changes increment its generation."""
+    """The fields of an object, at the top level, whose changes increment its generation.
+
+    These are all but kind, apiVersion, metadata and status.
+    """
     excluded = ("kind", "apiVersion", "metadata", "status")
     return {key: value for key, value in obj.items() if key not in excluded}

@@ -27,7 +27,7 @@ _META = ("apiVersion", "kind", "metadata")
 
 
 def prune(schema: Schema | None, value: Any, path: str = "") -> list[str]:
-    """Remove unknown fields in place; returns their paths."""
+    """Remove fields that the schema does not specify or preserve, in place; returns their paths."""
     unknown: list[str] = []
     _prune(schema, value, path, unknown)
     return unknown
@@ -78,7 +78,7 @@ def _property_schema(schema: Schema | None, key: str) -> Schema | None:
 
 
 def fill_defaults(schema: Schema | None, value: Any) -> None:
-    """Set the defaults of a schema in place."""
+    """Set the defaults of a schema in place, and remove nulls of fields that are not nullable."""
     if not schema:
         return
     match value:
@@ -100,13 +100,19 @@ def fill_defaults(schema: Schema | None, value: Any) -> None:
 
 
 def schema_errors(schema: Schema, value: Any, path: str = "") -> Iterator[FieldError]:
-    """The violations of a schema; paths start at `path`."""
+    """The violations of a schema in a value and all below it; paths start at `path`.
+
+    Duplicates in lists of type set or map come last; CEL rules are not evaluated.
+    """
     yield from _value_errors(schema, value, path)
     yield from _list_errors(schema, value, path)
 
 
 def _value_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
-    """All errors of a value; of null only type and enum are checked."""
+    """The errors of a value and all below it; of null only type and enum are checked.
+
+    Left out are duplicates in lists of type set or map, see `_list_errors`.
+    """
     kind_error = _type_error(schema, value, path)
     if kind_error is not None:
         yield kind_error
@@ -148,7 +154,7 @@ def _json_type(value: Any) -> str:
 
 
 def _type_error(schema: Schema, value: Any, path: str) -> FieldError | None:
-    """The error if the type differs; a whole number is an integer, null needs `nullable`.
+    """The error if the type differs, or None; a whole number is an integer, null needs `nullable`.
 
     A schema without type allows all.
     """
@@ -194,7 +200,7 @@ def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError
 
 
 def _matches_pattern(pattern: str, value: str) -> bool:
-    """Whether a pattern matches somewhere; invalid patterns match everything."""
+    """Whether a pattern matches anywhere in a value; True if Python cannot parse the pattern."""
     try:
         return re.search(pattern, value) is not None
     except re.error:
@@ -278,7 +284,7 @@ def _embedded_errors(value: dict[str, Any], path: str) -> Iterator[FieldError]:
 
 
 def _combination_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
-    """Violations of anyOf, oneOf, allOf and not."""
+    """Violations of anyOf, oneOf, allOf and not; none for x-kubernetes-int-or-string."""
     if schema.get("x-kubernetes-int-or-string"):
         return  # its anyOf repeats the type check
     for name, combine in (
@@ -328,7 +334,7 @@ def _composite_error(message: str) -> FieldError:
 
 
 def _list_errors(schema: Schema, value: Any, path: str) -> Iterator[FieldError]:
-    """Duplicates in lists of type set or map."""
+    """Errors of duplicates in lists of type set or map (by its keys), here and all below."""
     match value:
         case dict():
             for key, element in value.items():

@@ -42,6 +42,7 @@ _VALUE_MESSAGE = (
 
 
 def _length_problems(value: str, limit: int) -> list[str]:
+    """The message, in a list, if a value has more bytes than the limit; else empty."""
     return [f"must be no more than {limit} characters"] if len(value.encode()) > limit else []
 
 

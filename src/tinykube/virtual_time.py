@@ -48,6 +48,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jumping)
 
     def time(self) -> float:
+        """Virtual seconds since the loop was made."""
         return self._jumping.passed
 
 
@@ -58,12 +59,16 @@ class LoopClock:
         self.skew = skew
 
     def now(self) -> datetime:
+        """`EPOCH` plus the time of the running loop and the skew; fails outside of a loop."""
         seconds = asyncio.get_running_loop().time()
         return EPOCH + timedelta(seconds=seconds) + self.skew
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
-    """Run a coroutine on virtual time."""
+    """Run a coroutine on virtual time and return its result.
+
+    Raises `NothingLeftToWaitFor` where it would wait forever.
+    """
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(main)
 

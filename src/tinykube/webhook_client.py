@@ -35,7 +35,7 @@ ServiceResolver = Callable[[Mapping[str, Any], WebhookCall], WebhookCall]
 
 
 def no_services(service: Mapping[str, Any], call: WebhookCall) -> WebhookCall:
-    """Fail for service references: nothing serves the cluster's Services."""
+    """Raise `WebhookFailed` for every service reference: nothing serves the cluster's Services."""
     port, path = service.get("port", 443), service.get("path") or ""
     host = f"{service['name']}.{service['namespace']}.svc"
     seconds = int(call.timeout.total_seconds())
@@ -46,7 +46,7 @@ def no_services(service: Mapping[str, Any], call: WebhookCall) -> WebhookCall:
 
 
 async def call_over_https(call: WebhookCall) -> bytes:
-    """POST a review over TLS on a new connection."""
+    """POST a review over TLS on a new connection; returns the body, raises `WebhookFailed`."""
     caller = HttpsCaller()
     try:
         return await caller(call)
@@ -63,7 +63,7 @@ class HttpsCaller:
     async def __call__(self, call: WebhookCall) -> bytes:
         """POST the review and return the body; tried once more if the server disconnects.
 
-        Raises WebhookFailed for other URLs than https, for connection errors and timeouts.
+        Raises WebhookFailed for URLs without https, connection errors, timeouts, and unless 200.
         """
         if not call.url.startswith("https://"):
             raise WebhookFailed(f'Post "{call.url}": only https is spoken to webhooks')
@@ -77,7 +77,7 @@ class HttpsCaller:
             raise WebhookFailed(f'Post "{call.url}": {error}') from error
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection; a later call opens new ones."""
         sessions, self._sessions = self._sessions, {}
         for session in sessions.values():
             await session.close()
