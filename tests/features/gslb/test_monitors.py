@@ -33,6 +33,8 @@ def test_a_monitor_is_read_field_by_field() -> None:
         ),
         ({"type": "TCP", "port": "http"}, "port: 'http' is not from 1 to 65535"),
         ({"type": "TCP", "port": "70000"}, "port: '70000' is not from 1 to 65535"),
+        ({"type": "TCP", "port": "080"}, "port: '080' is not from 1 to 65535"),
+        ({"type": "TCP", "port": "0000000801234"}, "is not from 1 to 65535"),
         ({"type": "TCP", "port": "²"}, "port: '²' is not from 1 to 65535"),
         ({"type": "TCP", "port": "80", "interval": "9" * 30}, "is not from 1 to 3600"),
         ({"type": "TCP", "port": "80", "up": "51"}, "up: '51' is not from 1 to 50"),

@@ -9,6 +9,7 @@ import pytest
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, NIC, READINESS, TENANT
 from hanse.model.admission import Allow, NeedsAnswer
 from hanse.model.facts import Answer
+from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import ClusterObjectRef, ObjectRef
 from hanse.model.ownership import OWNER
@@ -158,6 +159,17 @@ def test_a_network_that_the_store_does_not_know_is_asked_for_and_then_refused() 
     assert first == NeedsAnswer(question)
     assert "tenant acme has no network bolts; create Network acme.bolts" in denial_message(second)
     assert later == NeedsAnswer(question)
+
+
+def test_a_namespace_that_could_not_be_read_is_to_be_tried_again() -> None:
+    question = Read(ClusterObjectRef(HERE, ObjectRef(Namespace.kind, "acme-new")))
+    failed = Answer(question.id, None, "the connection was reset", EPOCH)
+
+    denied = hooks()["networks-pods"].review(
+        admission_request(where="acme-new", spec=SPEC), cluster_snapshot(facts=[failed])
+    )
+
+    assert "Namespace acme-new could not be read; try again" in denial_message(denied)
 
 
 def test_a_network_just_created_is_found_by_asking() -> None:

@@ -7,6 +7,7 @@ import pytest
 import yaml
 from msgspec import structs
 
+from hanse.features.networks.admin_reachability import unevaluated_ports
 from hanse.features.networks.antrea_reachability import antrea_rules, unevaluated
 from hanse.features.networks.isolation import cluster_network_policies
 from hanse.features.networks.names import TENANT, NetworkName
@@ -237,6 +238,23 @@ def test_policies_of_administrators_decide_before_and_after_network_policies() -
     assert not can_reach(one, other, https, [], [baseline])
     assert can_reach(one, other, https, [opens], [baseline])
     assert can_reach(other, one, https, [], [deny, baseline])
+
+
+@pytest.mark.parametrize(
+    "ports",
+    [
+        {"protocols": [{"destinationNamedPort": "http"}]},
+        {"ports": [{"namedPort": "http"}]},
+    ],
+)
+def test_a_rule_of_administrators_for_a_port_by_name_decides_nothing_and_is_told(
+    ports: dict[str, Any],
+) -> None:
+    rule = {"action": "Deny", "from": [{"namespaces": {}}], **ports}
+    named = cluster_policy("named", ingress=[rule])
+
+    assert can_reach(BOLT, ACME, TrafficPort(80), [], [named])
+    assert unevaluated_ports([named]) == [f"named: {next(iter(next(iter(ports.values()))[0]))}"]
 
 
 ACME = TrafficEndpoint("a", "acme-web", {"app": "web"}, {TENANT: "acme"}, ("10.4.0.2",))

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed
+from hanse.features.networks.admin_reachability import unevaluated_ports
 from hanse.features.networks.antrea_reachability import AntreaPolicy, antrea_rules, unevaluated
 from hanse.features.networks.names import DNS, NETWORK, TENANT, is_managed, parse_network_name
 from hanse.features.networks.reachability import ReachabilityMatrix, reachability_matrix
@@ -130,7 +131,8 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
     }
     both = agreed | {(other, one) for one, other in agreed}
     leaks = tuple(pair for pair in whole.leaks() if pair not in both)
-    return ReachabilityView(whole, leaks, guards, frozenset(both), tuple(unevaluated(antrea)))
+    untried = (*unevaluated_ports(admin), *unevaluated(antrea))
+    return ReachabilityView(whole, leaks, guards, frozenset(both), untried)
 
 
 async def _read_served(client: Client, kind: type[K]) -> list[K]:

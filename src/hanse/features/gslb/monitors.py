@@ -180,7 +180,8 @@ def _field_error(field: str, value: str, kind: str) -> str:
         return "" if value in _TYPES else f"{value[:50]!r} is none of {', '.join(_TYPES)}"
     if field in _NUMBERS:
         low, high = _NUMBERS[field]
-        good = value.isascii() and value.isdecimal() and low <= int(value[:9]) <= high
+        plain = re.fullmatch(r"0|[1-9][0-9]{0,8}", value) is not None
+        good = plain and low <= int(value) <= high
         return "" if good else f"{value[:50]!r} is not from {low} to {high}"
     if kind in _TYPES and kind not in _TYPES_WITH[field] and field != "path":
         return f"it has no meaning for {kind}; leave it out"

@@ -75,24 +75,45 @@ def _selector(wire: Any) -> LabelSelector:
     return msgspec.convert(wire or {}, LabelSelector, strict=False)
 
 
+def unevaluated_ports(policies: Iterable[ClusterNetworkPolicy]) -> list[str]:
+    """`NAME: fields` of each policy with ports by name, which are not evaluated, sorted."""
+    found = {
+        f"{policy.metadata.name}: {field}"
+        for policy in policies
+        for rule in (*policy.spec.ingress, *policy.spec.egress)
+        for field, said in _port_entries(rule)
+        if isinstance(said, str)
+    }
+    return sorted(found)
+
+
 def _has_port(rule: Wire, port: TrafficPort) -> bool:
-    """Whether a rule is about a port; one without ports is about all."""
-    named = list(_ports(rule))
-    return not named or any(
+    """Whether a rule is about a port; one without ports is about all, of ports by name about none.
+
+    What a name stands for is the pod's to say, which is not known here.
+    """
+    return not list(_port_entries(rule)) or any(
         protocol == port.protocol and (first is None or first <= port.port <= (last or first))
-        for protocol, first, last in named
+        for protocol, first, last in _ports(rule)
     )
 
 
 def _ports(rule: Wire) -> Iterator[tuple[Any, int | None, int | None]]:
-    """Protocol, first and last port of each entry; no port means all of the protocol."""
-    for entry in rule.get("protocols") or ():
-        for protocol, said in entry.items():
+    """Protocol, first and last port of each entry by number; no port means all of the protocol."""
+    for field, said in _port_entries(rule):
+        if isinstance(said, str):
+            continue
+        if field in ("portNumber", "portRange"):  # `ports` of earlier versions
+            first = said.get("port") if field == "portNumber" else said.get("start")
+            yield said.get("protocol", "TCP"), first, said.get("end")
+        else:
             wanted = (said or {}).get("destinationPort") or {}
             span = wanted.get("range") or {}
             first = wanted.get("number") or span.get("start")
-            yield protocol.upper(), first, span.get("end")
-    for entry in rule.get("ports") or ():
-        for kind, said in entry.items():
-            first = said.get("port") if kind == "portNumber" else said.get("start")
-            yield said.get("protocol", "TCP"), first, said.get("end")
+            yield field.upper(), first, span.get("end")
+
+
+def _port_entries(rule: Wire) -> Iterator[tuple[str, Any]]:
+    """Field and value of each entry of `protocols`, and of `ports` of earlier versions."""
+    for entry in (*(rule.get("protocols") or ()), *(rule.get("ports") or ())):
+        yield from entry.items()

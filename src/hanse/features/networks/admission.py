@@ -99,8 +99,14 @@ def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
     (503) if the read failed.
     """
     found = snapshot.get(snapshot.local, kind, name)
-    if found is not None:
-        return found
+    return found if found is not None else _read(kind, name, snapshot)
+
+
+def _read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
+    """A cluster-scoped object as a live read answered; None if it does not exist.
+
+    Raises `ReadRequired` without a recent answer, and `RequestDenied` (503) if the read failed.
+    """
     question = Read(ClusterObjectRef(snapshot.local, ObjectRef(kind.kind, name)))
     answer = snapshot.fact(Answer, question.id)
     if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
@@ -113,26 +119,12 @@ def get_or_read(kind: type[O], name: str, snapshot: Snapshot) -> O | None:
 def read_tenant(namespace: str, snapshot: Snapshot) -> str:
     """The tenant label of a namespace, or empty; by a live read if the snapshot has no label.
 
-    Raises `ReadRequired` without a recent answer.
+    Raises `ReadRequired` without a recent answer, and `RequestDenied` (503) if the read failed.
     """
     found = snapshot.get(snapshot.local, Namespace, namespace)
     if found is None or TENANT not in found.metadata.labels:
-        found = _read_namespace(namespace, snapshot)
+        found = _read(Namespace, namespace, snapshot)
     return found.metadata.labels.get(TENANT, "") if found is not None else ""
-
-
-def _read_namespace(namespace: str, snapshot: Snapshot) -> Namespace | None:
-    """The namespace as a live read answered; None if it does not exist or the read failed.
-
-    Raises `ReadRequired` without a recent answer.
-    """
-    question = Read(ClusterObjectRef(snapshot.local, ObjectRef(Namespace.kind, namespace)))
-    answer = snapshot.fact(Answer, question.id)
-    if answer is None or snapshot.now - answer.at > READ_MAX_AGE:
-        raise ReadRequired(NeedsAnswer(question))
-    if answer.value is None:
-        return None
-    return msgspec.convert(answer.value, Namespace, strict=False)
 
 
 def resolve_network(
