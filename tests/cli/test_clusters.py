@@ -17,8 +17,11 @@ from hanse.cli.clusters import (
     kubeconfig_files,
     local_folder,
     read_clusters,
+    select_cluster,
+    select_clusters,
 )
-from hanse.cli.root import hanse
+from hanse.cli.errors import InputError
+from hanse.cli.root import hanse, run
 from hanse.cli.settings import GlobalOptions
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, ServerEndpoint
@@ -172,3 +175,49 @@ async def test_a_cluster_that_fails_or_is_late_hides_no_other(here: Path) -> Non
     assert isinstance(a, ReadFailure)
     assert isinstance(b, ReadFailure)
     assert (a.message("late"), b.message("late"), c) == ("refused", "late", "read")
+
+
+@pytest.mark.parametrize("chosen", ["in-cluster", ""], ids=["named", "current"])
+def test_a_context_called_in_cluster_is_looked_up_as_any_other(here: Path, chosen: str) -> None:
+    file = _config(here / "config", "lubeck", "in-cluster")
+    file.write_text(
+        file.read_text().replace("current-context: lubeck", "current-context: in-cluster")
+    )
+
+    assert select_cluster(GlobalOptions(kubeconfig=file), chosen).name == "in-cluster"
+
+
+def test_a_context_called_in_cluster_that_a_kubeconfig_lacks_is_refused(here: Path) -> None:
+    file = _config(here / "config", "lubeck", "hamburg")
+
+    with pytest.raises(InputError, match=r"no context 'in-cluster' .* there is: lubeck, hamburg"):
+        select_cluster(GlobalOptions(kubeconfig=file), "in-cluster")
+
+
+@pytest.fixture
+def pod(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of a pod that has only its service account."""
+    for name in ("KUBECONFIG", "HANSE_DIR"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", str(here))
+    monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "10.0.0.1")
+
+
+@pytest.mark.usefixtures("pod")
+def test_a_pod_without_a_kubeconfig_knows_its_own_cluster_and_no_other() -> None:
+    assert select_cluster(GlobalOptions()).name == "in-cluster"
+    assert select_cluster(GlobalOptions(context="in-cluster")).name == "in-cluster"
+    with pytest.raises(InputError, match=r"no context 'broker': .* give --kubeconfig"):
+        select_cluster(GlobalOptions(), "broker")
+    with pytest.raises(InputError, match=r"no context 'broker': .* give --kubeconfig"):
+        select_clusters(GlobalOptions(context="broker"))
+
+
+@pytest.mark.usefixtures("pod")
+def test_a_pod_does_not_take_its_own_cluster_for_the_broker_to_leave(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    status = run(["leave", "--broker", "hub", "--cluster-id", "bergen", "--force"])
+
+    assert status == 2
+    assert "no context 'hub'" in capsys.readouterr().err

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from hanse.cli.root import run
+from hanse.kube.client_config import ClientConfig, ServerEndpoint
+from hanse.local.kubeconfig import Context, write_kubeconfig
 from tests.cli.programs import RunningFederation, hanse
 from tests.support.toy import OFFER, Toy
 
@@ -156,3 +158,29 @@ def test_a_few_bytes_that_stand_for_millions_of_values_are_refused_with_their_li
     assert result.err == (
         "hanse: bomb.yaml:5: aliases add more than 10000 values; write them out\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("current", "error"),
+    [
+        ("", "the kubeconfig has no current context; name one with --context"),
+        ("rome", "no context 'rome' in the kubeconfig; there is: lubeck"),
+    ],
+    ids=["none", "unknown"],
+)
+def test_a_plan_without_a_usable_current_context_says_what_to_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], current: str, error: str
+) -> None:
+    file, kubeconfig = tmp_path / "prices.yaml", tmp_path / "config"
+    file.write_text(PRICES)
+    lubeck = Context("lubeck", ClientConfig(ServerEndpoint("https://127.0.0.1:1")))
+    write_kubeconfig(kubeconfig, [lubeck])
+    text = kubeconfig.read_text().replace(
+        "current-context: lubeck", f"current-context: '{current}'"
+    )
+    kubeconfig.write_text(text)
+
+    status = run(["plan", "-f", str(file), "--kubeconfig", str(kubeconfig)])
+
+    assert status == 2
+    assert capsys.readouterr().err == f"hanse: {error}\n"

@@ -240,12 +240,11 @@ def select_clusters(settings: GlobalOptions) -> tuple[ClusterAccess, ...]:
 def select_cluster(settings: GlobalOptions, context: str = "") -> ClusterAccess:
     """The cluster of `context`, else of `--context`, else of the current context.
 
-    In a pod without a kubeconfig it is the pod's own cluster. Raises `InputError` if there is none.
+    In a pod without a kubeconfig only the pod's own cluster is known, as `in-cluster`. Raises
+    `InputError` for an unknown context, or if none is chosen.
     """
     try:
         chosen = context or settings.context or current_context(settings)
-        if chosen == IN_CLUSTER:
-            return configured_clusters(settings)[0]
         if not chosen:
             raise InputError("the kubeconfig has no current context; name one with --context")
         return configured_clusters(settings._replace(context=chosen))[0]
@@ -277,10 +276,16 @@ def configured_clusters(
     """All contexts of the kubeconfig, or only that of `--context`; no API server is asked.
 
     In a pod without a kubeconfig it is the pod's own cluster, called `in-cluster`. Raises
-    `BadCredentials` for a kubeconfig that cannot be used, or of a local federation that has ended.
+    `BadCredentials` for an unknown context, and for a kubeconfig that cannot be used, or of a local
+    federation that has ended.
     """
     files = kubeconfig_files(settings, environment)
     if files is None:
+        if settings.context not in ("", IN_CLUSTER):
+            raise BadCredentials(
+                f"no context {settings.context!r}: this pod has no kubeconfig and knows its own "
+                f"cluster alone, {IN_CLUSTER}; give --kubeconfig FILE"
+            )
         return (ClusterAccess(IN_CLUSTER, credentials.in_cluster(environment)),)
     for file in files:
         if has_ended(file.parent) and file.name == KUBECONFIG:

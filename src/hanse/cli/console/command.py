@@ -75,9 +75,13 @@ def command(
     settings = global_options(context)
     start_logging(settings)
     clusters = own_and_others(settings, own_cluster) if own_cluster else select_clusters(settings)
-    home = select_cluster(settings, people_of) if people_of else clusters[0]
+    named = {one.name: one for one in clusters}  # the pod's own cluster is no context
+    home, supervisor = clusters[0], None
+    if people_of:
+        home = named.get(people_of) or select_cluster(settings, people_of)
+    if federation:
+        supervisor = named.get(federation) or select_cluster(settings, federation)
     local = is_local(settings)
-    supervisor = select_cluster(settings, federation) if federation else None
     listener = listening_socket(listen)
     click.echo(f"http://{listen}: log in with your own token; Ctrl-C ends it")
 

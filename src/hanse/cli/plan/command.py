@@ -56,7 +56,7 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
 def _plan_files(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChanges":
     """Plan the files' documents for the target context, with all clusters read; starts logging."""
 
-    from hanse.cli.clusters import configured_clusters, current_context
+    from hanse.cli.clusters import all_contexts, select_cluster
     from hanse.cli.errors import CommandFailed, credentials_error
     from hanse.cli.plan.changes import plan_changes
     from hanse.cli.plan.documents import read_documents
@@ -66,10 +66,8 @@ def _plan_files(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChan
     start_logging(settings)
     documents = [document for file in files for document in read_documents(file)]
     try:
-        target = settings.context or current_context(settings)
-        clusters = configured_clusters(settings._replace(context=""))
-        if target not in {cluster.name for cluster in clusters}:
-            configured_clusters(settings)  # raises, and lists the contexts
+        target = select_cluster(settings).name
+        clusters = all_contexts(settings)
         return run_async(lambda: plan_changes(documents, clusters, target))
     except BadCredentials as error:
         raise credentials_error(error) from None
