@@ -23,6 +23,7 @@ from tests.support.builders import cluster, snapshot, stored
 from tinykube.virtual_time import EPOCH
 
 URL = AdmissionOptions(enabled=True, url="https://127.0.0.1:9443")
+BY_SERVICE = AdmissionOptions(enabled=True, namespace="hanse-system", port=9443)
 YEAR = timedelta(days=365)
 
 
@@ -149,16 +150,14 @@ def test_the_authority_before_the_last_is_trusted_no_longer() -> None:
     assert first.data[AUTHORITY] not in third.data[AUTHORITY]
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        pytest.param(lambda s: replace(s, data={}), id="emptied"),
-        pytest.param(lambda s: replace(s, data={**s.data, CERTIFICATE: b"x"}), id="edited"),
-        pytest.param(
-            lambda s: replace(s, metadata=replace(s.metadata, annotations={})), id="unmarked"
-        ),
-    ],
-)
+SPOILS = [
+    pytest.param(lambda s: replace(s, data={}), id="emptied"),
+    pytest.param(lambda s: replace(s, data={**s.data, CERTIFICATE: b"x"}), id="edited"),
+    pytest.param(lambda s: replace(s, metadata=replace(s.metadata, annotations={})), id="unmarked"),
+]
+
+
+@pytest.mark.parametrize("spoil", SPOILS)
 def test_a_secret_that_somebody_tampered_with_is_replaced(spoil: Any) -> None:
     plan = feature().plan(KEY, observed(stored(spoil(first_secret()))))
 
@@ -174,8 +173,44 @@ def test_configurations_stay_while_a_lost_certificate_is_reissued() -> None:
     assert desired(plan, ValidatingWebhookConfiguration).webhooks == current.webhooks
 
 
+@pytest.mark.parametrize("spoil", [None, *SPOILS])
+def test_all_that_serves_webhooks_stays_while_a_lost_or_spoiled_certificate_is_reissued(
+    spoil: Any,
+) -> None:
+    hosts = certificate_hosts(BY_SERVICE)
+    before = feature(BY_SERVICE).plan(KEY, observed(facts=(answer(hosts),)))
+    secret = desired(before, Secret)
+    left = (stored(spoil(secret)),) if spoil else ()
+    kept = [stored(d.object) for d in before.desired if not isinstance(d.object, Secret)]
+
+    plan = feature(BY_SERVICE).plan(KEY, observed(*kept, *left))
+
+    assert {type(d.object) for d in plan.desired} == {type(one) for one in (*kept, *left)}
+    assert [d.object.data for d in plan.desired if isinstance(d.object, Secret)] == [
+        one.data for one in left
+    ], "it is overwritten by the new one, not deleted"
+
+
+@pytest.mark.parametrize("change", [{"type": "Opaque"}, {"immutable": True}])
+def test_a_spoiled_secret_that_no_update_can_mend_is_deleted(change: dict[str, Any]) -> None:
+    spoiled = stored(replace(first_secret(), data={}, **change))
+
+    assert feature().plan(KEY, observed(spoiled)).desired == ()
+
+
+def test_an_agent_that_is_reached_by_a_url_keeps_no_service_while_it_waits() -> None:
+    service = stored(
+        desired(
+            feature(BY_SERVICE).plan(KEY, observed(facts=(answer(certificate_hosts(BY_SERVICE)),))),
+            Service,
+        )
+    )
+
+    assert feature().plan(KEY, observed(service)).desired == ()
+
+
 def test_without_a_url_the_configurations_name_a_service() -> None:
-    options = AdmissionOptions(enabled=True, namespace="hanse-system", port=9443)
+    options = BY_SERVICE
     hosts = certificate_hosts(options)
 
     plan = feature(options).plan(KEY, observed(facts=(answer(hosts),)))

@@ -14,6 +14,7 @@ RENEW_AFTER = "webhooks.hanse.dev/renew-after"
 DIGEST = "webhooks.hanse.dev/digest"
 """Annotation with a digest of the Secret's data, which shows changes by others."""
 
+_TYPE = "kubernetes.io/tls"
 _END = b"-----END CERTIFICATE-----\n"
 MAX_REQUEUE = timedelta(hours=12)
 """The longest time until the certificate is checked again."""
@@ -81,7 +82,12 @@ def certificate_secret(
         DIGEST: secret_digest(data),
     }
     meta = Meta(name=name, namespace=namespace, annotations=annotations)
-    return Secret(metadata=meta, type="kubernetes.io/tls", data=data)
+    return Secret(metadata=meta, type=_TYPE, data=data)
+
+
+def is_replaceable(secret: Secret) -> bool:
+    """Whether an update can put a new certificate in: API servers never change a Secret's type."""
+    return secret.type == _TYPE and not secret.immutable
 
 
 def secret_digest(data: dict[str, bytes]) -> str:

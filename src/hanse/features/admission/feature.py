@@ -9,6 +9,7 @@ from hanse.features.admission.certificate import (
     MAX_REQUEUE,
     StoredCertificate,
     certificate_secret,
+    is_replaceable,
     needs_renewal,
     read_certificate,
 )
@@ -116,29 +117,34 @@ class Admission:
                 MutatingWebhookConfiguration(metadata=Meta(name=NAME), webhooks=mutating)
             )
         first, second = (configurations, [secret]) if replaces else ([secret], configurations)
-        service = [] if self._options.url else [self._webhook_service()]
         return (
-            *(Desired(obj, snapshot.local) for obj in (*service, *first)),
+            *(Desired(obj, snapshot.local) for obj in (*self._webhook_services(), *first)),
             *(Desired(obj, snapshot.local, step=1) for obj in second),
         )
 
     def _keep_current(
         self, stored: StoredCertificate | None, snapshot: Snapshot
     ) -> tuple[Desired, ...]:
-        """The current objects, so that they are not deleted while a certificate is being issued.
+        """The current objects, so that none is deleted while a certificate is being issued.
 
-        Without a valid certificate in the Secret, only the webhook configurations.
+        An altered Secret stays, too, to be overwritten, unless the API server would refuse that.
         """
         if stored is not None:
             return self._desired(_as_desired(stored.secret), snapshot)
-        found = [snapshot.get(snapshot.local, kind, NAME) for kind in _CONFIGURATIONS]
-        return tuple(Desired(_as_desired(obj), snapshot.local) for obj in found if obj is not None)
+        here = snapshot.local
+        configurations = [snapshot.get(here, kind, NAME) for kind in _CONFIGURATIONS]
+        altered = snapshot.get(here, Secret, NAME, self._options.namespace)
+        secret = altered if altered is not None and is_replaceable(altered) else None
+        kept = [_as_desired(obj) for obj in (*configurations, secret) if obj is not None]
+        return tuple(Desired(obj, here) for obj in (*self._webhook_services(), *kept))
 
-    def _webhook_service(self) -> Service:
-        """The Service by which the API server reaches the webhook port of the agent's pods."""
+    def _webhook_services(self) -> tuple[Service, ...]:
+        """The Service by which the API server reaches the agent's pods; none with a URL."""
+        if self._options.url:
+            return ()
         meta = Meta(name=NAME, namespace=self._options.namespace)
         port = ServicePort(name="https", port=SERVICE_PORT, target_port=self._options.port)
-        return Service(metadata=meta, spec=ServiceSpec(selector=AGENT, ports=(port,)))
+        return (Service(metadata=meta, spec=ServiceSpec(selector=AGENT, ports=(port,))),)
 
 
 def _watches(namespace: str, *, writes: bool) -> tuple[Watch, ...]:
