@@ -205,3 +205,79 @@ def test_no_policy_stops_users_where_the_kind_of_its_parameters_is_not_served() 
         assert at_home or spec["failurePolicy"] == "Ignore"
     ignoring = [p["metadata"]["name"] for p in policies if p["spec"]["failurePolicy"] == "Ignore"]
     assert ignoring == [f"{HOME}-service-names"], "all others refuse what they cannot evaluate"
+
+
+_LEDGER = "ledger.hanse.dev/version"
+_FEDERATED = "federated.anp.antreaplus.vmware.com"
+
+
+def _policy(annotations: Wire | None = None, labels: Wire | None = None, priority: int = 5) -> Wire:
+    meta = {"name": "deny", "annotations": annotations, "labels": labels}
+    present = {name: value for name, value in meta.items() if value is not None}
+    return {"metadata": present, "spec": {"priority": priority}}
+
+
+def _supervisor_may(rule: str, operation: str, before: Wire | None, after: Wire | None) -> bool:
+    """Whether all requirements of a rule let a supervisor through."""
+    (policy,) = (
+        compile_policy(one)
+        for one in _of_kind(
+            "ValidatingAdmissionPolicy", supervisor_policies(app.supervisor_rules(), "lubeck")
+        )
+        if one["metadata"]["name"] == f"hanse-supervisor-{rule}"
+    )
+    scope = Scope(
+        {
+            "object": after,
+            "oldObject": before,
+            "request": {"operation": operation, "namespace": "shop"},
+            "variables": {"me": "lubeck"},
+        }
+    )
+    return all(one.expression.evaluate(scope) for one in policy.validations)
+
+
+_LEFT = _policy({_LEDGER: "v", "ledger.hanse.dev/resolve": "keep", "team": "a"}, {"app": "web"})
+
+
+@pytest.mark.parametrize("rule", ["clusternetworkpolicies", "networkpolicies"])
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (_LEFT, _policy({"team": "a"}, {"app": "web"})),
+        (_policy({_LEDGER: "v"}), _policy()),
+        (_policy({_LEDGER: "v"}), _policy({})),
+        (_policy({_LEDGER: "v", _FEDERATED: "false"}), _policy({_FEDERATED: "false"})),
+    ],
+)
+def test_a_supervisor_removes_its_version_from_a_policy_that_left_the_federation(
+    rule: str, before: Wire, after: Wire
+) -> None:
+    assert _supervisor_may(rule, "UPDATE", before, after)
+
+
+@pytest.mark.parametrize("rule", ["clusternetworkpolicies", "networkpolicies"])
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(_policy({"team": "a"}, {"app": "web"}, 1), id="another spec"),
+        pytest.param({"metadata": _policy({"team": "a"}, {"app": "web"})["metadata"]}, id="none"),
+        pytest.param(_policy({"team": "a"}, {"app": "x"}), id="another label"),
+        pytest.param(_policy({"team": "a"}), id="no labels"),
+        pytest.param(_policy({"team": "b"}, {"app": "web"}), id="another annotation"),
+        pytest.param(_policy({}, {"app": "web"}), id="a user's annotation gone"),
+        pytest.param(_policy(None, {"app": "web"}), id="no annotations"),
+        pytest.param(_policy({"team": "a", "x": "y"}, {"app": "web"}), id="one more"),
+        pytest.param(_policy({"team": "a", _FEDERATED: "true"}, {"app": "web"}), id="taken"),
+        pytest.param(_policy({"team": "a", _LEDGER: "w"}, {"app": "web"}), id="another version"),
+        pytest.param(
+            {**_policy({"team": "a"}, {"app": "web"}), "status": {"phase": "x"}}, id="a status"
+        ),
+    ],
+)
+def test_a_supervisor_changes_nothing_else_of_a_policy_that_is_not_federated(
+    rule: str, after: Wire
+) -> None:
+    assert not _supervisor_may(rule, "UPDATE", _LEFT, after)
+    assert not _supervisor_may(rule, "DELETE", _LEFT, None)
+    assert not _supervisor_may(rule, "CREATE", None, after) or _FEDERATED in str(after)

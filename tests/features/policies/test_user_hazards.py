@@ -1,15 +1,20 @@
 """Hazards of users and their tools, a scenario for each."""
 
 import asyncio
+from copy import deepcopy
 from datetime import timedelta
 
+import msgspec
 import pytest
 
+from hanse.features.federation.manifests import supervisor_policies
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.ledger import RESOLVE_ANNOTATION
+from hanse.features.policies.write_rules import SUPERVISOR_RULES
+from hanse.kube.transport import Request
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.objects import Meta
+from hanse.model.objects import Meta, Wire
 from tests.features.policies.federation import (
     DENY,
     SETTLE_TIME,
@@ -23,6 +28,7 @@ from tests.features.policies.fleet import (
     CLUSTERS,
     HAMBURG,
     LUBECK,
+    PolicyFleet,
     acnp,
     is_plain,
 )
@@ -261,6 +267,86 @@ async def test_too_many_deletions_at_once_are_held_until_a_user_allows_them() ->
         await asyncio.sleep(3 * SETTLE_TIME)
         for name in names:
             assert await fleet.priorities(acnp(name)) == everywhere(None)
+
+
+async def test_federation_ended_by_the_value_false_leaves_that_value() -> None:
+    async with federation() as fleet:
+        await create_deny_everywhere(fleet)
+        await fleet.edit(LUBECK, DENY, {"metadata": {"annotations": {FEDERATED: "false"}}})
+        await asyncio.sleep(SETTLE_TIME)
+
+        left = await fleet.find(LUBECK, DENY)
+        assert left is not None
+        assert left.metadata.annotations == {FEDERATED: "false"}
+        assert await read_phase(fleet, LUBECK) == ("Released", "")
+
+
+async def _hold_to(fleet: PolicyFleet, cluster: str, validations: list[Wire] | None) -> None:
+    """Hold every update and deletion of policies to these rules; a supervisor's if None."""
+    for made in supervisor_policies(SUPERVISOR_RULES, LUBECK):
+        wire = deepcopy(made.wire)
+        if "validations" in wire["spec"]:
+            del wire["spec"]["matchConditions"]
+            if validations is not None:
+                wire["spec"]["validations"] = validations
+        path = f"/apis/{made.kind.group}/{made.kind.version}/{made.kind.plural}"
+        body = msgspec.json.encode(wire)
+        answer = await fleet.client(cluster).send(Request("POST", path, body=body))
+        assert answer.status == 201, answer.body
+
+
+async def _hold_no_more(fleet: PolicyFleet, cluster: str) -> None:
+    for made in supervisor_policies(SUPERVISOR_RULES, LUBECK):
+        path = f"/apis/{made.kind.group}/{made.kind.version}/{made.kind.plural}/{made.name}"
+        await fleet.client(cluster).send(Request("DELETE", path))
+
+
+@pytest.mark.parametrize("where", CLUSTERS)
+async def test_the_rules_of_supervisors_let_a_policy_leave_the_federation(where: str) -> None:
+    async with federation() as fleet:
+        await create_deny_everywhere(fleet)
+        for cluster in CLUSTERS:
+            await _hold_to(fleet, cluster, None)
+        await fleet.edit(where, DENY, {"metadata": {"annotations": {FEDERATED: None}}})
+        await asyncio.sleep(SETTLE_TIME)
+
+        for cluster in CLUSTERS:
+            assert is_plain(await fleet.find(cluster, DENY)), cluster
+            assert await read_phase(fleet, cluster) == ("Released", "")
+
+
+async def test_a_cluster_that_does_not_let_a_policy_go_says_so_until_it_does() -> None:
+    async with federation() as fleet:
+        await create_deny_everywhere(fleet)
+        await _hold_to(fleet, BERGEN, [{"expression": "false", "message": "it is frozen"}])
+        await fleet.edit(LUBECK, DENY, {"metadata": {"annotations": {FEDERATED: None}}})
+        await asyncio.sleep(SETTLE_TIME)
+        record = await fleet.record(BERGEN, DENY)
+        assert record is not None
+        assert record.here.phase == "Blocked"
+        assert "it is frozen" in record.here.message
+
+        await _hold_no_more(fleet, BERGEN)
+        await asyncio.sleep(timedelta(minutes=11).total_seconds())
+        assert is_plain(await fleet.find(BERGEN, DENY))
+        assert await fleet.record(BERGEN, DENY) is None, "all members know: it is collected"
+
+
+async def test_a_cluster_that_refuses_a_deletion_says_so_until_it_does_not() -> None:
+    async with federation() as fleet:
+        await create_deny_everywhere(fleet)
+        await _hold_to(fleet, BERGEN, [{"expression": "false", "message": "it is frozen"}])
+        await fleet.delete(LUBECK, DENY)
+        await asyncio.sleep(2 * SETTLE_TIME)
+        record = await fleet.record(BERGEN, DENY)
+        assert record is not None
+        assert record.here.phase == "Blocked"
+        assert "it is frozen" in record.here.message
+
+        await _hold_no_more(fleet, BERGEN)
+        await asyncio.sleep(timedelta(minutes=11).total_seconds())
+        assert await fleet.priorities(DENY) == everywhere(None)
+        assert await fleet.record(BERGEN, DENY) is None, "all members know: it is collected"
 
 
 async def test_a_policy_made_in_a_partition_follows_its_namesake_out_of_the_federation() -> None:

@@ -95,12 +95,12 @@ def patch_to_content(content: Content, current: Policy, annotation: Mapping[str,
 
 
 def patch_to_unfederated(current: Policy) -> Wire:
-    """The merge patch that makes a federated policy local: it removes our annotations."""
-    owned = [
-        name
-        for name in current.metadata.annotations
-        if name in _FEDERATED or name.startswith(LEDGER_PREFIX)
-    ]
+    """The merge patch that makes a federated policy local: it removes our annotations.
+
+    Where users ended the federation themselves, as with the value `false`, their annotation stays.
+    """
+    ours = (*_FEDERATED, LEDGER_PREFIX) if is_federated(current) else (LEDGER_PREFIX,)
+    owned = [name for name in current.metadata.annotations if name.startswith(ours)]
     return {"metadata": {"annotations": dict.fromkeys(owned)}}
 
 

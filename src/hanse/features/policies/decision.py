@@ -58,9 +58,9 @@ def decide(
     if draft.here.phase == "Quarantined":
         decision = _quarantined(draft)
     elif winner is None or winner.state == "Deleted":
-        decision = _delete_copy(view, draft, winner)
+        decision = _delete_copy(view, draft, winner, before, outcome)
     elif winner.state == "Orphaned":
-        decision = _orphan_copy(view, draft, winner)
+        decision = _orphan_copy(view, draft, winner, before, outcome)
     else:
         decision = _apply_copy(view, draft, winner, before, outcome)
     if view.refusal and decision.writes and decision.record.here.phase != "Applied":
@@ -94,15 +94,24 @@ _QUARANTINE_MESSAGES: dict[str, str] = {
 }
 
 
-def _delete_copy(view: MemberView, draft: RecordDraft, winner: Version | None) -> MemberDecision:
+def _delete_copy(
+    view: MemberView,
+    draft: RecordDraft,
+    winner: Version | None,
+    before: LocalState,
+    outcome: WriteOutcome | None,
+) -> MemberDecision:
     """Delete a federated copy that was deleted elsewhere; its record is Pending until it is gone.
 
-    What is absent already, or no federated copy, is not touched: only its record becomes Released.
+    It is Blocked if the cluster refuses the deletion. What is absent already, or no federated copy,
+    is not touched: only its record becomes Released.
     """
     policy = view.policy
     if policy is None or not draft.here.exists or not is_federated(policy):
         return _member_decision(replace(draft, here=_released(draft.here)))
-    here = replace(draft.here, phase="Pending", target=winner.dot if winner else None, reason="")
+    target = winner.dot if winner else None
+    pending = replace(draft.here, phase="Pending", target=target, reason="", message="")
+    here = _with_write_outcome(pending, before, outcome)
     cause = "deleted in another member"
     removal = Removal(
         view.policy_ref, policy.metadata.uid, cause, 1, as_leader_of=view.member, as_seen=True
@@ -110,8 +119,17 @@ def _delete_copy(view: MemberView, draft: RecordDraft, winner: Version | None) -
     return _member_decision(replace(draft, here=here), removal)
 
 
-def _orphan_copy(view: MemberView, draft: RecordDraft, winner: Version) -> MemberDecision:
-    """Remove our annotations from a copy, which becomes local; release what is no copy."""
+def _orphan_copy(
+    view: MemberView,
+    draft: RecordDraft,
+    winner: Version,
+    before: LocalState,
+    outcome: WriteOutcome | None,
+) -> MemberDecision:
+    """Remove our annotations from a copy, which becomes local, or say what blocks that.
+
+    What is no copy is released.
+    """
     policy = view.policy
     if policy is None:
         return _member_decision(replace(draft, here=_released(draft.here)))
@@ -121,7 +139,8 @@ def _orphan_copy(view: MemberView, draft: RecordDraft, winner: Version) -> Membe
     )
     if not is_copy and not was_ours:
         return _member_decision(replace(draft, here=_released(draft.here)))
-    here = replace(draft.here, phase="Pending", target=winner.dot, reason="")
+    pending = replace(draft.here, phase="Pending", target=winner.dot, reason="", message="")
+    here = _with_write_outcome(pending, before, outcome)
     return _member_decision(
         replace(draft, here=here), _policy_patch(view, patch_to_unfederated(policy))
     )
