@@ -10,6 +10,7 @@ import pytest
 from hanse import app
 from hanse.cli.apply import apply, apply_definitions
 from hanse.cli.uninstall import removal
+from hanse.cli.uninstall.command import print_installation
 from hanse.cli.uninstall.removal import (
     Installation,
     OwnedObject,
@@ -158,6 +159,35 @@ async def test_the_same_can_be_done_by_hand() -> None:
     assert "kubectl --context rome -n shop delete configmaps ours --ignore-not-found" in commands
     assert commands[0].startswith("kubectl --context rome patch networks.arktos.futurewei.com")
     assert "customresourcedefinitions" in commands[-1]
+
+
+async def test_by_hand_as_by_us_finalizers_of_others_stay() -> None:
+    client = await installed()
+    both = {"metadata": {"finalizers": ["example.com/slow", "arktos.futurewei.com/network"]}}
+    await client.patch(Network, "acme.default", "", both)
+    found = await find_installation(client, definitions=False)
+
+    first, *_ = kubectl_commands(found, "rome")
+    await remove_installation(client, found, print)
+
+    assert first.endswith("""-p '{"metadata":{"finalizers":["example.com/slow"]}}'""")
+    left = await client.read(Network, "acme.default")
+    assert left.metadata.finalizers == ("example.com/slow",)
+
+
+async def test_users_objects_that_only_we_hold_are_something_of_ours(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    client = await installed()
+    held = (await find_installation(client, definitions=False)).held
+    found = Installation(held=held)
+
+    assert found
+    print_installation("rome", found)
+    assert capsys.readouterr().out == "rome: our finalizers on objects: Network acme.default\n"
+
+    await remove_installation(client, found, print)
+    assert (await find_installation(client, definitions=False)).held == ()
 
 
 @pytest.fixture(scope="module")

@@ -61,7 +61,7 @@ def command(
             joined = await find_joined_broker(client) if found else None
             if joined is not None:
                 click.echo(f"{cluster.name}: {joined.cluster} leaves its broker first")
-            _print_installation(cluster.name, found)
+            print_installation(cluster.name, found)
             if not found:
                 return
             if not yes:
@@ -93,17 +93,17 @@ async def _remove(
     await remove_installation(client, found, tell)
     left = await find_installation(client, definitions=definitions)
     if left:
-        _print_installation(name, left)
+        print_installation(name, left)
         raise CommandFailed(f"{name}: something came back; is an agent still running?")
     click.echo(f"{name}: nothing of Hanse is left")
 
 
-def _print_installation(name: str, found: "Installation") -> None:
+def print_installation(name: str, found: "Installation") -> None:
     """Print what is to be removed, three names per step, or that nothing is installed."""
     if not found:
         click.echo(f"{name}: nothing of Hanse is here")
         return
-    for title, objects in found.steps():
+    for title, objects in (("our finalizers on objects", found.held), *found.steps()):
         if objects:
             shown = ", ".join(str(one) for one in objects[:3])
             more = f", and {len(objects) - 3} more" if len(objects) > 3 else ""

@@ -61,8 +61,11 @@ class Installation(Struct, frozen=True):
     """How many objects of users each definition takes with it."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to delete; users' objects alone do not count."""
-        return any((self.admission, self.workloads, self.owned, self.prepared, self.definitions))
+        """Whether there is anything to delete, or a finalizer of ours to remove.
+
+        Other users' objects do not count.
+        """
+        return bool(self.held) or any(objects for _, objects in self.steps())
 
     def steps(self) -> Iterator[tuple[str, tuple[OwnedObject, ...]]]:
         """The objects to delete in order, each step with its title; without those `held`."""
@@ -130,12 +133,12 @@ async def remove_installation(
 def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
     """The kubectl commands, as text, that delete an installation in the same order.
 
-    They remove all finalizers of users' objects that have ours.
+    They remove our finalizers from users' objects, and keep others, as listed in `found`.
     """
     prefix = f"kubectl --context {context}"
     for one in found.held:
         place = f" -n {one.namespace}" if one.namespace else ""
-        change = '{"metadata":{"finalizers":null}}'
+        change = msgspec.json.encode(_without_our_finalizers(one)).decode()
         patch = f"patch {_resource_name(one.kind)} {one.name} --type merge"
         yield f"{prefix}{place} {patch} -p '{change}'"
     for _, several in found.steps():
@@ -151,6 +154,12 @@ def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
 def _has_our_finalizer(one: OwnedObject) -> bool:
     """Whether a finalizer begins with one of our prefixes."""
     return any(finalizer.startswith(FINALIZERS) for finalizer in one.finalizers)
+
+
+def _without_our_finalizers(one: OwnedObject) -> Wire:
+    """The merge patch that removes our finalizers of an object, and keeps those of others."""
+    kept = [f for f in one.finalizers if not f.startswith(FINALIZERS)]
+    return {"metadata": {"finalizers": kept or None}}
 
 
 def _resource_name(kind: Kind) -> str:
@@ -221,10 +230,9 @@ def _sort_objects(several: Iterable[OwnedObject]) -> tuple[OwnedObject, ...]:
 
 async def _remove_finalizers(client: Client, one: OwnedObject) -> None:
     """Patch away Hanse's finalizers and keep others; an object already gone is fine."""
-    kept = [f for f in one.finalizers if not f.startswith(FINALIZERS)]
-    change: Wire = {"metadata": {"finalizers": kept or None}}
     try:
         place = (one.kind, one.name, one.namespace)
+        change = _without_our_finalizers(one)
         await client.send(merge_patch(*place, change, field_manager="hanse"))
     except NotFound:
         return
