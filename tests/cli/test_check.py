@@ -8,11 +8,16 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.cli.check.preview import ClusterPreview
+from hanse.cli.check.preview import ClusterPreview, read_previews
 from hanse.cli.check.results import CheckResult, Intended, check_previews
+from hanse.cli.clusters import ClusterAccess
 from hanse.cli.doctor.clusters import CheckContext
 from hanse.cli.inventory import ClusterInventory, NodeCounts, UnreadCluster
 from hanse.cli.permissions import Permission
+from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, ServerEndpoint, StaticCredentials
+from hanse.kube.transport import Request, Response
+from hanse.local.in_process import InProcessTransport
 from hanse.model.crds import crds
 from hanse.model.kinds.hanse import ClusterSetSpec
 from tests.cli.programs import RunningFederation
@@ -41,6 +46,16 @@ def preview(name: str, number: int, **changes: Any) -> ClusterPreview:
         **changes,
     }
     return ClusterPreview(name, replace(inventory, **of_inventory), **fields)
+
+
+class Refusing(InProcessTransport):
+    """A server that refuses every request with one status."""
+
+    def __init__(self, status: int) -> None:
+        self._status = status
+
+    async def send(self, request: Request) -> Response:
+        return Response(self._status, b"{}")
 
 
 HUB = preview("hub", 9, nodes=NodeCounts(0, 0), pod_ranges=(), service_ranges=())
@@ -80,6 +95,38 @@ def test_a_cluster_that_is_not_fit_is_told_with_a_remedy(
 
 def test_only_the_broker_must_have_admission_policies() -> None:
     assert failures(preview("lubeck", 1, policies_served=False), HUB) == []
+
+
+def test_what_could_not_be_read_is_unknown_and_not_judged() -> None:
+    unread = ClusterPreview("hub", preview("hub", 1).inventory)
+
+    results = {r.check: r for r in check_previews([unread], LIGHTHOUSE)}
+
+    assert failures(unread) == []
+    assert {results[c].status for c in ("admission policies", "DNS stub")} == {"unknown"}
+    assert results["admission policies"].remedy
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(("status", "served"), [(404, False), (403, None), (500, None)])
+async def test_policies_are_not_served_only_if_the_server_says_so(
+    monkeypatch: pytest.MonkeyPatch, status: int, served: bool | None
+) -> None:
+    client = Client(Refusing(status))
+
+    async def read_with(clusters: list[ClusterAccess], read: Any) -> list[ClusterPreview]:
+        return [await read(one, client) for one in clusters]
+
+    async def inventories(*_: Any) -> list[Any]:
+        return [LUBECK.inventory]
+
+    monkeypatch.setattr("hanse.cli.check.preview.read_clusters", read_with)
+    monkeypatch.setattr("hanse.cli.check.preview.read_inventories", inventories)
+    nowhere = StaticCredentials(ClientConfig(ServerEndpoint("https://192.0.2.1")))
+
+    [found] = await read_previews([ClusterAccess("lubeck", nowhere)])
+
+    assert found.policies_served is served
 
 
 def test_a_cluster_that_does_not_answer_fails_once() -> None:

@@ -123,6 +123,20 @@ def test_a_webhook_that_nobody_answers_is_named_once() -> None:
     assert check_objects([lists(validating=[ours], slices=[ready])], NOW) == []
 
 
+@pytest.mark.parametrize("conditions", [None, {}, {"ready": None}, {"serving": True}])
+def test_an_endpoint_that_does_not_say_whether_it_is_ready_is_ready(conditions: Any) -> None:
+    service = {"clientConfig": {"service": {"name": "hanse-webhooks", "namespace": "hanse-system"}}}
+    ours = named("hanse", webhooks=[{"name": "a.hanse.dev", **service}])
+    slice_ = {
+        "metadata": {"name": "s", "labels": {"kubernetes.io/service-name": "hanse-webhooks"}},
+        "endpoints": [{"addresses": ["10.0.0.1"], "conditions": conditions}],
+    }
+    unready = {**slice_, "endpoints": [{"conditions": {"ready": False}}]}
+
+    assert check_objects([lists(validating=[ours], slices=[slice_])], NOW) == []
+    assert only(lists(validating=[ours], slices=[unready])).code == "WebhookDown"
+
+
 def test_dns_that_is_not_forwarded_is_reported_where_our_server_runs() -> None:
     corefile = named("coredns", data={"Corefile": ".:53 { forward . /etc/resolv.conf }"})
     handed = named("coredns", data={"Corefile": "clusterset.local:53 { forward . 10.0.0.1 }"})

@@ -13,7 +13,7 @@ from hanse.cli.clusters import REQUEST_TIMEOUT, ClusterAccess, ReadFailure, read
 from hanse.cli.inventory import InventoryResult, UnreadCluster, read_inventories
 from hanse.cli.permissions import Permission
 from hanse.kube.client import Client
-from hanse.kube.errors import ApiError
+from hanse.kube.errors import ApiError, NotFound
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
 from hanse.model.kinds.networking import ServiceCIDR
@@ -51,15 +51,16 @@ class ClusterPreview(Struct, frozen=True):
     pod_ranges: tuple[IpRange, ...] = ()
     pod_addresses: tuple[str, ...] = ()
     """Of some pods that have an address of their own."""
-    policies_served: bool = False
-    corefiles: dict[str, str] = {}
-    """The configurations of CoreDNS by ConfigMap."""
+    policies_served: bool | None = None
+    """None if that could not be read."""
+    corefiles: dict[str, str] | None = None
+    """The configurations of CoreDNS by ConfigMap; None if they could not be read."""
 
 
 async def read_previews(clusters: Iterable[ClusterAccess]) -> list[ClusterPreview]:
     """Read every cluster; one that cannot be read has an `UnreadCluster` as its inventory.
 
-    Ranges, policies and DNS are empty if only they could not be read.
+    Where only they could not be read, ranges are empty, and policies and DNS are None.
     """
     accesses = list(clusters)
     inventories, previews = await asyncio.gather(
@@ -82,29 +83,38 @@ async def _read(cluster: ClusterAccess, client: Client) -> ClusterPreview:
         _items(client, _POLICIES, "resources"),
         _items(client, "/api/v1/namespaces/kube-system/configmaps"),
     )
-    services = [cidr for one in ranges for cidr in one.get("spec", {}).get("cidrs") or ()]
+    services = [cidr for one in ranges or () for cidr in one.get("spec", {}).get("cidrs") or ()]
     return ClusterPreview(
         cluster.name,
         UnreadCluster(cluster.name, "", "silence"),
         service_ranges=_ranges(services or await _refused_range(client)),
-        pod_ranges=_ranges(c for one in nodes for c in one["spec"].get("podCIDRs") or ()),
-        pod_addresses=tuple(_own_address(pods)),
-        policies_served=any(one.get("name") == "validatingadmissionpolicies" for one in resources),
-        corefiles={
-            one["metadata"]["name"]: text
-            for one in maps
-            for file, text in (one.get("data") or {}).items()
-            if file == "Corefile"
-        },
+        pod_ranges=_ranges(c for one in nodes or () for c in one["spec"].get("podCIDRs") or ()),
+        pod_addresses=tuple(_own_address(pods or ())),
+        policies_served=None
+        if resources is None
+        else any(one.get("name") == "validatingadmissionpolicies" for one in resources),
+        corefiles=None if maps is None else _corefiles(maps),
     )
 
 
-async def _items(client: Client, path: str, field: str = "items") -> list[dict[str, Any]]:
-    """GET a path, and return a field of the answer; empty after every error answer."""
+def _corefiles(maps: Iterable[dict[str, Any]]) -> dict[str, str]:
+    """The Corefiles in ConfigMaps, by the name of the ConfigMap."""
+    return {
+        one["metadata"]["name"]: text
+        for one in maps
+        for file, text in (one.get("data") or {}).items()
+        if file == "Corefile"
+    }
+
+
+async def _items(client: Client, path: str, field: str = "items") -> list[dict[str, Any]] | None:
+    """GET a path, and return a field of the answer; empty after 404, None after other errors."""
     try:
         response = await client.send(Request("GET", path, timeout=REQUEST_TIMEOUT))
-    except ApiError:
+    except NotFound:
         return []
+    except ApiError:
+        return None
     return list(msgspec.json.decode(response.body).get(field) or ())
 
 

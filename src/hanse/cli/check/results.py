@@ -100,9 +100,18 @@ def _from_findings(
 def _policies(preview: ClusterPreview, intended: Intended) -> Iterator[CheckResult]:
     """Whether ValidatingAdmissionPolicies are served, which separate members on the broker.
 
-    If not: failed for the broker, or if none was named; else a warning.
+    If not: failed for the broker, or if none was named; else a warning. Unknown if not read.
     """
     check = "admission policies"
+    if preview.policies_served is None:
+        yield CheckResult(
+            preview.name,
+            check,
+            "unknown",
+            "it could not be read whether ValidatingAdmissionPolicy v1 is served",
+            f"kubectl --context {preview.name} get validatingadmissionpolicies",
+        )
+        return
     if preview.policies_served:
         yield CheckResult(preview.name, check, "ok", "ValidatingAdmissionPolicy v1 is served")
         return
@@ -134,7 +143,19 @@ def _ranges(preview: ClusterPreview) -> Iterator[CheckResult]:
 
 
 def _dns(preview: ClusterPreview) -> Iterator[CheckResult]:
-    """Whether kube-system has a Corefile, and whether that names our zone; no query is sent."""
+    """Whether kube-system has a Corefile, and whether that names our zone; no query is sent.
+
+    Unknown if its ConfigMaps could not be read.
+    """
+    if preview.corefiles is None:
+        yield CheckResult(
+            preview.name,
+            "DNS stub",
+            "unknown",
+            "the ConfigMaps of kube-system could not be read",
+            f"kubectl --context {preview.name} -n kube-system get configmaps",
+        )
+        return
     if not preview.corefiles:
         yield CheckResult(
             preview.name,

@@ -56,14 +56,17 @@ def _expired_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
 
 
 def _unserved_webhooks(lists: ClusterLists) -> Iterator[Finding]:
-    """WebhookDown: webhook configurations whose Service hanse* has no endpoint with `ready` true.
+    """WebhookDown: webhook configurations whose Service hanse* has no ready endpoint.
 
-    At most one finding per configuration.
+    One that does not say is ready, as for Kubernetes. At most one finding per configuration.
     """
     ready = {
         slice_["metadata"].get("labels", {}).get("kubernetes.io/service-name")
         for slice_ in lists["slices"]
-        if any((e.get("conditions") or {}).get("ready") for e in slice_.get("endpoints") or ())
+        if any(
+            (endpoint.get("conditions") or {}).get("ready") is not False
+            for endpoint in slice_.get("endpoints") or ()
+        )
     }
     for kind in ("validating", "mutating"):
         for configuration in lists[kind]:
