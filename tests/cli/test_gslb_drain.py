@@ -62,13 +62,18 @@ def test_a_rule_with_a_priority_of_its_own_is_named() -> None:
 
     plan = plan_drain(DrainRequest("hamburg"), policy_of(), [rule])
 
-    assert "a.test is not drained" in plan.messages[1]
+    drains, note = plan.lines(dry_run=False)
+    assert drains.startswith("give hamburg the lowest priority")
+    assert "a.test is not drained" in note
+    assert plan.lines(dry_run=True) == [f"would {drains}", note]
 
 
 def test_what_is_done_already_is_not_done_again() -> None:
     drained = after(policy_of(), DrainRequest("lubeck"))
 
-    assert plan_drain(DrainRequest("lubeck"), drained, ()).change is None
+    done = plan_drain(DrainRequest("lubeck"), drained, ())
+    assert done.change is None
+    assert done.lines(dry_run=True) == ["lubeck is drained already; nothing to do"]
     assert plan_drain(DrainRequest("hamburg", back=True), drained, ()).change is None
     with pytest.raises(InputError, match="the policy matches no cluster 'oslo'"):
         plan_drain(DrainRequest("oslo"), drained, ())

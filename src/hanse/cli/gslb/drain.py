@@ -35,10 +35,16 @@ class DrainRequest(Struct, frozen=True):
 
 
 class DrainPlan(Struct, frozen=True):
-    """The patch of the policy, and what is said about it; no patch if nothing is to change."""
+    """The patch of the policy, and what it does; no patch if nothing is to change."""
 
     change: Wire | None
-    messages: tuple[str, ...]
+    effect: str
+    notes: tuple[str, ...] = ()
+
+    def lines(self, *, dry_run: bool) -> list[str]:
+        """What the user is told; in a dry run a change is one that would be made."""
+        would = "would " if dry_run and self.change is not None else ""
+        return [f"{would}{self.effect}", *self.notes]
 
 
 async def drain_site(request: DrainRequest, clusters: Sequence[ClusterAccess], echo: Echo) -> bool:
@@ -54,8 +60,8 @@ async def drain_site(request: DrainRequest, clusters: Sequence[ClusterAccess], e
             policy = await _only_policy(client, leader)
             rules = (await client.list(GSLBHostRule, namespace=NAMESPACE)).objects
             plan = plan_drain(request, policy, rules)
-            for message in plan.messages:
-                echo(f"{'would ' if request.dry_run and plan.change else ''}{message}")
+            for line in plan.lines(dry_run=request.dry_run):
+                echo(line)
             if plan.change is not None and not request.dry_run:
                 name = policy.metadata.name
                 await client.patch(GlobalDeploymentPolicy, name, NAMESPACE, plan.change)
@@ -84,12 +90,12 @@ def plan_drain(
     before = _recorded(policy)
     if request.back:
         if site not in before:
-            return DrainPlan(None, (f"{site} is not drained; nothing to do",))
+            return DrainPlan(None, f"{site} is not drained; nothing to do")
         priority = before.pop(site)
         text = f"give {site} its priority {priority} again"
-        return DrainPlan(_change(spec, site, priority, before), (text,))
+        return DrainPlan(_change(spec, site, priority, before), text)
     if site in before:
-        return DrainPlan(None, (f"{site} is drained already; nothing to do",))
+        return DrainPlan(None, f"{site} is drained already; nothing to do")
     if not [name for name in matched if name != site and name not in before]:
         raise InputError(f"no other cluster would serve; bring one back before {site} is drained")
     before[site] = next((s.priority for s in spec.traffic_split if s.cluster == site), 10)
@@ -97,17 +103,17 @@ def plan_drain(
         f"give {site} the lowest priority: it serves only while all others are down; "
         f"`hanse gslb drain {site} --back` undoes it"
     )
-    return DrainPlan(_change(spec, site, LOWEST, before), (text, *_overriding(site, rules)))
+    return DrainPlan(_change(spec, site, LOWEST, before), text, _overriding(site, rules))
 
 
-def _overriding(site: str, rules: Sequence[GSLBHostRule]) -> list[str]:
+def _overriding(site: str, rules: Sequence[GSLBHostRule]) -> tuple[str, ...]:
     """Notes on rules that give a site a priority of their own."""
-    return [
+    return tuple(
         f"note: GSLBHostRule {rule.metadata.name} sets the priority of {site} itself, so "
         f"{rule.spec.fqdn} is not drained; change it there"
         for rule in rules
         if any(s.cluster == site and s.priority is not None for s in rule.spec.traffic_split)
-    ]
+    )
 
 
 def _change(

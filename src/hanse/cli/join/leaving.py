@@ -92,8 +92,9 @@ async def abandon_member(request: MembershipRequest, *, dry_run: bool) -> None:
     async with AsyncExitStack() as stack:
         named = [await open_participant(stack, access) for access in request.supervisors]
         await _check_abandoned(named, request)
-        contexts = [c for c in request.contexts if c.name != request.cluster]
-        fleet = await find_fleet(stack, request.federation, named, contexts)
+        fleet = await find_fleet(
+            stack, request.federation, named, request.contexts, dead=request.cluster
+        )
         fleet.require(
             fleet.supervising - {request.cluster}, f"supervises {request.federation}, too"
         )
@@ -104,10 +105,11 @@ async def abandon_member(request: MembershipRequest, *, dry_run: bool) -> None:
             if done:
                 report_applied(supervisor.name, done, dry_run=dry_run)
         await _revoke_everywhere(fleet, request.cluster, dry_run=dry_run)
-    click.echo(
-        f"{request.cluster} is given up; what was written there stays behind, "
-        "see status.abandoned of the Federation"
-    )
+    if not dry_run:
+        click.echo(
+            f"{request.cluster} is given up; what was written there stays behind, "
+            "see status.abandoned of the Federation"
+        )
 
 
 async def dissolve_federation(request: MembershipRequest, *, dry_run: bool) -> None:

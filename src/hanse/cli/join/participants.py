@@ -74,18 +74,20 @@ async def find_fleet(
     federation: str,
     named: Sequence[Participant],
     contexts: Sequence[ClusterAccess],
+    *,
+    dead: ClusterId = "",
 ) -> Fleet:
     """Read the Federation in the named clusters, then in the members found, and so on.
 
     A member is reached by a context with its server, or with its id as name, if it claims that id.
-    Members without such a context are in `members` alone; an API server that does not answer
-    raises.
+    Members without such a context, and a `dead` one, which is not asked, are in `members` alone; an
+    API server that does not answer raises.
     """
     members: dict[ClusterId, Member] = {}
     states: dict[ClusterId, MemberState] = {}
     reached = {one.cluster: one for one in named}
     servers = await _servers(contexts)
-    unread, tried = list(named), set[ClusterId]()
+    unread, tried = list(named), {dead}
     while unread:
         for participant in unread:
             with suppress(NotFound):
