@@ -3,13 +3,18 @@
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from msgspec.structs import replace
 
 from hanse.cli.fleet import ClusterRead, build_fleet
 from hanse.features.fleet.findings import cluster_findings
+from hanse.features.fleet.view import ClustersView
 from hanse.kube.watch_events import Listed
 from hanse.model.clusterset import oldest_clusterset
 from hanse.model.facts import Role
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.judgement import Judgement
+from hanse.model.kinds.core import Namespace, Node, ServiceAccount
 from hanse.model.kinds.hanse import (
     ClusterMember,
     ClusterMemberSpec,
@@ -19,8 +24,8 @@ from hanse.model.kinds.hanse import (
     MemberRanges,
 )
 from hanse.model.naming import BROKER_NAMESPACE
-from hanse.model.objects import Meta
-from hanse.model.snapshot import Watch
+from hanse.model.objects import Meta, Object
+from hanse.model.snapshot import ObjectChange, Watch
 from tests.support.builders import stored
 from tinykube.virtual_time import EPOCH
 
@@ -35,13 +40,18 @@ def record(name: str, phase: MemberPhase, *, abandoned: bool = False) -> Cluster
     )
 
 
-def codes(*records: ClusterMember, sets: tuple[ClusterSet, ...] = ()) -> dict[str, str]:
-    """The codes of what is wrong with a broker, with their remedies."""
+def broker(*records: ClusterMember, sets: tuple[ClusterSet, ...] = ()) -> MultiClusterSnapshot:
+    """A fleet of one broker."""
     lists: dict[Watch, Listed[Any]] = {
         Watch(Role.LOCAL, ClusterMember): Listed(records, "1"),
         Watch(Role.LOCAL, ClusterSet): Listed(sets, "1"),
     }
-    fleet = build_fleet([ClusterRead("hub", lists)], EPOCH)
+    return build_fleet([ClusterRead("hub", lists)], EPOCH)
+
+
+def codes(*records: ClusterMember, sets: tuple[ClusterSet, ...] = ()) -> dict[str, str]:
+    """The codes of what is wrong with a broker, with their remedies."""
+    fleet = broker(*records, sets=sets)
     return {one.code: str(one.remedy) for one in cluster_findings("hub", fleet)}
 
 
@@ -100,3 +110,48 @@ def test_a_cluster_that_was_given_up_is_named_until_it_has_withdrawn() -> None:
     assert list(given_up) == ["MemberAbandoned"]
     assert "hanse uninstall --context lubeck" in given_up["MemberAbandoned"]
     assert withdrawn == {}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "sets", "found"),
+    [
+        (None, record("lubeck", "Ready"), (), {"ClusterSetMissing"}),
+        (record("lubeck", "Ready"), None, (), set[str]()),
+        (
+            record("lubeck", "Ready"),
+            record("lubeck", "Left", abandoned=True),
+            (RULES,),
+            {"MemberAbandoned"},
+        ),
+    ],
+)
+def test_a_changed_record_is_judged_at_once(
+    before: ClusterMember | None,
+    after: ClusterMember | None,
+    sets: tuple[ClusterSet, ...],
+    found: set[str],
+) -> None:
+    fleets = [broker(*(one for one in (side,) if one), sets=sets) for side in (before, after)]
+    judgement = Judgement([ClustersView()], lambda: fleets[0])
+    judgement.refresh()
+    del fleets[0]
+
+    judgement.on_change(ObjectChange("hub", before, after))
+    judgement.refresh()
+
+    assert {one.code for one in judgement.findings} & WATCHED == found
+
+
+WATCHED = {"ClusterSetMissing", "MemberAbandoned", "MembersMoving", "RangesOverlap"}
+
+
+ANY = Meta(name="any")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [Node(metadata=ANY), Namespace(metadata=ANY), ServiceAccount(metadata=ANY), RULES],
+    ids=lambda one: type(one).__name__,
+)
+def test_every_kind_that_is_read_concerns_its_cluster(changed: Object) -> None:
+    assert list(ClustersView().keys_for(ObjectChange("hub", changed, changed))) == ["hub"]

@@ -32,6 +32,16 @@ _STATES: dict[Phase, State] = {
     Phase.UNREACHABLE: "bad",
 }
 
+_READS = (
+    Watch(Role.LOCAL, Node),
+    Watch(Role.LOCAL, Namespace),
+    Watch(Role.LOCAL, ServiceAccount, labels=MEMBER, optional=True),
+    Watch(Role.LOCAL, ClusterSet),
+    Watch(Role.LOCAL, ClusterMember),
+)
+_JUDGED = tuple(watch.kind for watch in _READS)
+"""The kinds of objects that findings about their cluster follow from."""
+
 
 class ClusterItem(Item, frozen=True, kw_only=True):
     """One cluster: its roles, the state of its connection, and counts."""
@@ -66,13 +76,7 @@ class ClustersView:
     """Every cluster that an agent connects to, or that shows a broker that it is alive."""
 
     name = "clusters"
-    reads = (
-        Watch(Role.LOCAL, Node),
-        Watch(Role.LOCAL, Namespace),
-        Watch(Role.LOCAL, ServiceAccount, labels=MEMBER, optional=True),
-        Watch(Role.LOCAL, ClusterSet),
-        Watch(Role.LOCAL, ClusterMember),
-    )
+    reads = _READS
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         return snapshot.clusters
@@ -80,13 +84,13 @@ class ClustersView:
     def keys_for(self, change: Change) -> Iterable[str]:
         """Clusters that a fact concerns, or whose exports or imports change in number.
 
-        Also those of a changed Node, ClusterSet or Namespace.
+        Also that of a changed object of a kind that it reads.
         """
         match change:
             case FactChange():
                 return _concerned_clusters(change)
             case ObjectChange(where, before, after):
-                if isinstance(after or before, Node | ClusterSet | Namespace):
+                if isinstance(after or before, _JUDGED):
                     return (where,)
                 counted = isinstance(after or before, ServiceExport | ServiceImport)
                 return (where,) if counted and (before is None or after is None) else ()
