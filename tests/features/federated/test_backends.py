@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.features.federated.backends import backends_from
+from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.records import Backends
 from hanse.model.facts import Answer
 from hanse.model.internal_addresses import INTERNAL_FROM, InternalAddress
@@ -29,6 +30,7 @@ from hanse.model.kinds.federation import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Call, Plan
+from hanse.model.snapshot import ObjectChange
 from tests.features.federated.builders import (
     GLOBAL_ANNOTATION,
     HERE,
@@ -324,3 +326,27 @@ def test_a_follower_writes_no_record() -> None:
     view = observed({HERE: [service(), PODS]}, led=())
 
     assert plan_for(record_key(), view) == Plan()
+
+
+@pytest.mark.parametrize(
+    ("spec", "used"),
+    [
+        ({"type": "ClusterIP"}, False),
+        ({"type": "ClusterIP", "external_ips": ("198.51.100.7",)}, True),
+        ({"type": "NodePort"}, True),
+        ({"type": "NodePort", "external_ips": ("198.51.100.7",)}, True),
+        ({"type": "LoadBalancer"}, True),
+    ],
+)
+def test_a_changed_node_enqueues_the_records_that_name_its_addresses(
+    spec: dict[str, Any], used: bool
+) -> None:
+    before, after = node("n1", InternalIP="10.1.0.1"), node("n1", InternalIP="10.1.0.9")
+    joining = service(ports=HTTP, **spec)
+    views = [observed({HERE: [joining, PODS, n]}) for n in (before, after)]
+
+    keys = list(FederatedServices().keys_for(ObjectChange(HERE, before, after), views[1]))
+
+    plans = [plan_for(record_key(), view) for view in views]
+    assert (plans[0] != plans[1]) is used
+    assert keys == [record_key()] * used

@@ -6,6 +6,7 @@ from datetime import timedelta
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.features.federated.join_requests import is_reached_outside
 from hanse.features.federated.merge import Number, name_ports
 from hanse.features.federated.names import DOMAIN
 from hanse.features.federated.records import Backends, MemberPort
@@ -74,18 +75,17 @@ def resolve_backends(
     `before` are those of its current record, kept for host names that do not resolve now.
     """
     spec = service.spec
+    if not is_reached_outside(service):
+        return ResolvedBackends(tuple(map(_as_published, pod_backends(service, where, snapshot))))
     if spec.type == "LoadBalancer":
         resolved = _load_balancer_backends(service, snapshot, before)
     elif spec.type == "NodePort":
         resolved = ResolvedBackends(tuple(_node_backends(service, where, snapshot)))
-    elif spec.external_ips:
-        resolved = ResolvedBackends(
-            tuple(
-                _address_backends("external", _plain(spec.external_ips), _endpoint_ports(service))
-            )
-        )
     else:
-        return ResolvedBackends(tuple(map(_as_published, pod_backends(service, where, snapshot))))
+        external = _plain(spec.external_ips)
+        resolved = ResolvedBackends(
+            tuple(_address_backends("external", external, _endpoint_ports(service)))
+        )
     return replace(resolved, sources=tuple(sorted(_sources(service, where, snapshot))))
 
 

@@ -14,6 +14,7 @@ from hanse.features.federated.groups import (
 )
 from hanse.features.federated.health import api_addresses, member_probes
 from hanse.features.federated.join_requests import (
+    BY_NODES,
     JOINING_SERVICES,
     NATIVE_SERVICES,
     FederatedName,
@@ -234,9 +235,8 @@ def _group_keys(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
 
 def _node_keys(where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
     """The records of member Services of types NodePort and LoadBalancer in a cluster."""
-    for type_ in ("NodePort", "LoadBalancer"):
-        services = snapshot.by(where, JOINING_SERVICES, type_)
-        yield from (_record_key(service, where) for service in services)
+    for service in snapshot.by(where, JOINING_SERVICES, BY_NODES):
+        yield _record_key(service, where)
 
 
 def _is_node_change(change: ObjectChange) -> bool:

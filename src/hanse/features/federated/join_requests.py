@@ -61,12 +61,20 @@ def join_request(obj: Joinable) -> JoinRequest:
     return JoinRequest(tuple(joins), tuple(faults))
 
 
-def _joining_types(obj: Any) -> Iterator[str]:
-    """Index values of an object that joins: empty, and for a Service its type, too; else none."""
+def is_reached_outside(service: Service) -> bool:
+    """Whether other clusters reach a Service at addresses that are not its pods'.
+
+    Its record names addresses of nodes then, as backends or as sources.
+    """
+    return service.spec.type in ("NodePort", "LoadBalancer") or bool(service.spec.external_ips)
+
+
+def _joining_values(obj: Any) -> Iterator[str]:
+    """Index values of an object that joins: empty, and BY_NODES if its record names nodes."""
     if join_request(obj).any:
         yield ""
-        if isinstance(obj, Service):
-            yield obj.spec.type
+        if isinstance(obj, Service) and is_reached_outside(obj):
+            yield BY_NODES
 
 
 def _native_interface(native: NativeService) -> Iterator[str]:
@@ -74,7 +82,8 @@ def _native_interface(native: NativeService) -> Iterator[str]:
     yield f"{native.metadata.namespace}/{native.spec.network_interface}"
 
 
-JOINING_SERVICES = Index(Service, "federated-joining", _joining_types)
-"""Services that join, all under the empty value and again by their type."""
+BY_NODES = "nodes"
+JOINING_SERVICES = Index(Service, "federated-joining", _joining_values)
+"""Services that join, all under the empty value, and under BY_NODES if records name their nodes."""
 NATIVE_SERVICES = Index(NativeService, "federated-native", _native_interface)
 """Native services by the interface they listen on."""
