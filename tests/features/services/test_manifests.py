@@ -100,6 +100,12 @@ def test_a_broker_needs_no_more_than_its_namespace_policies_and_roles() -> None:
     }
 
 
+def test_credentials_show_their_class_and_server_and_no_token() -> None:
+    way = BrokerCredentials("https://broker:6443", "the token")
+
+    assert repr(way) == "BrokerCredentials('https://broker:6443', <secret>)"
+
+
 @pytest.mark.anyio
 async def test_an_agent_reads_its_broker_connection_from_the_secret() -> None:
     way = BrokerCredentials("https://broker:6443", "the token", b"-- a certificate --", "broker")

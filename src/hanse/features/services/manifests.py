@@ -69,7 +69,7 @@ class BrokerCredentials(Struct, frozen=True):
 
     def __repr__(self) -> str:
         """The server only: the token must not get into logs."""
-        return f"BrokerWay({self.server!r})"
+        return f"BrokerCredentials({self.server!r}, <secret>)"
 
 
 def cluster_id_error(cluster: ClusterId) -> str:
