@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.health import SILENT_AFTER, member_probes
 from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS
-from hanse.features.federated.settings import AFFINITY, HEALTH
+from hanse.features.federated.settings import AFFINITY, HEALTH, PUBLISH_FROM
 from hanse.features.federated.status import REACHABLE_CONDITION, SETTINGS_CONDITION
 from hanse.model.conditions import Condition
 from hanse.model.facts import ClusterState, Phase
@@ -27,6 +27,7 @@ from tests.features.federated.builders import (
     HERE,
     OURS,
     applied_objects,
+    conditions,
     desired,
     member,
     observed,
@@ -37,6 +38,7 @@ from tests.features.federated.builders import (
     service,
     service_key,
     stored_configmap,
+    written_records,
 )
 from tinykube.virtual_time import EPOCH
 
@@ -195,6 +197,40 @@ def test_a_rule_that_is_not_used_is_told(rule: str, message: str) -> None:
 
 
 # -- where the external name is published
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "same"),
+    [
+        ("bergen, lubeck", "bergen,lubeck", True),
+        ("bergen,lubeck", "bergen, lubeck", True),
+        ("bergen,\tlubeck", "bergen,lubeck", True),
+        ("lubeck, bergen", "bergen,lubeck", False),
+    ],
+)
+def test_the_same_clusters_in_another_spelling_are_no_other_setting(
+    mine: str, theirs: str, same: bool
+) -> None:
+    joining = service(annotations={GLOBAL_ANNOTATION: "web", PUBLISH_FROM.annotation: mine})
+    older = replace(record("bergen", "10.3.0.1"), publish_from=theirs)
+    objects: Objects = {HERE: [joining], "bergen": [stored_configmap(older, age=99)]}
+
+    plan = plan_for(record_key(), observed(objects))
+
+    assert (SETTINGS_CONDITION not in conditions(plan)) is same
+
+
+@pytest.mark.parametrize(
+    ("text", "recorded"), [("", ""), ("bergen,\t lubeck", "bergen,lubeck"), ("lu beck", "lu beck")]
+)
+def test_a_list_of_clusters_is_recorded_in_one_spelling_and_what_is_none_as_it_is(
+    text: str, recorded: str
+) -> None:
+    joining = service(annotations={GLOBAL_ANNOTATION: "web", PUBLISH_FROM.annotation: text})
+
+    [written] = written_records(plan_for(record_key(), observed({HERE: [joining]})))
+
+    assert written.publish_from == recorded
 
 
 @pytest.mark.parametrize(

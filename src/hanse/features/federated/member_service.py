@@ -28,7 +28,13 @@ from hanse.features.federated.records import (
     read_record,
     record_configmap,
 )
-from hanse.features.federated.settings import AFFINITY, HEALTH, PUBLISH_FROM, setting_faults
+from hanse.features.federated.settings import (
+    AFFINITY,
+    HEALTH,
+    PUBLISH_FROM,
+    format_clusters,
+    setting_faults,
+)
 from hanse.features.federated.status import (
     PROTOCOL_CONFLICT,
     cleared_status,
@@ -144,7 +150,7 @@ def _member_record(
         hostname=annotated_hostname(meta.annotations),
         health=meta.annotations.get(HEALTH.annotation, ""),
         affinity=meta.annotations.get(AFFINITY.annotation, ""),
-        publish_from=meta.annotations.get(PUBLISH_FROM.annotation, "").replace(" ", ""),
+        publish_from=format_clusters(meta.annotations.get(PUBLISH_FROM.annotation, "")),
         traffic_distribution=obj.spec.traffic_distribution if isinstance(obj, Service) else "",
         sources=resolved.sources,
         schema=SCHEMA,

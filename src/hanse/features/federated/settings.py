@@ -15,31 +15,33 @@ _HEALTH_RULES = ("lease", "probe", "none")
 
 
 class Setting(Struct, frozen=True):
-    """A setting: its annotation, what may stand there, and its value in an `Origin`."""
+    """A setting: its annotation, what may stand there, and its text in an `Origin`."""
 
     annotation: str
     format: str
-    is_valid: Callable[[str], bool]
+    parse: Callable[[str], object]
+    """What a text means; None or empty if it is not valid."""
     value: Callable[[Origin], str]
+
+    def is_valid(self, text: str) -> bool:
+        return bool(self.parse(text))
 
 
 HEALTH = Setting(
     f"{DOMAIN}/health",
     "lease, probe or none",
-    lambda text: text in _HEALTH_RULES,
+    lambda text: text if text in _HEALTH_RULES else None,
     lambda o: o.health,
 )
 """`lease`: a member that answers nothing is drained after a time; `probe`: an address that accepts
 no connections is; `none`: nothing ever is."""
-AFFINITY = Setting(
-    f"{DOMAIN}/affinity", FORMAT, lambda t: parse_affinity(t) is not None, lambda o: o.affinity
-)
+AFFINITY = Setting(f"{DOMAIN}/affinity", FORMAT, parse_affinity, lambda o: o.affinity)
 """Which endpoints are used in a cluster: its own, those of others, or all alike."""
 
 PUBLISH_FROM = Setting(
     f"{DOMAIN}/publish-from",
     CLUSTERS_FORMAT,
-    lambda text: bool(parse_clusters(text)),
+    parse_clusters,
     lambda o: o.publish_from,
 )
 """The clusters that publish the external name, the first that answers; without it, all do."""
@@ -71,7 +73,12 @@ def affinity_rule(members: Iterable[Origin]) -> AffinityRule:
 def publishing_clusters(members: Iterable[Origin]) -> tuple[ClusterId, ...]:
     """The clusters that may publish the external name, the preferred first; empty: all do."""
     ruling = ruling_member(members, PUBLISH_FROM)
-    return tuple(ruling.publish_from.split(",")) if ruling is not None else ()
+    return (parse_clusters(ruling.publish_from) if ruling is not None else None) or ()
+
+
+def format_clusters(text: str) -> str:
+    """A list of clusters in the spelling in which it is recorded; another text as it is."""
+    return ",".join(parse_clusters(text) or (text,))
 
 
 def setting_faults(
@@ -93,5 +100,6 @@ def setting_faults(
         for federated, members in services if setting.is_valid(text) else ():
             oldest = ruling_member(members, setting)
             used = setting.value(oldest) if oldest is not None else text
-            if oldest is not None and used != text and oldest.identity != identity:
+            is_same = setting.parse(used) == setting.parse(text)
+            if oldest is not None and not is_same and oldest.identity != identity:
                 yield f"annotation {name}: {federated} uses {used!r} of {oldest}, the oldest"
