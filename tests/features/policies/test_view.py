@@ -7,6 +7,7 @@ from hanse.features.policies.ledger import LocalState, PolicyRecord, record_conf
 from hanse.features.policies.listing import MemberStatus, list_policies, parse_policy_label
 from hanse.features.policies.versions import EMPTY_HISTORY, History, append_event, merge
 from hanse.model.kinds.antrea import (
+    NO_NODE,
     AntreaClusterNetworkPolicy,
     AntreaNetworkPolicy,
     ClusterGroup,
@@ -132,7 +133,31 @@ def test_groups_and_services_that_a_federated_policy_names_in_vain_are_a_risk() 
     assert "spec.ingress[0].from[1].group: there is no ClusterGroup gone" in found[0].summary
     assert "there is no Service shop/db" in found[0].summary
     assert "spec.appliedTo[0].externalEntitySelector applies it to machines" in found[1].summary
-    node = ExternalEntitySpec(external_node="vm-1")
-    entity = ExternalEntity(metadata=Meta(name="vm-1", namespace="shop"), spec=node)
-    codes = [f.code for f in findings(read("lubeck", policy, group, entity))]
-    assert "PolicyNotEnforced" not in codes
+
+
+@pytest.mark.parametrize(
+    ("nodes", "enforced"),
+    [
+        ((), False),
+        (("",), False),
+        ((NO_NODE,), False),
+        (("vm-1",), True),
+        ((NO_NODE, "vm-1"), True),
+    ],
+)
+def test_a_policy_for_machines_is_enforced_where_an_agent_of_antrea_runs(
+    nodes: tuple[str, ...], enforced: bool
+) -> None:
+    spec: Wire = {"appliedTo": [{"externalEntitySelector": {}}]}
+    policy = AntreaClusterNetworkPolicy(metadata=Meta(name="deny"), spec=spec)
+    entities = [
+        ExternalEntity(
+            metadata=Meta(name=f"vm-{number}", namespace="shop"),
+            spec=ExternalEntitySpec(external_node=node),
+        )
+        for number, node in enumerate(nodes)
+    ]
+
+    codes = [f.code for f in findings(read("lubeck", policy, *entities))]
+
+    assert ("PolicyNotEnforced" not in codes) is enforced

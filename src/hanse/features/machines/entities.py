@@ -6,6 +6,7 @@ from hanse.features.machines.machine import Machine, Source, parse_machine, pars
 from hanse.features.machines.names import MACHINE_LABEL, SERVICE_LABEL
 from hanse.features.machines.service import list_machines, union_ports
 from hanse.model.kinds.antrea import (
+    NO_NODE,
     EntityEndpoint,
     EntityPort,
     ExternalEntity,
@@ -16,9 +17,6 @@ from hanse.model.naming import unique_name
 from hanse.model.objects import Meta
 from hanse.model.plan import Desired, Plan
 from hanse.model.snapshot import Snapshot
-
-EXTERNAL_NODE = "hanse"
-"""The node that the entities belong to: Antrea leaves those of other nodes alone."""
 
 
 def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
@@ -44,7 +42,7 @@ def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
             ports=tuple(
                 EntityPort(protocol=p.protocol, port=p.port, name=p.name) for p in tags.ports
             ),
-            external_node=EXTERNAL_NODE,
+            external_node=NO_NODE,
         ),
     )
     return Plan((Desired(entity, snapshot.local, sources=frozenset({snapshot.local})),))
@@ -69,7 +67,7 @@ def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEnt
                 EntityPort(protocol=p.protocol, port=p.port, name=p.name)
                 for p in union_ports(m.tags.ports for m in machines)
             ),
-            external_node=EXTERNAL_NODE,
+            external_node=NO_NODE,
         ),
     )
 

@@ -22,6 +22,7 @@ from hanse.model.facts import Role
 from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.antrea import (
+    NO_NODE,
     AntreaClusterNetworkPolicy,
     AntreaNetworkPolicy,
     ClusterGroup,
@@ -261,14 +262,17 @@ def _unenforced(
     where: ClusterId,
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[str]:
-    """A message if a policy applies to machines, and no ExternalEntity has spec.externalNode."""
+    """A message if a policy applies to machines, and no ExternalEntity is of an ExternalNode.
+
+    Those that Hanse writes are of none.
+    """
     paths = [
         f"spec.{path}.externalEntitySelector"
         for path, subject in policy_subjects(policy.spec)
         if "externalEntitySelector" in subject
     ]
     entities = snapshot.all(where, ExternalEntity) if paths else ()
-    if paths and not any(entity.spec.external_node for entity in entities):
+    if paths and all(entity.spec.external_node in ("", NO_NODE) for entity in entities):
         yield (
             f"{paths[0]} applies it to machines, and none of them has an ExternalNode: nobody "
             "enforces it there; run Antrea's agent on them, or apply it to what talks to them"

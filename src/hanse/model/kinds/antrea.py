@@ -52,6 +52,13 @@ class EntityPort(Value, frozen=True, kw_only=True):
     name: str = ""
 
 
+NO_NODE = "hanse"
+"""The external node of the entities that Hanse writes: Antrea leaves those of other nodes alone.
+
+There is no such node: no agent of Antrea runs on these machines.
+"""
+
+
 class ExternalEntitySpec(Value, frozen=True, kw_only=True):
     """Where something outside the cluster is."""
 
