@@ -52,6 +52,7 @@ class NameServer:
         judgement: Judgement,
     ) -> None:
         self._informers = informers
+        self._compiler = compiler
         self._zones = [s for s in compiler.sources if isinstance(s, GlobalZone)]
         self._networks = [s for s in compiler.sources if isinstance(s, NetworkZone)]
         known = load_hosts(judgement.cache) if judgement.cache is not None else CachedHosts()
@@ -80,9 +81,10 @@ class NameServer:
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
         """Pass a change on to updater, prober, Lease trackers and the cache of hosts.
 
-        A ConfigMap may change which namespaces are watched; that is done first.
+        A ConfigMap may change which namespaces are watched; that is done first. Until all is
+        listed, every change may be the list of it: that is told as a fact before its objects are.
         """
-        if isinstance(change, ObjectChange) and isinstance(change.object, ConfigMap):
+        if self._networks and (not self._compiler.synced or _is_config(change)):
             self._follow_namespaces()
         self._leases.on_change(change)
         self._freshness.on_change(change)
@@ -100,7 +102,10 @@ class NameServer:
             self.updater.on_change(ObjectChange(where, obj, None))
 
     def _follow_namespaces(self) -> None:
-        """Set the watches to the namespaces that networks have now, if they follow a ConfigMap."""
+        """Set the watches to the namespaces that networks have now, if they follow a ConfigMap.
+
+        While that does not name any, the watches stay as they are.
+        """
         snapshot = self._informers.snapshot()
         watches = [w for zone in self._networks for w in zone.followed_watches(snapshot)]
         if watches:
@@ -116,6 +121,11 @@ class NameServer:
             await stack.enter_async_context(self.updater.running())
             await stack.enter_async_context(self.prober.running())
             yield
+
+
+def _is_config(change: Change) -> bool:
+    """Whether a change is one of a ConfigMap, which names the namespaces of a network."""
+    return isinstance(change, ObjectChange) and isinstance(change.object, ConfigMap)
 
 
 def _concerns_hosts(change: Change) -> bool:

@@ -244,6 +244,7 @@ def test_namespaces_are_followed_by_the_networks_config_map() -> None:
     home = LAB.dns_namespace
     meta = Meta(name=LAB.kube_dns, namespace=home)
     named = stored(ConfigMap(metadata=meta, data={NAMESPACES: f"acme-web {home}"}))
+    unnamed = stored(ConfigMap(metadata=meta))
 
     class Following:
         name = "dns"
@@ -255,9 +256,11 @@ def test_namespaces_are_followed_by_the_networks_config_map() -> None:
     def namespaces(*objects: Object) -> set[str]:
         return {w.namespace for w in zone.followed_watches(look(*objects)) if w.kind is Service}
 
-    assert namespaces() == {home}
+    assert {w.namespace for w in zone.watches} == {home}
+    assert namespaces() == namespaces(unnamed) == set()
     assert namespaces(named) == {"acme-web", home}
     assert not zone.synced(look())
+    assert not zone.synced(look(unnamed))
     assert zone.synced(look(named))
     [config] = (w for w in zone.watches if w.kind is ConfigMap)
     assert (config.namespace, config.name) == (home, LAB.kube_dns)

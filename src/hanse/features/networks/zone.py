@@ -88,13 +88,18 @@ class NetworkZone:
     def followed_watches(self, snapshot: Snapshot) -> tuple[Watch, ...]:
         """The watches for the namespaces in the network's ConfigMap.
 
-        Without it those of the start.
+        Empty if it is not followed, is missing or lacks the key: the watches stay as they are.
         """
+        named = self._named_namespaces(snapshot)
+        return self._watches(named) if self._config is not None and named is not None else ()
+
+    def _named_namespaces(self, snapshot: Snapshot) -> Sequence[str] | None:
+        """The namespaces in the network's ConfigMap; None if that is missing or lacks the key."""
         network = self.network
         config = snapshot.get(snapshot.local, ConfigMap, network.kube_dns, network.dns_namespace)
-        if self._config is None or config is None:
-            return self.watches
-        return self._watches(config.data.get(NAMESPACES, "").split())
+        if config is None or NAMESPACES not in config.data:
+            return None
+        return config.data[NAMESPACES].split()
 
     def _watches(self, namespaces: Sequence[str]) -> tuple[Watch, ...]:
         """The watches for these namespaces, and for the ConfigMap if it is followed."""
@@ -103,12 +108,9 @@ class NetworkZone:
         return (*own, *((self._config,) if self._config is not None else ()))
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether Services, slices and pods are listed, and the ConfigMap exists if followed."""
-        network = self.network
-        if self._config is not None:
-            place = (network.kube_dns, network.dns_namespace)
-            if snapshot.get(snapshot.local, ConfigMap, *place) is None:
-                return False
+        """Whether Services, slices and pods are listed, and the namespaces named if followed."""
+        if self._config is not None and self._named_namespaces(snapshot) is None:
+            return False
         return all(snapshot.listed(snapshot.local, kind) for kind in (Service, EndpointSlice, Pod))
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
