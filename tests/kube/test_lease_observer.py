@@ -145,6 +145,19 @@ def test_a_first_observation_counts_by_its_age_on_the_servers_clock(
     assert (known.is_outdated("sys", "lubeck"), later.is_outdated("sys", "lubeck")) == (old, old)
 
 
+def test_a_lease_whose_time_of_writing_is_not_known_is_not_too_old() -> None:
+    """As of a server that strips managedFields."""
+    known, later = LeaseObserver(), LeaseObserver()
+
+    known.observe(renewal(1), 100, NOON)
+    later.observe(renewal(1), 100)
+
+    assert later.judge_ages(100, NOON) == ()
+    assert (state_of(known), state_of(later)) == (HolderState.UNKNOWN, HolderState.UNKNOWN)
+    assert not known.is_outdated("sys", "lubeck")
+    assert not later.is_outdated("sys", "lubeck")
+
+
 def test_a_lease_found_old_is_silent_after_its_duration_and_the_time_to_reconnect() -> None:
     observer = LeaseObserver()
     observer.observe(written(0), 100, NOON + timedelta(hours=1))

@@ -97,7 +97,7 @@ class LeaseObserver:
             if judged.state is HolderState.READY:
                 self._records[name] = judged
                 judged_now.append(name)
-            elif not record.outdated:
+            elif judged.outdated and not record.outdated:
                 self._records[name] = replace(record, outdated=True)
                 judged_now.append(name)
         return tuple(judged_now)
@@ -185,7 +185,7 @@ def _first_record(lease: Lease, now: float, server_time: datetime | None) -> Lea
         age = max((server_time - written).total_seconds() - CLOCK_PRECISION, 0.0)
         if age < lease.spec.lease_duration_seconds:
             return LeaseRecord(ObservedLease(lease, now - age), HolderState.READY)
-    outdated = server_time is not None
+    outdated = server_time is not None and written is not None
     return LeaseRecord(ObservedLease(lease, now), HolderState.UNKNOWN, outdated=outdated)
 
 
