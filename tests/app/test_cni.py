@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from hanse.app import guard
 from hanse.app.cni import UNCHECKED, NodePlugin
 from hanse.app.cni_folders import CniFolders, installed_folders
-from hanse.features.networks.cni import CONFIG_FILE, PodRef
+from hanse.features.networks.cni import CONFIG_FILE, CniError, PodRef, wrap_config
 from hanse.features.networks.guard.transaction import ElementChange
 from hanse.kube.client_config import ClientConfig, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import Unreachable
@@ -48,6 +48,14 @@ BASE = {
         {"type": "portmap", "capabilities": {"portMappings": True}},
     ],
 }
+OWN_WRAPPER = {
+    "cniVersion": "1.0.0",
+    "name": "pods",
+    "type": "hanse",
+    "capabilities": {"ips": True},
+    "delegate": {"type": "mizarcni"},
+}
+"""The configuration of a node that uses `hanse cni` without a guard."""
 WEB = Pod(
     metadata=Meta(
         name="web",
@@ -457,6 +465,38 @@ async def test_a_plugin_of_that_name_that_others_installed_stays(removable: Node
     other.unlink()
     async with node.guarded() as plugin:
         assert plugin.problem == ""
+
+
+@pytest.mark.parametrize("foreign", [True, False])
+async def test_a_configuration_that_uses_our_plugin_itself_is_refused_with_a_remedy(
+    node: Node, foreign: bool
+) -> None:
+    config = node.folders.config / "10-pods.conflist"
+    config.write_text(json.dumps(OWN_WRAPPER))
+    if foreign:
+        (node.folders.plugins / "hanse").write_text("#!/bin/sh\nexec hanse cni\n")
+
+    async with node.guarded() as plugin:
+        assert f"{config} names the plugin hanse itself: write its delegate" in plugin.problem
+        assert configs(node) == ["10-pods.conflist"]
+        assert (node.folders.plugins / "hanse").exists() == foreign
+
+        config.write_text(json.dumps(BASE))
+        (node.folders.plugins / "hanse").unlink(missing_ok=True)
+        plugin.refresh()
+        assert plugin.problem == ""
+
+
+def test_our_plugin_is_never_its_own_delegate() -> None:
+    delegate = {"capabilities": {"ips": True}, "type": "mizarcni"}
+    wrapped = {"type": "hanse", "capabilities": {"ips": True}, "delegate": delegate}
+    alone = {"cniVersion": "1.0.0", "name": "pods", "plugins": [wrapped]}
+
+    assert wrap_config(json.dumps(OWN_WRAPPER).encode()) == alone
+    assert wrap_config(json.dumps(alone).encode()) == alone
+    assert wrap_config(json.dumps({**OWN_WRAPPER, "delegate": OWN_WRAPPER}).encode()) == alone
+    with pytest.raises(CniError, match="its plugin hanse has no delegate"):
+        wrap_config(json.dumps({**OWN_WRAPPER, "delegate": "mizarcni"}).encode())
 
 
 async def test_ports_of_bridges_without_rules_are_told(

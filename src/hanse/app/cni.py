@@ -35,6 +35,7 @@ from hanse.features.networks.cni import (
     render_error,
     render_versions,
     unread_pod_args,
+    uses_our_plugin,
     wrap_config,
 )
 from hanse.features.networks.cni_script import plugin_script
@@ -150,14 +151,16 @@ class NodePlugin:
         before = installed_folders(folders.state)
         if before is not None and before.config != folders.config:
             (before.config / CONFIG_FILE).unlink(missing_ok=True)
-        path = folders.plugins / PLUGIN
+        path, base = folders.plugins / PLUGIN, _first_config(folders.config)
+        if base is not None and _names_us(base):
+            message = f"{base} names the plugin {PLUGIN} itself: write its delegate in its place"
+            raise CniError(TRY_AGAIN, f"{message}, then move a {path} of your own away")
         if not is_our_script(path):
             message = f"{path} was not written by a guard; move it away, it is not needed any more"
             raise CniError(TRY_AGAIN, message)
         remember_folders(folders)
         script = plugin_script(str(folders.state), ANSWER_SECONDS)
         write_file(path, script.encode(), mode=0o755)
-        base = _first_config(folders.config)
         if base is None:
             (folders.config / CONFIG_FILE).unlink(missing_ok=True)
             raise CniError(TRY_AGAIN, f"{folders.config} has no network configuration")
@@ -390,6 +393,14 @@ def _attachment(environment: dict[str, str]) -> str:
     if "/" in name:
         raise CniError(TRY_AGAIN, "CNI_CONTAINERID and CNI_IFNAME may have no slash")
     return name
+
+
+def _names_us(config: Path) -> bool:
+    """Whether a configuration uses our plugin by itself; what is wrong with it is told later."""
+    try:
+        return uses_our_plugin(config.read_bytes())
+    except CniError:
+        return False
 
 
 def _first_config(folder: Path) -> Path | None:

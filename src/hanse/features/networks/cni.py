@@ -147,8 +147,28 @@ def is_prepared(pod: Pod) -> bool:
 def wrap_config(text: bytes) -> dict[str, Any]:
     """The network configuration (.conf or .conflist) as a list, its first plugin as our delegate.
 
+    We are never our own delegate: where the first plugin is ours, it is the delegate of that one.
     Raises `CniError` for one that has no plugin, or a later one that gives pods another MAC.
     """
+    config, plugins = _parse_plugins(text)
+    if any(_changes_mac(one) for one in plugins[1:]):
+        message = (
+            "its plugin tuning sets mac, and pods may send with the MAC of the first plugin alone"
+        )
+        raise CniError(BAD_CONFIG, f"{message}; set the MAC there, or not at all")
+    if "plugins" not in config:
+        config = {name: config[name] for name in ("cniVersion", "name") if name in config}
+    return {**config, "plugins": [_wrapped(_innermost(plugins[0])), *plugins[1:]]}
+
+
+def uses_our_plugin(text: bytes) -> bool:
+    """Whether the first plugin of a network configuration is ours; raises `CniError` as above."""
+    _, plugins = _parse_plugins(text)
+    return bool(plugins[0]["type"] == PLUGIN)
+
+
+def _parse_plugins(text: bytes) -> tuple[dict[str, Any], list[Any]]:
+    """A network configuration and its plugins; raises `CniError` if it names no first one."""
     try:
         config = decode_json(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
@@ -157,14 +177,18 @@ def wrap_config(text: bytes) -> dict[str, Any]:
     first = plugins[0] if isinstance(plugins, list) and plugins else None
     if not isinstance(first, dict) or not isinstance(first.get("type"), str):
         raise CniError(BAD_CONFIG, "it names no plugin")
-    if any(_changes_mac(one) for one in plugins[1:]):
-        message = (
-            "its plugin tuning sets mac, and pods may send with the MAC of the first plugin alone"
-        )
-        raise CniError(BAD_CONFIG, f"{message}; set the MAC there, or not at all")
-    if "plugins" not in config:
-        config = {name: config[name] for name in ("cniVersion", "name") if name in config}
-    return {**config, "plugins": [_wrapped(first), *plugins[1:]]}
+    return config, plugins
+
+
+def _innermost(plugin: dict[str, Any]) -> dict[str, Any]:
+    """The plugin itself, or what ours delegates to; it has the capabilities that runtimes saw."""
+    while plugin["type"] == PLUGIN:
+        delegate = plugin.get("delegate")
+        if not isinstance(delegate, dict) or not isinstance(delegate.get("type"), str):
+            raise CniError(BAD_CONFIG, f"its plugin {PLUGIN} has no delegate")
+        shown = {name: plugin[name] for name in ("capabilities",) if name in plugin}
+        plugin = {**shown, **delegate}
+    return plugin
 
 
 def _changes_mac(plugin: Any) -> bool:
