@@ -70,19 +70,56 @@ def test_name_servers_guards_and_the_console_may_only_read(account: str) -> None
     assert asked <= verbs or account != "hanse-console", "who people are, and what they may see"
 
 
-@pytest.mark.parametrize(("cni", "config"), [(True, "/etc/cni/net.d"), (False, "")])
-def test_guards_have_the_folders_of_cni_by_the_paths_of_the_node(cni: bool, config: str) -> None:
-    """Also a guard that is no plugin, since it takes away one of before."""
-    found = installed(networks={"guard": True, "cni": cni})
-    pod = found["DaemonSet", "hanse-guard"]["spec"]["template"]["spec"]
+def guard_pod(**networks: Any) -> dict[str, Any]:
+    """The pod of a guard with values of networks."""
+    found = installed(networks={"guard": True, **networks})
+    pod: dict[str, Any] = found["DaemonSet", "hanse-guard"]["spec"]["template"]["spec"]
+    return pod
+
+
+def test_guards_have_nothing_of_their_node_but_its_network_by_default() -> None:
+    """A node with a read-only root has no folder of CNI plugins that kubelet could make."""
+    pod = guard_pod()
+    [container] = pod["containers"]
+
+    assert "volumes" not in pod
+    assert "volumeMounts" not in container
+    assert not [one for one in container["env"] if "CNI" in one["name"]]
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"], "add": ["NET_ADMIN"]}
+    assert pod == guard_pod(cni=False)
+
+
+def test_guards_that_are_plugins_have_the_folders_of_cni_by_the_paths_of_the_node() -> None:
+    pod = guard_pod(cni=True, cniPlugins="/usr/lib/cni")
     [container] = pod["containers"]
 
     mounts = {one["name"]: one["mountPath"] for one in container["volumeMounts"]}
     assert mounts == {one["name"]: one["hostPath"]["path"] for one in pod["volumes"]}
-    assert {*mounts.values()} == {"/etc/cni/net.d", "/opt/cni/bin", "/var/lib/hanse-cni"}
+    assert {*mounts.values()} == {"/etc/cni/net.d", "/usr/lib/cni", "/var/lib/hanse-cni"}
     environment = {one["name"]: one.get("value") for one in container["env"]}
-    assert environment["HANSE_CNI_CONFIG"] == config
-    assert environment["HANSE_CNI_PLUGINS"] == "/opt/cni/bin"
+    assert environment["HANSE_CNI_CONFIG"] == "/etc/cni/net.d"
+    assert environment["HANSE_CNI_PLUGINS"] == "/usr/lib/cni"
+    added = container["securityContext"]["capabilities"]["add"]
+    assert added == ["NET_ADMIN", "DAC_OVERRIDE"], "folders may belong to another user"
+
+
+def test_the_chart_of_guards_is_right_for_values_of_a_release_without_cni() -> None:
+    """As `helm upgrade --reuse-values` has them: what is missing is neither true nor a text."""
+    chart = render_chart()
+    plain, plugin = chart["templates/guard.yaml"], chart["templates/guard-cni.yaml"]
+
+    has = '(has "networks" .Values.features)'
+    conditions = [text.splitlines()[0] for text in (plain, plugin)]
+    assert conditions == [
+        f"{{{{- if and .Values.networks.guard (not .Values.networks.cni) {has} }}}}",
+        f"{{{{- if and .Values.networks.guard .Values.networks.cni {has} }}}}",
+    ]
+    assert "networks.cni" not in "".join(plain.splitlines()[1:])
+    used = [line.split(": ", 1)[1] for line in plugin.splitlines()[1:] if "networks.cni" in line]
+    assert {*used} == {
+        '{{ .Values.networks.cniConfig | default "/etc/cni/net.d" | quote }}',
+        '{{ .Values.networks.cniPlugins | default "/opt/cni/bin" | quote }}',
+    }
 
 
 def test_what_is_switched_off_is_not_there() -> None:

@@ -139,7 +139,8 @@ def test_a_guard_runs_on_the_node_and_goes_without_a_trace(
     installation: Installation, fleet: NodesFleet
 ) -> None:
     folders = ("networks.cniConfig=/run/node/cni", "networks.cniPlugins=/run/node/plugins")
-    upgraded = installation.run_helm("upgrade", HERE, "networks.guard=true", *folders)
+    switches = ("networks.guard=true", "networks.cni=true")
+    upgraded = installation.run_helm("upgrade", HERE, *switches, *folders)
 
     assert upgraded.status == 0, upgraded.err
     fleet.await_rollout(HERE, SYSTEM, "daemonset/hanse-guard")

@@ -1,8 +1,12 @@
 """The guard of an installation: a DaemonSet, its account, and what it may read."""
 
+from collections.abc import Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
+from hanse.cli.manifests.values import CNI_CONFIG, CNI_PLUGINS
 from hanse.features.networks.cni import STATE_FOLDER
 from hanse.features.networks.guard.watches import GUARD_WATCHES
 from hanse.model.facts import Role
@@ -24,13 +28,16 @@ METRICS_PORT = 9342
 
 _LABELS = {"app.kubernetes.io/name": GUARD, PART_OF: "hanse"}
 _WHEN = Condition("networks.guard", ("networks",))
+_WITHOUT_CNI = replace(_WHEN, unless="networks.cni")
+_WITH_CNI = replace(_WHEN, also="networks.cni")
 
 
 def guard_files() -> tuple[ChartFile, ...]:
-    """The rights of the guard, then its DaemonSet."""
+    """The rights of the guard, then its DaemonSet: one of two."""
     return (
         ChartFile("guard-rights", lambda _: _rights(), _WHEN),
-        ChartFile("guard", lambda values: [_daemon_set(values)], _WHEN),
+        ChartFile("guard", lambda values: [_daemon_set(_container(values))], _WITHOUT_CNI),
+        ChartFile("guard-cni", lambda values: [_cni_daemon_set(values)], _WITH_CNI),
     )
 
 
@@ -44,45 +51,57 @@ def _rights() -> list[Wire]:
     return [one.wire for one in (account, *role_manifests(GUARD, rules), *bound)]
 
 
-def _daemon_set(values: ValueSource) -> Wire:
-    """The guard on each node, in the node's network, as root with CAP_NET_ADMIN alone."""
-    environment: dict[str, Wire] = {
+def _container(
+    values: ValueSource, environment: Wire | None = None, capabilities: Sequence[str] = ()
+) -> Wire:
+    """The container of the guard: root with CAP_NET_ADMIN and the given capabilities alone."""
+    settings: Wire = {
         "HANSE_NODE": {"valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
         "HANSE_DAEMONSET": {"value": f"{SYSTEM_NAMESPACE}/{GUARD}"},
         "HANSE_LISTEN": {"value": f"127.0.0.1:{METRICS_PORT}"},
-        "HANSE_CNI_CONFIG": {"value": values.value_if("networks.cni", "networks.cniConfig")},
-        "HANSE_CNI_PLUGINS": {"value": values.value("networks.cniPlugins")},
+        **(environment or {}),
     }
-    folders = {  # each by the path that it has on the node, also for one that removes the plugin
-        "cni-config": values.value("networks.cniConfig"),
-        "cni-plugins": values.value("networks.cniPlugins"),
-        "cni-state": STATE_FOLDER,
-    }
-    container = {
+    return {
         "name": "guard",
         "image": values.image(),
         "imagePullPolicy": values.value("image.pullPolicy"),
         "args": ["guard"],
-        "env": [{"name": name, **value} for name, value in environment.items()],
+        "env": [{"name": name, **value} for name, value in settings.items()],
         "securityContext": {
             "runAsUser": 0,
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN"]},
+            "capabilities": {"drop": ["ALL"], "add": ["NET_ADMIN", *capabilities]},
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "livenessProbe": _probe("/healthz", 20),
         "readinessProbe": _probe("/readyz", 5),
         "resources": {"requests": {"cpu": "20m", "memory": "64Mi"}},
+    }
+
+
+def _cni_daemon_set(values: ValueSource) -> Wire:
+    """Guards that are a CNI plugin: they write to folders of nodes, whoever owns them."""
+    config = values.text_or("networks.cniConfig", CNI_CONFIG)
+    plugins = values.text_or("networks.cniPlugins", CNI_PLUGINS)
+    folders = {"cni-config": config, "cni-plugins": plugins, "cni-state": STATE_FOLDER}
+    environment = {"HANSE_CNI_CONFIG": {"value": config}, "HANSE_CNI_PLUGINS": {"value": plugins}}
+    container = {
+        **_container(values, environment, ["DAC_OVERRIDE"]),
         "volumeMounts": [{"name": name, "mountPath": path} for name, path in folders.items()],
     }
+    return _daemon_set(container, [_host_folder(name, path) for name, path in folders.items()])
+
+
+def _daemon_set(container: Wire, volumes: Sequence[Wire] = ()) -> Wire:
+    """One guard on each node, in the node's network."""
     pod = {
         "serviceAccountName": GUARD,
         "hostNetwork": True,
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
         "containers": [container],
-        "volumes": [_host_folder(name, path) for name, path in folders.items()],
+        **({"volumes": [*volumes]} if volumes else {}),
     }
     return {
         "apiVersion": "apps/v1",

@@ -31,10 +31,6 @@ class ValueSource(Protocol):
         """`yes`, or `no` where the value of the path is false or empty."""
         ...
 
-    def value_if(self, condition: str, path: str) -> Any:
-        """The value of `path` where that of `condition` is true; else ""."""
-        ...
-
     def joined(self, path: str, separator: str = ",") -> Any:
         """The items of a list as one text."""
         ...
@@ -77,10 +73,6 @@ class PlainValues:
     def either(self, path: str, yes: str, no: str = "") -> Any:
         """`yes`, or `no` where the value of the path is false or empty."""
         return yes if self.value(path) else no
-
-    def value_if(self, condition: str, path: str) -> Any:
-        """The value of `path` where that of `condition` is true; else ""."""
-        return self.value(path) if self.value(condition) else ""
 
     def joined(self, path: str, separator: str = ",") -> Any:
         return separator.join(self.value(path))
@@ -125,10 +117,6 @@ class HelmValues:
         """A template of `yes`, or of `no` where the value of the path is false or empty."""
         return Template(f'{{{{ ternary "{no}" "{yes}" (empty .Values.{path}) | quote }}}}')
 
-    def value_if(self, condition: str, path: str) -> Any:
-        """A template of the value of `path` where that of `condition` is true; else ""."""
-        return Template(f'{{{{ ternary .Values.{path} "" .Values.{condition} | quote }}}}')
-
     def joined(self, path: str, separator: str = ",") -> Any:
         """A template of the items of a list as one text."""
         return Template(f'{{{{ join "{separator}" .Values.{path} | quote }}}}')
@@ -152,7 +140,10 @@ class HelmValues:
 
 
 class Condition(Struct, frozen=True):
-    """When a file is part of an installation: a value is set, and one of the features is on."""
+    """When a file is part of an installation: values are set, and one of the features is on.
+
+    A value that is missing, as with `helm upgrade --reuse-values`, is not set.
+    """
 
     value: str = ""
     """The path of a value; empty: whatever the values are."""
@@ -160,16 +151,24 @@ class Condition(Struct, frozen=True):
     """Empty: whatever features are on."""
     served: str = ""
     """For Helm: an API version that the cluster serves already, as Helm checks kinds first."""
+    also: str = ""
+    """The path of a further value that is set."""
+    unless: str = ""
+    """The path of a value that is not set."""
 
     def holds(self, values: Values) -> bool:
-        """Whether the value is set and a feature is on; `served` is not looked at."""
+        """Whether values are set or not as told and a feature is on; `served` is not looked at."""
         source = PlainValues(values)
-        is_set = not self.value or bool(source.value(self.value))
-        return is_set and (not self.features or bool({*self.features} & {*values.features}))
+        is_set = all(source.value(path) for path in (self.value, self.also) if path)
+        is_unset = not self.unless or not source.value(self.unless)
+        has_feature = not self.features or bool({*self.features} & {*values.features})
+        return is_set and is_unset and has_feature
 
     def guard(self, text: str) -> str:
         """The text within a Helm `if` of the condition; unchanged if it always holds."""
-        tests = [f".Values.{self.value}"] if self.value else []
+        tests = [f".Values.{path}" for path in (self.value, self.also) if path]
+        if self.unless:
+            tests.append(f"(not .Values.{self.unless})")
         if self.features:
             has = " ".join(f'(has "{name}" .Values.features)' for name in self.features)
             tests.append(f"(or {has})" if len(self.features) > 1 else has)

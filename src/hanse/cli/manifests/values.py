@@ -11,6 +11,9 @@ from hanse.features.networks.options import BUILT_IN_TEMPLATE
 from hanse.model.feature_names import FeatureName
 from hanse.model.naming import ZONE
 
+CNI_CONFIG, CNI_PLUGINS = "/etc/cni/net.d", "/opt/cni/bin"
+"""The usual folders of nodes with network configurations, and with CNI plugins."""
+
 
 class _Values(Struct, frozen=True, rename="camel", kw_only=True, forbid_unknown_fields=True):
     pass
@@ -224,13 +227,11 @@ class NetworksValues(_Values, frozen=True, kw_only=True):
     cni: Annotated[
         bool,
         _description("Whether guards check what each pod sends by its port, as a CNI plugin."),
-    ] = True
+    ] = False
     cni_config: Annotated[str, _description("The folder of nodes with network configurations.")] = (
-        "/etc/cni/net.d"
+        CNI_CONFIG
     )
-    cni_plugins: Annotated[str, _description("The folder of nodes with CNI plugins.")] = (
-        "/opt/cni/bin"
-    )
+    cni_plugins: Annotated[str, _description("The folder of nodes with CNI plugins.")] = CNI_PLUGINS
     admin_policies: Annotated[
         bool, _description("Whether ClusterNetworkPolicies are written, where they are served.")
     ] = False
