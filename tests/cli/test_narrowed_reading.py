@@ -1,15 +1,22 @@
 """A fleet is judged the same by what `hanse status` reads of it as by all of its objects."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.app.views import Examination, examine, first_reads
+from hanse.cli.clusters import ClusterAccess
+from hanse.cli.console.poller import FleetPoller
+from hanse.cli.doctor.examination import examine_clusters
+from hanse.cli.doctor.lists import ClusterLists
 from hanse.cli.fleet import (
     BROKER_READS,
     SAMPLE,
@@ -18,6 +25,8 @@ from hanse.cli.fleet import (
     complete,
     read_further,
 )
+from hanse.cli.inventory import ClusterInventory
+from hanse.features.services.clusters import source_cluster
 from hanse.features.services.names import (
     DOMAIN,
     SERVICE_NAME,
@@ -25,14 +34,21 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
     TO_CLUSTERS,
 )
-from hanse.features.services.reading import ALL_IMPORTS, COUNTED
+from hanse.features.services.reading import ALL_IMPORTS, COUNTED, slices_from
 from hanse.kube.client import Client
+from hanse.kube.client_config import Credentials
 from hanse.kube.watch_events import Counted, Listed
 from hanse.model.conditions import Condition, condition
 from hanse.model.findings import Unknown
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
-from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.hanse import (
+    ClusterMember,
+    ClusterMemberSpec,
+    ClusterMemberStatus,
+    ClusterSet,
+)
 from hanse.model.kinds.multicluster import (
     ExportingCluster,
     ImportedPort,
@@ -44,6 +60,7 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.objects import Meta, Object
 from hanse.model.ownership import OWNER
+from hanse.model.snapshot import Watch
 from tests.support.fleet_reads import NOW, lease, read
 from tinykube.selectors import parse_labels
 
@@ -74,6 +91,8 @@ class Fleet(Struct, frozen=True):
     spaces: dict[str, frozenset[str]]
     publisher: str
     unread: frozenset[str]
+    unpublished: str = "web0"
+    """The import whose names the publisher could not publish."""
 
 
 exports = st.builds(
@@ -101,6 +120,7 @@ fleets = st.builds(
     ),
     publisher=st.sampled_from(["", "riga"]),
     unread=some,
+    unpublished=st.sampled_from([f"web{number}" for number in range(6)]),
 )
 
 
@@ -112,7 +132,10 @@ def objects_of(fleet: Fleet) -> dict[str, list[Object]]:
     found["broker"] = [
         ClusterSet(metadata=Meta(name="hanse")),
         *(lease(m, "hanse-broker", m) for m in MEMBERS),
+        *(record(m, publishes=m == fleet.publisher) for m in MEMBERS),
     ]
+    for member in MEMBERS:
+        found[member].append(lease("hanse-agent", "hanse-system", f"{member}_0"))
     for number, service in enumerate(fleet.services):
         name = f"web{number}"
         meta = Meta(name=name, namespace=service.namespace, creation_timestamp=NOW)
@@ -134,6 +157,16 @@ def objects_of(fleet: Fleet) -> dict[str, list[Object]]:
     return found
 
 
+def record(member: str, *, publishes: bool) -> ClusterMember:
+    """The record of a member on the broker, as its agent keeps it."""
+    features = ("publishing", "services") if publishes else ("services",)
+    return ClusterMember(
+        metadata=Meta(name=member, namespace="hanse-broker"),
+        spec=ClusterMemberSpec(cluster_id=member, uid=f"{member}-uid", features=features),
+        status=ClusterMemberStatus(phase="Ready", since=NOW),
+    )
+
+
 def imported(
     fleet: Fleet, service: FederatedService, name: str, member: str, valid: dict[str, Export]
 ) -> list[Object]:
@@ -146,14 +179,15 @@ def imported(
         return [ServiceImport(metadata=meta, spec=ServiceImportSpec(type="Headless", ports=()))]
     if not visible or member in service.missing:
         return []
-    published = [condition("Published", name != "web0", "Foreign", "it is another's")]
+    fails = member == fleet.publisher and name == fleet.unpublished
+    refused = condition("Published", False, "NameTaken", "it is another's")
     return [
         ServiceImport(
             metadata=replace(meta, labels={OWNER: "services"}),
             spec=ServiceImportSpec(type="ClusterSetIP", ports=(ImportedPort(port=80),)),
             status=ServiceImportStatus(
                 clusters=tuple(ExportingCluster(cluster=m) for m in visible),
-                conditions=tuple(published if member == fleet.publisher else ()),
+                conditions=(refused,) if fails else (),
             ),
         ),
         Service(
@@ -202,19 +236,49 @@ class Server:
         return Counted(found[:first], len(found))
 
 
+class Refusing(Server):
+    """Does not list some of what it is asked for."""
+
+    def __init__(self, objects: Sequence[Object], *refused: Watch) -> None:
+        super().__init__(objects)
+        self._refused = {(one.kind, one.labels) for one in refused}
+
+    async def list(
+        self, kind: type[Any], *, namespace: str = "", labels: str = "", fields: str = ""
+    ) -> Listed[Any]:
+        if (kind, labels) in self._refused and not fields:
+            raise TimeoutError
+        return await super().list(kind, namespace=namespace, labels=labels, fields=fields)
+
+
+class Uncounting(Server):
+    """Does not say how many objects follow a page."""
+
+    async def count(self, kind: type[Any], *, first: int) -> Counted[Any]:
+        return Counted((await super().count(kind, first=first)).first, None)
+
+
+def same_everywhere(number: int, publisher: str = "", unpublished: str = "") -> Fleet:
+    """A fleet whose members all import so many services of bergen."""
+    good = Export(ready=True, conditions=GOOD, to=())
+    service = FederatedService("shop", {"bergen": good}, frozenset(), frozenset())
+    spaces = dict.fromkeys(MEMBERS, frozenset(SPACES))
+    return Fleet([service] * number, spaces, publisher, frozenset(), unpublished)
+
+
+async def first_read(name: str, server: Server) -> ClusterRead:
+    """A cluster as it is read at first."""
+    watches = dict.fromkeys((*first_reads(), *BROKER_READS))
+    lists = {w: await server.list(w.kind, namespace=w.namespace, labels=w.labels) for w in watches}
+    return ClusterRead(name, lists, {k.kind: await server.count(k, first=SAMPLE) for k in COUNTED})
+
+
 async def narrowed(
-    objects: dict[str, list[Object]], unread: Iterable[str]
+    objects: dict[str, list[Object]], unread: Iterable[str], *, servers: Mapping[str, Server] = {}
 ) -> dict[str, ClusterRead]:
-    """The clusters as `hanse status` reads them."""
-    servers = {name: Server(found) for name, found in objects.items()}
-    reads = {}
-    for name, server in servers.items():
-        watches = dict.fromkeys((*first_reads(), *BROKER_READS))
-        lists = {
-            w: await server.list(w.kind, namespace=w.namespace, labels=w.labels) for w in watches
-        }
-        counts = {k.kind: await server.count(k, first=SAMPLE) for k in COUNTED}
-        reads[name] = ClusterRead(name, lists, counts)
+    """The clusters as `hanse status` reads them; some of them by servers of their own."""
+    servers = {**{name: Server(found) for name, found in objects.items()}, **servers}
+    reads = {name: await first_read(name, server) for name, server in servers.items()}
     for name in unread:
         reads[name] = ClusterRead(name, failure="no answer")
     return await complete(reads, cast("dict[str, Client]", servers))
@@ -228,8 +292,6 @@ def judged(reads: Iterable[ClusterRead]) -> Examination:
 @given(fleets)
 def test_what_is_wrong_is_found_by_the_narrowed_reading(fleet: Fleet) -> None:
     objects = objects_of(fleet)
-    for member in MEMBERS:
-        objects[member].append(lease("hanse-agent", "hanse-system", f"{member}_0"))
     whole = judged(
         ClusterRead(name, failure="no answer")
         if name in fleet.unread
@@ -252,12 +314,7 @@ def test_what_is_wrong_is_found_by_the_narrowed_reading(fleet: Fleet) -> None:
 
 
 def test_members_with_the_same_imports_are_counted_and_not_listed() -> None:
-    good = Export(ready=True, conditions=GOOD, to=())
-    service = FederatedService("shop", {"bergen": good}, frozenset(), frozenset())
-    fleet = Fleet([service] * 5, dict.fromkeys(MEMBERS, frozenset(SPACES)), "", frozenset())
-    objects = objects_of(fleet)
-    for member in MEMBERS:
-        objects[member].append(lease("hanse-agent", "hanse-system", f"{member}_0"))
+    objects = objects_of(same_everywhere(5))
 
     reads = asyncio.run(narrowed(objects, ()))
 
@@ -279,3 +336,181 @@ async def test_a_further_list_that_fails_is_said_to_be_unknown() -> None:
     (unknown,) = [f for f in judged([found]).findings if f.code == "NotReadable"]
     assert unknown.certainty == Unknown("no answer in time")
     assert ALL_IMPORTS in found.failed
+
+
+def codes(reads: Iterable[ClusterRead]) -> list[str]:
+    return [one.code for one in judged(reads).findings]
+
+
+async def test_a_name_that_is_not_published_is_found_among_many_imports() -> None:
+    objects = objects_of(same_everywhere(12, "riga", "web11"))
+
+    reads = await narrowed(objects, ())
+
+    assert "NotPublished" in codes(reads.values())
+    assert {n for n, one in reads.items() if ALL_IMPORTS in one.lists} == {"bergen", "riga"}
+
+
+@pytest.mark.parametrize(
+    "doubt",
+    ["no record", "joining", "no features", "agent began after its last renewal", "no agent"],
+)
+async def test_all_imports_are_listed_where_it_is_not_sure_that_no_names_are_published(
+    doubt: str,
+) -> None:
+    objects = objects_of(same_everywhere(12))
+    known = record("riga", publishes=False)
+    broker = [one for one in objects["broker"] if one != known]
+    own = [one for one in objects["riga"] if type(one) is not Lease]
+    agent = lease("hanse-agent", "hanse-system", "riga_1")
+    began = (NOW + timedelta(seconds=1)).isoformat()
+    match doubt:
+        case "no record":
+            objects["broker"] = broker
+        case "joining":
+            objects["broker"] = [*broker, replace(known, status=ClusterMemberStatus())]
+        case "no features":
+            objects["broker"] = [*broker, replace(known, spec=replace(known.spec, features=()))]
+        case "no agent":
+            objects["riga"] = own
+        case _:
+            restarted = replace(agent, spec=replace(agent.spec, acquire_time=began))
+            objects["riga"] = [*own, restarted]
+
+    reads = await narrowed(objects, ())
+
+    assert {n for n, one in reads.items() if ALL_IMPORTS in one.lists} == {"bergen", "riga"}
+
+
+async def test_another_member_is_asked_where_one_does_not_give_its_imports() -> None:
+    objects = objects_of(same_everywhere(3))
+    slow = {"lubeck": Refusing(objects["lubeck"], ALL_IMPORTS)}
+
+    reads = await narrowed(objects, ["bergen"], servers=slow)
+
+    found = judged(reads.values())
+    assert found.items["services"].keys() == {"shop/web0", "shop/web1", "shop/web2"}
+    assert "NoEndpoints" not in codes(reads.values())
+    assert ALL_IMPORTS in reads["riga"].lists
+
+
+async def test_another_of_those_that_differ_is_asked_where_one_does_not_give_its_imports() -> None:
+    objects = objects_of(same_everywhere(3))
+    for member in ("lubeck", "riga"):
+        more = Meta(name="api", namespace="shop", labels={OWNER: "services"})
+        spec = ServiceImportSpec(type="Headless", ports=())
+        objects[member].append(ServiceImport(metadata=more, spec=spec))
+    slow = {"lubeck": Refusing(objects["lubeck"], ALL_IMPORTS)}
+
+    reads = await narrowed(objects, (), servers=slow)
+
+    assert "shop/api" in judged(reads.values()).items["services"]
+
+
+async def test_a_further_list_may_take_as_long_as_the_first_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(Server):
+        async def list(self, kind: type[Any], **chosen: Any) -> Listed[Any]:
+            await asyncio.sleep(0.05)
+            return await super().list(kind, **chosen)
+
+    monkeypatch.setattr("hanse.cli.clusters.READ_TIMEOUT", timedelta(milliseconds=1))
+    monkeypatch.setattr("hanse.cli.fleet.READ_TIMEOUT", timedelta(milliseconds=1), raising=False)
+    objects = objects_of(same_everywhere(3))
+
+    reads = await narrowed(objects, (), servers={"bergen": Slow(objects["bergen"])})
+
+    assert ALL_IMPORTS in reads["bergen"].lists
+
+
+async def test_endpoints_are_asked_of_another_importer_where_one_does_not_give_them() -> None:
+    objects = objects_of(same_everywhere(3))
+    del objects["bergen"]  # no context of the person's is of it, and it renews its Lease
+    slow = {"lubeck": Refusing(objects["lubeck"], slices_from("bergen"))}
+
+    reads = await narrowed(objects, (), servers=slow)
+
+    assert "NoEndpoints" not in codes(reads.values())
+    assert slices_from("bergen") in reads["riga"].lists
+
+
+async def test_endpoints_are_asked_of_another_importer_whose_imports_are_known() -> None:
+    objects = objects_of(same_everywhere(3, "riga"))
+    del objects["bergen"]  # no context of the person's is of it, and it renews its Lease
+    slow = {"lubeck": Refusing(objects["lubeck"], slices_from("bergen"))}
+
+    reads = await narrowed(objects, (), servers=slow)
+
+    assert "NoEndpoints" not in codes(reads.values())
+
+
+async def test_the_console_keeps_the_endpoints_of_a_cluster_that_it_does_not_reach(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    objects = objects_of(same_everywhere(3, "riga"))
+    servers = {name: Server(found) for name, found in objects.items() if name != "bergen"}
+    clusters = [ClusterAccess(name, cast("Credentials", None)) for name in servers]
+
+    async def reach(
+        cluster: ClusterAccess, read: Callable[[ClusterAccess, Any], Awaitable[ClusterRead]]
+    ) -> ClusterRead:
+        return await read(cluster, servers[cluster.name])
+
+    async def discover(_: Client) -> None:
+        return
+
+    async def read_objects(cluster: ClusterAccess, client: Client) -> ClusterRead:
+        return await first_read(cluster.name, cast("Server", client))
+
+    module = "hanse.cli.console.poller"
+    for name, value in {"discover_kinds": discover, "read_objects": read_objects}.items():
+        monkeypatch.setattr(f"{module}.{name}", value)
+    monkeypatch.setattr(f"{module}.read_cluster", reach)
+    for name in ("INTERVAL", "INTERVAL_PER_CLUSTER", "START_INTERVAL", "PUBLISH_INTERVAL"):
+        monkeypatch.setattr(f"{module}.{name}", 0.0)
+    poller = FleetPoller(clusters, local=False)
+    seen: list[int] = []
+
+    def count_slices() -> None:
+        snapshot = poller.snapshot()
+        slices = [s for m in snapshot.members for s in snapshot.all(m, EndpointSlice)]
+        seen.append(sum(source_cluster(one) == "bergen" for one in slices))
+        if len(seen) == 40:
+            polling.cancel()
+
+    poller.on_change = count_slices
+    polling = asyncio.create_task(poller.run())
+    with suppress(asyncio.CancelledError):
+        await polling
+
+    assert 0 not in seen[20:]
+
+
+async def test_the_doctor_counts_imports_where_a_server_does_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    objects = objects_of(same_everywhere(12))
+    servers = {name: Uncounting(found) for name, found in objects.items()}
+    clusters = [ClusterAccess(name, cast("Credentials", None)) for name in servers]
+
+    @asynccontextmanager
+    async def open_clients(_: object) -> AsyncIterator[dict[str, Server]]:
+        yield dict(servers)
+
+    async def read_clusters(*_: object, **__: object) -> list[Any]:
+        inventories = {n: ClusterInventory(n, "", "v1.34.0", timedelta(0)) for n in servers}
+        reads = {n: await first_read(n, server) for n, server in servers.items()}
+        return [(reads[n], inventories[n], ClusterLists(n)) for n in servers]
+
+    monkeypatch.setattr("hanse.cli.doctor.examination.open_clients", open_clients)
+    monkeypatch.setattr("hanse.cli.doctor.examination.read_clusters", read_clusters)
+
+    found = await examine_clusters(clusters, local=False)
+
+    counts = {
+        one.name: one.services.imports
+        for one in found.inventories
+        if isinstance(one, ClusterInventory) and one.services is not None
+    }
+    assert counts == {**dict.fromkeys(MEMBERS, 12), "broker": 0}

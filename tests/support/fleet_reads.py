@@ -17,7 +17,10 @@ NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 def lease(name: str, namespace: str, holder: str, age: float = 1) -> Lease:
     at = (NOW - timedelta(seconds=age)).isoformat()
-    spec = LeaseSpec(holder_identity=holder, lease_duration_seconds=15, renew_time=at)
+    began = (NOW - timedelta(hours=1)).isoformat()
+    spec = LeaseSpec(
+        holder_identity=holder, lease_duration_seconds=15, renew_time=at, acquire_time=began
+    )
     return Lease(metadata=LeaseMeta(name=name, namespace=namespace), spec=spec)
 
 

@@ -88,8 +88,10 @@ def features(options: Options = Options()) -> tuple[Feature, ...]:  # noqa: B008
         "publishing": lambda: publishing_features(options),
     }
     on = with_required(options.features)
-    chosen = (feature for name, make in makers.items() if name in on for feature in make())
-    member = ClusterSetMember(options.broker_namespace, on, __version__)
+    made = {name: tuple(make()) for name, make in makers.items() if name in on}
+    running = tuple(name for name in on if made[name])
+    member = ClusterSetMember(options.broker_namespace, running, __version__)
+    chosen = (feature for several in made.values() for feature in several)
     return (Admission(hooks(options), options.admission), member, *chosen)
 
 

@@ -75,13 +75,16 @@ def _narrowed(watch: Watch) -> Watch:
 
 
 def further_reads(
-    snapshot: MultiClusterSnapshot, read: Mapping[ClusterId, Collection[Watch]]
+    snapshot: MultiClusterSnapshot,
+    tried: Mapping[ClusterId, Collection[Watch]],
+    failed: Mapping[ClusterId, Collection[Watch]],
 ) -> dict[ClusterId, set[Watch]]:
-    """The watches that each cluster has to list beside what was `read`, for a complete judgement.
+    """The watches that each cluster has to list beside what was `tried`, for a complete judgement.
 
-    They may include some of `read`; call again after each round, until nothing new is returned.
+    Others are asked for what has `failed`. They may include some of `tried`; call again after each
+    round, until nothing new is returned.
     """
-    found = further_service_reads(snapshot, read)
+    found = further_service_reads(snapshot, tried, failed)
     for where in policies.naming_services(snapshot):
         if where in found:
             found[where].add(Watch(Role.LOCAL, Service))

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from hanse.app import BROKER
 from hanse.app.views import first_reads, further_reads
-from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure
+from hanse.cli.clusters import MAX_CONCURRENT_READS, ClusterAccess, ReadFailure
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.features.services.reading import COUNTED, NARROWED
 from hanse.features.services.status import DISCONNECTED
@@ -56,7 +56,7 @@ GRACE = timedelta(seconds=5)
 """How much longer than its Lease a holder may be silent, as its clock is not ours."""
 
 SAMPLE = 10
-"""How many objects of a counted kind are looked at."""
+"""How many objects are on the page by which a kind is counted: so many without a count."""
 
 BROKER_READS = tuple(Watch(Role.LOCAL, kind) for kind in (Lease, ClusterSet, ClusterMember))
 
@@ -105,14 +105,22 @@ class ClusterRead(Struct, frozen=True):
 async def complete(
     reads: dict[str, ClusterRead], clients: Mapping[str, Client]
 ) -> dict[str, ClusterRead]:
-    """List from API servers what `missing_reads` names, repeatedly, until nothing is missing."""
+    """List from API servers what `missing_reads` names, repeatedly, until nothing is missing.
+
+    At most `MAX_CONCURRENT_READS` clusters at a time; there is no time limit beside requests' own.
+    """
+    turns = asyncio.Semaphore(MAX_CONCURRENT_READS)
+
+    async def read_in_turn(name: str, more: Iterable[Watch]) -> ClusterRead:
+        """The reading of a cluster with further lists, once it is its turn."""
+        async with turns:
+            return await read_further(reads[name], clients[name], more)
+
     while True:
         wanted = missing_reads(reads.values())
         if not wanted:
             return reads
-        found = await asyncio.gather(
-            *(read_further(reads[name], clients[name], more) for name, more in wanted.items())
-        )
+        found = await asyncio.gather(*(read_in_turn(*one) for one in wanted.items()))
         reads = {**reads, **dict(zip(wanted, found, strict=True))}
 
 
@@ -124,7 +132,7 @@ def missing_reads(reads: Iterable[ClusterRead]) -> dict[str, set[Watch]]:
     known = [one for one in reads if not one.failure]
     fleet = build_fleet(known, datetime.now(UTC))
     tried = {one.cluster: {*one.lists, *one.failed} for one in known}
-    wanted = further_reads(fleet, tried)
+    wanted = further_reads(fleet, tried, {one.cluster: one.failed for one in known})
     return {
         one.context: more for one in known if (more := wanted[one.cluster] - tried[one.cluster])
     }
@@ -136,8 +144,7 @@ async def read_further(read: ClusterRead, client: Client, watches: Iterable[Watc
     Lists that fail go to `failed`, so that they are not tried again, and their kinds to `denied`.
     """
     try:
-        async with asyncio.timeout(READ_TIMEOUT.total_seconds()):
-            found = await _list_all(client, watches)
+        found = await _list_all(client, watches)
     except (KubeError, TimeoutError) as error:
         reason = str(error) or "no answer in time"
         denied = {**read.denied, **{watch.kind.kind: reason for watch in watches}}
@@ -259,7 +266,7 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
         roles.add(Role.LOCAL)
     yield ClusterState(name, frozenset(roles), phase, now, read.failure, listed=not read.failure)
     for kind, counted in read.counts.items():
-        yield KindCounted(name, kind, counted.total, counted.first)
+        yield KindCounted(name, kind, counted.total)
     for kind in read.unserved:
         yield KindServed(name, kind, served=False)
     for kind, reason in read.denied.items():

@@ -259,13 +259,12 @@ class ListDenied(Fact, frozen=True):
 
 
 class KindCounted(Fact, frozen=True):
-    """The objects of a kind that a cluster has, counted instead of listed, and the first few."""
+    """How many objects of a kind a cluster has, counted instead of listed."""
 
     cluster: ClusterId
     kind: Kind
     total: int | None
     """None where the server does not say."""
-    first: tuple[Any, ...] = ()
 
     @property
     def key(self) -> tuple[ClusterId, Kind]:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from hanse import app
 from hanse.features.clusterset.feature import MEMBER, ClusterSetMember
+from hanse.features.publishing.options import PublishingOptions
 from hanse.model.clusterset import (
     MemberState,
     agreed_rules,
@@ -16,6 +18,7 @@ from hanse.model.clusterset import (
     unanswered_clusters,
 )
 from hanse.model.facts import Fact, HeartbeatState, HolderState, LeaseLiveness, Role
+from hanse.model.feature_names import FEATURES
 from hanse.model.kinds.core import Namespace, Node, NodeSpec
 from hanse.model.kinds.hanse import (
     ClusterMember,
@@ -87,6 +90,19 @@ def test_a_member_has_the_ranges_of_its_nodes_and_services_in_its_record() -> No
         "pods": ["10.1.0.0/23", "fd00::/64"],
         "services": ["10.96.0.0/12"],
     }
+
+
+@pytest.mark.parametrize("published", [True, False])
+def test_a_record_names_publishing_only_if_its_agent_publishes_names(*, published: bool) -> None:
+    known = record("Ready")
+    chosen = PublishingOptions("example.org", "dns") if published else PublishingOptions()
+    running = app.features(app.Options(publishing=chosen))
+    (member,) = [one for one in running if isinstance(one, ClusterSetMember)]
+
+    after = patched(member.plan(MEMBER, seen(known)), known)
+
+    assert ("publishing" in after["spec"]["features"]) is published
+    assert {*FEATURES} - {*after["spec"]["features"]} <= {"publishing"}
 
 
 def _cidrs(*cidrs: str) -> ServiceCIDRSpec:

@@ -19,6 +19,7 @@ from hanse.cli.inventory import discover_kinds
 from hanse.kube.client import Client
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace
+from hanse.model.snapshot import Watch
 
 INTERVAL = 5.0
 """Seconds between two readings of a cluster; in a large fleet more."""
@@ -95,10 +96,13 @@ class FleetPoller:
         found = await read_objects(cluster, client)
         if not self._all_read:
             return found
-        others = [one for name, one in self._reads.items() if name != cluster.name]
-        while more := missing_reads((*others, found)).get(cluster.name):
+        while more := self._missing(cluster.name, found):
             found = await read_further(found, client, more)
         return found
+
+    def _missing(self, name: str, found: ClusterRead) -> set[Watch]:
+        """What a cluster has yet to list; clusters stay in order, as the first is asked for all."""
+        return missing_reads({**self._reads, name: found}.values()).get(name, set())
 
     def _take(self, name: str, read: ClusterRead) -> None:
         """Keep a reading; one that failed leaves what was seen before, with its age."""

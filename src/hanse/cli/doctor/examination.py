@@ -26,6 +26,7 @@ from hanse.cli.inventory import (
     service_inventory,
     unread_cluster,
 )
+from hanse.features.services.reading import ALL_IMPORTS
 from hanse.kube.client import Client
 from hanse.model.crds import crds
 from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, judge
@@ -60,7 +61,7 @@ async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) ->
     inventories: list[InventoryResult] = [
         unread_cluster(one)
         if isinstance(one, ReadFailure)
-        else replace(one[1], services=_services(one[0]))
+        else replace(one[1], services=_services(read[one[0].context]))
         for one in results
     ]
     checks = (
@@ -92,8 +93,11 @@ def _services(read: ClusterRead) -> ServiceInventory | None:
     counted = read.counts.get(ServiceImport.kind)
     if counted is None or not any(watch.kind is ServiceExport for watch in read.lists):
         return None
-    total = counted.total if counted.total is not None else len(read.objects(ServiceImport))
-    return service_inventory(read.objects(ServiceExport), total)
+    if counted.total is not None:
+        return service_inventory(read.objects(ServiceExport), counted.total)
+    if ALL_IMPORTS not in read.lists:
+        return None
+    return service_inventory(read.objects(ServiceExport), len(read.objects(ServiceImport)))
 
 
 def as_finding(check: Check, lost: Collection[Ref]) -> Finding:

@@ -3,7 +3,8 @@
 Every member has the same imports, so that listing them all reads one thing many times. At first
 each cluster lists what only it can say, and counts its imports. Then one member's imports are
 listed; another's are presumed to be the same as far as it has their namespaces and they are meant
-for it, and are listed, too, where their number says otherwise.
+for it, and are listed, too, where their number says otherwise, or where an agent may have said of
+an import that its names are not published.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -21,9 +22,12 @@ from hanse.features.services.records import parse_cluster_list
 from hanse.model.conditions import find_condition
 from hanse.model.facts import KindCounted, Role
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
+from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId, Object
 from hanse.model.ownership import OWNER
 from hanse.model.snapshot import Watch
@@ -44,10 +48,13 @@ and slices that members publish on a broker."""
 COUNTED: tuple[type[Object], ...] = (ServiceImport,)
 """Kinds whose objects are counted."""
 ALL_IMPORTS = Watch(Role.LOCAL, ServiceImport)
+PUBLISHING = "publishing"
+"""The feature whose agents say of imports that their names are not published."""
 MOST_NAMED = 20
 """How many imports are read one by one."""
 
 _Key = tuple[str, str]
+_Reads = Mapping[ClusterId, Collection[Watch]]
 
 
 def slices_from(source: ClusterId) -> Watch:
@@ -57,24 +64,24 @@ def slices_from(source: ClusterId) -> Watch:
 
 
 def further_reads(
-    snapshot: MultiClusterSnapshot, read: Mapping[ClusterId, Collection[Watch]]
+    snapshot: MultiClusterSnapshot, tried: _Reads, failed: _Reads
 ) -> dict[ClusterId, set[Watch]]:
-    """The lists that each cluster needs beside those at first; some may be in `read` already.
+    """The lists that each cluster needs beside those at first; some may be in `tried` already.
 
-    `read` is all that each did list so far. It is called again after further lists until nothing is
-    missing; nothing is read here.
+    `tried` is all that each was asked for so far, `failed` what of it was in vain: others are asked
+    for that. It is called again after further lists until nothing is missing; nothing is read here.
     """
-    found: dict[ClusterId, set[Watch]] = {where: set() for where in read}
+    found: dict[ClusterId, set[Watch]] = {where: set() for where in tried}
     counts = snapshot.computed(imports_by_count)
     limited = _limited_imports(snapshot)
-    for where in counts.needed:
+    for where in (*counts.uncounted, *counts.needed(failed)):
         found[where].add(ALL_IMPORTS)
     for where in counts.members:
         if _exports(where, snapshot):
             found[where].add(slices_from(where))
-        if ALL_IMPORTS not in found[where] and ALL_IMPORTS not in read[where]:
+        if ALL_IMPORTS not in found[where] and ALL_IMPORTS not in tried[where]:
             found[where] |= limited.get(where, set())
-    for where, watch in _lost_slices(snapshot, counts, read):
+    for where, watch in _lost_slices(snapshot, counts, tried, failed):
         found[where].add(watch)
     return found
 
@@ -82,11 +89,13 @@ def further_reads(
 def _lost_slices(
     snapshot: MultiClusterSnapshot,
     counts: "ImportCounts",
-    read: Mapping[ClusterId, Collection[Watch]],
+    tried: _Reads,
+    failed: _Reads,
 ) -> Iterator[tuple[ClusterId, Watch]]:
     """An importer, and the Watch of its copies, for each exporter that shows no slices of its own.
 
-    Exporters whose own slices are still to be read are left out.
+    Exporters whose own slices are still to be read are left out; so are importers where that Watch
+    has failed.
     """
     own = {
         (one.metadata.namespace, one.metadata.labels.get(SERVICE_NAME, ""), where)
@@ -94,15 +103,18 @@ def _lost_slices(
         for one in snapshot.all(where, EndpointSlice)
         if source_cluster(one) == where
     }
-    awaited = {w for w in counts.members if _exports(w, snapshot) and slices_from(w) not in read[w]}
+    awaited = {
+        w for w in counts.members if _exports(w, snapshot) and slices_from(w) not in tried[w]
+    }
     for where in counts.members:
         for imported in snapshot.all(where, ServiceImport):
             for exporter in imported.status.clusters:
                 source = exporter.cluster
                 shown = (imported.namespace, imported.name, source)
-                if source not in awaited and shown not in own:
-                    own.add(shown)  # one copy is enough
-                    yield where, slices_from(source)
+                if source in awaited or shown in own or slices_from(source) in failed[where]:
+                    continue
+                own.add(shown)  # one copy is enough
+                yield where, slices_from(source)
 
 
 def _limited_imports(snapshot: MultiClusterSnapshot) -> dict[ClusterId, set[Watch]]:
@@ -134,12 +146,15 @@ class ImportCounts:
 
     def __init__(self, snapshot: MultiClusterSnapshot) -> None:
         self._snapshot = snapshot
-        self.members = {
-            fact.cluster: fact
+        counted = [
+            fact
             for one in snapshot.by_agent.values()
             for fact in one.facts(KindCounted)
-            if fact.kind == ServiceImport.kind and fact.cluster in snapshot.members
-        }
+            if fact.kind == ServiceImport.kind
+        ]
+        self.uncounted = [fact.cluster for fact in counted if fact.total is None]
+        """The clusters, brokers among them, whose servers do not count."""
+        self.members = {f.cluster: f for f in counted if f.cluster in snapshot.members}
         self._listed = [w for w in self.members if snapshot.listed(w, ServiceImport)]
         self._partial = tuple(w for w in self.members if w not in set(self._listed))
         self._importers: dict[tuple[str, frozenset[ClusterId] | None], tuple[ClusterId, ...]] = {}
@@ -152,6 +167,7 @@ class ImportCounts:
             return
         self._namespaces = {w: _namespaces(w, snapshot) for w in self.members}
         self._foreign = {w: set(_foreign_imports(w, snapshot)) for w in self.members}
+        self._unpublished = set(_without_published_names(snapshot))
         self._find_known()
         self._limits = dict(self._find_limits())
 
@@ -167,20 +183,21 @@ class ImportCounts:
             )
         return self._importers[group]
 
-    @property
-    def needed(self) -> set[ClusterId]:
+    def needed(self, failed: _Reads) -> set[ClusterId]:
         """The members whose imports have to be listed, or were: that with the most, as a sample.
 
-        Also those whose count differs from what the sample makes presume, or says too little.
+        Also those whose count differs from what the sample makes presume, or says too little. Not
+        those where it has failed; a sample is rather one where nothing has.
         """
-        if not self.members:
+        able = {w for w in self.members if ALL_IMPORTS not in failed[w]}
+        if not able:
             return set()
-        undecided = {w for w in self.members if self._is_undecided(w)}
-        sample = min(self.members, key=lambda w: (-(self.members[w].total or 0), w))
+        undecided = {w for w in able if self._is_undecided(w)}
+        sample = min(able, key=lambda w: (bool(failed[w]), -(self.members[w].total or 0), w))
         if sample not in self._listed:
             return {*self._listed, *undecided, sample}
         differing: dict[int, list[ClusterId]] = {}
-        for where in sorted({*self.members} - undecided - {sample}):
+        for where in sorted(able - undecided - {sample}):
             difference = self._difference(where)
             if difference or self._unique.get(where):
                 differing.setdefault(difference, []).append(where)
@@ -193,15 +210,12 @@ class ImportCounts:
     def _is_undecided(self, where: ClusterId) -> bool:
         """Whether the count of a member says too little: it is unknown, or of a broker.
 
-        Also if imports have the condition Published, which says of each whether its name could be
-        published, or if none of ours is among those that came with the count.
+        Also if its agent may publish names: only imports whose names it could not publish have the
+        condition Published, so that a few of them tell nothing.
         """
-        counted = self.members[where]
-        own = [one for one in counted.first if OWNER in one.metadata.labels]
-        if counted.total is None or Role.BROKER in self._snapshot.roles(where):
+        if self.members[where].total is None or Role.BROKER in self._snapshot.roles(where):
             return True
-        published = any(find_condition(one.status.conditions, "Published") for one in own)
-        return published or (not own and self._own_count(where) > 0)
+        return where not in self._unpublished and self._own_count(where) > 0
 
     def _own_count(self, where: ClusterId) -> int:
         """How many imports a member has by its count, without those that lack our owner label."""
@@ -260,6 +274,25 @@ class ImportCounts:
                 exports = {**{r.cluster: r.to for r in records}, **exports}
             if exports and all(exports.values()):
                 yield key, frozenset(c for w, to in exports.items() for c in (w, *to))
+
+
+def _without_published_names(snapshot: MultiClusterSnapshot) -> Iterator[ClusterId]:
+    """The members whose agents surely publish no names, by their records on a broker.
+
+    A record is of the agent that runs now if that has renewed its Lease on the broker since it
+    began: it writes its record before. Both times are by the clock of the agent.
+    """
+    for broker in snapshot.clusters_with_role(Role.BROKER):
+        beats = {(one.namespace, one.name): one.renewed for one in snapshot.all(broker, Lease)}
+        for record in snapshot.all(broker, ClusterMember):
+            agent = snapshot.get(record.name, Lease, AGENT, SYSTEM_NAMESPACE)
+            began = agent.acquired if agent is not None else None
+            renewed = beats.get((record.namespace, record.name))
+            if began is None or renewed is None or renewed <= began:
+                continue
+            features = record.spec.features
+            if record.status.phase == "Ready" and features and PUBLISHING not in features:
+                yield record.name
 
 
 def _namespaces(where: ClusterId, snapshot: MultiClusterSnapshot) -> set[str] | None:

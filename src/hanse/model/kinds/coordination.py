@@ -45,7 +45,17 @@ class Lease(Object, frozen=True, kw_only=True):
     @property
     def renewed(self) -> datetime | None:
         """`spec.renewTime`, by the holder's clock; None if it is missing or no timestamp."""
-        try:
-            return datetime.fromisoformat(self.spec.renew_time or "")
-        except ValueError:
-            return None
+        return _parse_time(self.spec.renew_time)
+
+    @property
+    def acquired(self) -> datetime | None:
+        """`spec.acquireTime`, by the holder's clock; None if it is missing or no timestamp."""
+        return _parse_time(self.spec.acquire_time)
+
+
+def _parse_time(text: str | None) -> datetime | None:
+    """A MicroTime text as a time; None if it is missing or no timestamp."""
+    try:
+        return datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
