@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
+from hanse.cli.clusters import ReadFailure, select_clusters
+from hanse.cli.gather.bundle import gather
 from hanse.cli.gather.redaction import redact, redact_text
+from hanse.cli.root import run
+from hanse.cli.settings import GlobalOptions
+from hanse.kube.client_config import ClientConfig, ServerEndpoint
+from hanse.local.kubeconfig import Context, write_kubeconfig
 from tests.cli.programs import RunningFederation
 
 TOKEN = "eyJhbGciOiJSUzI1NiJ9.eyJzdWIiOiJzeXN0ZW06YWRtaW4ifQ.c2lnbmF0dXJl"
@@ -50,6 +56,46 @@ def test_an_object_keeps_its_shape_and_no_secret() -> None:
             "env": [{"name": "AVI_PASSWORD", "value": "<redacted>"}, {"name": "ZONE", "value": "x"}]
         },
     }
+
+
+@pytest.fixture
+def lubeck(tmp_path: Path) -> Path:
+    """The kubeconfig of a cluster that does not answer."""
+    file = tmp_path / "config"
+    endpoint = ServerEndpoint("https://127.0.0.1:1")
+    write_kubeconfig(file, [Context("lubeck", ClientConfig(endpoint))])
+    return file
+
+
+@pytest.mark.anyio
+async def test_a_cluster_that_takes_too_long_says_so_in_the_bundle(
+    lubeck: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(*_: Any, **__: Any) -> list[ReadFailure]:
+        return [ReadFailure("lubeck", TimeoutError())]
+
+    monkeypatch.setattr("hanse.cli.gather.bundle.read_clusters", read)
+
+    files = await gather(select_clusters(GlobalOptions(kubeconfig=lubeck)))
+
+    assert files == {"lubeck/unread.txt": b"no answer within 120 s"}
+
+
+@pytest.mark.parametrize("exists", [False, True], ids=["new", "overwritten"])
+def test_a_bundle_is_its_owners_alone_and_not_only_once_it_is_written(
+    lubeck: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exists: bool
+) -> None:
+    place = tmp_path / "bundle.tar.gz"
+    if exists:
+        place.write_bytes(b"")
+        place.chmod(0o644)
+
+    monkeypatch.setattr(Path, "chmod", lambda *_: pytest.fail("too late"))
+
+    assert run(["gather", "--kubeconfig", str(lubeck), "-o", str(place)]) == 0
+    assert place.stat().st_mode & 0o777 == 0o600
+    with tarfile.open(place) as archive:
+        assert any(name.endswith("lubeck/unread.txt") for name in archive.getnames())
 
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")

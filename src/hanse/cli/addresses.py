@@ -1,9 +1,13 @@
 """Addresses in options: of name servers, and to listen on."""
 
+import logging
 import socket
 from ipaddress import ip_address
+from pathlib import Path
 
 from hanse.cli.errors import InputError
+
+log = logging.getLogger(__name__)
 
 
 def parse_server_address(text: str, what: str = "") -> tuple[str, int]:
@@ -27,6 +31,27 @@ def parse_server_address(text: str, what: str = "") -> tuple[str, int]:
             f"{named} is not ADDRESS or ADDRESS:PORT; names of servers are not looked up"
         )
     return host, int(port)
+
+
+def parse_forward(option: str) -> list[tuple[str, int]]:
+    """The name servers of a --forward option: an address, or a path of a resolv.conf.
+
+    One without nameserver lines gives none, which is logged: nodes without a network have such a
+    file, and our own names are answered there. Raises `InputError` for an invalid address or an
+    unreadable file.
+    """
+    if not option.startswith("/"):
+        return [parse_server_address(option, "--forward")]
+    try:
+        lines = Path(option).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is not text"
+        raise InputError(f"--forward {option}: {why}; name a readable resolv.conf") from None
+    words = [line.split() for line in lines]
+    named = [w[1] for w in words if len(w) > 1 and w[0] == "nameserver"]
+    if not named:
+        log.warning("--forward %s has no nameserver: other zones are refused", option)
+    return [(address.partition("%")[0], 53) for address in named]
 
 
 def bind_listener(option: str, address: str) -> socket.socket:

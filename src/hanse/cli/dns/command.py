@@ -200,7 +200,7 @@ def command(
         return
     from hanse import app
     from hanse.app.dns import DnsCredentials
-    from hanse.cli.addresses import bind_listener
+    from hanse.cli.addresses import bind_listener, parse_forward
     from hanse.cli.dns.process import run_dns
     from hanse.cli.process import run_async, start_logging
     from hanse.dns.settings import ServerSettings
@@ -234,7 +234,7 @@ def command(
     listeners = [_bind(address, workers) for address in listen]
     metrics_listener = bind_listener("--metrics-listen", metrics_listen) if metrics_listen else None
     access = DnsCredentials(local, broker, broker_namespace)
-    servers = tuple(server for option in forward for server in _forward_servers(option))
+    servers = tuple(server for option in forward for server in parse_forward(option))
     serving = ServerSettings(per_second=rate_limit, log_every=log_every, forward=servers)
     context.exit(
         run_async(
@@ -276,26 +276,6 @@ def corefile(
     if replicas:
         names = parse_replica_names(replica_zone, federation)
         click.echo(server_block(names.federation_zone, servers), nl=False)
-
-
-def _forward_servers(option: str) -> list[tuple[str, int]]:
-    """The name servers of a --forward option: an address, or a path of a resolv.conf.
-
-    A resolv.conf without nameserver lines gives none. Raises `InputError` for an invalid address or
-    an unreadable file.
-    """
-    from hanse.cli.addresses import parse_server_address
-
-    if not option.startswith("/"):
-        return [parse_server_address(option, "--forward")]
-    try:
-        lines = Path(option).read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not text"
-        raise InputError(f"--forward {option}: {why}; name a readable resolv.conf") from None
-    words = [line.split() for line in lines]
-    named = [w[1] for w in words if len(w) > 1 and w[0] == "nameserver"]
-    return [(address.partition("%")[0], 53) for address in named]
 
 
 def _network_zone(

@@ -3,9 +3,11 @@
 import asyncio
 import io
 import json
+import os
 import tarfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from hanse.app.views import reads
@@ -26,6 +28,7 @@ from hanse.model.naming import SYSTEM_NAMESPACE
 LOG_LINES = 2000
 """Lines of each container's log."""
 REQUEST_TIMEOUT = timedelta(seconds=10)
+CLUSTER_TIMEOUT = timedelta(minutes=2)
 
 Files = dict[str, bytes]
 """Contents by path in the bundle."""
@@ -34,13 +37,14 @@ Files = dict[str, bytes]
 async def gather(clusters: Sequence[ClusterAccess]) -> Files:
     """Read all clusters, and return files by path, CLUSTER/...; nothing is written.
 
-    A cluster that cannot be read has `unread.txt` alone. Secrets are redacted.
+    A cluster that cannot be read has `unread.txt` alone, which says why. Secrets are redacted.
     """
-    results = await read_clusters(clusters, _gather_cluster, limit=timedelta(minutes=2))
+    results = await read_clusters(clusters, _gather_cluster, limit=CLUSTER_TIMEOUT)
+    on_timeout = f"no answer within {CLUSTER_TIMEOUT.total_seconds():.0f} s"
     files: Files = {}
     for cluster, result in zip(clusters, results, strict=True):
         own = (
-            {"unread.txt": redact_text(str(result.error)).encode()}
+            {"unread.txt": redact_text(result.message(on_timeout)).encode()}
             if isinstance(result, ReadFailure)
             else result
         )
@@ -102,6 +106,14 @@ def write_bundle(files: Files, folder: str) -> bytes:
             entry.size, entry.mtime = len(content), int(datetime.now(UTC).timestamp())
             archive.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()
+
+
+def save_bundle(place: Path, content: bytes) -> None:
+    """Write the file, also over another; nobody but its owner can read it at any time."""
+    opened = os.open(place, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(opened, "wb") as file:
+        os.fchmod(opened, 0o600)  # a file that was there keeps its mode until then
+        file.write(content)
 
 
 def as_json(value: Any) -> bytes:

@@ -1,0 +1,31 @@
+"""Addresses in options."""
+
+from pathlib import Path
+
+import pytest
+
+from hanse.cli.addresses import parse_forward
+from hanse.cli.errors import InputError
+
+
+def test_the_servers_of_a_resolv_conf_are_asked(tmp_path: Path) -> None:
+    file = tmp_path / "resolv.conf"
+    file.write_text("# ours\nsearch a.test\nnameserver 10.0.0.1\nnameserver fe80::1%eth0\n")
+
+    assert parse_forward(str(file)) == [("10.0.0.1", 53), ("fe80::1", 53)]
+    assert parse_forward("10.0.0.2:5353") == [("10.0.0.2", 5353)]
+
+
+def test_a_resolv_conf_without_servers_is_told_in_the_log(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "resolv.conf"
+    file.write_text("search a.test\n")
+
+    assert parse_forward(str(file)) == []
+    assert f"--forward {file} has no nameserver: other zones are refused" in caplog.messages
+
+
+def test_a_resolv_conf_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file or directory; name a readable"):
+        parse_forward(str(tmp_path / "none"))
