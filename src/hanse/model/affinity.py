@@ -62,7 +62,10 @@ def format_affinity(rule: AffinityRule) -> str:
 def preferred_side(
     rule: AffinityRule, local: Iterable[bool], remote: Iterable[bool]
 ) -> Literal["local", "remote"] | None:
-    """The side that alone is used now, by the readiness of both sides' endpoints; None: both."""
+    """The side of the rule if one of its endpoints and `min_ready` percent are ready; None: both.
+
+    The readiness of the other side does not count.
+    """
     if rule.mode == "none":
         return None
     states = list(local if rule.mode == "local" else remote)

@@ -116,7 +116,7 @@ def merge_connections(
 
 
 def client_config(credentials: ServerCredentials | KubeconfigCredentials) -> ClientConfig:
-    """The client configuration for credentials; raises `BadCredentials` for unusable ones."""
+    """The client configuration for credentials; raises `BadCredentials` for a bad kubeconfig."""
     match credentials:
         case ServerCredentials(server, ca, token, certificate, key):
             identity = Identity(token=token, certificate=certificate, key=key)

@@ -100,8 +100,9 @@ def _apply_strategic_merge(type_name: str, old: Object, patch: Object) -> Object
 def decode_patched(call: Call, patched: Object) -> Object:
     """A patched object decoded as its kind; shares nothing with the object before.
 
-    Raises 422 for another kind or a wrong type, and for unknown fields if fieldValidation is
-    Strict; if it is Warn, they are warned of.
+    Raises 422 for another kind or a wrong type of a built-in kind, and for unknown fields if
+    fieldValidation is Strict; if it is Warn, they are warned of. Of a custom kind only metadata is
+    decoded, and defaults are filled in.
     """
     resource = call.resource
     api_version, kind = call.body_kind

@@ -141,8 +141,9 @@ class GlobalZone:
         return self.forbidden_addresses
 
     def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[ZoneNode]:
-        """The node of each name of a host: serving members, else the down response.
+        """The node of each name of a host: its answered members, else the down response.
 
+        Without a down response these are the members that served last, if none serves.
         An alias that is a known host itself is left out.
         """
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl

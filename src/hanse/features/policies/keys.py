@@ -102,7 +102,10 @@ def _keys_for_records(config_maps: list[ConfigMap], snapshot: Snapshot) -> Itera
 
 
 def _keys_for_pages(config_maps: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
-    """The policies whose collected tombstones changed; all keys if a member joined or left."""
+    """The policies whose collected tombstones changed, and the pages of led members.
+
+    All keys if a page is new, gone or unreadable, or is of another stay of its member.
+    """
     pages = [page for each in config_maps if isinstance(page := decode_page(each), LedgerPage)]
     if len(pages) < 2 or len({(p.cluster, p.stay, str(p.left)) for p in pages}) > 1:
         yield from _all_keys(snapshot)  # the records of other members may count from now on
