@@ -56,7 +56,7 @@ class BrokerMembership:
         """Whether this cluster is no member of the broker any more."""
 
     def on_change(self, change: Change) -> None:
-        """Wake `run` when our record on the broker changes, or whether our Lease there is renewed."""
+        """Wake `run` if our record on the broker changes, or whether our Lease there is renewed."""
         match change:
             case ObjectChange(where, _, ClusterMember(metadata=meta)):
                 if where == self._broker and meta.name == self._reconciler.informers.local:
