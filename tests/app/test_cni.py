@@ -16,12 +16,13 @@ from hanse.app import guard
 from hanse.app.cni import UNCHECKED, NodePlugin
 from hanse.app.cni_folders import CniFolders, installed_folders
 from hanse.features.networks.cni import CONFIG_FILE, CniError, PodRef, wrap_config
-from hanse.features.networks.guard.transaction import ElementChange
+from hanse.features.networks.guard.transaction import REMOVAL, ElementChange
 from hanse.kube.client_config import ClientConfig, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import Unreachable
 from hanse.model.kinds.core import Pod
 from hanse.model.objects import Meta
 from hanse.providers.nftables import NftablesError
+from tests.app.test_guard import EMPTY
 
 pytestmark = pytest.mark.anyio
 
@@ -338,6 +339,22 @@ async def test_a_guard_that_is_no_plugin_any_more_removes_it(removable: Node) ->
     async with guard.guarding(nowhere, guard.GuardSettings("node-1"), node.rules):
         assert configs(node) == ["10-pods.conflist"]
         assert not (node.folders.plugins / "hanse").exists()
+
+
+async def test_a_guard_without_a_plugin_after_it_removes_it_and_keeps_the_rules(
+    removable: Node,
+) -> None:
+    node = removable
+    async with node.guarded():
+        pass
+    settings = guard.GuardSettings("node-1", cni=node.folders)
+    ending = guard.Guard(settings, node.rules, lambda: EMPTY)
+
+    await ending.remove_plugin()
+
+    assert configs(node) == ["10-pods.conflist"]
+    assert not (node.folders.plugins / "hanse").exists()
+    assert REMOVAL not in node.rules.commands
 
 
 async def test_another_folder_of_configurations_takes_the_place_of_the_first(node: Node) -> None:

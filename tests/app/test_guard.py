@@ -1,18 +1,15 @@
 """The guard of a node: closed at the start, static, and back after somebody removed its rules."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from aiohttp import web
 
 from hanse.app import guard as guard_module
-from hanse.app.guard import Guard, GuardSettings, is_gone
+from hanse.app.guard import Guard, GuardSettings
 from hanse.features.networks.guard.ruleset import TABLE
 from hanse.features.networks.guard.transaction import REMOVAL, ElementChange, render_changes
-from hanse.kube.client_config import ClientConfig, ServerEndpoint, StaticCredentials
 from hanse.model.facts import Facts
 from hanse.model.objects import Object
 from hanse.model.snapshot import ObjectChange, Snapshot
@@ -142,39 +139,3 @@ async def test_rules_that_were_refused_or_removed_are_written_again(
         assert "goto from-acme.default" in kernel.applied[-1]
         await guard.remove()
         assert kernel.applied[-1] == REMOVAL
-
-
-@pytest.mark.parametrize(
-    ("answers", "gone"),
-    [
-        ([200], False),
-        ([404], True),
-        ([500], False),
-        ([403, 403, 401, 401, 401], True),  # rights first, then the account
-        ([401, 200], False),
-        ([403] * guard_module.GONE_TRIES, False),
-    ],
-)
-async def test_rules_go_with_the_daemonset_or_with_the_account(
-    answers: list[int], gone: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(guard_module, "RETRY_SECONDS", 0.0)
-    left = list(answers)
-
-    async def answer(_: web.Request) -> web.Response:
-        return web.json_response({"metadata": {}}, status=left.pop(0))
-
-    app = web.Application()
-    app.router.add_get("/{path:.*}", answer)
-    runner = web.AppRunner(app, shutdown_timeout=0.1)
-    await runner.setup()
-    listener = socket.create_server(("127.0.0.1", 0))
-    await web.SockSite(runner, listener).start()
-    endpoint = ServerEndpoint(f"http://127.0.0.1:{listener.getsockname()[1]}")
-    try:
-        found = await is_gone(StaticCredentials(ClientConfig(endpoint)), "hanse-system", "guard")
-    finally:
-        await runner.cleanup()
-
-    assert found is gone
-    assert left == []

@@ -5,9 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
 from functools import partial
-from http import HTTPStatus
 from random import Random
 from typing import Protocol
 
@@ -45,9 +43,8 @@ from hanse.features.networks.lookups import tenant_namespaces
 from hanse.health import Readiness
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
-from hanse.kube.errors import KubeError, NotFound
+from hanse.kube.errors import NotFound
 from hanse.kube.http_transport import HttpTransport
-from hanse.kube.transport import Request
 from hanse.model.facts import Facts, Role
 from hanse.model.kinds.core import Namespace, Pod
 from hanse.model.kinds.networks import Network
@@ -62,11 +59,6 @@ log = logging.getLogger(__name__)
 CHECK_SECONDS = 5.0
 """How often it is checked that nobody has removed the rules."""
 RETRY_SECONDS = 1.0
-GONE_TIMEOUT = timedelta(seconds=5)
-GONE_TRIES = 15
-"""How often a guard that ends asks for its DaemonSet, a second apart: less than a pod may take."""
-GONE_UNKNOWN = 3
-"""How often in a row its account has to be unknown."""
 
 
 class GuardUnavailable(Exception):
@@ -205,6 +197,10 @@ class Guard:
     async def remove(self) -> None:
         """Remove all rules, and the CNI plugin if it was installed."""
         await _remove(self._settings.cni, lambda: self._rules)
+
+    async def remove_plugin(self) -> None:
+        """Remove the CNI plugin if it was installed; the other rules stay. Errors are logged."""
+        await _leave_cni(self._rules)
 
     def _update(self) -> None:
         """Change the rules if something has changed; nothing until everything is listed."""
@@ -363,39 +359,9 @@ async def _leave_cni(rules: Rules) -> None:
         return
     try:
         await remove_plugin([installed], rules)
-        log.info("the CNI plugin of an earlier guard is removed")
+        log.info("the CNI plugin of this node is removed")
     except (NftablesError, OSError) as error:
         log.warning("the CNI plugin is not wholly removed", extra={"why": str(error)})
-
-
-async def is_gone(credentials: Credentials, namespace: str, daemonset: str) -> bool:
-    """Whether a DaemonSet was deleted; an API server that does not say so has not deleted it.
-
-    With an installation the guard's account goes, too: when the server does not know the account
-    several times in a row, that is what has happened.
-    """
-    path = f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{daemonset}"
-    transport, unknown = HttpTransport(credentials), 0
-    try:
-        for _ in range(GONE_TRIES):
-            answer = await transport.send(Request("GET", path, timeout=GONE_TIMEOUT))
-            match answer.status:
-                case HTTPStatus.UNAUTHORIZED:
-                    unknown += 1
-                    if unknown == GONE_UNKNOWN:
-                        return True
-                case HTTPStatus.FORBIDDEN:  # rights may go before the account
-                    unknown = 0
-                case HTTPStatus.OK:
-                    return b'"deletionTimestamp"' in answer.body
-                case _:
-                    return answer.status == HTTPStatus.NOT_FOUND
-            await asyncio.sleep(RETRY_SECONDS)
-    except KubeError:
-        return False
-    finally:
-        await transport.close()
-    return False
 
 
 def _open_rules() -> Nftables:

@@ -38,7 +38,8 @@ from hanse.cli.settings import global_options
     envvar="HANSE_DAEMONSET",
     show_envvar=True,
     metavar="NAMESPACE/NAME",
-    help="Remove the rules at the end if this DaemonSet is gone.",
+    help="Remove the rules at the end if this DaemonSet is gone, and the CNI plugin if it has no "
+    "folders of the node any more.",
 )
 @click.option(
     "--cni-config",

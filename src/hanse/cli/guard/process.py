@@ -7,7 +7,8 @@ import socket
 from contextlib import AsyncExitStack
 
 from hanse import health
-from hanse.app.guard import GuardSettings, guarding, is_gone
+from hanse.app.guard import Guard, GuardSettings, guarding
+from hanse.app.guard_end import GuardEnd, find_end
 from hanse.cli.clusters import check_readable
 from hanse.kube.client_config import Credentials
 
@@ -37,7 +38,18 @@ async def run_guard(
             await stack.enter_async_context(serving)
         log.info("guarding", extra={"node": settings.node})
         await stop.wait()
-    if daemonset is not None and await is_gone(access, *daemonset):
-        await guard.remove()
-        log.info("rules removed")
+    if daemonset is not None:
+        await _clean_up(guard, await find_end(access, *daemonset))
     return 0
+
+
+async def _clean_up(guard: Guard, end: GuardEnd) -> None:
+    """Remove what no guard after this one would: all, or the CNI plugin."""
+    match end:
+        case GuardEnd.GONE:
+            await guard.remove()
+            log.info("rules removed")
+        case GuardEnd.NO_PLUGIN:
+            await guard.remove_plugin()
+        case GuardEnd.RESTART:
+            pass

@@ -1,0 +1,98 @@
+"""The end of a guard: by its DaemonSet, whether it comes back, and whether as a CNI plugin."""
+
+import asyncio
+from datetime import timedelta
+from enum import Enum
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from hanse.kube.client_config import Credentials
+from hanse.kube.errors import KubeError
+from hanse.kube.http_transport import HttpTransport
+from hanse.kube.transport import Request
+from hanse.model.json_input import decode_json
+
+GONE_TIMEOUT = timedelta(seconds=5)
+GONE_TRIES = 15
+"""How often a guard that ends asks for its DaemonSet: less than a pod may take."""
+GONE_UNKNOWN = 3
+"""How often in a row its account has to be unknown."""
+RETRY_SECONDS = 1.0
+
+
+class GuardEnd(Enum):
+    """What comes after a guard that ends."""
+
+    RESTART = "Restart"
+    """Another guard, as far as is known: all stays."""
+    NO_PLUGIN = "NoPlugin"
+    """One without folders of the node, which could not take the CNI plugin away."""
+    GONE = "Gone"
+    """None: its DaemonSet was deleted."""
+
+
+class _Volume(Struct, rename="camel"):
+    host_path: dict[str, Any] | None = None
+
+
+class _PodSpec(Struct):
+    volumes: list[_Volume] = []
+
+
+class _Template(Struct):
+    spec: _PodSpec
+
+
+class _DaemonSetSpec(Struct):
+    template: _Template
+
+
+class _DaemonSet(Struct):
+    spec: _DaemonSetSpec
+
+
+async def find_end(credentials: Credentials, namespace: str, daemonset: str) -> GuardEnd:
+    """What a DaemonSet says of the time after this guard; one that cannot be read is not gone.
+
+    With an installation the guard's account goes, too: when the server does not know the account
+    several times in a row, that is what has happened.
+    """
+    path = f"/apis/apps/v1/namespaces/{namespace}/daemonsets/{daemonset}"
+    transport, unknown = HttpTransport(credentials), 0
+    try:
+        for _ in range(GONE_TRIES):
+            answer = await transport.send(Request("GET", path, timeout=GONE_TIMEOUT))
+            match answer.status:
+                case HTTPStatus.UNAUTHORIZED:
+                    unknown += 1
+                    if unknown == GONE_UNKNOWN:
+                        return GuardEnd.GONE
+                case HTTPStatus.FORBIDDEN:  # rights may go before the account
+                    unknown = 0
+                case HTTPStatus.OK:
+                    return _end_by(answer.body)
+                case HTTPStatus.NOT_FOUND:
+                    return GuardEnd.GONE
+                case _:
+                    return GuardEnd.RESTART
+            await asyncio.sleep(RETRY_SECONDS)
+    except KubeError:
+        return GuardEnd.RESTART
+    finally:
+        await transport.close()
+    return GuardEnd.RESTART
+
+
+def _end_by(body: bytes) -> GuardEnd:
+    """What follows from a DaemonSet as JSON: by its deletion, then by its pods' hostPaths."""
+    if b'"deletionTimestamp"' in body:
+        return GuardEnd.GONE
+    try:
+        volumes = decode_json(body, type=_DaemonSet).spec.template.spec.volumes
+    except msgspec.DecodeError:
+        return GuardEnd.RESTART
+    mounted = any(volume.host_path is not None for volume in volumes)
+    return GuardEnd.RESTART if mounted else GuardEnd.NO_PLUGIN
