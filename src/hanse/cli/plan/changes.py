@@ -24,6 +24,7 @@ from hanse.cli.plan.documents import Document
 from hanse.cli.plan.dry_run import DryRunResult, dry_run_all
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
+from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import holder_cluster
@@ -58,6 +59,8 @@ async def plan_changes(
     where = ids.get(target, target)
     dry_runs = await _dry_run(target_cluster, documents)
     applied = _applied_objects(where, dry_runs, features)
+    if fleet.broker is target_cluster.credentials and where != app.BROKER:
+        applied += _seen_at_broker(applied, features)
     agent_writes = await _preview(fleet, features, applied) if applied else ()
     return PlannedChanges(where, tuple(dry_runs), tuple(agent_writes))
 
@@ -87,6 +90,21 @@ def _applied_objects(
     return [(where, obj) for one in dry_runs for obj in _decode(one, features)]
 
 
+def _seen_at_broker(
+    applied: Sequence[AppliedObject], features: Sequence[Feature]
+) -> list[AppliedObject]:
+    """Those of the objects applied in a member that agents also see there as their broker."""
+    watches = [w for feature in features for w in feature.watches if w.role is Role.BROKER]
+    return [
+        (app.BROKER, obj)
+        for _, obj in applied
+        if any(
+            watch.kind.kind == obj.kind and watch.namespace in ("", obj.metadata.namespace)
+            for watch in watches
+        )
+    ]
+
+
 def change_rows(planned: PlannedChanges) -> list[dict[str, Any]]:
     """Every change as JSON: the user's own first, then those of agents."""
     own = [(planned.where, one.ref, one.verb, "you", one.why) for one in planned.dry_runs]
@@ -111,8 +129,9 @@ async def _read_fleet(
 ) -> tuple[PreviewedFleet, dict[str, ClusterId]]:
     """Read all clusters: members by the holder of their agent's Lease, the broker, leaders' Leases.
 
-    Also returns the cluster id by context. A cluster that has an agent is a member, also if it is a
-    broker. Raises `CommandFailed` for a cluster that cannot be read.
+    Also returns the cluster id by context. A cluster that has an agent is a member, and the broker,
+    too, if it is one and no cluster without an agent is. Raises `CommandFailed` for a cluster that
+    cannot be read.
     """
     members: dict[ClusterId, ClusterAccess] = {}
     members_of: dict[ClusterId, list[ClusterId]] = {}
@@ -120,19 +139,20 @@ async def _read_fleet(
     for cluster, inventory in zip(clusters, await read_inventories(clusters), strict=True):
         if not isinstance(inventory, ClusterInventory):
             raise CommandFailed(f"{cluster.name}: {inventory.why}; see `hanse doctor`")
-        if inventory.agent is not None and inventory.agent.holder:
+        holder = inventory.agent.holder if inventory.agent is not None else ""
+        if holder:
             # The holder of an agent's Lease is its cluster id and its identity.
-            name = holder_cluster(inventory.agent.holder)
+            name = holder_cluster(holder)
             members[name] = cluster
             if inventory.membership is not None and inventory.membership.supervises:
                 members_of[name] = [member.cluster for member in inventory.membership.members]
-        elif inventory.is_broker:
+        if inventory.is_broker and (broker is None or not holder):
             broker = cluster
     supervised = {s: tuple(m for m in several if m in members) for s, several in members_of.items()}
     leases = {m: await _lease(m, members[m]) for several in supervised.values() for m in several}
     ids = {cluster.name: name for name, cluster in members.items()}
     if broker is not None:
-        ids[broker.name] = app.BROKER
+        ids.setdefault(broker.name, app.BROKER)
     credentials = {name: cluster.credentials for name, cluster in members.items()}
     fleet = PreviewedFleet(
         credentials, broker.credentials if broker is not None else None, supervised, leases
