@@ -1,5 +1,6 @@
 """The API server of one cluster: one request in, one response out, without HTTP."""
 
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from random import Random
@@ -13,6 +14,7 @@ from tinykube.builtin_resources import BUILTINS
 from tinykube.clock import Clock
 from tinykube.crds import CrdRegistrar
 from tinykube.errors import (
+    FAILURE,
     NoSuchPath,
     StatusError,
     method_not_allowed,
@@ -43,6 +45,8 @@ from tinykube.webhook_client import (
     call_over_https,
     no_services,
 )
+
+log = logging.getLogger(__name__)
 
 
 class ApiServer:
@@ -101,11 +105,17 @@ class ApiServer:
             bootstrap.create_missing_roles()
 
     async def send(self, request: RequestLike, user: User = ADMIN) -> Response:
-        """Answer one request that is not a watch; errors are responses, never exceptions."""
+        """Answer one request that is not a watch; errors are responses, never exceptions.
+
+        What is not expected is logged and answered with 500.
+        """
         try:
             return await self._handle(request, user)
         except StatusError as error:
             return error.response
+        except Exception:
+            log.exception("request failed", extra={"method": request.method, "path": request.path})
+            return FAILURE.response
 
     @asynccontextmanager
     async def stream(

@@ -252,6 +252,10 @@ def unprocessable(message: str = "") -> StatusError:
     return StatusError(422, "Invalid", text, {})
 
 
+FAILURE = StatusError(500, "InternalError", "Internal error occurred: see the server's log")
+"""A 500 InternalError for an exception that nobody expected, which is in the log."""
+
+
 def internal_error(message: str) -> StatusError:
     """A 500 InternalError to raise: the server, or a webhook, failed."""
     details = {"causes": [{"message": message}]}

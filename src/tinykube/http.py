@@ -13,7 +13,7 @@ from aiohttp import web
 from aiohttp.web_request import BaseRequest
 
 from tinykube.apiserver import is_watch
-from tinykube.errors import StatusError
+from tinykube.errors import FAILURE, StatusError
 from tinykube.handlers.bodies import BODY_LIMIT
 from tinykube.request import JSON, Request, RequestLike, Response
 from tinykube.users import ANONYMOUS, User
@@ -25,7 +25,6 @@ _FORWARDED_HEADERS = ("If-None-Match", "User-Agent")
 _IMPERSONATION = "impersonate-"
 _KEEPALIVE = timedelta(minutes=5)
 _NO_CACHE = "no-cache, private"
-_INTERNAL_ERROR = StatusError(500, "InternalError", "Internal error occurred: see the server's log")
 
 
 _CLIENT_CLOSED_REQUEST = 499
@@ -104,7 +103,7 @@ class _HttpHandler:
             return web.Response(status=_CLIENT_CLOSED_REQUEST)
         except Exception:
             log.exception("request failed", extra={"method": http.method, "path": http.path})
-            return _http_response(http, _INTERNAL_ERROR.response)
+            return _http_response(http, FAILURE.response)
 
     def end_watches(self) -> None:
         """End the stream of every watch without an error, so that clients watch again."""

@@ -314,14 +314,15 @@ def _check_value(key: str, value: str) -> str:
 def matches_labels(selector: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Whether a LabelSelector object (matchLabels and matchExpressions) matches labels.
 
-    An empty one matches everything; a missing one is for the caller to handle.
+    An empty one matches everything, one with an unknown operator nothing; a missing one is for the
+    caller to handle.
     """
     wanted = selector.get("matchLabels") or {}
     if any(labels.get(key) != value for key, value in wanted.items()):
         return False
+    requirements = map(_parse_expression, selector.get("matchExpressions") or ())
     return all(
-        _parse_expression(expression).holds(labels)
-        for expression in selector.get("matchExpressions") or ()
+        requirement is not None and requirement.holds(labels) for requirement in requirements
     )
 
 
@@ -333,17 +334,24 @@ _EXPRESSIONS: dict[str, Operator] = {
 }
 
 
-def _parse_expression(expression: Mapping[str, Any]) -> Requirement:
-    """A matchExpression as a requirement; KeyError for an unknown operator."""
-    operator = _EXPRESSIONS[expression["operator"]]
-    return Requirement(expression["key"], operator, tuple(expression.get("values") or ()))
+def _parse_expression(expression: Mapping[str, Any]) -> Requirement | None:
+    """A matchExpression as a requirement; None for an unknown operator."""
+    operator = _EXPRESSIONS.get(expression.get("operator", ""))
+    if operator is None:
+        return None
+    return Requirement(expression.get("key", ""), operator, tuple(expression.get("values") or ()))
 
 
 def selector_text(selector: Mapping[str, Any]) -> str:
-    """A LabelSelector object in text form, ordered by key; empty without requirements."""
+    """A LabelSelector object in text form, ordered by key; empty without requirements.
+
+    It is `<error>` if an operator is unknown.
+    """
     terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]
     for expression in selector.get("matchExpressions") or ():
         requirement = _parse_expression(expression)
+        if requirement is None:
+            return "<error>"
         key, values = requirement.key, ",".join(sorted(requirement.values))
         match requirement.operator:
             case "exists":

@@ -152,7 +152,9 @@ class TokenIssuer:
     def _verified_claims(self, token: str) -> dict[str, Any] | None:
         """The claims of a token, or None if its signature is wrong. Expiry is not checked here."""
         text, _, signature = token.rpartition(".")
-        if not text or not hmac.compare_digest(self._signature(text), signature):
+        if not text or not token.isascii():
+            return None
+        if not hmac.compare_digest(self._signature(text), signature):
             return None
         body = text.partition(".")[2]
         claims: dict[str, Any] = msgspec.json.decode(

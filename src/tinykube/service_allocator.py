@@ -171,9 +171,9 @@ class ServiceAllocator:
     def _next_address(self, family: str) -> str:
         """A free address of a family, random ones tried first; raises 500 if all are taken.
 
-        Does not allocate it: no IPAddress is created. KeyError if no range is of the family.
+        Also if no range is of the family. Does not allocate it: no IPAddress is created.
         """
-        for network in self._ranges()[family]:
+        for network in self._ranges().get(family, ()):
             for offset in self._offsets(network):
                 address = str(network[offset])
                 if self._storage.get(IPADDRESSES, "", address) is None:

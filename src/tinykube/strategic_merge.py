@@ -73,18 +73,21 @@ def _merge_field(merged: Object, key: str, value: Any, field: Field | None, patc
 def _merge_list(field: Field, current: list[Any], patch: list[Any], order: Any) -> list[Any]:
     """A new list, merged by its merge key or, of primitives, as a set; sorted by `order`.
 
-    Without `order` ($setElementOrder) the order is that of the patch.
+    Without `order` ($setElementOrder) the order is that of the patch. Objects and lists in place of
+    primitives are appended: the result is not of the field's type, and is refused as such.
     """
     if not field.is_message:
+        if any(isinstance(value, dict | list) for value in patch):
+            return [*current, *patch]
         added = [value for value in dict.fromkeys(patch) if value not in current]
         return _sort_elements([*current, *added], current, order or patch, "")
     key = field.merge_key
-    if any(isinstance(e, dict) and e.get(_DIRECTIVE) == "replace" for e in patch):
+    if not all(isinstance(element, dict) for element in patch):
+        raise BadDirective("Invalid type of patch element")
+    if any(e.get(_DIRECTIVE) == "replace" for e in patch):
         return [_strip_directives(e) for e in patch if _DIRECTIVE not in e]
     merged = list(current)
     for element in patch:
-        if not isinstance(element, dict):
-            raise BadDirective("Invalid type of patch element")
         if key not in element:
             raise KeyMissing(f"map: {_go_map(element)} does not contain declared merge key: {key}")
         at = _find_element(merged, key, element[key])
@@ -129,11 +132,14 @@ def _merge_key_value(element: Any, key: str) -> Any:
 
 
 def _delete_primitives(merged: Object, patch: Object) -> None:
-    """Remove from `merged`, in place, the elements that $deleteFromPrimitiveList names."""
+    """Remove from `merged`, in place, the elements that $deleteFromPrimitiveList names.
+
+    Raises `BadDirective` unless it names elements of a list.
+    """
     for directive, values in patch.items():
         if directive.startswith(_DELETE):
             key = directive.removeprefix(_DELETE)
-            if not isinstance(values, list):
+            if not isinstance(values, list) or not isinstance(merged.get(key, []), list):
                 raise BadDirective("invalid patch format of primitive list")
             if key in merged:
                 merged[key] = [value for value in merged[key] if value not in values]

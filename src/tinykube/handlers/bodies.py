@@ -20,6 +20,7 @@ MAX_DEPTH = 100
 YAML = "application/yaml"
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 _TOO_DEEP = "exceeded max depth"
+_TIMESTAMP = "tag:yaml.org,2002:timestamp"
 _FORMER_VERSIONS = ("extensions/v1beta1", "apps/v1beta1", "apps/v1beta2")
 """API versions that the API server can decode but does not serve."""
 _SCHEME = "k8s.io/kubernetes/pkg/api/legacyscheme/scheme.go:30"
@@ -44,7 +45,7 @@ def media_type(request: RequestLike) -> str:
 def parse(request: RequestLike) -> Any:
     """The body decoded by its content type (JSON, YAML, protobuf), of any type.
 
-    Raises `DecodeError` (for protobuf `NotDecodable`), and 413 or 415 as `StatusError`.
+    Raises `DecodeError`, and 413 or 415 as `StatusError`.
     """
     body = read_body(request)
     match media_type(request):
@@ -53,22 +54,48 @@ def parse(request: RequestLike) -> Any:
         case "application/yaml":
             return _parse_yaml(body)
         case "application/vnd.kubernetes.protobuf":
-            return protobuf.decode_body(body)
+            return _parse_protobuf(body)
         case _:
             raise unsupported_media_type((JSON, YAML, PROTOBUF))
 
 
-def _parse_yaml(body: bytes) -> Any:
-    """The value of a YAML body; raises DecodeError, with the line where it is known."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+def _parse_protobuf(body: bytes) -> Any:
+    """The object of a protobuf body; raises `DecodeError`, also for one that nests too deeply."""
     try:
-        _check_yaml(yaml.parse(body, Loader=loader))
-        return yaml.load(body, Loader=loader)  # noqa: S506 -- both loaders are the safe one
+        value = protobuf.decode_body(body)
+    except protobuf.NotDecodable as error:
+        raise DecodeError(str(error)) from error
+    except RecursionError:
+        raise DecodeError(_TOO_DEEP) from None
+    if is_deep(value):
+        raise DecodeError(_TOO_DEEP)
+    return value
+
+
+class _YamlLoader(getattr(yaml, "CSafeLoader", yaml.SafeLoader)):  # type: ignore[misc]  # in C where it is built
+    """The safe loader, but a date is a text, as JSON has no other type for it."""
+
+    yaml_implicit_resolvers = {
+        first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIMESTAMP]
+        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+_YamlLoader.add_constructor(_TIMESTAMP, _YamlLoader.construct_yaml_str)
+
+
+def _parse_yaml(body: bytes) -> Any:
+    """The value of a YAML body, dates as text; raises DecodeError, with the line if it is known."""
+    try:
+        _check_yaml(yaml.parse(body, Loader=_YamlLoader))
+        return yaml.load(body, Loader=_YamlLoader)  # noqa: S506 -- it is the safe one
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark is not None else 0
         raise DecodeError(f"yaml: line {line}: {error.problem}") from error
     except yaml.YAMLError as error:
         raise DecodeError(f"yaml: {error}") from error
+    except (ValueError, LookupError) as error:
+        raise DecodeError("yaml: a value does not have the form of its tag") from error
 
 
 def _check_yaml(events: Iterable[yaml.Event]) -> None:
@@ -161,9 +188,9 @@ def _parse_object(call: Call) -> Object:
         value = parse(call.request)
     except DecodeError as error:
         summary = _summary(call.request.body)
-        prefix = "couldn't get version/kind; json parse error: "
-        if media_type(call.request) == YAML:
-            prefix = ""
+        prefix = ""
+        if media_type(call.request) == JSON:
+            prefix = "couldn't get version/kind; json parse error: "
         raise bad_request(
             f"the object provided is unrecognized (must be of type {kind}): "
             f"{prefix}{error} ({summary})"

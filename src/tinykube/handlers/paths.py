@@ -72,7 +72,7 @@ def _split_namespace(parts: _PathParts) -> tuple[str, tuple[str, ...]]:
     A namespace's own subresources are not inside it.
     """
     rest = parts.rest
-    if rest[0] != "namespaces" or len(rest) < 3:
+    if len(rest) < 3 or rest[0] != "namespaces":
         return "", rest
     if len(rest) == 3 and not parts.group and rest[2] in ("status", "finalize"):
         return "", rest

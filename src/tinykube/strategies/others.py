@@ -14,6 +14,7 @@ from tinykube.errors import (
     unsupported,
 )
 from tinykube.resources import Object
+from tinykube.strategies.label_selectors import label_selector_errors
 from tinykube.strategy import Strategy
 from tinykube.validation import dns1123_label_problems, path_segment_problems
 
@@ -289,6 +290,8 @@ def webhook_errors(configuration: Object) -> Iterator[FieldError]:
         if not 1 <= webhook.get("timeoutSeconds", 10) <= 30:
             detail = "the timeout value must be between 1 and 30 seconds"
             yield invalid(f"{field}.timeoutSeconds", webhook["timeoutSeconds"], detail)
+        for name in ("namespaceSelector", "objectSelector"):
+            yield from label_selector_errors(webhook.get(name), f"{field}.{name}")
 
 
 WEBHOOK_STRATEGY = Strategy(
@@ -375,12 +378,19 @@ def event_errors(event: Object) -> Iterator[FieldError]:
         yield invalid(field, namespace, "does not match event.namespace")
 
 
+def disruption_budget_errors(budget: Object) -> Iterator[FieldError]:
+    """Errors of the selector of a PodDisruptionBudget."""
+    yield from label_selector_errors((budget.get("spec") or {}).get("selector"), "spec.selector")
+
+
 NODE_STRATEGY = Strategy(prepare_for_create=prepare_node, accepts_status_on_create=True)
 ENDPOINTS_STRATEGY = Strategy(allow_create_on_update=True)
 EVENT_STRATEGY = Strategy(validate=event_errors, allow_create_on_update=True)
 SERVICE_ACCOUNT_STRATEGY = Strategy(returns_deleted_object=True)
 NETWORK_POLICY_STRATEGY = Strategy(default=default_policy, tracks_generation=True)
-DISRUPTION_BUDGET_STRATEGY = Strategy(tracks_generation=True, allow_unconditional_update=False)
+DISRUPTION_BUDGET_STRATEGY = Strategy(
+    validate=disruption_budget_errors, tracks_generation=True, allow_unconditional_update=False
+)
 GENERATION_STRATEGY = Strategy(tracks_generation=True)
 PRIORITY_CLASS_STRATEGY = Strategy(default=default_priority, tracks_generation=True)
 STORAGE_CLASS_STRATEGY = Strategy(default=default_storage_class, returns_deleted_object=True)

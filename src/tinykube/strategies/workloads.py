@@ -12,6 +12,7 @@ from tinykube.errors import (
 )
 from tinykube.resources import Object
 from tinykube.selectors import matches_labels
+from tinykube.strategies.label_selectors import label_selector_errors
 from tinykube.strategies.pods import default_pod_spec, pod_spec_errors
 from tinykube.strategy import Strategy
 
@@ -125,13 +126,15 @@ def default_cron_job(found: Object) -> None:
 def _workload_errors(found: Object) -> Iterator[FieldError]:
     """Errors of replicas, selector and pod template.
 
-    The selector must match the template's labels, and restartPolicy must be Always.
+    The selector must be valid and match the template's labels; restartPolicy must be Always.
     """
     spec = found["spec"]
     replicas = spec.get("replicas", 1)
     if replicas < 0:
         yield invalid("spec.replicas", replicas, "must be greater than or equal to 0")
     selector = spec.get("selector")
+    selector_errors = [*label_selector_errors(selector, "spec.selector")]
+    yield from selector_errors
     labels = (spec["template"].get("metadata") or {}).get("labels") or {}
     if selector is None:
         yield required("spec.selector")
@@ -139,7 +142,7 @@ def _workload_errors(found: Object) -> Iterator[FieldError]:
         yield invalid("spec.template.metadata.labels", labels, detail)
     elif not (selector.get("matchLabels") or selector.get("matchExpressions")):
         yield invalid("spec.selector", selector, "empty selector is invalid for deployment")
-    elif not matches_labels(selector, labels):
+    elif not selector_errors and not matches_labels(selector, labels):
         detail = "`selector` does not match template `labels`"
         yield invalid("spec.template.metadata.labels", labels, detail)
     yield from pod_spec_errors(spec["template"]["spec"], "spec.template.spec")
