@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from tinykube import custom_resources, serializer
 from tinykube.admission_rules import (
@@ -71,9 +71,7 @@ class WebhookAdmission:
         """
         obj = attributes.object
         for hook in [*self._matching_hooks(_MUTATING, attributes)]:
-            current = AdmissionAttributes(
-                attributes.call, attributes.operation, obj, attributes.old
-            )
+            current = structs.replace(attributes, object=obj)
             response = await self._call_hook(hook, current)
             if response is not None and response.get("patch") and obj is not None:
                 obj = _patched(hook, attributes.call.resource, obj, response)
@@ -132,7 +130,7 @@ class WebhookAdmission:
         Warnings in the response are added to the call.
         """
         name = hook.spec["name"]
-        if attributes.call.dry_run and hook.spec.get("sideEffects") not in _DRY_RUN_SAFE:
+        if attributes.dry_run and hook.spec.get("sideEffects") not in _DRY_RUN_SAFE:
             raise bad_request(f'admission webhook "{name}" does not support dry run')
         uid = new_uid(self._random)
         try:

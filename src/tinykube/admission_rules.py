@@ -32,6 +32,28 @@ class AdmissionAttributes(Struct, frozen=True):
     operation: Operation
     object: Object | None
     old: Object | None
+    delete_options: Object | None = None
+    """The DeleteOptions of a deletion, from the body or the query."""
+
+    @property
+    def options(self) -> Object:
+        """The options as an AdmissionReview shows them: of the deletion, else of the query."""
+        return self.delete_options or self.call.options_object()
+
+    @property
+    def dry_run(self) -> bool:
+        """Whether nothing is to be stored; raises a 422 for a value other than `All`."""
+        if self.delete_options is not None:
+            return bool(self.delete_options.get("dryRun"))
+        return self.call.dry_run
+
+    @property
+    def namespace(self) -> str:
+        """The namespace in the path, of a Namespace its own name; empty at the cluster scope."""
+        if self.call.resource.store != "namespaces":
+            return self.call.target.namespace
+        metadata = ((self.object or self.old) or {}).get("metadata") or {}
+        return str(metadata.get("name", ""))
 
     @property
     def name(self) -> str:
@@ -69,12 +91,11 @@ def admission_request(attributes: AdmissionAttributes, resource: Resource) -> di
         "name": call.target.name or metadata.get("name", ""),
         "operation": attributes.operation,
         "userInfo": user_info(call.user),
-        "dryRun": call.dry_run,
-        "options": call.options_object(),
+        "dryRun": attributes.dry_run,
+        "options": attributes.options,
     }
-    namespace = metadata.get("name") if requested.store == "namespaces" else call.target.namespace
-    if namespace:
-        request["namespace"] = namespace
+    if attributes.namespace:
+        request["namespace"] = attributes.namespace
     if call.target.subresource:
         request["subResource"] = request["requestSubResource"] = call.target.subresource
     return request

@@ -235,9 +235,5 @@ class ApiServer:
 
 
 def is_watch(request: RequestLike) -> bool:
-    """Whether a GET has `/watch/` in its path or a `watch` parameter other than `false` and `0`."""
-    if request.method != "GET":
-        return False
-    return "/watch/" in request.path or any(
-        key == "watch" and value.lower() not in ("false", "0") for key, value in request.query
-    )
+    """Whether a request is a GET that is authorized and served as a watch."""
+    return request.method == "GET" and attributes_of(request).verb == "watch"

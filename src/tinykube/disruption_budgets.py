@@ -15,27 +15,50 @@ _SCALED = {
 }
 
 
+_NOT_RUNNING = ("Pending", "Succeeded", "Failed")
+
+
 def violated_budget(pod: Object, storage: Storage) -> str:
     """The name of the first budget of the pod's namespace that forbids its eviction now, or empty.
 
-    A budget applies by its selector; one with AlwaysAllow does not to a pod that is not healthy.
+    A budget applies by its selector, and to no pod that is pending, finished or being deleted.
     """
+    if _is_beyond_budgets(pod):
+        return ""
     namespace = pod["metadata"]["namespace"]
     labels = pod["metadata"].get("labels") or {}
     for budget in storage.objects("poddisruptionbudgets.policy", namespace):
         spec = budget["spec"]
         if spec.get("selector") is None or not matches_labels(spec["selector"], labels):
             continue
-        always = spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow"
-        if always and not _is_healthy(pod):
-            continue
-        if _disruptions_allowed(spec, namespace, storage) < 1:
+        if not _is_allowed(pod, spec, namespace, storage):
             return str(budget["metadata"]["name"])
     return ""
 
 
-def _disruptions_allowed(spec: dict[str, Any], namespace: str, storage: Storage) -> int:
-    """Healthy pods of a budget minus those it requires; negative if too few are healthy already."""
+def _is_beyond_budgets(pod: Object) -> bool:
+    """Whether the eviction of a pod disrupts nothing: it does not run, or is being deleted."""
+    phase = (pod.get("status") or {}).get("phase")
+    return phase in _NOT_RUNNING or bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def _is_allowed(pod: Object, spec: dict[str, Any], namespace: str, storage: Storage) -> bool:
+    """Whether one budget allows the eviction of a pod.
+
+    Of a healthy pod if one more is healthy than required. Another pod does not count, so it
+    suffices that as many are as required; with AlwaysAllow it may always be evicted.
+    """
+    healthy, required = _health(spec, namespace, storage)
+    if not _is_healthy(pod):
+        if spec.get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
+            return True
+        if healthy >= required > 0:
+            return True
+    return healthy > required
+
+
+def _health(spec: dict[str, Any], namespace: str, storage: Storage) -> tuple[int, int]:
+    """How many pods of a budget are healthy, and how many it requires."""
     pods = [
         pod
         for pod in storage.objects("pods", namespace)
@@ -47,7 +70,7 @@ def _disruptions_allowed(spec: dict[str, Any], namespace: str, storage: Storage)
         desired = max(expected - _scaled(spec["maxUnavailable"], expected), 0)
     else:
         desired = _scaled(spec.get("minAvailable") or 0, expected)
-    return healthy - desired
+    return healthy, desired
 
 
 def _controllers(pods: Iterable[Object], storage: Storage) -> Iterator[int]:

@@ -24,17 +24,17 @@ def apply_json_patch(document: Any, operations: list[Any]) -> Any:
         if not isinstance(operation, dict):
             raise PatchFailed("an operation is not an object")
         if operation.get("op") == "copy":
-            copied += _size(_value_at(document, _parse_pointer(operation.get("from"))))
+            copied += len(_encode(_value_at(document, _parse_pointer(operation.get("from")))))
             if copied > COPY_LIMIT:
                 raise PatchFailed(f"copies of more than {COPY_LIMIT} bytes")
         document = _apply_operation(document, operation)
     return document
 
 
-def _size(value: Any) -> int:
-    """The bytes of a value as JSON; raises `PatchFailed` if it nests too deeply."""
+def _encode(value: Any) -> bytes:
+    """A value as JSON, equal for equal values; raises `PatchFailed` if it nests too deeply."""
     try:
-        return len(msgspec.json.encode(value))
+        return msgspec.json.encode(value, order="deterministic")
     except RecursionError:
         raise PatchFailed("a value nests too deeply") from None
 
@@ -61,7 +61,8 @@ def _apply_operation(document: Any, operation: dict[str, Any]) -> Any:
                 clone(_value_at(document, _parse_pointer(operation.get("from")))),
             )
         case "test":
-            if _value_or_none(document, path) != operation.get("value"):
+            # as JSON, since True is 1 in Python
+            if _encode(_value_or_none(document, path)) != _encode(operation.get("value")):
                 raise PatchFailed(f"testing value {operation.get('path')} failed")
             return document
         case other:

@@ -22,6 +22,10 @@ from tinykube.storage import Storage
 
 POLICIES = "validatingadmissionpolicies.admissionregistration.k8s.io"
 BINDINGS = "validatingadmissionpolicybindings.admissionregistration.k8s.io"
+_NO_PARAMETERS = "no params found for policy binding with `Deny` parameterNotFoundAction"
+_NO_NAMESPACE = (
+    "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
+)
 _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
 
 _ResourceKey = tuple[str, str, str, str, str]
@@ -206,7 +210,8 @@ class PolicyAdmission:
     def _params(self, bound: _Bound, attributes: AdmissionAttributes) -> Iterator[Object | None]:
         """The stored objects that the binding's paramRef names or selects; without it, one None.
 
-        If none is found, yields nothing if parameterNotFoundAction is Allow, else raises a denial.
+        Of a namespaced kind only those of one namespace. If none is found, yields nothing if
+        parameterNotFoundAction is Allow, else raises a denial, unless failures are ignored.
         """
         kind, reference = bound.policy.param_kind, bound.binding["spec"].get("paramRef")
         if not kind or not reference:
@@ -215,7 +220,10 @@ class PolicyAdmission:
         resource = self._registry.of_kind(kind.get("apiVersion", ""), kind.get("kind", ""))
         found: list[Object] = []
         if resource is not None:
-            namespace = reference.get("namespace") or attributes.call.target.namespace
+            namespace = reference.get("namespace") or attributes.namespace
+            if resource.namespaced and not namespace:
+                _refuse_binding(bound, attributes, _NO_NAMESPACE)
+                return
             scope = namespace if resource.namespaced else ""
             found = [
                 to_served(resource, one)
@@ -223,13 +231,7 @@ class PolicyAdmission:
                 if _is_referenced(reference, one)
             ]
         if not found and reference.get("parameterNotFoundAction") != "Allow":
-            names = bound.policy.name, bound.binding["metadata"]["name"]
-            text = (
-                f"ValidatingAdmissionPolicy '{names[0]}' with binding '{names[1]}' denied request: "
-                "failed to configure binding: no params found for policy binding with `Deny` "
-                "parameterNotFoundAction"
-            )
-            raise _denied(attributes, text, "Invalid")
+            _refuse_binding(bound, attributes, _NO_PARAMETERS)
         yield from found
 
 
@@ -334,6 +336,18 @@ def _is_referenced(reference: Object, obj: Object) -> bool:
 def _without_empty(request: dict[str, Any]) -> dict[str, Any]:
     """A request without its empty fields, which expressions take as absent."""
     return {key: value for key, value in request.items() if value != ""}
+
+
+def _refuse_binding(bound: _Bound, attributes: AdmissionAttributes, why: str) -> None:
+    """Raise the denial of a binding that cannot be used, unless its policy ignores failures."""
+    if bound.policy.ignores_failures:
+        return
+    policy, binding = bound.policy.name, bound.binding["metadata"]["name"]
+    text = (
+        f"ValidatingAdmissionPolicy '{policy}' with binding '{binding}' denied request: "
+        f"failed to configure binding: {why}"
+    )
+    raise _denied(attributes, text, "Invalid")
 
 
 def _denied(attributes: AdmissionAttributes, text: str, reason: str) -> StatusError:

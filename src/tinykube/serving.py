@@ -4,6 +4,7 @@ import os
 import secrets
 import socket
 import ssl
+import stat
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -91,9 +92,9 @@ def tls_context(certificate: Certificate) -> ssl.SSLContext:
 
 
 def write_kubeconfig(path: Path, name: str, url: str, authority: bytes, token: str) -> None:
-    """Write a kubeconfig with one context, in JSON; a new file is readable only by its owner.
+    """Write a kubeconfig with one context, in JSON, to a file that only its owner can read.
 
-    An existing file is overwritten and keeps its permissions.
+    An existing file is overwritten and loses other permissions; what is not a file keeps them.
     """
     config = {
         "apiVersion": "v1",
@@ -113,4 +114,6 @@ def write_kubeconfig(path: Path, name: str, url: str, authority: bytes, token: s
     }
     opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(opened, "wb") as file:
+        if stat.S_ISREG(os.fstat(opened).st_mode):
+            os.fchmod(opened, 0o600)
         file.write(msgspec.json.format(msgspec.json.encode(config)) + b"\n")

@@ -169,6 +169,25 @@ async def test_a_review_has_every_field_of_the_request() -> None:
     assert asked["options"]["fieldManager"] == "hanse"
 
 
+@pytest.mark.parametrize(("body", "query"), [({"dryRun": ["All"]}, {}), (None, {"dryRun": "All"})])
+async def test_a_review_of_a_deletion_has_its_options(
+    body: dict[str, Any] | None, query: dict[str, Any]
+) -> None:
+    admitting = AdmissionCluster()
+    await admitting.cluster.create(CONFIGMAPS, configmap("x"))
+    await admitting.hook("validating", "v", allow)
+
+    await admitting.cluster.send("DELETE", f"{CONFIGMAPS}/x", body, **query)
+    _, asked = admitting.hooks.asked[0]
+
+    assert asked["dryRun"] is True
+    assert asked["options"] == {
+        "kind": "DeleteOptions",
+        "apiVersion": "meta.k8s.io/v1",
+        "dryRun": ["All"],
+    }
+
+
 async def test_impersonation_is_what_webhooks_see() -> None:
     admitting = AdmissionCluster()
     await admitting.hook("validating", "v", allow)

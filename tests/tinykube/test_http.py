@@ -46,7 +46,7 @@ class Recorder:
     @asynccontextmanager
     async def stream(self, request: RequestLike, user: User) -> AsyncIterator[AsyncIterator[bytes]]:
         self.requests.append((request, user))
-        if request.path == "/gone":
+        if request.path == "/api/v1/gone":
             raise StatusError(410, "Expired", "too old resource version")
         try:
             yield self._lines()
@@ -254,7 +254,7 @@ async def test_a_watch_that_fails_midway_ends(
 
 
 async def test_a_watch_that_is_refused_has_its_status(server: Running) -> None:
-    status, body = await server.fetch("GET", "/gone?watch=1")
+    status, body = await server.fetch("GET", "/api/v1/gone?watch=1")
 
     assert status == 410
     assert b"too old resource version" in body

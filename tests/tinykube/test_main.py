@@ -1,11 +1,13 @@
-"""Error messages of `python -m tinykube`."""
+"""Error messages of `python -m tinykube`, and its kubeconfig."""
 
+import os
 from pathlib import Path
 from socket import AF_INET, SOCK_STREAM, socket
 
 import pytest
 
 from tinykube.__main__ import main
+from tinykube.serving import write_kubeconfig
 
 
 @pytest.mark.parametrize(
@@ -50,3 +52,25 @@ def test_a_kubeconfig_that_cannot_be_written_is_named(
 
     assert main(["--kubeconfig", str(file)]) == 1
     assert capsys.readouterr().err == f"tinykube: {file}: No such file or directory\n"
+
+
+def test_a_kubeconfig_that_others_could_read_becomes_private(tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    file.write_text("{}")
+    file.chmod(0o644)
+
+    write_kubeconfig(file, "lubeck", "https://127.0.0.1:6443", b"", "secret")
+
+    assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_pipe_for_the_kubeconfig_keeps_its_permissions(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    pipe.chmod(0o640)
+    reader = os.open(pipe, os.O_RDWR)  # a pipe without a reader cannot be written
+
+    write_kubeconfig(pipe, "lubeck", "https://127.0.0.1:6443", b"", "secret")
+    os.close(reader)
+
+    assert pipe.stat().st_mode & 0o777 == 0o640

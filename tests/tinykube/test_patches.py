@@ -52,6 +52,8 @@ def test_json_patches_do_what_they_say(operations: list[Any], expected: Any) -> 
         {"op": "add", "path": "/b/c", "value": 1},
         {"op": "add", "path": "/a/7", "value": 1},
         {"op": "test", "path": "/a", "value": 1},
+        {"op": "test", "path": "/a/0", "value": True},
+        {"op": "test", "path": "/a", "value": [True, 2]},
         {"op": "paint", "path": "/a"},
         {"op": "add", "path": "/a"},
         {"op": "add", "path": "a", "value": 1},

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.tinykube.api_client import CONFIGMAPS, Cluster, Object, configmap
+from tests.tinykube.api_client import CONFIGMAPS, SERVICES, Cluster, Object, configmap, service
 from tinykube.policies import policy_errors
 
 API = "/apis/admissionregistration.k8s.io/v1"
@@ -112,3 +112,37 @@ async def test_no_policy_keeps_anyone_from_changing_policies() -> None:
     removed = await cluster.send("DELETE", f"{BINDINGS}/b")
 
     assert (refused.status, removed.status) == (422, 200)
+
+
+PARAMS = {"apiVersion": "v1", "kind": "ConfigMap"}
+
+
+async def bind_with_params(cluster: Cluster, resource: str, **spec: object) -> None:
+    """A policy for the creation of a resource that no parameters satisfy."""
+    constraints = {"resourceRules": [{**RULE, "resources": [resource]}]}
+    made = policy("params == null", paramKind=PARAMS, matchConstraints=constraints, **spec)
+    await cluster.create(POLICIES, made)
+    bound = binding()
+    bound["spec"]["paramRef"] = {"name": "c", "parameterNotFoundAction": "Deny"}
+    await cluster.create(BINDINGS, bound)
+
+
+async def test_parameters_of_other_namespaces_are_not_read_for_cluster_scoped_objects() -> None:
+    cluster = Cluster()
+    await cluster.create(CONFIGMAPS, configmap("c"))
+    await bind_with_params(cluster, "nodes")
+
+    answer = await cluster.send("POST", "/api/v1/nodes", {"metadata": {"name": "n"}})
+
+    assert answer.status == 422
+    assert answer.message.endswith(
+        "failed to configure binding: cannot use namespaced paramRef in policy binding that "
+        "matches cluster-scoped resources"
+    )
+
+
+async def test_missing_parameters_are_subject_to_the_failure_policy() -> None:
+    cluster = Cluster()
+    await bind_with_params(cluster, "services", failurePolicy="Ignore")
+
+    await cluster.create(SERVICES, service("s"))

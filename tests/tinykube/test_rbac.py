@@ -3,6 +3,7 @@
 import pytest
 
 from tests.tinykube.api_client import CONFIGMAPS, Cluster, Object, configmap
+from tinykube.apiserver import is_watch
 from tinykube.cluster import Cluster as RunningCluster
 from tinykube.controllers.controller_manager import CORE_CONTROLLERS
 from tinykube.errors import StatusError
@@ -102,6 +103,32 @@ async def test_a_watch_needs_the_right_to_watch() -> None:
     with pytest.raises(StatusError, match="cannot watch resource"):
         async with cluster.api.stream(Request("GET", CONFIGMAPS, (("watch", "1"),)), ANNA):
             pass
+
+
+async def test_one_object_is_read_and_not_watched_by_a_query() -> None:
+    cluster = Cluster()
+    await given(cluster, rule("get"))
+    await cluster.create(CONFIGMAPS, configmap("c"))
+    request = Request("GET", f"{CONFIGMAPS}/c", (("watch", "1"),))
+
+    answer = await cluster.send("GET", f"{CONFIGMAPS}/c", user=ANNA, watch=1)
+
+    assert not is_watch(request)
+    assert (answer.status, answer.body["kind"]) == (200, "ConfigMap")
+    with pytest.raises(StatusError):
+        async with cluster.api.stream(request, ANNA):
+            pass
+
+
+async def test_nothing_is_written_below_the_prefix_of_watches() -> None:
+    cluster = Cluster()
+    await given(cluster, rule("watch"))
+
+    path = "/api/v1/watch/namespaces/default/configmaps"
+    answer = await cluster.send("POST", path, configmap("c"), user=ANNA)
+
+    assert answer.status == 405
+    assert await cluster.names(CONFIGMAPS) == []
 
 
 async def test_the_default_roles_are_aggregated_and_new_ones_join_them() -> None:

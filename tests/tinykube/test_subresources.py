@@ -186,20 +186,73 @@ async def test_an_evicted_pod_is_deleted(options: dict[str, int] | None) -> None
     assert await cluster.names(PODS) == []
 
 
+@pytest.mark.parametrize(
+    ("query", "options"),
+    [({"dryRun": "All"}, None), ({"dryRun": "All"}, {}), ({}, {"dryRun": ["All"]})],
+    ids=["query", "query and options", "options"],
+)
+async def test_an_eviction_that_is_a_dry_run_deletes_nothing(
+    query: dict[str, str], options: dict[str, list[str]] | None
+) -> None:
+    cluster = Cluster()
+    await cluster.create(PODS, pod("p"))
+    eviction = {"metadata": {"name": "p"}, "deleteOptions": options}
+
+    await cluster.create(f"{PODS}/p/eviction", eviction, **query)
+
+    assert await cluster.names(PODS) == ["p"]
+
+
+async def budgeted_pod(cluster: Cluster, name: str, phase: str, *, ready: bool) -> None:
+    """Create a pod of the budget `web`, in this phase."""
+    labelled = pod(name)
+    labelled["metadata"]["labels"] = {"app": "web"}
+    await cluster.create(PODS, labelled)
+    conditions = [{"type": "Ready", "status": str(ready)}]
+    await cluster.merge(
+        f"{PODS}/{name}/status", {"status": {"phase": phase, "conditions": conditions}}
+    )
+
+
+async def evict(cluster: Cluster, name: str, **budget: object) -> int:
+    """The status of the eviction of a pod under a new budget `web`."""
+    spec = {"selector": {"matchLabels": {"app": "web"}}, **budget}
+    made = {"metadata": {"name": "web"}, "spec": spec}
+    await cluster.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", made)
+    return (
+        await cluster.send("POST", f"{PODS}/{name}/eviction", {"metadata": {"name": name}})
+    ).status
+
+
 @pytest.mark.parametrize(("policy", "status"), [("IfHealthyBudget", 429), ("AlwaysAllow", 201)])
 async def test_an_eviction_that_a_budget_forbids_is_refused(policy: str, status: int) -> None:
     cluster = Cluster()
-    labelled = pod("p")
-    labelled["metadata"]["labels"] = {"app": "web"}
-    await cluster.create(PODS, labelled)
-    spec = {
-        "maxUnavailable": 0,
-        "selector": {"matchLabels": {"app": "web"}},
-        "unhealthyPodEvictionPolicy": policy,
-    }
-    budget = {"metadata": {"name": "web"}, "spec": spec}
-    await cluster.create("/apis/policy/v1/namespaces/default/poddisruptionbudgets", budget)
+    await budgeted_pod(cluster, "p", "Running", ready=False)
 
-    answer = await cluster.send("POST", f"{PODS}/p/eviction", {"metadata": {"name": "p"}})
+    assert await evict(cluster, "p", maxUnavailable=0, unhealthyPodEvictionPolicy=policy) == status
 
-    assert answer.status == status
+
+@pytest.mark.parametrize(("needed", "status"), [(1, 201), (2, 429)])
+async def test_a_pod_that_is_not_ready_is_evicted_if_enough_others_are(
+    needed: int, status: int
+) -> None:
+    cluster = Cluster()
+    await budgeted_pod(cluster, "ready", "Running", ready=True)
+    await budgeted_pod(cluster, "p", "Running", ready=False)
+
+    assert await evict(cluster, "p", minAvailable=needed) == status
+
+
+async def test_a_ready_pod_is_not_evicted_if_just_enough_are() -> None:
+    cluster = Cluster()
+    await budgeted_pod(cluster, "p", "Running", ready=True)
+
+    assert await evict(cluster, "p", minAvailable=1) == 429
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
+async def test_no_budget_holds_a_pod_that_does_not_run(phase: str) -> None:
+    cluster = Cluster()
+    await budgeted_pod(cluster, "p", phase, ready=False)
+
+    assert await evict(cluster, "p", minAvailable=1) == 201

@@ -76,7 +76,7 @@ async def test_a_watch_sees_its_namespace_or_its_one_object() -> None:
 
     async with (
         cluster.watch(CONFIGMAPS) as inside,
-        cluster.watch(f"{CONFIGMAPS}/b") as single,
+        cluster.watch("/api/v1/watch/namespaces/default/configmaps/b") as single,
         cluster.watch("/api/v1/configmaps", fieldSelector="metadata.name=b") as chosen,
     ):
         await cluster.create("/api/v1/namespaces/kube-system/configmaps", configmap("far"))

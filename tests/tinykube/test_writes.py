@@ -309,3 +309,12 @@ def test_a_watch_is_known_by_its_query_or_its_path() -> None:
     assert is_watch(Request("GET", "/api/v1/watch/pods"))
     assert not is_watch(Request("GET", "/api/v1/pods", (("watch", "false"),)))
     assert not is_watch(Request("DELETE", "/api/v1/pods", (("watch", "1"),)))
+    assert not is_watch(Request("GET", "/api/v1/namespaces/watch/pods"))
+
+
+async def test_a_namespace_may_be_called_watch() -> None:
+    cluster = Cluster()
+    await cluster.create("/api/v1/namespaces", {"metadata": {"name": "watch"}})
+    await cluster.create("/api/v1/namespaces/watch/configmaps", configmap("c"))
+
+    assert await cluster.names("/api/v1/namespaces/watch/configmaps") == ["c"]

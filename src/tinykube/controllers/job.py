@@ -60,7 +60,9 @@ class JobController:
 def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
     """The writes that create missing pods, delete surplus ones, and set counts and conditions.
 
-    A finished Job is only deleted after its TTL; a suspended one has no active pods.
+    A finished Job is only deleted after its TTL; a suspended one has no active pods. Without
+    completions it is a work queue: after the first success no pod is created, and active ones end
+    by themselves.
     """
     if _final_condition(job) is not None:
         return _expire(job, now)
@@ -72,7 +74,10 @@ def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
     completions = spec.get("completions")
     needed = int(completions) if completions is not None else 1
     final_conditions: list[Object] = []
-    desired = min(parallelism, max(0, needed - succeeded))
+    if completions is not None:
+        desired = min(parallelism, max(0, needed - succeeded))
+    else:
+        desired = len(active) if succeeded else parallelism
     if succeeded >= needed and not active:
         final_conditions = [
             new_condition("SuccessCriteriaMet", True, "CompletionsReached", _COMPLETIONS_REACHED),

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 from tinykube.errors import StatusError, bad_request, invalid_object, unsupported
 from tinykube.handlers.paths import Target
+from tinykube.rbac.attributes import attributes_of
 from tinykube.request import RequestLike
 from tinykube.resources import Resource
 from tinykube.users import User
@@ -38,16 +39,16 @@ class Call:
         return self.resource.body_kind(self.target.subresource)
 
     def _verb(self) -> str:
-        """The verb of the request: watch by flag or path, else by method.
+        """The verb of the request, the same that was authorized: watch, else by method.
 
         Without a name GET is `list` and DELETE is `deletecollection`.
         """
+        if attributes_of(self.request).verb == "watch":
+            return "watch"
         one = bool(self.target.name)
         match self.request.method:
             case "DELETE":
                 return "delete" if one else "deletecollection"
-            case "GET" | "HEAD" if self.flag("watch") or "/watch/" in self.request.path:
-                return "watch"
             case "GET" | "HEAD" if not one:
                 return "list"
             case method:
@@ -76,7 +77,7 @@ class Call:
     def dry_run(self) -> bool:
         """Whether the query has `dryRun=All`; any other value raises a 422.
 
-        The dryRun of DeleteOptions in a body is not looked at here.
+        The dryRun of DeleteOptions in a body is not looked at here; `AdmissionAttributes` has it.
         """
         requested = self.option("dryRun")
         if requested not in ("", "All"):

@@ -34,14 +34,14 @@ ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
 _POLICIES = ("Foreground", "Background", "Orphan", "nil")
 
 
-class Preconditions(Struct, frozen=True, rename="camel"):
+class Preconditions(Struct, frozen=True, rename="camel", omit_defaults=True):
     """What must be true of an object for it to be deleted."""
 
     uid: str | None = None
     resource_version: str | None = None
 
 
-class DeleteOptions(Struct, frozen=True, rename="camel"):
+class DeleteOptions(Struct, frozen=True, rename="camel", omit_defaults=True):
     """The meta/v1 DeleteOptions."""
 
     grace_period_seconds: int | None = None
@@ -99,6 +99,12 @@ def parse_options(value: object) -> DeleteOptions:
     if errors:
         raise invalid_object("DeleteOptions", "meta.k8s.io", "", errors)
     return options
+
+
+def _options_object(options: DeleteOptions) -> Object:
+    """The options as an AdmissionReview shows them, without those not given."""
+    given: Object = msgspec.to_builtins(options)
+    return {"kind": "DeleteOptions", "apiVersion": "meta.k8s.io/v1", **given}
 
 
 def _query_options(call: Call) -> dict[str, Any]:
@@ -179,7 +185,7 @@ class DeleteHandler:
                 raise not_allowed(resource, name, "this namespace may not be deleted")
             old = to_served(resource, stored)
             _check_preconditions(resource, old, options)
-            attributes = AdmissionAttributes(call, "DELETE", None, old)
+            attributes = AdmissionAttributes(call, "DELETE", None, old, _options_object(options))
             await self._admission.mutate(attributes)
             await self._admission.validate(attributes)
             if self._storage.get(resource.store, namespace, name) is stored:

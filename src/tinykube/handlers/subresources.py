@@ -1,5 +1,7 @@
 """Subresources with an answer of their own: scale, token, binding, eviction."""
 
+from msgspec import structs
+
 from tinykube.admission_chain import AdmissionChain
 from tinykube.admission_rules import AdmissionAttributes
 from tinykube.disruption_budgets import violated_budget
@@ -99,7 +101,7 @@ class SubresourceHandler:
     async def _evict(self, call: Call) -> WriteResult:
         """Delete a pod with the deleteOptions of the Eviction; raises 429 if a budget forbids it.
 
-        Only deleteOptions make it a dry run, not the query.
+        It is a dry run if the query or the deleteOptions say so.
         """
         sent = bodies.decode_object(call)
         target = call.target
@@ -111,5 +113,7 @@ class SubresourceHandler:
         options: DeleteOptions = NO_OPTIONS
         if sent.get("deleteOptions"):
             options = parse_options(sent["deleteOptions"])
+        if call.dry_run:
+            options = structs.replace(options, dry_run=["All"])
         await self._delete_handler.delete_object(call, target.namespace, target.name, options)
         return WriteResult(_SUCCESS, 201)

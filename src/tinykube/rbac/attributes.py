@@ -55,7 +55,8 @@ def attributes_of(request: RequestLike) -> Attributes:
 def _resource_attributes(request: RequestLike, group: str, parts: list[str]) -> Attributes:
     """The attributes of a path below a group version; reads of collections by field selector.
 
-    A namespace is inside itself: `/namespaces/x` has the namespace `x`.
+    A namespace is inside itself: `/namespaces/x` has the namespace `x`. It is a watch by the prefix
+    `/watch/`, or of a collection by the query, which does not count for one object.
     """
     verb = _VERBS.get(request.method, "")
     if parts[0] == "watch" and len(parts) > 1:

@@ -1,5 +1,6 @@
 """Pure functions of smaller controllers: garbage, namespaces, addresses, events, nodes."""
 
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -8,6 +9,7 @@ from tinykube.builtin_resources import BUILTINS
 from tinykube.controllers.controller import Create, Delete, Patch, RecordEvent, Replace
 from tinykube.controllers.events import EventRecorder
 from tinykube.controllers.garbagecollector import OwnersByState, collect
+from tinykube.controllers.job import sync_job
 from tinykube.controllers.namespace import NamespaceContent, sync_namespace
 from tinykube.controllers.objects import find_condition, name_of
 from tinykube.controllers.persistentvolume import needs_volume, volume_for
@@ -243,3 +245,31 @@ def test_an_unchanged_node_is_not_written() -> None:
     status = node_status(node, NOW)
 
     assert node_status({**node, "status": status}, NOW + timedelta(days=1)) == status
+
+
+def work_queue(*phases: str, parallelism: int = 3) -> dict[str, int]:
+    """How many writes of each type sync a Job without completions with pods of these phases."""
+    job: Object = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": metadata("j"),
+        "spec": {"parallelism": parallelism},
+    }
+    pods = [{**pod(f"p{at}"), "status": {"phase": phase}} for at, phase in enumerate(phases)]
+    return Counter(type(one).__name__ for one in sync_job(job, pods, NOW).writes)
+
+
+def test_a_work_queue_runs_as_many_pods_as_its_parallelism_says() -> None:
+    assert work_queue()["Create"] == 3
+    assert work_queue("Running", "Failed")["Create"] == 2
+
+
+def test_a_work_queue_starts_and_ends_no_pod_after_the_first_success() -> None:
+    writes = work_queue("Succeeded", "Running", "Running")
+
+    assert (writes["Create"], writes["Delete"]) == (0, 0)
+
+
+def test_a_work_queue_that_has_too_many_pods_ends_some() -> None:
+    assert work_queue("Running", "Running", parallelism=1)["Delete"] == 1
+    assert work_queue("Succeeded", "Running", "Running", parallelism=1)["Delete"] == 0
