@@ -384,7 +384,10 @@ async def test_rules_and_configuration_are_refreshed_by_a_timer(
         assert node.installed()["name"] == "other"
 
 
-async def test_pods_start_and_end_although_somebody_flushed_the_rules(node: Node) -> None:
+async def test_pods_start_and_end_although_somebody_flushed_the_rules(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hanse.app.cni.REFRESH_SECONDS", 3600.0)  # calls alone write rules here
     async with node.guarded():
         node.rules.in_place = False
         assert (await node.call("ADD"))[0] == 0
