@@ -49,11 +49,12 @@ def all_moved(sets: StatefulSetsScenario, before: dict[ClusterId, tuple[str, str
     """Drain on: that every replica is another pod now, on another node."""
 
     async def check() -> None:
-        for cluster, (uid, _) in before.items():
-            pods = await sets.pods(cluster)
-            pod = pods.get(f"store-{cluster}-0")
-            if pod is not None and pod.metadata.uid == uid:
+        found = {c: (await sets.pods(c)).get(f"store-{c}-0") for c in before}
+        for cluster, pod in found.items():  # each is drained, whichever has the permit
+            if pod is not None and pod.metadata.uid == before[cluster][0]:
                 await sets.evict(cluster)
+        for cluster, (uid, _) in before.items():
+            pod = found[cluster]
             assert pod is not None, cluster
             assert pod.metadata.uid != uid, cluster
             assert pod.ready, cluster
