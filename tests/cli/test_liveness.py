@@ -36,4 +36,5 @@ def lease(*, age: float | None, holder: str = "riga", lasts: int = 10, ahead: fl
 def test_a_holder_is_judged_by_the_servers_own_clock(found: Lease, state: HolderState) -> None:
     (judged,) = judge_leases([found], NOW)
 
-    assert (judged.state, judged.outdated) == (state, state is HolderState.UNKNOWN)
+    is_dated = bool(found.metadata.managed_fields)
+    assert (judged.state, judged.outdated) == (state, state is HolderState.UNKNOWN and is_dated)
