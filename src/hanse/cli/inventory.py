@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
-import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import (
@@ -27,6 +26,7 @@ from hanse.kube.errors import ApiError, BadCredentials, NotFound, Unreachable
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request, Response
 from hanse.model.agent_manifests import granted_features
+from hanse.model.conditions import Condition, find_condition
 from hanse.model.feature_names import FEATURES
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.federation import ClusterClaim, Federation, spelled_value
@@ -47,6 +47,17 @@ _PATHS = (
     resource_path(ClusterClaim.kind),
     resource_path(SERVICE_ACCOUNT, SYSTEM_NAMESPACE, AGENT),
 )
+
+
+_FAILURES = {
+    "Valid": ("False",),
+    "Conflict": ("True",),
+    "Ready": ("False", "Unknown"),
+    "SettingsValid": ("False",),
+    "AddressesAllowed": ("False",),
+    "ImportedHere": ("False",),
+}
+"""Types of conditions of an export, those that explain others first, and when they have failed."""
 
 
 class AgentLease(Struct, frozen=True):
@@ -331,23 +342,19 @@ def service_inventory(exports: Iterable[ServiceExport], imports: int) -> Service
 
 def _export_state(export: ServiceExport) -> ExportState:
     """A ServiceExport's condition Ready, and the message of the condition that needs a person."""
-    conditions = {one.type: msgspec.to_builtins(one) for one in export.status.conditions}
-    ready = conditions.get("Ready", {}).get("status") == "True"
-    return ExportState(export.namespace, export.name, ready, _failure_message(conditions))
+    conditions = export.status.conditions
+    ready = find_condition(conditions, "Ready")
+    is_ready = ready is not None and ready.status == "True"
+    return ExportState(export.namespace, export.name, is_ready, _failure_message(conditions))
 
 
-def _failure_message(conditions: dict[str, dict[str, Any]]) -> str:
+def _failure_message(conditions: Sequence[Condition]) -> str:
     """The message of the first condition that needs a person, "" without one; Pending does not."""
-    invalid, ready, conflict = (conditions.get(name, {}) for name in ("Valid", "Ready", "Conflict"))
-    if invalid.get("status") == "False":
-        return str(invalid.get("message") or invalid.get("reason"))
-    if conflict.get("status") == "True":
-        return str(conflict.get("message") or conflict.get("reason"))
-    if ready.get("status") in ("False", "Unknown") and ready.get("reason") != "Pending":
-        return str(ready.get("message") or ready.get("reason"))
-    for name in ("SettingsValid", "AddressesAllowed", "ImportedHere"):
-        if conditions.get(name, {}).get("status") == "False":
-            return str(conditions[name].get("message") or conditions[name].get("reason"))
+    for type_, statuses in _FAILURES.items():
+        found = find_condition(conditions, type_)
+        is_pending = type_ == "Ready" and found is not None and found.reason == "Pending"
+        if found is not None and found.status in statuses and not is_pending:
+            return found.message or found.reason
     return ""
 
 

@@ -9,20 +9,15 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
 from msgspec import Struct
 
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import Clock
-from hanse.kube.decoding import unexpected_response
 from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.kubeconfig import Kubeconfig, KubeconfigSource, read_file
-from hanse.kube.requests import resource_path
-from hanse.kube.transport import Request
-from hanse.model.json_input import decode_json
+from hanse.kube.token_requests import issued_token, token_request
 from hanse.model.kinds.core import Secret
-from hanse.model.objects import Kind
 from hanse.model.tokens import TokenClaims, parse_claims
 from hanse.model.write_rules import MAX_TOKEN_SECONDS
 
@@ -37,8 +32,6 @@ MIN_LIFETIME = timedelta(minutes=10)
 MAX_LIFETIME = timedelta(seconds=MAX_TOKEN_SECONDS)
 """The longest lifetime that our admission policies allow."""
 
-_ACCOUNTS = Kind("", "v1", "ServiceAccount", "serviceaccounts")
-
 
 class ServiceAccountName(Struct, frozen=True):
     """The namespace and name of a ServiceAccount."""
@@ -50,16 +43,6 @@ class ServiceAccountName(Struct, frozen=True):
     def subject(self) -> str:
         """The subject of its tokens."""
         return f"system:serviceaccount:{self.namespace}:{self.name}"
-
-
-class _TokenStatus(Struct, frozen=True):
-    token: str = ""
-
-
-class _TokenAnswer(Struct, frozen=True):
-    """The answer to a TokenRequest, as far as it is read."""
-
-    status: _TokenStatus = _TokenStatus()
 
 
 def token_account(token: str) -> ServiceAccountName | None:
@@ -207,18 +190,8 @@ class TokenRenewer:
         Raises BadCredentials if the answer holds none, Unreachable if it is no API server's.
         """
         seconds = min(max(lifetime, MIN_LIFETIME), MAX_LIFETIME).total_seconds()
-        path = resource_path(_ACCOUNTS, self._account.namespace, self._account.name, "token")
-        token_request = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": int(seconds)},
-        }
-        request = Request("POST", path, body=msgspec.json.encode(token_request))
-        answer = await self._server.send(request)
-        try:
-            token = decode_json(answer.body, type=_TokenAnswer).status.token
-        except msgspec.DecodeError as error:
-            raise unexpected_response(error) from None
+        request = token_request(self._account.namespace, self._account.name, int(seconds))
+        token = issued_token(await self._server.send(request))
         if self._lifetime(token) is None:
             raise BadCredentials(f"no token was issued for {self._account.subject}")
         return token

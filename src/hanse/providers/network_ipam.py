@@ -52,12 +52,12 @@ class AddressProvider:
 
 async def _read_body(content: aiohttp.StreamReader) -> bytes:
     """The whole body of a response; raises OSError if it is larger than `MAX_RESPONSE`."""
-    chunks: list[bytes] = []
+    body = bytearray()
     async for chunk in content.iter_any():
-        chunks.append(chunk)
-        if sum(map(len, chunks)) > MAX_RESPONSE:
+        body += chunk
+        if len(body) > MAX_RESPONSE:
             raise OSError(f"its answer is larger than {MAX_RESPONSE} bytes")
-    return b"".join(chunks)
+    return bytes(body)
 
 
 def network_providers(urls: Iterable[tuple[str, str]]) -> dict[str, AddressProvider]:

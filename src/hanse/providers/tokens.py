@@ -1,12 +1,7 @@
 """Issues tokens of service accounts in connected clusters, by TokenRequest."""
 
-import msgspec
-
 from hanse.kube.errors import KubeError
-from hanse.kube.requests import resource_path
-from hanse.kube.transport import Request
-from hanse.model.json_input import decode_json
-from hanse.model.kinds.core import ServiceAccount
+from hanse.kube.token_requests import issued_token, token_request
 from hanse.model.objects import ClusterId, Wire
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.informers import ClusterInformers
@@ -34,15 +29,8 @@ class TokenIssuer:
         connection = self.informers.connections.get(cluster) if self.informers is not None else None
         if connection is None or not isinstance(connection.api, ClusterClient):
             raise KubeError(f"{cluster} is not connected")
-        body = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": max(seconds, 600)},
-        }
-        path = resource_path(ServiceAccount.kind, namespace, account, "token")
-        request = Request("POST", path, body=msgspec.json.encode(body))
-        answer = await connection.api.send(request)
-        token = decode_json(answer.body).get("status", {}).get("token", "")
+        request = token_request(namespace, account, max(seconds, 600))
+        token = issued_token(await connection.api.send(request))
         if not token:
             raise KubeError(f"{cluster} issued no token for {account}")
         return {"token": token}

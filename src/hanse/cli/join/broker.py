@@ -4,7 +4,6 @@ import asyncio
 from datetime import UTC, datetime, timedelta
 
 import click
-import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -34,15 +33,14 @@ from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
-from hanse.kube.requests import resource_path
-from hanse.kube.transport import Request
+from hanse.kube.token_requests import issued_token, token_request
 from hanse.model.broker_namespace import accounts_namespace
 from hanse.model.clusterset import CLUSTER_UID, IDENTITY_NAMESPACE
 from hanse.model.feature_names import FEATURES
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, Profile
-from hanse.model.manifests import BINDINGS, SERVICE_ACCOUNT, Manifest, crd_manifests, create_only
+from hanse.model.manifests import BINDINGS, Manifest, crd_manifests, create_only
 from hanse.model.naming import BROKER_NAMESPACE, BROKER_SECRET, SYSTEM_NAMESPACE
 from hanse.model.objects import Meta
 
@@ -348,19 +346,11 @@ async def _is_accepted(request: BrokerJoin, identity: Identity) -> bool:
 
 async def _request_token(broker: Client, request: BrokerJoin) -> str:
     """A new token of the cluster's ServiceAccount; raises `CommandFailed` if none is issued."""
-    path = resource_path(
-        SERVICE_ACCOUNT, accounts_namespace(request.namespace), request.cluster, "token"
-    )
-    token_request = {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": int(request.lifetime.total_seconds())},
-    }
-    answer = await broker.send(Request("POST", path, body=msgspec.json.encode(token_request)))
-    status = msgspec.json.decode(answer.body)["status"]
-    if not status.get("token"):
+    namespace, seconds = accounts_namespace(request.namespace), request.lifetime.total_seconds()
+    token = issued_token(await broker.send(token_request(namespace, request.cluster, int(seconds))))
+    if not token:
         raise CommandFailed(f"{request.broker.name} issued no token for {request.cluster}")
-    return str(status["token"])
+    return token
 
 
 def _next_steps(request: BrokerJoin) -> str:

@@ -19,6 +19,7 @@ from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.requests import resource_path
+from hanse.kube.token_requests import issued_token, token_request
 from hanse.kube.transport import Request
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, ClusterClaim
@@ -119,11 +120,8 @@ async def _is_reusable(grant: AccessGrant, endpoint: ServerEndpoint) -> bool:
 async def _request_token(grant: AccessGrant) -> str:
     """A new token of the supervisor's account; raises `CommandFailed` if none is issued."""
     account = manifests.account_name(grant.supervisor_id)
-    path = resource_path(SERVICE_ACCOUNT, SYSTEM, account, "token")
-    wanted = manifests.token_request(int(grant.lifetime.total_seconds()))
-    request = Request("POST", path, body=msgspec.json.encode(wanted))
-    answer = await grant.member.client.send(request)
-    token = msgspec.json.decode(answer.body)["status"].get("token")
+    request = token_request(SYSTEM, account, int(grant.lifetime.total_seconds()))
+    token = issued_token(await grant.member.client.send(request))
     if not token:
         raise CommandFailed(f"no token was issued for {account} in {grant.member.name}")
-    return str(token)
+    return token

@@ -25,7 +25,7 @@ from hanse.model.manifests import (
     namespace,
     role_manifests,
 )
-from hanse.model.objects import ClusterId, Meta, Wire, to_wire
+from hanse.model.objects import ClusterId, Meta, to_wire
 from hanse.model.rbac import RbacRule, rbac_rules
 from hanse.model.snapshot import Watch
 from hanse.model.write_rules import CLUSTER, WriteRule
@@ -110,15 +110,6 @@ def federation_with_members(name: str, cluster_set: str, members: tuple[Member, 
 def member_entry(cluster: ClusterId, server: str) -> Member:
     """The entry of a member in a Federation."""
     return Member(cluster_id=cluster, server=server, secret=secret_name(cluster))
-
-
-def token_request(seconds: int) -> Wire:
-    """The body of a request to a ServiceAccount's `token` subresource."""
-    return {
-        "apiVersion": "authentication.k8s.io/v1",
-        "kind": "TokenRequest",
-        "spec": {"expirationSeconds": seconds},
-    }
 
 
 def _cluster_claim(name: str, value: str) -> Manifest:

@@ -25,7 +25,7 @@ from hanse.features.policies.ledger import (
 )
 from hanse.features.policies.member_view import MemberView
 from hanse.features.policies.record_drafts import RecordDraft
-from hanse.features.policies.versions import Version
+from hanse.features.policies.versions import Dot, Version
 from hanse.model.facts import WriteOutcome
 from hanse.model.objects import Wire
 from hanse.model.plan import CreateOnly, Desired, Patch, Removal
@@ -109,9 +109,7 @@ def _delete_copy(
     policy = view.policy
     if policy is None or not draft.here.exists or not is_federated(policy):
         return _member_decision(replace(draft, here=_released(draft.here)))
-    target = winner.dot if winner else None
-    pending = replace(draft.here, phase="Pending", target=target, reason="", message="")
-    here = _with_write_outcome(pending, before, outcome)
+    here = _pending(draft.here, winner.dot if winner else None, before, outcome)
     cause = "deleted in another member"
     removal = Removal(
         view.policy_ref, policy.metadata.uid, cause, 1, as_leader_of=view.member, as_seen=True
@@ -139,8 +137,7 @@ def _orphan_copy(
     )
     if not is_copy and not was_ours:
         return _member_decision(replace(draft, here=_released(draft.here)))
-    pending = replace(draft.here, phase="Pending", target=winner.dot, reason="", message="")
-    here = _with_write_outcome(pending, before, outcome)
+    here = _pending(draft.here, winner.dot, before, outcome)
     return _member_decision(
         replace(draft, here=here), _policy_patch(view, patch_to_unfederated(policy))
     )
@@ -179,10 +176,8 @@ def _apply_copy(
             view, patch_to_content(winner.content, policy, {**version, **_resolution_removed(view)})
         )
         here = replace(here, generation=_generation_after_patch(policy, winner))
-    pending = replace(here, phase="Pending", target=winner.dot, reason="", message="")
-    return _member_decision(
-        replace(draft, here=_with_write_outcome(pending, before, outcome)), write
-    )
+    here = _pending(here, winner.dot, before, outcome)
+    return _member_decision(replace(draft, here=here), write)
 
 
 def _generation_after_patch(policy: Policy, winner: Version) -> int:
@@ -226,10 +221,14 @@ def _blocked_without_parent(
     return replace(decision, record=replace(decision.record, here=here))
 
 
-def _with_write_outcome(
-    pending: LocalState, before: LocalState, outcome: WriteOutcome | None
+def _pending(
+    here: LocalState, target: Dot | None, before: LocalState, outcome: WriteOutcome | None
 ) -> LocalState:
-    """The pending state, blocked if the last write was refused; what is unknown changes nothing."""
+    """The state while a write towards a version is under way; Blocked if the last was refused.
+
+    An outcome that is not known changes nothing.
+    """
+    pending = replace(here, phase="Pending", target=target, reason="", message="")
     if before.target != pending.target or before.phase not in ("Pending", "Blocked"):
         return pending
     if outcome is None:

@@ -7,6 +7,7 @@ for it, and are listed, too, where their number says otherwise, or where an agen
 an import that its names are not published.
 """
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 
 from hanse.features.services.clusters import IMPORTED, PUBLISHED, source_cluster
@@ -170,6 +171,7 @@ class ImportCounts:
         self._unpublished = set(_without_published_names(snapshot))
         self._find_known()
         self._limits = dict(self._find_limits())
+        self._groups = Counter((key[0], self._limits.get(key)) for key in self.known)
 
     def importers(self, namespace: str, name: str) -> tuple[ClusterId, ...]:
         """The members whose imports were not listed and that are presumed to have this one."""
@@ -223,11 +225,7 @@ class ImportCounts:
 
     def _difference(self, where: ClusterId) -> int:
         """How many imports a member has more than it is presumed to have; negative if fewer."""
-        groups: dict[tuple[str, frozenset[ClusterId] | None], int] = {}
-        for namespace, name in self.known:
-            group = (namespace, self._limits.get((namespace, name)))
-            groups[group] = groups.get(group, 0) + 1
-        expected = sum(n for group, n in groups.items() if self._is_imported(*group, where))
+        expected = sum(n for group, n in self._groups.items() if self._is_imported(*group, where))
         return self._own_count(where) - expected + len(self._foreign[where] & self.known.keys())
 
     def _is_imported(

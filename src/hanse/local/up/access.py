@@ -4,19 +4,18 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
-import msgspec
 from msgspec import Struct
 
-from hanse.features.federation.manifests import token_request
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
-from hanse.kube.requests import resource_path
-from hanse.kube.transport import Request, Transport
+from hanse.kube.errors import KubeError
+from hanse.kube.token_requests import issued_token, token_request
+from hanse.kube.transport import Transport
 from hanse.local.kubeconfig import Context
 from hanse.local.up.bootstrap import ForEachCluster, check, cluster_uid, create_or_patch
 from hanse.local.up.topology import BROKER, LocalMember
 from hanse.model.broker_namespace import accounts_namespace
 from hanse.model.kinds.gslb import NAMESPACE
-from hanse.model.manifests import SERVICE_ACCOUNT, Manifest
+from hanse.model.manifests import Manifest
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.rbac import RbacRule
 
@@ -102,7 +101,7 @@ async def create_accounts(
 
 async def request_token(transport: Transport, namespace: str, account: str) -> str:
     """A new token of a ServiceAccount; raises unless one is issued."""
-    path = resource_path(SERVICE_ACCOUNT, namespace, account, "token")
-    body = msgspec.json.encode(token_request(int(TOKEN_LIFETIME.total_seconds())))
-    response = check(await transport.send(Request("POST", path, body=body)))
-    return str(msgspec.json.decode(response.body)["status"]["token"])
+    request = token_request(namespace, account, int(TOKEN_LIFETIME.total_seconds()))
+    if not (token := issued_token(check(await transport.send(request)))):
+        raise KubeError(f"no token was issued for {namespace}/{account}")
+    return token
