@@ -129,6 +129,15 @@ def to_wire(obj: Object) -> Wire:
     return {"apiVersion": kind.api_version, "kind": kind.name, **body}
 
 
+def parse_time(text: str | None) -> datetime | None:
+    """The time in RFC 3339 text; None if it is missing, no time, or without a time zone."""
+    try:
+        time = datetime.fromisoformat(text or "")
+    except ValueError:
+        return None
+    return time if time.tzinfo is not None else None
+
+
 def wire_field(name: str, default: Any = msgspec.NODEFAULT) -> Any:
     """A field whose JSON name is not the camel case of its Python name (`clusterIP`)."""
     return field(name=name, default=default)

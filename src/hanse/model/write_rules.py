@@ -197,6 +197,11 @@ def before_and_after(condition: str) -> str:
     )
 
 
+def unless_updated(*conditions: str) -> str:
+    """CEL for conditions on `oldObject` and `object` that every update fulfils."""
+    return f"request.operation != 'UPDATE' || ({' && '.join(conditions)})"
+
+
 def unchanged(field: str) -> str:
     """CEL for a field, as `spec` or `metadata.labels`, that an update leaves as it is."""
     before, after = f"oldObject.{field}", f"object.{field}"

@@ -3,6 +3,7 @@
 import asyncio
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from hanse.model.kinds.core import ConfigMap
@@ -211,3 +212,25 @@ async def test_ledger_record_deleted_by_hand(alive: bool) -> None:
         assert await fleet.priorities(DENY) == everywhere(5 if alive else 6)
         for name in CLUSTERS:
             assert await read_phase(fleet, name) == ("Applied", "")
+
+
+@pytest.mark.parametrize("since", ["yesterday", "2020-01-01T00:00:00"])
+async def test_a_forged_time_of_one_tombstone_keeps_no_other_one(since: str) -> None:
+    """Ledgers are written by all supervisors: their times are input like any other."""
+    allow = acnp("allow", 1)
+    async with federation(retention=timedelta(seconds=2 * SETTLE_TIME)) as fleet:
+        await create_deny_everywhere(fleet)
+        await fleet.create(LUBECK, allow)
+        await asyncio.sleep(SETTLE_TIME)
+        await fleet.delete(BERGEN, DENY)
+        await fleet.delete(LUBECK, allow)
+        await asyncio.sleep(SETTLE_TIME)
+        stored = await fleet.client(BERGEN).read(ConfigMap, DENY_RECORD, SYSTEM)
+        record = msgspec.json.decode(stored.data["record"])
+        record["here"]["since"] = since
+        change = {"data": {"record": msgspec.json.encode(record).decode()}}
+        await fleet.client(BERGEN).patch(ConfigMap, DENY_RECORD, SYSTEM, change)
+
+        await asyncio.sleep(4 * SETTLE_TIME)
+
+        assert await fleet.record(BERGEN, allow) is None, "it is forgotten in time"

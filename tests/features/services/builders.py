@@ -74,7 +74,8 @@ def published_slices(of: ExportRecord, *addresses: str, pods: int = 1) -> tuple[
     """The slices on the broker of one cluster's export."""
     behind = ExportBackends(addresses or ("10.0.0.1",), (backends(pods),))
     slices = build_published_slices(of, behind, HOME, as_pods=of.type == "Headless")
-    return tuple(stored(s) for s in slices)
+    age = (EPOCH - of.exported_at).total_seconds()
+    return tuple(stored(s, age=age) for s in slices)
 
 
 def export(

@@ -25,11 +25,13 @@ from hanse.model.ownership import OWNER
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
 from tests.features.services.builders import (
+    AGGREGATE,
     BROKER,
     EXPORT,
     FEATURE,
     HERE,
     HOME,
+    IMPORT,
     PROFILES,
     SHOP,
     backends,
@@ -46,7 +48,7 @@ from tests.features.services.builders import (
     service,
     with_status,
 )
-from tests.support.builders import annotated, stored
+from tests.support.builders import annotated, namespace, stored
 from tinykube.virtual_time import EPOCH
 
 
@@ -431,3 +433,31 @@ def test_an_address_outside_of_the_clusters_ranges_is_not_published() -> None:
     [slice_] = desired(plan(observed([export(), service(), backends()], [bounds])), EndpointSlice)
 
     assert slice_.endpoints == ()
+
+
+@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("is_published", [True, False])
+def test_a_false_age_decides_nothing_for_exporter_importer_or_aggregate(
+    profile: Profile, is_published: bool
+) -> None:
+    """Visby came later than bergen, and says that it exports since long ago."""
+    hour = 3600.0
+    honest, false = record("bergen", age=50 * hour), record("visby", headless=True, age=999 * hour)
+    lying = tuple(stored(s, age=2 * hour) for s in published_slices(false, "10.6.0.1"))
+    own = published_slices(record(HERE, age=40 * hour), "10.0.0.1") if is_published else ()
+    broker = [
+        stored(namespace(HOME), age=60 * hour),
+        rules(profile),
+        *published_slices(honest, "10.5.0.1"),
+        *lying,
+        *own,
+    ]
+    here = [service(), backends(), export(age=90 * hour)]
+    view = observed(here, broker)
+
+    at_home = desired(FEATURE.plan(IMPORT, view), ServiceImport)
+    aggregate = desired(FEATURE.plan(AGGREGATE, view), ServiceImport)
+    conflict = message(FEATURE.plan(EXPORT, view), "Conflict")
+
+    assert {i.spec.type for i in (*at_home, *aggregate)} == {"ClusterSetIP"}
+    assert ("bergen, the oldest export" in conflict) == (profile == "kep-1645")

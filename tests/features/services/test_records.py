@@ -1,5 +1,6 @@
 """Export records: encoding, decoding, and invalid records."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -9,7 +10,14 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hanse.features.services.merge import merge_exports
-from hanse.features.services.names import PRIORITY, RECORD, SOURCE_CLUSTER, TO_CLUSTERS, WEIGHT
+from hanse.features.services.names import (
+    EXPORTED_AT,
+    PRIORITY,
+    RECORD,
+    SOURCE_CLUSTER,
+    TO_CLUSTERS,
+    WEIGHT,
+)
 from hanse.features.services.records import (
     SCHEMA,
     ExportRecord,
@@ -27,6 +35,8 @@ from tests.features.services.builders import (
     record,
     service,
 )
+from tests.support.builders import stored
+from tinykube.virtual_time import EPOCH
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
@@ -84,7 +94,7 @@ def test_one_record_counts_for_each_cluster_whatever_the_order() -> None:
         for p in published_slices(r)
     ]
 
-    assert read_exports(slices).records == read_exports(slices[::-1]).records == (one,)
+    assert read_exports(slices, None).records == read_exports(slices[::-1], None).records == (one,)
 
 
 def test_an_unstated_schema_is_the_first() -> None:
@@ -98,7 +108,8 @@ def test_an_unstated_schema_is_the_first() -> None:
 
 def test_a_record_of_a_later_version_is_known_to_be_one_and_not_read() -> None:
     reported = read_exports(
-        [slice_with_fields(schema=SCHEMA + 1, type="Anycast"), *published_slices(record("riga"))]
+        [slice_with_fields(schema=SCHEMA + 1, type="Anycast"), *published_slices(record("riga"))],
+        None,
     )
 
     assert reported.newer == {"lubeck"}
@@ -135,7 +146,7 @@ BAD = {
 
 @pytest.mark.parametrize("endpoint_slice", BAD.values(), ids=list(BAD))
 def test_a_bad_record_is_no_record_and_others_are_imported(endpoint_slice: EndpointSlice) -> None:
-    reported = read_exports([endpoint_slice, *published_slices(record("visby"))])
+    reported = read_exports([endpoint_slice, *published_slices(record("visby"))], None)
 
     assert [r.cluster for r in reported.records] == ["visby"]
     assert reported.newer == frozenset()
@@ -145,7 +156,7 @@ def test_a_cluster_with_a_name_that_no_import_takes_is_left_out() -> None:
     endpoint_slice = published_slices(record("Under_Score"))[0]
     assert endpoint_slice.metadata.labels[SOURCE_CLUSTER] == "Under_Score"
 
-    assert read_exports([endpoint_slice]).records == ()
+    assert read_exports([endpoint_slice], None).records == ()
 
 
 @settings(deadline=None, max_examples=150)
@@ -159,7 +170,9 @@ def test_a_cluster_with_a_name_that_no_import_takes_is_left_out() -> None:
 def test_decoding_and_merging_any_record_does_not_fail(
     content: dict[str, Any],
 ) -> None:
-    reported = read_exports([slice_with_fields(**content), *published_slices(record("visby"))])
+    reported = read_exports(
+        [slice_with_fields(**content), *published_slices(record("visby"))], None
+    )
 
     assert "visby" in {r.cluster for r in reported.records}
     for profile in PROFILES:
@@ -169,3 +182,51 @@ def test_decoding_and_merging_any_record_does_not_fail(
 @pytest.mark.parametrize("text", ["", "-1", "1001", "3.5", "three", "٣", "9" * 5000])
 def test_a_weight_that_is_none_is_ignored(text: str) -> None:
     assert build_record(export(annotations={WEIGHT: text}), service(), "lubeck").weight is None
+
+
+HOUR = 3600.0
+LONG_AGO, THEN, LATER = 1000 * HOUR, 100 * HOUR, 90 * HOUR
+"""Ages in seconds: before there was a broker, its first hour, and ten hours later."""
+
+
+@pytest.mark.parametrize(
+    ("stated", "created", "proven"),
+    [
+        pytest.param(LONG_AGO, LATER, LATER, id="never older than its slice"),
+        pytest.param(LATER, THEN, LATER, id="younger, if its cluster says so"),
+        pytest.param(LONG_AGO, THEN, LONG_AGO, id="as stated, when all publish anew"),
+    ],
+)
+def test_an_export_is_no_older_than_the_broker_knows(
+    stated: float, created: float, proven: float
+) -> None:
+    slices = [stored(s, age=created) for s in published_slices(record("lubeck", age=stated))]
+
+    [read] = read_exports(slices, EPOCH - timedelta(seconds=THEN)).records
+
+    assert read.exported_at == EPOCH - timedelta(seconds=proven)
+
+
+def test_a_record_that_is_made_older_later_wins_nothing() -> None:
+    """The slice was created when all published anew, and its annotation cannot be changed."""
+    honest, others = record("visby", age=LATER), record("lubeck", age=THEN)
+    [created] = published_slices(honest)
+    text = encode_record(replace(honest, exported_at=EPOCH - timedelta(seconds=LONG_AGO)))
+    annotations = {**created.metadata.annotations, RECORD: text}
+    lying = replace(created, metadata=replace(created.metadata, annotations=annotations))
+    lying = stored(lying, age=THEN)
+
+    read = read_exports([lying, *published_slices(others)], EPOCH - timedelta(seconds=THEN))
+
+    assert [r.cluster for r in read.records] == ["lubeck", "visby"]
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2020-01-01T00:00:00", "0001-01-01", "9" * 99])
+def test_a_time_that_cannot_be_read_proves_nothing(text: str) -> None:
+    [created] = published_slices(record("lubeck", age=LONG_AGO))
+    annotations = {**created.metadata.annotations, EXPORTED_AT: text}
+    changed = replace(created, metadata=replace(created.metadata, annotations=annotations))
+
+    [read] = read_exports([stored(changed, age=THEN)], EPOCH - timedelta(seconds=THEN)).records
+
+    assert read.exported_at == EPOCH - timedelta(seconds=THEN)

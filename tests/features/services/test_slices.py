@@ -1,6 +1,7 @@
 """EndpointSlices that exports publish, and their copies in importing clusters."""
 
 import re
+from datetime import timedelta
 from ipaddress import ip_address
 from random import Random
 
@@ -10,8 +11,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from hanse.features.services.merge import MergedImport, merge_exports
-from hanse.features.services.names import DOMAIN, RECORD, SERVICE_NAME, SOURCE_CLUSTER
-from hanse.features.services.records import ExportRecord
+from hanse.features.services.names import DOMAIN, EXPORTED_AT, RECORD, SERVICE_NAME, SOURCE_CLUSTER
+from hanse.features.services.records import ExportRecord, encode_record
 from hanse.features.services.slices import (
     ExportBackends,
     build_imported_slice,
@@ -26,6 +27,7 @@ from hanse.model.kinds.discovery import (
 )
 from tests.features.services.builders import HOME, backends, port, published_slices, record
 from tests.features.services.test_merge import PORT_SETS
+from tests.support.builders import stored
 
 WEB = record("lubeck")
 PODS = record("lubeck", headless=True)
@@ -139,10 +141,51 @@ def test_the_record_stays_on_the_slice_that_has_it() -> None:
         PODS, replace(several, pods=several.pods[1:]), HOME, as_pods=True
     )
 
-    slices = build_published_slices(PODS, several, HOME, as_pods=True, carrier=old.metadata.name)
+    slices = build_published_slices(PODS, several, HOME, as_pods=True, published=[old])
 
     assert [RECORD in s.metadata.annotations for s in slices] == [False, True]
     assert slices[1] == old
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_the_slice_with_the_record_stays_when_its_pods_move_to_another(refused: bool) -> None:
+    """By its creation others know how old the export is."""
+    first = ExportBackends(pods=(backends(1, name="web-a"),))
+    second = ExportBackends(pods=(backends(1, name="web-b"),))
+    published = [stored(s, age=9) for s in build_published_slices(PODS, first, HOME, as_pods=True)]
+
+    slices = build_published_slices(
+        PODS, second, HOME, as_pods=True, refused=refused, published=published
+    )
+    again = build_published_slices(
+        PODS, second, HOME, as_pods=True, refused=refused, published=[*published, *slices]
+    )
+
+    (kept,) = [s for s in slices if RECORD in s.metadata.annotations]
+    assert kept.metadata.name == published[0].metadata.name
+    assert not kept.endpoints
+    assert again == slices
+
+
+def test_the_time_of_a_published_slice_stays_as_it_was_created_with() -> None:
+    """The broker refuses to change it; an earlier version published none."""
+    behind = ExportBackends(pods=(backends(1),))
+    [stated] = build_published_slices(PODS, behind, HOME, as_pods=True)
+    [older] = [
+        replace(
+            stated, metadata=replace(stated.metadata, annotations={RECORD: encode_record(PODS)})
+        )
+    ]
+    recreated = replace(PODS, exported_at=PODS.exported_at + timedelta(days=1))
+
+    def time_after(published: EndpointSlice) -> str | None:
+        [after] = build_published_slices(
+            recreated, behind, HOME, as_pods=True, published=[published]
+        )
+        return after.metadata.annotations.get(EXPORTED_AT)
+
+    assert time_after(stated) == PODS.exported_at.isoformat()
+    assert time_after(older) is None
 
 
 def test_pods_that_are_published_before_they_are_ready_stay_so() -> None:

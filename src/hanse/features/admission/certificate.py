@@ -6,7 +6,7 @@ from hashlib import blake2b
 from msgspec import Struct
 
 from hanse.model.kinds.core import Secret
-from hanse.model.objects import Meta, Wire
+from hanse.model.objects import Meta, Wire, parse_time
 
 CERTIFICATE, KEY, AUTHORITY = "tls.crt", "tls.key", "ca.crt"
 HOSTS = "webhooks.hanse.dev/hosts"
@@ -50,15 +50,10 @@ def read_certificate(secret: Secret | None) -> StoredCertificate | None:
         return None
     if annotations.get(DIGEST) != secret_digest(secret.data):
         return None
-    try:
-        renew_after = datetime.fromisoformat(annotations.get(RENEW_AFTER, ""))
-    except ValueError:
+    renew_after = parse_time(annotations.get(RENEW_AFTER))
+    if renew_after is None:
         return None
-    return (
-        StoredCertificate(secret, annotations.get(HOSTS, ""), renew_after)
-        if renew_after.tzinfo
-        else None
-    )
+    return StoredCertificate(secret, annotations.get(HOSTS, ""), renew_after)
 
 
 def needs_renewal(stored: StoredCertificate, hosts: str, now: datetime) -> bool:

@@ -119,9 +119,6 @@ def _has(lease: Lease, annotations: dict[str, str]) -> bool:
 
 def _age(lease: Lease | None, now: datetime) -> timedelta:
     """How long ago a Lease was renewed; very long if it never was, or by a clock ahead of ours."""
-    try:
-        renewed = datetime.fromisoformat(lease.spec.renew_time or "") if lease is not None else None
-    except ValueError:
-        renewed = None
+    renewed = lease.renewed if lease is not None else None
     age = now - renewed if renewed is not None else None
     return age if age is not None and age >= timedelta(0) else timedelta.max

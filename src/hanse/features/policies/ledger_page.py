@@ -31,9 +31,10 @@ from hanse.features.policies.member_view import (
 )
 from hanse.features.policies.options import PolicyOptions
 from hanse.features.policies.versions import Dot, History, merge
+from hanse.model.facts import age
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.objects import ClusterId
+from hanse.model.objects import ClusterId, parse_time
 from hanse.model.plan import Desired, Key, Plan, TakeOver
 from hanse.model.snapshot import Snapshot
 
@@ -194,6 +195,5 @@ def _time_to_next_collection(
 
 
 def _tombstone_age(record: PolicyRecord, now: datetime) -> timedelta:
-    """The age of a tombstone; never negative, even if clocks disagree."""
-    since = datetime.fromisoformat(record.here.since) if record.here.since else now
-    return max(now - since, timedelta(0))
+    """The age of a tombstone; never negative, even if clocks disagree, and 0 if it has no time."""
+    return age(parse_time(record.here.since) or now, now)

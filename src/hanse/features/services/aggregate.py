@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from hanse.features.services.clusters import (
     awaited_clusters,
+    broker_since,
     counted_slices,
     drop_foreign_namespaces,
     exporting_clusters,
@@ -45,7 +46,8 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     published = list_published_slices(key, snapshot, broker)
     rules = clusterset_spec(snapshot, broker)
     counted = counted_slices(published, *place, judge=common_state)
-    exports = read_exports(drop_foreign_namespaces(counted, rules))
+    since = broker_since(snapshot, broker, broker_namespace)
+    exports = read_exports(drop_foreign_namespaces(counted, rules), since)
     sources = frozenset({broker})
     if exports.newer or awaited_clusters(published, *place):
         if current is None:

@@ -4,12 +4,14 @@ The settings include the namespaces and address ranges that a cluster may publis
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from ipaddress import ip_address
 
 from msgspec.structs import replace
 
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.model.clusterset import MemberState, clusterset_spec, common_state, member_state
+from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, Endpoint, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
 from hanse.model.kinds.multicluster import ServiceImport
@@ -57,6 +59,12 @@ IN_NAMESPACE = Index(
 def list_published_slices(key: Key, snapshot: Snapshot, broker: ClusterId) -> list[EndpointSlice]:
     """The slices on the broker that all clusters publish for one service."""
     return list(snapshot.by(broker, PUBLISHED, f"{key.namespace}/{key.name}"))
+
+
+def broker_since(snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> datetime | None:
+    """When the broker's namespace was created; None if it is not read."""
+    found = snapshot.get(broker, Namespace, broker_namespace)
+    return found.metadata.creation_timestamp if found is not None else None
 
 
 def source_cluster(endpoint_slice: EndpointSlice) -> ClusterId:

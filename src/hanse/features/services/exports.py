@@ -1,12 +1,13 @@
 """Plans one ServiceExport of this cluster: its slices on the broker, and its conditions."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.services.clusters import (
     BACKENDS,
+    broker_since,
     cluster_settings,
     counted_slices,
     disallowed_addresses,
@@ -26,8 +27,10 @@ from hanse.features.services.globalnet import (
 from hanse.features.services.legacy import lighthouse_slices
 from hanse.features.services.lighthouse import leftovers, lighthouse_objects, lighthouse_version
 from hanse.features.services.merge import MergedImport, merge_exports
+from hanse.features.services.names import EXPORTED_AT
 from hanse.features.services.records import (
     ExportRecord,
+    bounded_age,
     build_record,
     decode_record,
     has_newer_schema,
@@ -50,7 +53,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.member_ranges import misled_clusters
-from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef, object_ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, ObjectRef, object_ref
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, Key, Plan, TakeOver
 from hanse.model.snapshot import Snapshot
@@ -192,8 +195,11 @@ def _export_state(
     others = [s for s in published if source_cluster(s) not in {snapshot.local, *older}]
     counted = counted_slices(others, standing, snapshot, broker, broker_namespace)
     counted += [s for some in older.values() for s in some]
-    known = read_exports(drop_foreign_namespaces(counted, rules)).records
-    merged = merge_exports([record, *known], rules.profile)
+    since = broker_since(snapshot, broker, broker_namespace)
+    known = read_exports(drop_foreign_namespaces(counted, rules), since).records
+    own = [s for s in published if source_cluster(s) == snapshot.local]
+    aged = bounded_age(record, own or [_unpublished(record, snapshot.now)], since)
+    merged = merge_exports([aged, *known], rules.profile)
     assert merged is not None, "at least one record makes an import"
     pods = list(snapshot.by(snapshot.local, BACKENDS, f"{record.namespace}/{record.name}"))
     as_pods = _publishes_pods(record, merged, rules, snapshot)
@@ -201,6 +207,14 @@ def _export_state(
     slices = tuple(published)
     return _ExportState(
         export, record, broker, rules, slices, merged, backends, as_pods, broker_namespace
+    )
+
+
+def _unpublished(record: ExportRecord, now: datetime) -> EndpointSlice:
+    """A slice of the record as if it were created now: none is published yet."""
+    stated = {EXPORTED_AT: record.exported_at.isoformat()}
+    return EndpointSlice(
+        metadata=Meta(name="", annotations=stated, creation_timestamp=now), address_type="IPv4"
     )
 
 
@@ -241,7 +255,7 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
         broker_namespace,
         as_pods=state.as_pods,
         refused=state.is_refused(snapshot.local),
-        carrier=_record_carrier(state, snapshot.local),
+        published=[s for s in state.published if source_cluster(s) == snapshot.local],
     )
     sources = _sources(snapshot)
     ranges = cluster_settings(snapshot.local, state.rules).ranges
@@ -292,12 +306,6 @@ def _lighthouse_form(
         Desired(o, state.broker, step=1, sources=_sources(snapshot), ownership=TakeOver())
         for o in objects
     )
-
-
-def _record_carrier(state: _ExportState, cluster: ClusterId) -> str:
-    """The name of our slice on the broker that carries the record; empty if none does."""
-    own = (s for s in state.published if source_cluster(s) == cluster)
-    return min((s.metadata.name for s in own if decode_record(s) is not None), default="")
 
 
 def _ready_condition(

@@ -1,7 +1,7 @@
 """What is wrong with one multi-cluster service."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Protocol
 
 from hanse.features.services.clusters import PUBLISHED
@@ -25,6 +25,8 @@ from hanse.model.conditions import Condition
 from hanse.model.facts import Role
 from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterId
@@ -158,8 +160,14 @@ def published_records(
 ) -> PublishedExports:
     """The records of a service, by its namespace and name, in the slices of all brokers."""
     key = f"{namespace}/{name}"
-    brokers = snapshot.clusters_with_role(Role.BROKER)
-    return read_exports(one for broker in brokers for one in snapshot.by(broker, PUBLISHED, key))
+    slices: list[EndpointSlice] = []
+    since: list[datetime] = []
+    for broker in snapshot.clusters_with_role(Role.BROKER):
+        found = list(snapshot.by(broker, PUBLISHED, key))
+        slices += found
+        spaces = (snapshot.get(broker, Namespace, s.metadata.namespace) for s in found[:1])
+        since += [t for s in spaces if s and (t := s.metadata.creation_timestamp) is not None]
+    return read_exports(slices, max(since, default=None))
 
 
 def _conflict_finding(

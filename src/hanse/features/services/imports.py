@@ -10,6 +10,7 @@ from hanse.features.services.clusters import (
     BACKENDS,
     IMPORTED,
     awaited_clusters,
+    broker_since,
     cluster_settings,
     counted_slices,
     disallowed_addresses,
@@ -185,9 +186,11 @@ def _published(
     confirmed = [s for s in published if source_cluster(s) not in unconfirmed.clusters]
     counted = [*counted_slices(confirmed, *place), *(s for some in older.values() for s in some)]
     slices = drop_foreign_namespaces(counted, clusterset_spec(snapshot, broker))
-    exports = read_exports(slices)
+    exports = read_exports(slices, broker_since(snapshot, broker, broker_namespace))
     uncounted = silent_slices(confirmed, *place)
-    silent = read_exports(drop_foreign_namespaces(uncounted, clusterset_spec(snapshot, broker)))
+    silent = read_exports(
+        drop_foreign_namespaces(uncounted, clusterset_spec(snapshot, broker)), None
+    )
     awaited = awaited_clusters(published, *place)
     if is_migrating:  # no answer names them; they may stand since before their own roll-back
         awaited -= unanswered_clusters(snapshot)

@@ -12,6 +12,9 @@ SERVICE_NAMESPACE = f"{DOMAIN}/namespace"
 RECORD = f"{DOMAIN}/record"
 """Annotation of a cluster's first slice on the broker: the encoded ExportRecord."""
 
+EXPORTED_AT = f"{DOMAIN}/exported-at"
+"""Annotation of slices on the broker, set at their creation alone: when the export was created."""
+
 TO_CLUSTERS = f"{DOMAIN}/to-clusters"
 """Annotation of a ServiceExport: the only clusters that import it, comma-joined."""
 

@@ -1,16 +1,18 @@
 """The export record: one cluster's export of one service, kept as an annotation of its slices."""
 
 import re
-from collections.abc import Iterable, Mapping
-from datetime import datetime
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Annotated
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.services.names import (
     AFFINITY,
+    EXPORTED_AT,
     PRIORITY,
     RECORD,
     RESERVED,
@@ -25,7 +27,7 @@ from hanse.model.kinds.core import Affinity, IPFamily, Service, SessionAffinityC
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ImportType, ServiceExport
 from hanse.model.label_syntax import is_label_key, is_label_value
-from hanse.model.objects import ClusterId
+from hanse.model.objects import ClusterId, parse_time
 
 SCHEMA = 1
 """Raised when older agents would misread a record; records of a newer schema are left alone."""
@@ -35,6 +37,10 @@ MOST_WEIGHT = 1000
 MOST_PRIORITY = 100
 MOST_CHARACTERS = 64 * 1024
 """Of all exported annotations of one export; the limit of an object is four times as much."""
+
+
+FIRST_PUBLICATIONS = timedelta(hours=1)
+"""How long after its creation a broker's namespace takes the stated ages of exports as they are."""
 
 
 class ExportRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -82,7 +88,7 @@ class PublishedExports(Struct, frozen=True):
     """The records of one service on the broker."""
 
     records: tuple[ExportRecord, ...]
-    """The readable ones, oldest first, one for each cluster."""
+    """The readable ones, oldest first, one for each cluster; `exported_at` is `bounded_age`."""
     newer: frozenset[ClusterId] = frozenset()
     """Clusters whose record has a newer schema: treated like clusters out of reach."""
 
@@ -169,20 +175,52 @@ def _decode(text: str) -> ExportRecord | _ExportRecordVersion | None:
     return None if isinstance(record, ExportRecord) and not _is_valid(record) else record
 
 
-def read_exports(slices: Iterable[EndpointSlice]) -> PublishedExports:
+def read_exports(
+    slices: Iterable[EndpointSlice], broker_since: datetime | None
+) -> PublishedExports:
     """The records in the slices of one service, one for each cluster, in any order of slices.
 
-    A cluster with any record of a newer schema is only in `newer`.
+    A cluster with any record of a newer schema is only in `newer`. `broker_since` is when the
+    broker's namespace was created, None if that is not known.
     """
     records: dict[ClusterId, ExportRecord] = {}
+    published: dict[ClusterId, list[EndpointSlice]] = {}
     newer: set[ClusterId] = set()
     for endpoint_slice in sorted(slices, key=lambda s: s.metadata.name):
+        cluster = _labelled_identity(endpoint_slice)[0]
+        published.setdefault(cluster, []).append(endpoint_slice)
         if has_newer_schema(endpoint_slice):
-            newer.add(_labelled_identity(endpoint_slice)[0])
+            newer.add(cluster)
         elif (record := decode_record(endpoint_slice)) is not None:
             records.setdefault(record.cluster, record)
-    known = [r for r in records.values() if r.cluster not in newer]
+    known = [
+        bounded_age(record, published[cluster], broker_since)
+        for cluster, record in records.items()
+        if cluster not in newer
+    ]
     return PublishedExports(tuple(sorted(known, key=lambda r: r.age)), frozenset(newer))
+
+
+def bounded_age(
+    record: ExportRecord, slices: Sequence[EndpointSlice], broker_since: datetime | None
+) -> ExportRecord:
+    """The record with an `exported_at` that its slices on the broker prove, or a later one.
+
+    Its cluster could state any time, and the oldest export decides for all: so none counts as older
+    than its first slice. Only slices from the first hour of the broker's namespace prove the time
+    that they were created with: a lost namespace takes all of them along, and the order of exports
+    would then be that in which agents return.
+    """
+    proven = [t for s in slices if (t := _proven_time(s, broker_since)) is not None]
+    return replace(record, exported_at=max(record.exported_at, min(proven))) if proven else record
+
+
+def _proven_time(endpoint_slice: EndpointSlice, broker_since: datetime | None) -> datetime | None:
+    """The time since which a slice proves its export; None for a slice that was never stored."""
+    created = endpoint_slice.metadata.creation_timestamp
+    if created is None or broker_since is None or created - broker_since > FIRST_PUBLICATIONS:
+        return created
+    return parse_time(endpoint_slice.metadata.annotations.get(EXPORTED_AT)) or created
 
 
 def _labelled_identity(endpoint_slice: EndpointSlice) -> tuple[str, str, str]:

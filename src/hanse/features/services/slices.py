@@ -11,6 +11,7 @@ from hanse.features.services.merge import MergedImport
 from hanse.features.services.names import (
     AGENT,
     DOMAIN,
+    EXPORTED_AT,
     PRIORITY,
     RECORD,
     SERVICE_NAME,
@@ -18,7 +19,7 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
     WEIGHT,
 )
-from hanse.features.services.records import ExportRecord, encode_record
+from hanse.features.services.records import ExportRecord, decode_record, encode_record
 from hanse.model.affinity import with_zone_hint
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
@@ -55,25 +56,53 @@ def build_published_slices(
     *,
     as_pods: bool,
     refused: bool = False,
-    carrier: str = "",
+    published: Sequence[EndpointSlice] = (),
 ) -> tuple[EndpointSlice, ...]:
     """The slices of one export on the broker, at least one; one of them carries the record.
 
-    They have the pods' addresses with `as_pods`, else the Service's. The record is in the slice
-    named `carrier` if there is one, so that it stays where it is, else in the first. A refused
-    export keeps its record, so that it is admitted as soon as the conflict is gone, and has no
-    endpoints.
+    They have the pods' addresses with `as_pods`, else the Service's. Of those that are `published`
+    the one that carries the record stays, with or without endpoints: by its creation others know
+    how old the export is. A refused export keeps its record, so that it is admitted as soon as the
+    conflict is gone, and has no endpoints.
     """
     if as_pods:
         slices = list(_pod_slices(record, () if refused else backends.pods, broker_namespace))
     else:
         slices = list(_service_ip_slices(record, backends, broker_namespace, refused=refused))
     slices = slices or [_empty_slice(record, broker_namespace)]
-    names = [s.metadata.name for s in slices]
-    index = names.index(carrier) if carrier in names else 0
-    meta = replace(slices[index].metadata, annotations={RECORD: encode_record(record)})
-    slices[index] = replace(slices[index], metadata=meta)
-    return tuple(slices)
+    carriers = [s for s in published if decode_record(s) is not None]
+    carrier = min(carriers, key=_creation_order, default=slices[0])
+    name = carrier.metadata.name
+    if name not in {s.metadata.name for s in slices}:
+        meta = replace(slices[0].metadata, name=name)
+        slices.append(replace(carrier, metadata=meta, endpoints=(), ports=_service_ports(record)))
+    stated = {s.metadata.name: s.metadata.annotations.get(EXPORTED_AT) for s in published}
+    return tuple(_with_record(s, record, stated, carries=s.metadata.name == name) for s in slices)
+
+
+def _creation_order(endpoint_slice: EndpointSlice) -> tuple[bool, str, str]:
+    created = endpoint_slice.metadata.creation_timestamp
+    return (created is None, created.isoformat() if created else "", endpoint_slice.metadata.name)
+
+
+def _with_record(
+    endpoint_slice: EndpointSlice,
+    record: ExportRecord,
+    stated: Mapping[str, str | None],
+    *,
+    carries: bool,
+) -> EndpointSlice:
+    """A slice to publish with its annotations: the export's time, and the record if it carries it.
+
+    `stated` are the times on the published slices, by name: the broker refuses to change them.
+    """
+    name = endpoint_slice.metadata.name
+    time = stated.get(name, record.exported_at.isoformat())
+    annotations = {EXPORTED_AT: time} if time is not None else {}
+    if carries:
+        annotations[RECORD] = encode_record(record)
+    meta = replace(endpoint_slice.metadata, annotations=annotations)
+    return replace(endpoint_slice, metadata=meta)
 
 
 def build_own_slices(

@@ -1,6 +1,12 @@
 """What a member may write on the broker for multi-cluster services, and its Lease and token."""
 
-from hanse.features.services.names import SERVICE_NAMESPACE, SOURCE_CLUSTER
+from hanse.features.services.legacy import LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE
+from hanse.features.services.names import (
+    EXPORTED_AT,
+    SERVICE_NAME,
+    SERVICE_NAMESPACE,
+    SOURCE_CLUSTER,
+)
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Event
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
@@ -17,12 +23,11 @@ from hanse.model.write_rules import (
     Requirement,
     Writer,
     WriteRule,
+    annotation,
     before_and_after,
     label,
+    unless_updated,
 )
-
-LEGACY_SOURCE = "lighthouse.submariner.io/sourceCluster"
-"""Label of the import that an older agent publishes for its cluster alone."""
 
 _OWN_SLICE = Requirement(
     f"label {SOURCE_CLUSTER} is the writer's id, before and after",
@@ -32,6 +37,33 @@ _OWN_SLICE = Requirement(
 _NO_SERVICE = Requirement(
     f"label {KUBE_SERVICE} is not set: it is no endpoint of a Service here",
     before_and_after(f"{label('it', KUBE_SERVICE)} == ''"),
+)
+_SAME_SERVICE = Requirement(
+    "the labels that name the service never change: by the creation of a slice others know how old "
+    "the export of its service is",
+    unless_updated(
+        f"{label('object', SERVICE_NAMESPACE)} == {label('oldObject', SERVICE_NAMESPACE)}",
+        f"{label('object', LEGACY_NAMESPACE)} == {label('oldObject', LEGACY_NAMESPACE)}",
+        # the first versions of Lighthouse have the name of the import here
+        f"{label('oldObject', SERVICE_NAME)} in [{label('object', SERVICE_NAME)}, "
+        f"{label('object', SERVICE_NAME)} + '-' + {label('object', LEGACY_NAMESPACE)} + '-' + "
+        "variables.me]",
+    ),
+    "'a slice stays with the service that it was created for'",
+)
+_STATED_ONCE = Requirement(
+    f"annotation {EXPORTED_AT} is set at the creation alone: nobody makes an export older later",
+    unless_updated(
+        f"{annotation('object', EXPORTED_AT)} in ['', {annotation('oldObject', EXPORTED_AT)}]"
+    ),
+    f"'annotation {EXPORTED_AT} is set when a slice is created, and never changed'",
+)
+_SAME_IMPORT = Requirement(
+    "the labels that name the service of an older agent's import never change",
+    unless_updated(
+        f"{label('object', LEGACY_NAMESPACE)} == {label('oldObject', LEGACY_NAMESPACE)}",
+        f"{label('object', LEGACY_NAME)} == {label('oldObject', LEGACY_NAME)}",
+    ),
 )
 _WITHIN_RANGES = Requirement(
     "addresses are within the ranges that the ClusterSet gives the writer",
@@ -52,9 +84,9 @@ _WITHIN_NAMESPACES = Requirement(
     f"' publish services of namespace ' + {label('object', SERVICE_NAMESPACE)}",
 )
 _OWN_IMPORT = Requirement(
-    f"label {LEGACY_SOURCE} is not set, or is the writer's id, before and after",
-    before_and_after(f"{label('it', LEGACY_SOURCE)} in ['', variables.me]"),
-    f"'label {LEGACY_SOURCE} must be ' + variables.me + "
+    f"label {LEGACY_CLUSTER} is not set, or is the writer's id, before and after",
+    before_and_after(f"{label('it', LEGACY_CLUSTER)} in ['', variables.me]"),
+    f"'label {LEGACY_CLUSTER} must be ' + variables.me + "
     "': a member writes aggregates and its own imports only'",
 )
 _OWN_LEASE = Requirement(
@@ -78,7 +110,7 @@ MEMBER_RULES = (
         EndpointSlice.kind,
         _OBJECTS,
         "its own, by the label of the source cluster",
-        (_OWN_SLICE, OWN_DOTTED_NAME, _NO_SERVICE),
+        (_OWN_SLICE, OWN_DOTTED_NAME, _NO_SERVICE, _SAME_SERVICE, _STATED_ONCE),
         namespace=HOME,
         sets=_FREE,
     ),
@@ -99,7 +131,7 @@ MEMBER_RULES = (
         ServiceImport.kind,
         _OBJECTS,
         "aggregates, which no cluster acts on, and its own of an older agent",
-        (_OWN_IMPORT,),
+        (_OWN_IMPORT, _SAME_IMPORT),
         namespace=HOME,
         sets=_FREE,
     ),

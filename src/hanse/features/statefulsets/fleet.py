@@ -1,7 +1,7 @@
 """The fleet as the feature observes it: its broker, its members, and their reports."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from msgspec import Struct
 
@@ -107,15 +107,7 @@ def _may_get_replicas(
     liveness = snapshot.fact(LeaseLiveness, (broker, broker_namespace, cluster))
     if liveness is not None and liveness.state is not HolderState.UNKNOWN:
         return liveness.state is HolderState.READY
-    renewed = _parse_time(lease.spec.renew_time)
+    renewed = lease.renewed
     if renewed is None:
         return False
     return abs(snapshot.now - renewed) < timedelta(seconds=lease.spec.lease_duration_seconds)
-
-
-def _parse_time(text: str | None) -> datetime | None:
-    """The time in ISO format; None if it is missing or invalid."""
-    try:
-        return datetime.fromisoformat(text) if text else None
-    except ValueError:
-        return None

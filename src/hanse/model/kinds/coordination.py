@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import ClassVar
 
-from hanse.model.objects import Kind, Meta, Object, Value
+from hanse.model.objects import Kind, Meta, Object, Value, parse_time
 
 
 class LeaseSpec(Value, frozen=True, kw_only=True):
@@ -45,17 +45,9 @@ class Lease(Object, frozen=True, kw_only=True):
     @property
     def renewed(self) -> datetime | None:
         """`spec.renewTime`, by the holder's clock; None if it is missing or no timestamp."""
-        return _parse_time(self.spec.renew_time)
+        return parse_time(self.spec.renew_time)
 
     @property
     def acquired(self) -> datetime | None:
         """`spec.acquireTime`, by the holder's clock; None if it is missing or no timestamp."""
-        return _parse_time(self.spec.acquire_time)
-
-
-def _parse_time(text: str | None) -> datetime | None:
-    """A MicroTime text as a time; None if it is missing or no timestamp."""
-    try:
-        return datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
+        return parse_time(self.spec.acquire_time)
