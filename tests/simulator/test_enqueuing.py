@@ -78,7 +78,8 @@ async def _migrate(version: LighthouseVersion) -> list[Observed]:
         fleet.observed = []
         migration = Migration(fleet, version)
         await migration.open()
-        await migration.play((MigrationStep("upgrade", "lubeck"),), to_the_end=False)
+        await migration.begin()
+        await migration.play(MigrationStep("upgrade", "lubeck"))
         return fleet.observed
 
 

@@ -8,10 +8,11 @@ import asyncio
 import gc
 import os
 import traceback
-from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from functools import partial
 from multiprocessing.connection import Connection, Pipe
-from typing import NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 from msgspec import Struct
 
@@ -32,6 +33,57 @@ from tests.support.simulator.schedule import Schedule
 MOST_FLEETS = 6
 """Started fleets that are kept; of others the one that was used longest ago ends."""
 
+G = TypeVar("G")
+W = TypeVar("W")
+O = TypeVar("O")  # noqa: E741 - an outcome
+
+
+class _Error(Struct, frozen=True):
+    """Why something was not played to its end."""
+
+    text: str
+
+
+def _checked(outcome: O | _Error, wanted: object) -> O:
+    if not isinstance(outcome, _Error):
+        return outcome
+    raise RuntimeError(f"{outcome.text}\n{wanted}")
+
+
+class StartedProcess(Generic[G, W, O]):
+    """A process in which something has started on virtual time, and in whose forks it is played.
+
+    `start` is entered once; `play` is called in a fork of its own for each thing that is wanted.
+    """
+
+    def __init__(
+        self,
+        start: Callable[[], AbstractAsyncContextManager[G]],
+        play: Callable[[G, W], Awaitable[O]],
+    ) -> None:
+        self._connection, theirs = Pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._connection.close()
+            _serve(start, play, theirs)
+        theirs.close()
+
+    def play(self, wanted: W) -> O:
+        """Play in a fork; raises `RuntimeError` if it cannot be played to its end."""
+        self._connection.send(wanted)
+        try:
+            outcome: O | _Error = self._connection.recv()
+        except EOFError:
+            raise RuntimeError(f"nothing has started to play {wanted}") from None
+        return _checked(outcome, wanted)
+
+    def end(self) -> None:
+        """End the process; younger ones hold its connection, so that closing it is not enough."""
+        with suppress(BrokenPipeError):
+            self._connection.send(None)
+        self._connection.close()
+        os.waitpid(self._pid, 0)
+
 
 class Wanted(Struct, frozen=True):
     """A schedule, and what is to be told of it."""
@@ -49,46 +101,18 @@ class Outcome(Struct, frozen=True):
     trace: tuple[str, ...] = ()
 
 
-class StartedFleet:
-    """A process with a started fleet, in whose forks schedules are played."""
-
-    def __init__(self, parts: Sequence[type[Part]]) -> None:
-        self._connection, theirs = Pipe()
-        self._pid = os.fork()
-        if self._pid == 0:
-            self._connection.close()
-            _serve(parts, theirs)
-        theirs.close()
-
-    def play(self, wanted: Wanted) -> Outcome:
-        """Play a schedule in a fork; raises `RuntimeError` if it cannot be played to its end."""
-        self._connection.send(wanted)
-        try:
-            outcome = self._connection.recv()
-        except EOFError:
-            raise RuntimeError(f"no fleet has started to play {wanted.schedule}") from None
-        if isinstance(outcome, Outcome):
-            return outcome
-        raise RuntimeError(f"{outcome}\n{wanted.schedule}")
-
-    def end(self) -> None:
-        """End the process; younger ones hold its connection, so that closing it is not enough."""
-        with suppress(BrokenPipeError):
-            self._connection.send(None)
-        self._connection.close()
-        os.waitpid(self._pid, 0)
-
-
 class StartedFleets:
     """Started fleets by their parts."""
 
     def __init__(self) -> None:
-        self._fleets: dict[tuple[type[Part], ...], StartedFleet] = {}
+        self._fleets: dict[tuple[type[Part], ...], StartedProcess[Run, Wanted, Outcome]] = {}
 
     def play(self, wanted: Wanted, parts: Sequence[type[Part]] = PARTS) -> Outcome:
         """Play a schedule with the features of these parts."""
         key = PARTS if parts is PARTS else tuple(parts)
-        fleet = self._fleets.pop(key, None) or StartedFleet(parts)
+        fleet = self._fleets.pop(key, None)
+        if fleet is None:
+            fleet = StartedProcess(partial(started, parts), _play_schedule)
         self._fleets[key] = fleet  # the last that was used
         while len(self._fleets) > MOST_FLEETS:
             self._fleets.pop(next(iter(self._fleets))).end()
@@ -104,18 +128,36 @@ class StartedFleets:
             self._fleets.popitem()[1].end()
 
 
-def _serve(parts: Sequence[type[Part]], connection: Connection) -> NoReturn:
-    """The process of a started fleet: nothing of the one it was forked from goes on in it."""
+async def _play_schedule(game: Run, wanted: Wanted) -> Outcome:
+    network = game.fleet.network
+    network.sent = network.watched = []
+    with observed() if wanted.observed else nullcontext(frozenset[object]) as behaviour:
+        failure = await failure_on(game, wanted.schedule)
+        if failure is None:
+            game.fleet.check_rights()
+    trace = (*map(describe_sent, network.sent), str(failure)) if wanted.traced else ()
+    return Outcome(failure, behaviour(), trace)
+
+
+def _serve(
+    start: Callable[[], AbstractAsyncContextManager[G]],
+    play: Callable[[G, W], Awaitable[O]],
+    connection: Connection,
+) -> NoReturn:
+    """What the process does: nothing of the one it was forked from goes on in it."""
     try:
         quiet_logs()
-        run(_answer(parts, connection))
+        run(_answer(start, play, connection))
     finally:
         os._exit(0)
 
 
-async def _answer(parts: Sequence[type[Part]], connection: Connection) -> None:
-    loop = asyncio.get_running_loop()
-    async with started(parts) as game:
+async def _answer(
+    start: Callable[[], AbstractAsyncContextManager[G]],
+    play: Callable[[G, W], Awaitable[O]],
+    connection: Connection,
+) -> None:
+    async with start() as game:
         gc.collect()
         gc.freeze()  # so that collections in forks do not copy it
         while True:
@@ -125,31 +167,45 @@ async def _answer(parts: Sequence[type[Part]], connection: Connection) -> None:
                 wanted = None
             if wanted is None:
                 os._exit(0)
-            pid = os.fork()
-            if pid == 0:
-                asyncio._set_running_loop(loop)  # it is a process's own: asyncio forgets it
-                await _play(game, wanted, connection)
-            if _has_failed(pid):
-                connection.send("the process of the schedule ended")
+            connection.send(await _tried_in_fork(partial(play, game, wanted)))
 
 
-def _has_failed(pid: int) -> bool:
-    """Wait for a process, while virtual time stands still."""
-    return os.waitpid(pid, 0)[1] != 0
+async def in_fork(play: Callable[[], Awaitable[O]]) -> O:
+    """Play in a process of its own, while virtual time stands still here.
+
+    Raises `RuntimeError` if it is not played to its end.
+    """
+    return _checked(await _tried_in_fork(play), play)
 
 
-async def _play(game: Run, wanted: Wanted, connection: Connection) -> NoReturn:
-    """Play a schedule in a process of its own, which ends with it."""
+async def _tried_in_fork(play: Callable[[], Awaitable[O]]) -> O | _Error:
+    loop = asyncio.get_running_loop()
+    ours, theirs = Pipe(duplex=False)
+    pid = os.fork()
+    if pid == 0:
+        asyncio._set_running_loop(loop)  # it is a process's own: asyncio forgets it
+        await _play(play, theirs)
+    theirs.close()
+    with ours:
+        outcome: O | _Error = _received(ours, pid)
+    return outcome
+
+
+def _received(connection: Connection, pid: int) -> Any:
+    """What a process sent as its outcome, once it has ended; virtual time stands still."""
     try:
-        network = game.fleet.network
-        network.sent = network.watched = []
-        with observed() if wanted.observed else nullcontext(frozenset[object]) as behaviour:
-            failure = await failure_on(game, wanted.schedule)
-            if failure is None:
-                game.fleet.check_rights()
-        trace = (*map(describe_sent, network.sent), str(failure)) if wanted.traced else ()
-        connection.send(Outcome(failure, behaviour(), trace))
+        return connection.recv()
+    except EOFError:
+        return _Error("the process that played it ended")
+    finally:
+        os.waitpid(pid, 0)
+
+
+async def _play(play: Callable[[], Awaitable[Any]], connection: Connection) -> NoReturn:
+    """Play in a process of its own, which ends with it."""
+    try:
+        connection.send(await play())
     except BaseException as error:  # noqa: BLE001 - told to who asked
-        connection.send("".join(traceback.format_exception(error)))
+        connection.send(_Error("".join(traceback.format_exception(error))))
     finally:
         os._exit(0)

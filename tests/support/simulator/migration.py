@@ -1,18 +1,14 @@
 """Orders of upgrades from Submariner Lighthouse, and roll-backs, of three clusters.
 
-`python -m tests.support.simulator.migration --orders 0:5000` plays them; an order is a function of
-its number. The law is judged all the time in every cluster, with whichever name server it has.
+The law is judged all the time in every cluster, with whichever name server it has.
 """
 
-import argparse
 import asyncio
-import sys
 from collections import Counter
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from functools import partial
-from random import Random
 from typing import Literal, get_args
 
 from msgspec import Struct
@@ -32,11 +28,9 @@ from tests.support.faults import LinkFaults
 from tests.support.simulator.exports import NAMES, Exports
 from tests.support.simulator.fleet import Fleet
 from tests.support.simulator.lighthouse import LighthouseAgent, Lists
-from tests.support.simulator.loop import run
-from tests.support.simulator.runner import quiet_logs
 from tests.support.simulator.schedule import BROKER, CLUSTERS
 from tests.support.testbed import ClusterTestbed
-from tests.support.testbed_embedded import EmbeddedTestbed, embedded_testbed
+from tests.support.testbed_embedded import EmbeddedTestbed
 from tinykube.storage import Change, StorageEvent
 
 Action = Literal["upgrade", "roll_back", "pods", "export", "unexport", "crash"]
@@ -84,31 +78,12 @@ class Order(Struct, frozen=True):
     """The resource whose events from the broker arrive late; empty: none."""
 
 
-def draw_order(number: int) -> Order:
-    """The order of a number: upgrades and roll-backs and users' actions; at the end all are new."""
-    random = Random(number)
-    upgraded: set[ClusterId] = set()
-    steps: list[Step] = []
-    for _ in range(random.randrange(6, 14)):
-        cluster = random.choice(CLUSTERS)
-        action = random.choice(("pods", "pods", "export", "unexport", "move", "move", "crash"))
-        if action == "move":
-            steps.append(Step("roll_back" if cluster in upgraded else "upgrade", cluster))
-            upgraded ^= {cluster}
-        elif action == "crash":
-            steps += [Step("crash", cluster)] if cluster in upgraded else []
-        else:
-            name = random.choice(NAMES)
-            steps.append(Step(_action(action), cluster, name, random.choice((0, 1, 2))))
-    rest = [c for c in CLUSTERS if c not in upgraded]
-    random.shuffle(rest)
-    steps += [Step("upgrade", cluster) for cluster in rest]
-    version: LighthouseVersion = random.choice(("0.14", "0.15"))
-    return Order(version, tuple(steps), random.choice(LAGGING))
-
-
-def _action(text: str) -> Action:
-    return next(action for action in ACTIONS if action == text)
+def upgraded_by(steps: Sequence[Step]) -> frozenset[ClusterId]:
+    """The clusters that have an agent of Hanse after some steps."""
+    upgraded = frozenset[ClusterId]()
+    for step in steps:
+        upgraded ^= {step.cluster} if step.action in ("upgrade", "roll_back") else set()
+    return upgraded
 
 
 class MigrationFailed(AssertionError):
@@ -199,21 +174,24 @@ class Migration:
         self._synced[agent.cluster] = self._versions(agent.cluster, BROKER)
         return True
 
-    async def play(self, steps: Sequence[Step], *, to_the_end: bool = True) -> None:
-        """Play all steps; raises `MigrationFailed`. At the end all clusters are upgraded."""
+    async def begin(self) -> None:
+        """Judge the fleet of Lighthouse agents; raises `MigrationFailed`, as all below do."""
         await self._note_truth()
         self._before = dict(self._after)
         await self._judge(at_rest=True)
-        for step in steps:
-            self.fleet.note(str(step))
-            self._before = dict(self._after)
-            await self._perform(step)
-            await self._note_truth()
-            await self._be_taken_up(*self._serves.items())
-            self._before = dict(self._after)
-            await self._judge(at_rest=True)
-        if not to_the_end:
-            return
+
+    async def play(self, step: Step) -> None:
+        """Play a step until its change is in all answers."""
+        self.fleet.note(str(step))
+        self._before = dict(self._after)
+        await self._perform(step)
+        await self._note_truth()
+        await self._be_taken_up(*self._serves.items())
+        self._before = dict(self._after)
+        await self._judge(at_rest=True)
+
+    async def finish(self) -> None:
+        """End the migration, once all clusters are upgraded."""
         await self._users.patch_clusterset({"lighthouse": None})
         await self._be_taken_up(*self._serves.items())
         await self.fleet.eventually(self._check_leftovers)
@@ -346,52 +324,34 @@ class Migration:
             raise MigrationFailed("\n".join((f"left on the broker: {left}", *self.fleet.log)))
 
 
+@asynccontextmanager
+async def opened(
+    testbed: ClusterTestbed, version: LighthouseVersion, space: str = "shop"
+) -> AsyncIterator[Migration]:
+    """Three clusters on a testbed, all with Lighthouse agents."""
+    async with Fleet(testbed, space) as fleet:
+        migration = Migration(fleet, version)
+        await migration.open()
+        yield migration
+
+
+def set_lag(fleet: Fleet, lags: str) -> None:
+    """Let events of a resource arrive late from the broker; empty: of none."""
+    for cluster in fleet.names if lags else ():
+        fleet.network.link(cluster, BROKER).faults = LinkFaults(lag=LAG, lags=lags)
+
+
 async def play_order(testbed: ClusterTestbed, order: Order, space: str = "shop") -> None:
     """Play an order on the clusters of a testbed; raises `MigrationFailed`."""
-    async with Fleet(testbed, space) as fleet:
-        migration = Migration(fleet, order.version)
-        for cluster in fleet.names if order.lags else ():
-            faults = LinkFaults(lag=LAG, lags=order.lags)
-            fleet.network.link(cluster, BROKER).faults = faults
-        await migration.open()
-        await migration.play(order.steps)
+    async with opened(testbed, order.version, space) as migration:
+        set_lag(migration.fleet, order.lags)
+        await migration.begin()
+        for step in order.steps:
+            await migration.play(step)
+        await finish(migration, order)
 
 
-async def _play_embedded(order: Order) -> None:
-    async with embedded_testbed() as testbed:
-        await play_order(testbed, order)
-
-
-def failure_of(order: Order) -> str:
-    """Why the law does not hold in an order; empty if it does."""
-    failures: list[str] = []
-    try:
-        run(_play_embedded(order))
-    except* MigrationFailed as failed:
-        failures = [str(failed.exceptions[0])]
-    return failures[0] if failures else ""
-
-
-def main() -> int:
-    """The exit status: 1 if the law did not hold in an order."""
-    parser = argparse.ArgumentParser(prog="python -m tests.support.simulator.migration")
-    parser.add_argument("--orders", default="0:20", help="FIRST:END")
-    parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
-    options = parser.parse_args()
-    quiet_logs()
-    first, _, end = options.orders.partition(":")
-    played = failed = 0
-    for number in range(int(first), int(end)):
-        failure = failure_of(draw_order(number))
-        played += 1
-        if failure:
-            failed += 1
-            print(f"order {number}: {draw_order(number).version}\n{failure}", flush=True)  # noqa: T201
-            if not options.keep_going:
-                break
-    print(f"{played} orders played, {failed} broke the law", flush=True)  # noqa: T201
-    return int(failed > 0)
-
-
-if __name__ == "__main__":
-    sys.exit(main())
+async def finish(migration: Migration, order: Order) -> None:
+    """End the migration if all clusters are upgraded at the end of an order."""
+    if upgraded_by(order.steps) == {*CLUSTERS}:
+        await migration.finish()
