@@ -38,7 +38,7 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, Kind, Object, ObjectRef, object_ref
 from hanse.model.plan import Feature, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Stores
-from hanse.model.view import View
+from hanse.model.view import ALL_KEYS, View
 from hanse.runtime.backoff import BackoffTracker
 from hanse.runtime.connection import Scope, wanted_scopes
 from hanse.runtime.enqueue import Enqueuer
@@ -219,7 +219,8 @@ class Replay:
             return []  # what is enqueued waits until the cluster is listed
         found: list[Unnoticed] = []
         affected = [i for i in self._plans if i in self._enqueued or self._reads_any(i, change)]
-        for item in (*affected, *(self._enqueued - self._plans.keys())):
+        new = {i for i in self._enqueued - self._plans.keys() if i[1].name != ALL_KEYS}
+        for item in (*affected, *new):
             before = self._plans.get(item)
             after = self._plan(item)
             if before not in (None, after) and not self._is_noticed(item, change, before):
@@ -255,7 +256,7 @@ class Replay:
     # --
 
     def _is_noticed(self, item: Item, change: Change, before: object) -> bool:
-        if item in self._enqueued:
+        if item in self._enqueued or (item[0], Key(ITEM, ALL_KEYS)) in self._enqueued:
             return True
         if item[0] in self._views and concerns_all_keys(change):
             return True

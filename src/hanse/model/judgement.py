@@ -8,7 +8,7 @@ from hanse.model.findings import Finding, judge
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.snapshot import Change, FactChange
-from hanse.model.view import View
+from hanse.model.view import ALL_KEYS, View
 
 
 def concerns_all_keys(change: Change) -> bool:
@@ -43,7 +43,8 @@ class Judgement:
         self._by_item: dict[tuple[str, str], tuple[Finding, ...]] = {}
         self._changed = False
         """Whether the findings of an item have changed since all were last judged together."""
-        self._unlisted = True
+        self._unlisted = set(self._views)
+        """The views whose keys are to be listed."""
         self.findings: tuple[Finding, ...] = ()
         """What is wrong, causes first, as of the last refresh that left nothing stale."""
 
@@ -55,19 +56,22 @@ class Judgement:
     @property
     def stale(self) -> bool:
         """Whether anything may have changed since it was last judged."""
-        return self._unlisted or any(self._dirty.values())
+        return bool(self._unlisted) or any(self._dirty.values())
 
     def on_change(self, change: Change) -> None:
         """Mark the keys that a change concerns: all for a ClusterSet, or a cluster lost or back."""
         concerns_all = concerns_all_keys(change)
         for name, view in self._views.items():
-            self._dirty[name].update(view.keys_for(change))
+            keys = set(view.keys_for(change))
+            if ALL_KEYS in keys:
+                self._unlisted.add(name)
+            self._dirty[name] |= keys - {ALL_KEYS}
             if concerns_all:
                 self._dirty[name].update(self._known[name])
 
     def invalidate(self) -> None:
         """Forget which keys changed; the next refresh lists all keys and judges them again."""
-        self._unlisted = True
+        self._unlisted = set(self._views)
         for keys in self._dirty.values():
             keys.clear()
 
@@ -77,10 +81,9 @@ class Judgement:
         `findings` are judged anew only once nothing is stale.
         """
         snapshot = self._take_snapshot()
-        if self._unlisted:
-            self._unlisted = False
-            for name, view in self._views.items():
-                self._dirty[name] |= {*self._known[name], *view.keys(snapshot)}
+        for name in self._unlisted:
+            self._dirty[name] |= {*self._known[name], *self._views[name].keys(snapshot)}
+        self._unlisted = set()
         for view in self._views.values():
             dirty = self._dirty[view.name]
             while dirty and limit > 0:

@@ -12,7 +12,7 @@ from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.objects import ClusterId, Object
 from hanse.model.remedies import delete_obstacle, erase_annotation
 from hanse.model.snapshot import Change, FactChange, Watch
-from hanse.model.view import Item
+from hanse.model.view import ALL_KEYS, Item
 
 Check = Callable[[Any, ClusterId, MultiClusterSnapshot], Iterable[Finding]]
 """What is wrong with an object of one kind in one cluster."""
@@ -52,10 +52,18 @@ class ObjectsView:
         ]
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The key of a changed object of one of the kinds."""
-        if isinstance(change, FactChange) or type(change.object).kind.name not in self._rules:
+        """The key of a changed object of one of the kinds.
+
+        All keys if something that checks read besides appears, disappears or is changed by more
+        than its status.
+        """
+        if isinstance(change, FactChange):
             return ()
-        return (_key(change.where, change.object),)
+        kind = type(change.object)
+        if kind.kind.name in self._rules:
+            return (_key(change.where, change.object),)
+        is_read = any(kind is watch.kind for watch in self._also_read)
+        return (ALL_KEYS,) if is_read and change.is_more_than_status else ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:
         """The findings of an object; None if it is gone, or nothing is wrong with it."""

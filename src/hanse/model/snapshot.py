@@ -221,6 +221,19 @@ class ObjectChange(Struct, frozen=True):
         assert found is not None, "a change has at least one side"
         return found
 
+    @property
+    def is_more_than_status(self) -> bool:
+        """Whether spec, annotations or deletion time changed, or the object appeared or is gone."""
+        before, after = self.before, self.after
+        if before is None or after is None:
+            return True
+        same = getattr(before, "spec", None) == getattr(after, "spec", None)
+        meta, previous = after.metadata, before.metadata
+        return not same or (meta.annotations, meta.deletion_timestamp) != (
+            previous.annotations,
+            previous.deletion_timestamp,
+        )
+
 
 class FactChange(Struct, frozen=True):
     """One fact before and after."""

@@ -12,6 +12,10 @@ from hanse.model.snapshot import Change, Watch
 State = Literal["good", "warn", "bad", "idle"]
 
 
+ALL_KEYS = "*"
+"""Yielded by `View.keys_for`: a change may concern any key, also one that has no item yet."""
+
+
 class Part(Struct, frozen=True, rename="camel", kw_only=True):
     """A part of what is shown, as the page gets it."""
 
@@ -38,7 +42,7 @@ class View(Protocol):
         ...
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The keys whose item a change may have changed."""
+        """The keys whose item a change may have changed; `ALL_KEYS` for any."""
         ...
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Any | None:

@@ -2,10 +2,13 @@
 
 import pytest
 
+from hanse.cli.fleet import build_fleet
 from hanse.features.policies.content import FEDERATED, Content
 from hanse.features.policies.ledger import LocalState, PolicyRecord, record_config_map
 from hanse.features.policies.listing import MemberStatus, list_policies, parse_policy_label
 from hanse.features.policies.versions import EMPTY_HISTORY, History, append_event, merge
+from hanse.features.policies.view import OBJECTS
+from hanse.model.judgement import Judgement
 from hanse.model.kinds.antrea import (
     NO_NODE,
     AntreaClusterNetworkPolicy,
@@ -15,9 +18,10 @@ from hanse.model.kinds.antrea import (
     ExternalEntitySpec,
 )
 from hanse.model.kinds.core import ConfigMap, Service
-from hanse.model.objects import Meta, Wire
+from hanse.model.objects import Meta, Object, Wire
 from hanse.model.plan import Key
-from tests.support.fleet_reads import findings, read
+from hanse.model.snapshot import ObjectChange
+from tests.support.fleet_reads import NOW, findings, read
 
 KEY = Key("acnp", "deny")
 MADE = append_event(EMPTY_HISTORY, "lubeck~1", "Present", Content(spec={"priority": 1}), "a")
@@ -161,3 +165,45 @@ def test_a_policy_for_machines_is_enforced_where_an_agent_of_antrea_runs(
     codes = [f.code for f in findings(read("lubeck", policy, *entities))]
 
     assert ("PolicyNotEnforced" not in codes) is enforced
+
+
+NAMING = AntreaClusterNetworkPolicy(
+    metadata=Meta(name="deny", annotations={FEDERATED: "true"}),
+    spec={
+        "ingress": [{"from": [{"group": "web"}]}],
+        "egress": [{"toServices": [{"name": "db", "namespace": "shop"}]}],
+        "appliedTo": [{"externalEntitySelector": {}}],
+    },
+)
+NAMED: tuple[Object, ...] = (
+    ClusterGroup(metadata=Meta(name="web")),
+    Service(metadata=Meta(name="db", namespace="shop")),
+    ExternalEntity(
+        metadata=Meta(name="vm", namespace="shop"), spec=ExternalEntitySpec(external_node="vm")
+    ),
+)
+
+
+@pytest.mark.parametrize("named", NAMED, ids=lambda one: type(one).__name__)
+def test_what_a_policy_names_is_judged_when_it_goes_and_when_it_comes(named: Object) -> None:
+    """Nothing else of the policy changes."""
+    others = [one for one in NAMED if one is not named]
+    other = AntreaNetworkPolicy(metadata=Meta(name="plain", namespace="shop"))
+    whole, without = (
+        build_fleet([read("lubeck", NAMING, other, *some)], NOW) for some in (NAMED, others)
+    )
+    fleets = [whole]
+    judgement = Judgement([OBJECTS], lambda: fleets[-1])
+    judgement.refresh()
+    assert judgement.findings == ()
+
+    fleets.append(without)
+    judgement.on_change(ObjectChange("lubeck", named, None))
+    judgement.refresh()
+    gone = [one.code for one in judgement.findings]
+    fleets.append(whole)
+    judgement.on_change(ObjectChange("lubeck", None, named))
+    judgement.refresh()
+
+    assert len(gone) == 1
+    assert judgement.findings == ()

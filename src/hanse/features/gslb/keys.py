@@ -68,7 +68,7 @@ def keys_for_change(
     if isinstance(change, FactChange):
         return _keys_for_fact(change, snapshot)
     if isinstance(change.object, AMKOCluster):
-        if not _is_more_than_status(change):
+        if not change.is_more_than_status:
             return (FEDERATION_KEY,)
         return (*_named_lease_keys(change), *all_keys(snapshot))
     if not any(True for _ in snapshot.in_namespace(snapshot.local, AMKOCluster, NAMESPACE)):
@@ -177,7 +177,7 @@ def _keys_for_object(
         ):
             return (_rule_key(obj) if isinstance(obj, GSLBHostRule) else POLICY_KEY,)
         case GSLBConfig() | GlobalDeploymentPolicy():
-            more = _is_more_than_status(change) if where == snapshot.local else change.after is None
+            more = change.is_more_than_status if where == snapshot.local else change.after is None
             return all_keys(snapshot) if more else (FEDERATION_KEY, POLICY_KEY)
         case GSLBHostRule():
             rules = _keys_for_rule(change, snapshot) if where == snapshot.local else ()
@@ -265,7 +265,7 @@ def _keys_for_rule(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     for version in (change.before, change.after):
         if isinstance(version, GSLBHostRule):
             yield _rule_key(version)
-            if _is_more_than_status(change):
+            if change.is_more_than_status:
                 yield host_key(_rule_host(version))
                 for other in snapshot.by(snapshot.local, RULES_BY_FQDN, _rule_host(version)):
                     yield _rule_key(other)
@@ -309,16 +309,3 @@ def _rule_key(rule: GSLBHostRule) -> Key:
 def _rule_host(rule: GSLBHostRule) -> str:
     """The host of a rule in lower case and without a final dot."""
     return rule.spec.fqdn.lower().removesuffix(".")
-
-
-def _is_more_than_status(change: ObjectChange) -> bool:
-    """Whether spec, annotations or deletion time changed, or the object appeared or is gone."""
-    before, after = change.before, change.after
-    if before is None or after is None:
-        return True
-    same = getattr(before, "spec", None) == getattr(after, "spec", None)
-    meta, previous = after.metadata, before.metadata
-    return not same or (meta.annotations, meta.deletion_timestamp) != (
-        previous.annotations,
-        previous.deletion_timestamp,
-    )
