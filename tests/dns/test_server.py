@@ -10,6 +10,8 @@ import socket
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
+from itertools import count, islice
+from pathlib import Path
 from random import Random
 
 import dns.asyncquery
@@ -234,6 +236,61 @@ async def test_a_connection_that_is_closed_for_another_while_it_is_used_ends_no_
         assert here.server.pids == (worker,)
         for writer in (idle, newer):
             writer.transport.abort()
+
+
+def limit_files(pid: int, spare: int) -> None:
+    """Let a process open only so many files more than it has open."""
+    held = {int(fd) for fd in os.listdir(f"/proc/{pid}/fd")}
+    free = (fd for fd in count() if fd not in held)
+    limit = next(islice(free, spare, None))
+    hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)[1]
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (limit, hard))
+
+
+def sleeps(pid: int) -> int:
+    """How often a process has waited for something."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("voluntary"))
+
+
+async def test_without_files_to_open_the_longest_idle_connection_goes() -> None:
+    settings = ServerSettings(idle_seconds=3600)
+    async with running(cluster_snapshot("lubeck", *TWO), settings=settings) as here:
+        (worker,) = here.server.pids
+        limit_files(worker, 2)
+        query = dns.message.make_query(WEB, "A").to_wire()
+        opened = []
+        for _ in range(3):
+            reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+            writer.write(len(query).to_bytes(2) + query)
+            front = await asyncio.wait_for(reader.readexactly(2), PATIENCE)
+            await reader.readexactly(int.from_bytes(front))
+            opened.append((reader, writer))
+
+        assert await asyncio.wait_for(opened[0][0].read(), PATIENCE) == b""
+        for _, writer in opened:
+            writer.transport.abort()
+
+
+async def test_a_worker_without_files_to_open_waits_until_it_can_accept() -> None:
+    async with running(cluster_snapshot("lubeck", *TWO)) as here:
+        (worker,) = here.server.pids
+        soft, hard = resource.prlimit(worker, resource.RLIMIT_NOFILE)
+        limit_files(worker, 0)
+        query = dns.message.make_query(WEB, "A").to_wire()
+        reader, writer = await asyncio.open_connection("127.0.0.1", here.port)
+        writer.write(len(query).to_bytes(2) + query)
+        assert (await here.ask(WEB)).code == "NOERROR"
+
+        before = sleeps(worker)
+        async with asyncio.timeout(PATIENCE):
+            # one that polls again and again never waits
+            while sleeps(worker) < before + 2:  # noqa: ASYNC110 - another process
+                await asyncio.sleep(0.05)
+        resource.prlimit(worker, resource.RLIMIT_NOFILE, (soft, hard))
+
+        assert int.from_bytes(await asyncio.wait_for(reader.readexactly(2), PATIENCE)) > len(query)
+        writer.transport.abort()
 
 
 async def test_a_client_that_reads_nothing_holds_nobody_up() -> None:

@@ -4,6 +4,7 @@ It blocks only in `poll`. Commands come on standard input, reports go to standar
 on command, and when its parent has gone.
 """
 
+import errno
 import gc
 import os
 import select
@@ -49,6 +50,8 @@ REPORT_INTERVAL = 1.0
 """Seconds between reports, and between checks for idle connections."""
 MAX_READ = 64 * 1024
 """Bytes of commands applied, some milliseconds, before queries are served again."""
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+"""Errors of `accept` that leave the connection waiting: poll reports it again at once."""
 DRAIN_TIMEOUT = 1.0
 """Seconds that clients have to read their last responses."""
 
@@ -81,6 +84,8 @@ class Worker:
         self._datagrams: dict[int, Callable[[], None]] = {}
         self._batches: dict[int, Batch] = {}
         self._listeners: dict[int, tuple[socket.socket, str]] = {}
+        self._paused: list[socket.socket] = []
+        """Listeners that could not accept for want of files to open."""
         self._connections: dict[int, TcpConnection] = {}
         self._limiters: list[Limiter] = []
         self._reported_at = time.monotonic()
@@ -229,14 +234,21 @@ class Worker:
         return sample
 
     def _accept(self, listener: socket.socket, view: str) -> None:
-        """Accept a connection; over the limit the longest idle one is closed."""
+        """Accept a connection; over the limit the longest idle one is closed.
+
+        So it is without files to open; with no connection to close the listener waits a while.
+        """
         try:
             sock, client = listener.accept()
-        except OSError:  # closed again, or another worker accepted it
-            return
+        except OSError as error:
+            if error.errno in _EXHAUSTED and self._connections:
+                self._close_longest_idle()
+            elif error.errno in _EXHAUSTED:
+                self._poll.modify(listener.fileno(), 0)
+                self._paused.append(listener)
+            return  # else it was closed again, or another worker accepted it
         if len(self._connections) >= self._settings.most_connections:
-            longest_idle = min(self._connections.values(), key=lambda c: c.active)
-            self._close_connection(longest_idle)
+            self._close_longest_idle()
         sock.setblocking(False)
         self._connections[sock.fileno()] = TcpConnection(sock, view, time.monotonic(), client[0])
         self._poll.register(sock.fileno(), select.EPOLLIN)
@@ -320,9 +332,17 @@ class Worker:
         del self._connections[fd]
         connection.close()
 
+    def _close_longest_idle(self) -> None:
+        self._close_connection(min(self._connections.values(), key=lambda c: c.active))
+
     def _report_stats(self, now: float) -> None:
-        """Close idle connections, fail late relays with SERVFAIL, report and reset counters."""
+        """Close idle connections, fail late relays with SERVFAIL, report and reset counters.
+
+        Listeners that waited for files to open accept again.
+        """
         self._reported_at = now
+        while self._paused:
+            self._poll.modify(self._paused.pop().fileno(), select.EPOLLIN)
         idle = now - self._settings.idle_seconds
         for connection in [c for c in self._connections.values() if c.active < idle]:
             self._close_connection(connection)
