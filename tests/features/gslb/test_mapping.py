@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from hanse.features.gslb.avi import configured_refresh_interval
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.mapping import global_names, local_names
+from hanse.features.gslb.names import WITHDRAWN
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.kinds.ako import (
     AkoHostRule,
@@ -19,8 +20,8 @@ from hanse.model.kinds.ako import (
     GlobalName,
     VirtualHost,
 )
-from hanse.model.kinds.globalservice import GlobalService
-from hanse.model.kinds.gslb import GSLBConfig
+from hanse.model.kinds.globalservice import GlobalService, GlobalServiceSpec
+from hanse.model.kinds.gslb import NAMESPACE, GSLBConfig
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key
 from hanse.model.snapshot import ObjectChange, Snapshot
@@ -158,6 +159,41 @@ def test_a_name_that_is_somebody_elses_is_no_alias_and_the_policy_says_so(
     patches = Gslb().plan(Key("policy"), snapshot).patches
     told = [w for p in patches for w in p.change["status"].get("warnings") or ()]
     assert any(f"buy.example.org is no alias of {GLOBAL}" in text for text in told)
+
+
+@pytest.mark.parametrize("where", [LOCAL, "hamburg"])
+def test_a_host_of_any_cluster_that_has_the_name_of_an_alias_concerns_the_aliased_host(
+    where: str,
+) -> None:
+    rule, buy = names("buy.example.org"), ingress("10.9.0.1", host="buy.example.org", name="buy")
+    here: list[Object] = [ingress("10.1.0.1", host=GLOBAL), rule]
+    there: list[Object] = []
+    (here if where == LOCAL else there).append(buy)
+    snapshot = snapshot_of(here, there, PLAIN)
+
+    assert aliased(snapshot) == ()
+    assert Key("host", GLOBAL) in set(Gslb().keys_for(ObjectChange(where, None, buy), snapshot))
+
+
+def test_a_global_service_that_has_the_name_of_an_alias_concerns_the_aliased_host() -> None:
+    """It stands before its members, or without them: another leader has written it."""
+    here = [ingress("10.1.0.1", host=GLOBAL), names("buy.example.org")]
+    buy = GlobalService(
+        metadata=Meta(name="buy.example.org", namespace=NAMESPACE),
+        spec=GlobalServiceSpec(host="buy.example.org"),
+    )
+    meta = replace(buy.metadata, annotations={WITHDRAWN: "true"})
+    withdrawn = replace(buy, metadata=meta)
+    before, after = snapshot_of(here, [], PLAIN), snapshot_of([*here, buy], [], PLAIN)
+
+    assert (aliased(before), aliased(after)) == (("buy.example.org",), ())
+    assert aliased(snapshot_of([*here, withdrawn], [], PLAIN)) == ("buy.example.org",)
+    for change in (
+        ObjectChange(LOCAL, None, buy),
+        ObjectChange(LOCAL, buy, withdrawn),
+        ObjectChange(LOCAL, buy, None),
+    ):
+        assert Key("host", GLOBAL) in set(Gslb().keys_for(change, after))
 
 
 def test_a_rule_of_another_namespace_gives_no_alias() -> None:

@@ -14,11 +14,14 @@ import dns.rcode
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from hanse.dns.compiler import Compiler
 from hanse.dns.responder import respond
 from hanse.dns.selection import rendezvous_choice
 from hanse.dns.table import Table
 from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.names import WITHDRAWN
 from hanse.features.gslb.zone import GlobalZone
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
@@ -33,6 +36,7 @@ from hanse.model.kinds.globalservice import (
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.probes import ProbeTarget, TargetHealth
+from hanse.model.snapshot import ObjectChange
 from tests.support.builders import cluster, snapshot, stored
 from tests.support.zones import compiled
 from tinykube.virtual_time import EPOCH
@@ -307,3 +311,36 @@ def test_nothing_is_answered_if_configured() -> None:
 
 def test_an_empty_answer_is_given_if_configured() -> None:
     assert answer_addresses(table_of(*DOWN, when_down="GSLB_SERVICE_DOWN_RESPONSE_EMPTY")) == []
+
+
+def test_an_alias_that_becomes_a_host_is_answered_as_a_host_and_again_as_an_alias() -> None:
+    """The name server is told of one GlobalService at a time."""
+    alias = "wholesale.global.test"
+    shop, buy = (
+        GlobalService(
+            metadata=Meta(name=host, namespace=NAMESPACE),
+            spec=GlobalServiceSpec(host=host, aliases=aliases, members=(member("x", address),)),
+            status=GlobalServiceStatus(
+                members=(MemberHealth(cluster="x", address=address, up=True),)
+            ),
+        )
+        for host, aliases, address in ((HOST, (alias,), "10.1.0.1"), (alias, (), "10.2.0.1"))
+    )
+    withdrawn = replace(buy, metadata=replace(buy.metadata, annotations={WITHDRAWN: "true"}))
+    compiler = Compiler(VIEW, (GlobalZone(VIEW),))
+    found, here = [], [cluster("lubeck", Role.LOCAL)]
+
+    changes = ((None, shop, (shop,)), (None, buy, (shop, buy)), (buy, withdrawn, (shop, withdrawn)))
+    for before, after, present in changes:
+        objects = {"lubeck": [stored(one) for one in present]}
+        observed = snapshot(Gslb(), "lubeck", here, objects)
+        compiler.on_change(ObjectChange("lubeck", before, after), observed)
+        compiler.compile(observed)
+        table = Table("all", Random(1))
+        table.apply(compiler.full_delta())
+        packet = respond(dns.message.make_query(alias, "A").to_wire(), table, stream=False)
+        assert packet is not None
+        answer = dns.message.from_wire(packet).answer
+        found.append([rdata.address for rrset in answer for rdata in rrset])
+
+    assert found == [["10.1.0.1"], ["10.2.0.1"], ["10.1.0.1"]]

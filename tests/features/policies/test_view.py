@@ -187,7 +187,7 @@ NAMED: tuple[Object, ...] = (
 @pytest.mark.parametrize("named", NAMED, ids=lambda one: type(one).__name__)
 def test_what_a_policy_names_is_judged_when_it_goes_and_when_it_comes(named: Object) -> None:
     """Nothing else of the policy changes."""
-    others = [one for one in NAMED if one is not named]
+    others = tuple(one for one in NAMED if one is not named)
     other = AntreaNetworkPolicy(metadata=Meta(name="plain", namespace="shop"))
     whole, without = (
         build_fleet([read("lubeck", NAMING, other, *some)], NOW) for some in (NAMED, others)
@@ -195,7 +195,7 @@ def test_what_a_policy_names_is_judged_when_it_goes_and_when_it_comes(named: Obj
     fleets = [whole]
     judgement = Judgement([OBJECTS], lambda: fleets[-1])
     judgement.refresh()
-    assert judgement.findings == ()
+    assert not judgement.findings
 
     fleets.append(without)
     judgement.on_change(ObjectChange("lubeck", named, None))
@@ -206,4 +206,4 @@ def test_what_a_policy_names_is_judged_when_it_goes_and_when_it_comes(named: Obj
     judgement.refresh()
 
     assert len(gone) == 1
-    assert judgement.findings == ()
+    assert not judgement.findings

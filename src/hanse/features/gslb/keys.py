@@ -13,6 +13,7 @@ from hanse.features.gslb.backends import (
 )
 from hanse.features.gslb.configuration import RULES_BY_FQDN, list_deployment_policies
 from hanse.features.gslb.diagnostics import contested_hosts, is_host_output, is_suspect
+from hanse.features.gslb.known import is_withdrawn
 from hanse.features.gslb.leader_lease import lease_keys
 from hanse.features.gslb.leadership import (
     CONNECTION_SOURCE,
@@ -191,7 +192,11 @@ def _keys_for_object(
         case GlobalService():
             before, after = (_complaints(one, zones) for one in (change.before, change.after))
             differs = where == snapshot.local and before != after
-            return (host_key(obj.metadata.name), *((POLICY_KEY,) if differs else ()))
+            return (
+                host_key(obj.metadata.name),
+                *((POLICY_KEY,) if differs else ()),
+                *(_keys_of_alias(obj.metadata.name, snapshot) if _is_other_host(change) else ()),
+            )
         case Lease():
             return _all_lease_keys(snapshot) if change.after is None else ()
         case AkoHostRule():
@@ -249,15 +254,25 @@ def _keys_for_mapping(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]
             yield from map(host_key, mapped_names(version, snapshot))
             yield from map(host_key, aliased_hosts(version, change.where, snapshot))
             for alias in rule_aliases(version):
-                yield from _keys_of_alias(alias, change.where, snapshot)
+                yield from _keys_of_alias(alias, snapshot)
             for other in snapshot.by(change.where, RULES_BY_LOCAL_NAME, local_name(version)):
                 yield from map(host_key, mapped_names(other, snapshot))
 
 
-def _keys_of_alias(alias: str, where: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The hosts that a name is an alias of in a cluster."""
-    for rule in snapshot.by(where, RULES_BY_ALIAS, alias):
-        yield from map(host_key, aliased_hosts(rule, where, snapshot))
+def _keys_of_alias(alias: str, snapshot: Snapshot) -> Iterator[Key]:
+    """The hosts that a name is an alias of in any cluster."""
+    for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
+        for rule in snapshot.by(where, RULES_BY_ALIAS, alias):
+            yield from map(host_key, aliased_hosts(rule, where, snapshot))
+
+
+def _is_other_host(change: ObjectChange) -> bool:
+    """Whether a GlobalService appeared, is gone, or is withdrawn now or no longer."""
+    before, after = (
+        isinstance(one, GlobalService) and not is_withdrawn(one)
+        for one in (change.before, change.after)
+    )
+    return before != after
 
 
 def _keys_for_rule(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
@@ -276,7 +291,7 @@ def _host_keys(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[Ke
     domain = _default_domain(snapshot)
     for name in hosts_of(obj, where, snapshot):
         local = full_host(name, domain)
-        yield from _keys_of_alias(name, where, snapshot)
+        yield from _keys_of_alias(name, snapshot)
         if local is not None:
             yield from map(host_key, global_names(local, where, snapshot))
 

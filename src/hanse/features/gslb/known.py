@@ -25,6 +25,7 @@ class KnownHosts:
     def __init__(self) -> None:
         self._services: dict[str, GlobalService] = {}
         self._by_address: dict[str, set[str]] = {}
+        self._by_alias: dict[str, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._services)
@@ -38,6 +39,10 @@ class KnownHosts:
     def hosts_at(self, address: str) -> Iterable[str]:
         """The hosts that have a member with an address."""
         return self._by_address.get(address, ())
+
+    def hosts_of_alias(self, name: str) -> Iterable[str]:
+        """The hosts that have a name as an alias."""
+        return self._by_alias.get(name, ())
 
     def update(self, services: Iterable[GlobalService]) -> None:
         """Take up these services; known hosts that are not among them stay."""
@@ -61,19 +66,23 @@ class KnownHosts:
             self._forget(known)
         if not is_withdrawn(service):
             self._services[host] = service
-            for member in service.spec.members:
-                self._by_address.setdefault(member.address, set()).add(host)
+            for hosts, name in self._places(service):
+                hosts.setdefault(name, set()).add(host)
 
     def _forget(self, service: GlobalService) -> None:
-        """Forget a host, and its members as addresses of it."""
+        """Forget a host, with the addresses of its members and its aliases."""
         host = service.metadata.name
         del self._services[host]
-        for member in service.spec.members:
-            hosts = self._by_address.get(member.address)
-            if hosts is not None:
-                hosts.discard(host)
-                if not hosts:
-                    del self._by_address[member.address]
+        for hosts, name in self._places(service):
+            if name in hosts:
+                hosts[name].discard(host)
+                if not hosts[name]:
+                    del hosts[name]
+
+    def _places(self, service: GlobalService) -> Iterator[tuple[dict[str, set[str]], str]]:
+        """Each index that has a service, with the value under which it is there."""
+        yield from ((self._by_address, member.address) for member in service.spec.members)
+        yield from ((self._by_alias, alias) for alias in service.spec.aliases)
 
 
 def _overwrites_later_term(service: GlobalService, known: GlobalService) -> bool:

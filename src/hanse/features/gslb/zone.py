@@ -80,9 +80,10 @@ class GlobalZone:
             yield Key(HOST, service.metadata.name)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The host of a changed GlobalService here, or hosts of members with changed health.
+        """The host of a changed GlobalService here and hosts that have its name as an alias.
 
-        All hosts if the annotations of the leader's Lease change. Known hosts are updated.
+        Or hosts of members with changed health; all hosts if the annotations of the leader's Lease
+        change. Known hosts are updated.
         """
         if isinstance(change, FactChange):
             return self._keys_for_fact(change)
@@ -91,7 +92,7 @@ class GlobalZone:
         self.known.observe(change, snapshot.local)
         match change.object:
             case GlobalService(metadata=meta):
-                return (Key(HOST, meta.name),)
+                return [Key(HOST, h) for h in (meta.name, *self.known.hosts_of_alias(meta.name))]
             case Lease(metadata=meta) if meta.name == LEADER_LEASE and _says_more(change):
                 return self.keys(snapshot)
             case _:
