@@ -111,9 +111,14 @@ def joined_clusters(snapshot: Snapshot, broker: ClusterId, namespace: str) -> fr
     or not, and those of earlier versions, which have a Lease of their own and no record."""
     records = list(snapshot.in_namespace(broker, ClusterMember, namespace))
     leases = snapshot.in_namespace(broker, Lease, namespace)
-    held = {one.metadata.name for one in leases if one.spec.holder_identity == one.metadata.name}
+    held = {one.metadata.name for one in leases if is_held_by_its_cluster(one)}
     recorded = {record.metadata.name for record in records}
     return frozenset({r.metadata.name for r in records if not r.has_left} | (held - recorded))
+
+
+def is_held_by_its_cluster(lease: Lease) -> bool:
+    """Whether the agent of the cluster that a Lease is named after holds it."""
+    return lease.spec.holder_identity == lease.metadata.name
 
 
 def departed_clusters(

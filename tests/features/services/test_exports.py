@@ -364,6 +364,10 @@ def held_lease(name: str) -> Lease:
     return Lease(metadata=meta, spec=LeaseSpec(holder_identity=name))
 
 
+UNHELD = Lease(metadata=LeaseMeta(name="bergen", namespace=HOME))
+"""As `hanse join` writes it."""
+
+
 def test_a_cluster_that_never_joined_is_reported_once_the_leases_are_listed() -> None:
     mine = export(annotations={TO_CLUSTERS: "bergn"})
     on = published(mine, service())
@@ -375,14 +379,25 @@ def test_a_cluster_that_never_joined_is_reported_once_the_leases_are_listed() ->
     assert "no cluster 'bergn' has joined; there are bergen" in message(known, "SettingsValid")
 
 
-def test_a_new_lease_enqueues_the_exports_that_name_its_cluster() -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "concerned"),
+    [
+        pytest.param(None, held_lease("bergen"), True, id="appears"),
+        pytest.param(UNHELD, held_lease("bergen"), True, id="gets its holder"),
+        pytest.param(held_lease("bergen"), None, True, id="goes"),
+        pytest.param(None, UNHELD, False, id="nobody's"),
+        pytest.param(held_lease("bergen"), held_lease("bergen"), False, id="is renewed"),
+    ],
+)
+def test_a_lease_that_makes_a_member_enqueues_the_exports_that_name_its_cluster(
+    before: Lease | None, after: Lease | None, concerned: bool
+) -> None:
     mine = export(annotations={TO_CLUSTERS: "bergen"})
     view = observed([mine, service()], [])
-    joined = held_lease("bergen")
 
-    woken = FEATURE.keys_for(ObjectChange(BROKER, None, joined), view)
+    woken = FEATURE.keys_for(ObjectChange(BROKER, before, after), view)
 
-    assert list(woken) == [Key("export", mine.name, mine.namespace)]
+    assert list(woken) == ([Key("export", mine.name, mine.namespace)] if concerned else [])
 
 
 def test_exported_labels_that_cannot_be_labels_are_left_out_and_reported() -> None:

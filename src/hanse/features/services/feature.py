@@ -27,7 +27,12 @@ from hanse.features.services.names import RECORD, SERVICE_NAME, SERVICE_NAMESPAC
 from hanse.features.services.records import parse_cluster_list
 from hanse.features.services.silence import known_exporters
 from hanse.features.services.status import IMPORTED_HERE
-from hanse.model.clusterset import broker_cluster, clusterset_spec, is_broker_lost
+from hanse.model.clusterset import (
+    broker_cluster,
+    clusterset_spec,
+    is_broker_lost,
+    is_held_by_its_cluster,
+)
 from hanse.model.conditions import find_condition
 from hanse.model.facts import (
     ClusterState,
@@ -45,7 +50,7 @@ from hanse.model.kinds.hanse import ClusterMember, ClusterSet, MemberRanges
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.submariner import GlobalIngressIP
 from hanse.model.naming import BROKER_NAMESPACE
-from hanse.model.objects import ClusterId
+from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
@@ -174,7 +179,8 @@ class Services:
     def _keys_for_broker_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys that a broker's object affects: all for a ClusterSet or the broker's namespace.
 
-        A Lease counts only when it appears or vanishes, a record for what its cluster publishes.
+        A Lease counts when it makes its cluster a member or no longer, a record for what its
+        cluster publishes.
         """
         match change.object:
             case ClusterSet():
@@ -187,7 +193,7 @@ class Services:
                     yield from _published_keys(endpoint_slice, snapshot)
                 yield from _keys_of_imports(snapshot, meta.name)
                 yield from _exports_to_cluster(meta.name, snapshot)
-            case Lease(metadata=meta) if change.before is None or change.after is None:
+            case Lease(metadata=meta) if _is_member(change.before) != _is_member(change.after):
                 yield from _exports_to_cluster(meta.name, snapshot)
             case _:
                 yield from _keys_for_shared_object(change, snapshot)
@@ -345,6 +351,11 @@ def _blocked_export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterat
     )
     if imported is not None and imported.status == "False":
         yield Key("export", name, namespace)
+
+
+def _is_member(lease: Object | None) -> bool:
+    """Whether a Lease alone makes its cluster a member: the agent of an earlier version has it."""
+    return isinstance(lease, Lease) and is_held_by_its_cluster(lease)
 
 
 def _exports_to_cluster(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
