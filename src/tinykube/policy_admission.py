@@ -65,9 +65,13 @@ class PolicyAdmission:
         """
         if not self._storage.count(BINDINGS) or attributes.call.resource.store in EXEMPT:
             return
+        scopes: dict[tuple[str, str], Scope] = {}
         for bound in self._bound_to(attributes):
             if self._is_in_scope(bound, attributes):
-                self._enforce(bound, attributes)
+                version = (bound.resource.group, bound.resource.version)
+                if version not in scopes:
+                    scopes[version] = self._scope(bound.resource, attributes)
+                self._enforce(bound, attributes, scopes[version])
 
     def _bound_to(self, attributes: AdmissionAttributes) -> list[_Bound]:
         """The policies and bindings whose rules match the resource and operation.
@@ -143,13 +147,15 @@ class PolicyAdmission:
             return False
         return selectors_match(self._storage, constraints, attributes)
 
-    def _enforce(self, bound: _Bound, attributes: AdmissionAttributes) -> None:
+    def _enforce(self, bound: _Bound, attributes: AdmissionAttributes, scope: Scope) -> None:
         """Evaluate a policy once per parameter object; raise a denial, or add it as a warning.
 
         The binding's validationActions decide: Deny, which is the default, or Warn, or both.
         """
         for params in self._params(bound, attributes):
-            denial = self._denial(bound, attributes, params)
+            scope.set("params", params)
+            scope.set("variables", {})
+            denial = _denial(bound.policy, scope)
             if denial is None:
                 continue
             policy, binding = bound.policy.name, bound.binding["metadata"]["name"]
@@ -166,33 +172,11 @@ class PolicyAdmission:
                 )
                 raise _denied(attributes, text, denial.reason)
 
-    def _denial(
-        self, bound: _Bound, attributes: AdmissionAttributes, params: Object | None
-    ) -> _Denial | None:
-        """The first validation that fails, or None if all hold or a matchCondition does not.
+    def _scope(self, resource: Resource, attributes: AdmissionAttributes) -> Scope:
+        """The CEL variables of a request that are the same for all policies.
 
-        An evaluation error is a denial too, unless the failurePolicy is Ignore.
+        The objects are in the version of `resource`, which the rules match.
         """
-        policy = bound.policy
-        scope = self._scope(bound, attributes, params)
-        ignores = policy.ignores_failures
-        try:
-            if not _conditions_hold(policy.conditions, scope):
-                return None
-        except EvaluationError as error:
-            return None if ignores else _Denial(str(error))
-        variables = _Variables(policy.variables, scope)
-        for validation in policy.validations:
-            denial = _failure(validation, variables, scope, ignores=ignores)
-            if denial is not None:
-                return denial
-        return None
-
-    def _scope(
-        self, bound: _Bound, attributes: AdmissionAttributes, params: Object | None
-    ) -> Scope:
-        """The CEL variables of a request; the objects are in the version that the rules match."""
-        resource = bound.resource
         sides = (attributes.object, attributes.old)
         new, old = (side if side is None else to_served(resource, side) for side in sides)
         namespace = attributes.call.target.namespace
@@ -201,9 +185,7 @@ class PolicyAdmission:
                 "object": new,
                 "oldObject": old,
                 "request": _without_empty(admission_request(attributes, resource)),
-                "params": params,
                 "namespaceObject": self._storage.get("namespaces", "", namespace),
-                "variables": {},
             }
         )
 
@@ -271,6 +253,25 @@ def _compiled(policy: Object) -> CompiledPolicy:
     except CompileError as error:
         name = policy["metadata"]["name"]
         raise internal_error(f"ValidatingAdmissionPolicy '{name}': {error}") from error
+
+
+def _denial(policy: CompiledPolicy, scope: Scope) -> _Denial | None:
+    """The first validation that fails, or None if all hold or a matchCondition does not.
+
+    An evaluation error is a denial too, unless the failurePolicy is Ignore.
+    """
+    ignores = policy.ignores_failures
+    try:
+        if not _conditions_hold(policy.conditions, scope):
+            return None
+    except EvaluationError as error:
+        return None if ignores else _Denial(str(error))
+    variables = _Variables(policy.variables, scope)
+    for validation in policy.validations:
+        denial = _failure(validation, variables, scope, ignores=ignores)
+        if denial is not None:
+            return denial
+    return None
 
 
 def _conditions_hold(conditions: tuple[Expression, ...], scope: Scope) -> bool:

@@ -32,6 +32,8 @@ class CertificateAuthority:
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
         self._certificate = certificate
         self._key = key
+        self.certificate = certificate.public_bytes(serialization.Encoding.PEM)
+        """The CA certificate in PEM."""
 
     @classmethod
     def create(cls, name: str, now: datetime | None = None) -> Self:
@@ -54,11 +56,6 @@ class CertificateAuthority:
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError("the authority's key is not an elliptic-curve key")  # noqa: TRY004 - the file's content is wrong, not a type in our program
         return cls(x509.load_pem_x509_certificate(kept.certificate), key)
-
-    @property
-    def certificate(self) -> bytes:
-        """The CA certificate in PEM."""
-        return self._certificate.public_bytes(serialization.Encoding.PEM)
 
     @property
     def kept(self) -> KeyPair:

@@ -63,6 +63,8 @@ class Authorizer:
         self._storage = storage
         self._grants: dict[_SubjectKey, list[Grant]] | None = None
         self._decisions: dict[_UserKey, dict[_DecisionKey, frozenset[str] | None]] = {}
+        self._rules: dict[str, tuple[str, tuple[Rule, ...]]] = {}
+        """By uid of a role: its resourceVersion and its rules."""
         for store in (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS):
             storage.subscribe(lambda _: self._invalidate(), store)
 
@@ -104,7 +106,13 @@ class Authorizer:
     def role_rules(self, grant: Grant) -> tuple[Rule, ...]:
         """The rules of a grant's role; none if it does not exist."""
         role = self.referenced_role(grant.role, grant.namespace)
-        return rules_of(role) if role is not None else ()
+        if role is None:
+            return ()
+        uid, version = role["metadata"]["uid"], role["metadata"]["resourceVersion"]
+        known = self._rules.get(uid)
+        if known is None or known[0] != version:
+            known = self._rules[uid] = (version, rules_of(role))
+        return known[1]
 
     def referenced_role(self, reference: Object, namespace: str) -> Object | None:
         """The stored role of a roleRef, a Role in this namespace, or None."""
