@@ -205,3 +205,18 @@ def test_an_old_lease_in_place_of_a_silent_holders_deleted_one_changes_nothing()
     observer.observe(written(103, 2), 103, NOON + timedelta(seconds=103))
 
     assert (still, state_of(observer)) == (HolderState.SILENT, HolderState.READY)
+
+
+@pytest.mark.parametrize(("behind", "outdated"), [(5, False), (9, False), (10, True), (90, True)])
+def test_a_lease_about_as_old_as_our_own_is_not_too_old(behind: int, outdated: bool) -> None:
+    """We were away as long as its holder, or the server was restored."""
+    observer, server_time = LeaseObserver("hamburg"), NOON + timedelta(minutes=5)
+    own = written(0)
+    own = replace(own, metadata=replace(own.metadata, name="hamburg"))
+
+    observer.observe(written(-behind), 0, server_time)
+    alone = observer.is_outdated("sys", "lubeck")
+    observer.observe(own, 0, server_time)
+
+    assert (alone, observer.is_outdated("sys", "lubeck")) == (True, outdated)
+    assert state_of(observer) == HolderState.UNKNOWN

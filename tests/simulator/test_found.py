@@ -114,3 +114,45 @@ def test_an_agent_that_starts_blind_denies_nothing_when_it_reads_leases_before_t
         seed=10342,
         parts=SERVICES,
     )
+
+
+def test_a_reader_that_starts_over_a_restored_broker_keeps_what_stands() -> None:
+    play(
+        do("services.offer", "lubeck", "web", False, pause=60),
+        do("faults.back_up", "broker", pause=50),
+        do("faults.restore_forward", "broker", 0, pause=0.1),
+        do("faults.restart", "hamburg", pause=40),
+        parts=SERVICES,
+    )
+
+
+def test_an_export_in_another_form_replaces_the_earlier_one() -> None:
+    play(
+        do("services.offer", "hamburg", "db", False, pause=0.01),
+        do("faults.forbid", "hamburg", "broker", "writes"),
+        do("services.set_profile", "kep-1645", pause=1),
+        seed=11126,
+        parts=SERVICES,
+    )
+
+
+def test_imported_slices_stand_before_their_import_says_so() -> None:
+    play(
+        do("services.offer", "hamburg", "web", True, pause=40),
+        do("services.offer", "hamburg", "db", True, pause=0.01),
+        do("faults.kill_at", "lubeck", 1),
+        do("faults.restore", "broker", 3),
+        seed=11278,
+        parts=SERVICES,
+    )
+
+
+def test_what_a_restored_broker_forgot_that_left_may_conflict() -> None:
+    play(
+        do("services.offer", "lubeck", "web", True, pause=5),
+        do("services.offer", "hamburg", "web", False, pause=40),
+        do("members.give_up", "lubeck", pause=1),
+        do("faults.restore", "broker", 0, pause=20),
+        do("faults.restart", "lubeck", pause=5),
+        parts=SERVICES,
+    )

@@ -1,6 +1,6 @@
 """The state of the holders of Leases, judged by observed renewals and the server's clock; pure."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,6 +18,9 @@ RECONNECT_TIME = DEFAULT_BACKOFF.most.total_seconds()
 CLOCK_PRECISION = 1.0
 """Seconds by which two times of an API server may be rounded against each other."""
 
+MISSED_SHARE = 2 / 3
+"""Of its duration, by which a Lease is older than our own if its holder missed two renewals."""
+
 
 class LeaseRecord(Struct, frozen=True):
     """One observed lease and the state of its holder."""
@@ -28,8 +31,8 @@ class LeaseRecord(Struct, frozen=True):
     """How many renewals were seen in a row; until the first the age of the lease decides."""
     changed: bool = False
     """Whether the lease was ever seen to change, also back to an earlier renewal."""
-    outdated: bool = False
-    """Whether it was too old on the server's clock when it was first seen, and is unchanged."""
+    outdated_since: datetime | None = None
+    """When it was written, if it was too old on the server's clock when it was first seen."""
 
     @property
     def expires(self) -> float:
@@ -49,7 +52,11 @@ class LeaseObserver:
     duration again: renewals may have been missed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, own: str = "") -> None:
+        """Observe leases; `own` names the one that stands for this cluster, if there is one."""
+        self._own = own
+        self._own_written: dict[str, datetime] = {}
+        """By namespace: when our own lease had been written as we first saw it."""
         self._records: dict[Name, LeaseRecord] = {}
         self._changed: set[Name] = set()
         """Leases that were ever seen to change, also those that were deleted since."""
@@ -62,6 +69,8 @@ class LeaseObserver:
         renewal that is older than the one before comes from a restored backup: it proves nothing.
         """
         name = (lease.metadata.namespace, lease.metadata.name)
+        if lease.metadata.name == self._own and lease.written_at is not None:
+            self._own_written.setdefault(lease.metadata.namespace, lease.written_at)
         known = self._records.get(name)
         before = known.observed.lease if known is not None else None
         if known is None or before is None:
@@ -97,8 +106,8 @@ class LeaseObserver:
             if judged.state is HolderState.READY:
                 self._records[name] = judged
                 judged_now.append(name)
-            elif judged.outdated and not record.outdated:
-                self._records[name] = replace(record, outdated=True)
+            elif judged.outdated_since != record.outdated_since:
+                self._records[name] = replace(record, outdated_since=judged.outdated_since)
                 judged_now.append(name)
         return tuple(judged_now)
 
@@ -152,6 +161,11 @@ class LeaseObserver:
             default=None,
         )
 
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """The leases that are known, also deleted ones of silent holders."""
+        return tuple(self._records)
+
     def state(self, namespace: str, name: str) -> HolderState:
         """The state of a lease's holder; unknown for a lease that does not exist."""
         record = self._records.get((namespace, name))
@@ -160,12 +174,18 @@ class LeaseObserver:
     def is_outdated(self, namespace: str, name: str) -> bool | None:
         """Whether a lease was too old when it was first seen, and was never seen to change.
 
-        None if it does not exist.
+        None if it does not exist. It is not too old if it is hardly older than our own was when we
+        first saw that: then we were away as long as its holder, or the server was restored.
         """
         if (namespace, name) in self._changed:
             return False
         record = self._records.get((namespace, name))
-        return record.outdated if record is not None else None
+        if record is None or record.outdated_since is None:
+            return None if record is None else False
+        own, lease = self._own_written.get(namespace), record.observed.lease
+        duration = lease.spec.lease_duration_seconds if lease is not None else 0
+        missed = timedelta(seconds=duration * MISSED_SHARE)
+        return own is None or own - record.outdated_since >= missed
 
     def holder(self, namespace: str, name: str) -> str:
         """The holder of a lease; empty for a lease that is released or does not exist."""
@@ -185,8 +205,8 @@ def _first_record(lease: Lease, now: float, server_time: datetime | None) -> Lea
         age = max((server_time - written).total_seconds() - CLOCK_PRECISION, 0.0)
         if age < lease.spec.lease_duration_seconds:
             return LeaseRecord(ObservedLease(lease, now - age), HolderState.READY)
-    outdated = server_time is not None and written is not None
-    return LeaseRecord(ObservedLease(lease, now), HolderState.UNKNOWN, outdated=outdated)
+    since = written if server_time is not None else None
+    return LeaseRecord(ObservedLease(lease, now), HolderState.UNKNOWN, outdated_since=since)
 
 
 def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:

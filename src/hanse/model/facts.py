@@ -149,7 +149,8 @@ class LeaseLiveness(Fact, frozen=True):
     state: HolderState
     since: datetime
     outdated: bool = False
-    """Whether the Lease was too old when it was first read, and has not changed since."""
+    """Whether the Lease was too old when it was first read, by the clock of its API server and in
+    comparison with our own Lease, and has not changed since."""
 
     @property
     def key(self) -> tuple[ClusterId, str, str]:

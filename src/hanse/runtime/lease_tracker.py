@@ -38,10 +38,13 @@ class LeaseTracker:
         """Judge Leases anew after a change of one, of a server's clock, or of a cluster's state."""
         match change:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):
-                observer = self._observers.setdefault(where, LeaseObserver())
+                local = self._informers.local
+                observer = self._observers.setdefault(where, LeaseObserver(local))
                 if isinstance(after, Lease):
                     observer.observe(after, _now(), self._server_time(where))
                     self._publish_state(where, after)
+                    if before is None and after.metadata.name == local:
+                        self._publish_states(where, observer.names)  # others are compared with it
                 elif isinstance(before, Lease):
                     observer.forget(before.metadata.namespace, before.metadata.name, _now())
                     self._publish_state(where, before)

@@ -40,7 +40,16 @@ class Exports:
     async def of(self, name: str) -> dict[ClusterId, Exported]:
         """The exports of a name, by cluster that is a member of the broker."""
         members = [c for c in self._fleet.names if c not in self._fleet.left]
-        found = {c: await self._exported(c, name) for c in members}
+        return await self._of(members, name)
+
+    async def possible(self, name: str) -> dict[ClusterId, Exported]:
+        """The exports of a name, also of those of which a restored broker forgot that they left."""
+        fleet = self._fleet
+        members = [c for c in fleet.names if c not in fleet.left or fleet.is_disputed(c)]
+        return await self._of(members, name)
+
+    async def _of(self, clusters: list[ClusterId], name: str) -> dict[ClusterId, Exported]:
+        found = {c: await self._exported(c, name) for c in clusters}
         return {c: exported for c, exported in found.items() if exported is not None}
 
     async def _exported(self, cluster: ClusterId, name: str) -> Exported | None:

@@ -138,6 +138,8 @@ class Fleet(Scenario):
         self.name_servers: dict[ClusterId, NameServer] = {}
         self.backups: dict[ClusterId, list[Backup]] = {}
         self.restored_at: dict[ClusterId, float] = {}
+        self.started_at: dict[ClusterId, float] = {}
+        """When the agent of a cluster was last started."""
         self.clock_set_back: dict[ClusterId, float] = {}
         self.left: set[ClusterId] = set()
         """The clusters that an administrator has let leave the broker."""
@@ -325,6 +327,7 @@ class Fleet(Scenario):
     async def _run(self, agent: Agent, endpoint_for_webhooks: WebhookEndpoint) -> None:
         cluster = agent.settings.cluster
         PROCESS.set(cluster)
+        self.started_at[cluster] = self.now
         names = self.name_servers[cluster] = NameServer(
             cluster, self.answers_changed, self.zone_sources
         )

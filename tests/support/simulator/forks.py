@@ -159,7 +159,7 @@ async def _answer(
 ) -> None:
     async with start() as game:
         gc.collect()
-        gc.freeze()  # so that collections in forks do not copy it
+        gc.disable()  # forks end before it is worth it
         while True:
             try:
                 wanted = connection.recv()

@@ -3,13 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import Any
 
-from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
-from hanse.model.kinds.core import Service
-from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import (
     ImportedPort,
@@ -20,8 +16,9 @@ from hanse.model.kinds.multicluster import (
 from hanse.model.objects import ClusterId, Meta
 from tests.scenarios.services import ServicesScenario
 from tests.support.federation import install_crds
+from tests.support.simulator.addresses import AddressesKept, PodsBehindAddresses
 from tests.support.simulator.exports import NAMES, Exported, Exports
-from tests.support.simulator.fleet import LEASE, RENEWAL, Fleet, find, is_live
+from tests.support.simulator.fleet import LEASE, RENEWAL, Fleet, find
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER, CLUSTERS, step
 from tests.support.simulator.silence import DeadLeftOut
@@ -166,7 +163,8 @@ class ExportsAnswered(Law):
         profile = await self._exports.profile()
         for name in NAMES:
             exports = await self._exports.of(name)
-            types = {exported.headless for exported in exports.values()}
+            possible = await self._exports.possible(name)
+            types = {exported.headless for exported in possible.values()}
             for exporter in self.fleet.names:
                 exported = exports.get(exporter)
                 wanted = exported.addresses if exported is not None else frozenset()
@@ -186,14 +184,15 @@ class ExportsAnswered(Law):
     async def _answered(
         self, asker: ClusterId, exporter: ClusterId, name: str, exports: dict[ClusterId, Exported]
     ) -> AsyncIterator[str]:
-        if self._services.is_owned(asker, name):
-            return  # a person's import has the name there
-        if asker in self.fleet.left or self.fleet.is_disputed(exporter):
+        if self._is_excused(asker, exporter, name):
             return
         fleet, key = self.fleet, (asker, exporter, name)
         answer = fleet.ask(asker, self._name_of(exporter, name))
         wanted = exports[exporter].addresses if exporter in exports else frozenset[str]()
         since, touched = self._changed[exporter, name][1], self._services.touched(asker)
+        if wanted and answer.records == wanted:
+            self._seen[key] = (wanted, since, touched)
+            return
         works = [fleet.works_since(other, BROKER) for other in (exporter, asker, *exports)]
         calm = fleet.now - max(since, touched, *works)
         if answer.code == "SERVFAIL":
@@ -201,7 +200,7 @@ class ExportsAnswered(Law):
                 yield f"{asker} answers nothing at all"
             return
         if answer.records == wanted:
-            if wanted or calm > CONVERGED:  # what is deleted stays so once it is gone everywhere
+            if calm > CONVERGED:  # what is deleted stays so once it is gone everywhere
                 self._seen[key] = (wanted, since, touched)
             return
         seen = f"{asker} answers {sorted(answer.records)} for {name} of {exporter}"
@@ -212,6 +211,12 @@ class ExportsAnswered(Law):
             yield f"{seen}, which was {sorted(wanted)} and is exported all the time"
         if calm > CONVERGED and answer.records != wanted:
             yield f"{seen} and not {sorted(wanted)} since {calm:.0f} s"
+
+    def _is_excused(self, asker: ClusterId, exporter: ClusterId, name: str) -> bool:
+        """Whether nobody can say what is right: a person's own import has the name, or who belongs
+        to the broker is disputed."""
+        is_owned = self._services.is_owned(asker, name)
+        return is_owned or asker in self.fleet.left or self.fleet.is_disputed(exporter)
 
     def _may_be_expired(self, exporter: ClusterId) -> bool:
         """Whether others may take a cluster for dead."""
@@ -265,103 +270,6 @@ class ExportsAnswered(Law):
         type_ = "Headless" if oldest.headless else "ClusterSetIP"
         if not right or affinity != "None" or found["spec"]["type"] != type_:
             yield f"the import {name} in {cluster} is {found['spec']}, of {exports}"
-
-
-class AddressesKept(Law):
-    """The address of an import stays."""
-
-    name = "addresses-kept"
-    sentence = "The clusterset IP of a service never changes while a cluster exports it."
-
-    def __init__(self, fleet: Fleet, services: Services) -> None:
-        super().__init__(fleet)
-        self._services = services
-        self._exports = Exports(fleet)
-        self._held: dict[tuple[ClusterId, str], tuple[object, frozenset[str]]] = {}
-
-    async def observe(self) -> AsyncIterator[str]:
-        profile = await self._exports.profile()
-        for name in NAMES:
-            exports = await self._exports.of(name)
-            headless = {exported.headless for exported in exports.values()}
-            for asker in self.fleet.names:
-                key = (asker, name)
-                if profile != "kep-1645" or headless != {False}:
-                    self._held.pop(key, None)
-                    continue
-                full = f"{name}.{self.fleet.namespace}.svc.clusterset.local"
-                records = self.fleet.ask(asker, full).records
-                if not await self._has_address(asker, name):
-                    continue  # the asker has not seen the new profile: these are endpoints
-                touched, held = self._services.touched(asker), self._held.get(key)
-                if records and held is not None and held[0] == touched and held[1] != records:
-                    yield f"{full} in {asker} was {sorted(held[1])} and is {sorted(records)}"
-                if records:
-                    self._held[key] = (touched, records)
-
-    async def _has_address(self, cluster: ClusterId, name: str) -> bool:
-        """Whether the import in a cluster has a clusterset IP."""
-        found = find(await self.fleet.objects(cluster, ServiceImport, self.fleet.namespace), name)
-        return found is not None and bool(found["spec"].get("ips"))
-
-
-class PodsBehindAddresses(Law):
-    """A proxy can send packets to what is behind a clusterset IP."""
-
-    name = "pods-behind-addresses"
-    sentence = (
-        "Behind a clusterset IP are pods: no address that the same proxy would have to translate "
-        "again, and no node of another cluster."
-    )
-
-    def __init__(self, fleet: Fleet, services: Services) -> None:
-        super().__init__(fleet)
-        self._services = services
-        self._exports = Exports(fleet)
-        self._judged: dict[ClusterId, object] = {}
-        """The state of a cluster that was judged last."""
-
-    async def observe(self) -> AsyncIterator[str]:
-        fleet = self.fleet
-        for cluster in fleet.names:
-            if self._judged.get(cluster) == (state := fleet.state_of(cluster)):
-                continue
-            self._judged[cluster] = state
-            services = await fleet.objects(cluster, Service, fleet.namespace)
-            translated = {s["spec"].get("clusterIP") for s in services}
-            async for source, _, endpoint in self._endpoints(cluster):
-                if source != cluster and endpoint.get("nodeName"):
-                    yield f"{cluster} takes {endpoint} of {source} for one of its nodes"
-                if source == cluster and translated & set(endpoint["addresses"]):
-                    yield f"{cluster} has its own Service's address {endpoint} as an endpoint"
-
-    async def at_rest(self) -> AsyncIterator[str]:
-        if await self._exports.profile() != "kep-1645":
-            return
-        for name in NAMES:
-            exports = await self._exports.of(name)
-            if not exports or exports[min(exports, key=lambda c: (exports[c].since, c))].headless:
-                continue
-            for cluster in self.fleet.names:
-                if self._services.is_owned(cluster, name) or cluster in self.fleet.left:
-                    continue
-                found: dict[ClusterId, set[str]] = {c: set() for c in exports}
-                async for source, of, endpoint in self._endpoints(cluster):
-                    if of == name and endpoint.get("conditions", {}).get("ready", True):
-                        found.setdefault(source, set()).update(endpoint["addresses"])
-                wanted = {c: set(exported.pods) for c, exported in exports.items()}
-                if found != wanted:
-                    yield f"{cluster} sends {name} to {found}, and not to {wanted}"
-
-    async def _endpoints(
-        self, cluster: ClusterId
-    ) -> AsyncIterator[tuple[ClusterId, str, dict[str, Any]]]:
-        """Source cluster, service and endpoint of all that is behind clusterset IPs."""
-        for found in await self.fleet.objects(cluster, EndpointSlice, self.fleet.namespace):
-            labels = found["metadata"].get("labels", {})
-            if is_live(found) and SOURCE_CLUSTER in labels and KUBE_SERVICE in labels:
-                for endpoint in found.get("endpoints") or ():
-                    yield labels[SOURCE_CLUSTER], labels[SERVICE_NAME], endpoint
 
 
 class ExportStatus(Law):

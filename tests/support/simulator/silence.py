@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.objects import ClusterId
 from tests.support.simulator.exports import NAMES
-from tests.support.simulator.fleet import LEASE, Answer, Fleet
+from tests.support.simulator.fleet import LEASE, RENEWAL, Answer, Fleet
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER
 
@@ -19,8 +19,9 @@ class DeadLeftOut(Law):
     name = "dead-left-out"
     sentence = (
         f"No answer names a cluster that has been silent for more than {EXPIRY:.0f} s, nor "
-        f"{EXPIRY + RECONNECT_TIME:.0f} s after the broker was restored; one that was left out "
-        "does not return while it is silent, whoever is restarted or cut and whether the broker is "
+        f"{EXPIRY + RECONNECT_TIME:.0f} s after the broker was restored or the asked agent "
+        "started; one that was left out does not return while it is silent, "
+        "whoever is restarted or cut and whether the broker is "
         "restored, unless the answering cluster is restored itself or the broker's clock set back."
     )
 
@@ -35,12 +36,13 @@ class DeadLeftOut(Law):
         restored = fleet.restored_at.get(BROKER)
         after_restore = EXPIRY + RECONNECT_TIME
         recently = restored is not None and fleet.now - restored < after_restore
-        bound = after_restore if recently else EXPIRY
         for dead in fleet.names:
             silent = fleet.mute_for(dead)
             for asker in fleet.names:
                 if asker == dead or silent <= LEASE.total_seconds():
                     continue
+                is_new = fleet.started_at.get(asker, 0) > fleet.mute_since(dead) - RENEWAL
+                bound = after_restore if recently or is_new else EXPIRY
                 listened = fleet.now - fleet.works_since(asker, BROKER)
                 for name in NAMES:
                     full = f"{dead}.{name}.{fleet.namespace}.svc.clusterset.local"

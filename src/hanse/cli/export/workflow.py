@@ -18,8 +18,8 @@ from hanse.features.services.exported import (
     all_exported,
     format_port,
 )
-from hanse.features.services.exports import API_SERVER, NEVER_EXPORTED
 from hanse.features.services.names import AFFINITY, PRIORITY, TO_CLUSTERS, WEIGHT
+from hanse.features.services.status import API_SERVER, NEVER_EXPORTED
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import AlreadyExists, NotFound

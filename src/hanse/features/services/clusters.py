@@ -163,6 +163,12 @@ def exporting_clusters(service_import: ServiceImport | None) -> frozenset[Cluste
     return frozenset(exporting.cluster for exporting in named)
 
 
+def imported_clusters(key: Key, snapshot: Snapshot) -> frozenset[ClusterId]:
+    """The clusters of which this cluster has imported slices of one service."""
+    imported = snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")
+    return frozenset(map(source_cluster, imported))
+
+
 def cluster_settings(cluster: ClusterId, rules: ClusterSetSpec) -> MemberSettings:
     """The settings that the ClusterSet has for one cluster, or the defaults."""
     found = (settings for settings in rules.clusters if settings.id == cluster)

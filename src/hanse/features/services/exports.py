@@ -1,5 +1,6 @@
 """Plans one ServiceExport of this cluster: its slices on the broker, and its conditions."""
 
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -41,6 +42,7 @@ from hanse.features.services.status import (
     ADDRESSES_ALLOWED,
     DISCONNECTED,
     IMPORTED_HERE,
+    invalid_conditions,
     settings_conditions,
     status_plan,
 )
@@ -66,11 +68,6 @@ PENDING_AFTER_QUEUED = timedelta(seconds=30)
 
 FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
 """Results of writes that a retry does not mend."""
-
-API_SERVER = ("default", "kubernetes")
-"""Namespace and name of the API server's own Service, which every cluster has."""
-
-NEVER_EXPORTED = "the API server's own Service is never exported"
 
 _VALID = condition("Valid", True, "Valid", "the Service can be exported")
 _NO_CONFLICT = condition("Conflict", False, "NoConflicts", "all exports of this service agree")
@@ -105,7 +102,7 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     if export is None or export.metadata.deletion_timestamp is not None:
         return Plan()  # nothing desired: what was published is withdrawn
     service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
-    if invalid := _invalid_conditions(key, service):
+    if invalid := invalid_conditions(key, service):
         ended = (_NO_CONFLICT,) if find_condition(export.status.conditions, "Conflict") else ()
         return status_plan(export, snapshot, (*invalid, *ended))
     assert service is not None, "a Service without invalid conditions exists"
@@ -123,49 +120,16 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     published = list_published_slices(key, snapshot, broker)
     own = [s for s in published if source_cluster(s) == snapshot.local]
     if any(has_newer_schema(s) for s in own):
-        return _keep_published(own, snapshot, broker)
+        return Plan(_as_published(own, snapshot, broker))
     state = _export_state(export, service, published, broker, snapshot, broker_namespace)
     return _publish(state, snapshot, broker_namespace)
 
 
-def is_exportable(key: Key, service: Service | None) -> bool:
-    """Whether a Service exists and can be exported.
-
-    It cannot if it is being deleted, is of type ExternalName, or is the API server's own.
-    """
-    return not _invalid_conditions(key, service)
-
-
-def _invalid_conditions(key: Key, service: Service | None) -> tuple[Condition, ...]:
-    """Conditions Valid and Ready of an export that cannot be published; empty where it can.
-
-    It cannot without a Service, or if that is being deleted, of type ExternalName, or the API
-    server's.
-    """
-    if (key.namespace, key.name) == API_SERVER:
-        return _invalid_type(NEVER_EXPORTED)
-    if service is None or service.metadata.deletion_timestamp is not None:
-        return (
-            condition("Valid", False, "NoService", f"there is no Service {key.name} here"),
-            condition("Ready", False, "Pending", "it is exported when the Service is created"),
-        )
-    if service.spec.type == "ExternalName":
-        text = "a Service of type ExternalName has no endpoints; export one of another type"
-        return _invalid_type(text)
-    return ()
-
-
-def _invalid_type(message: str) -> tuple[Condition, ...]:
-    """The conditions of a Service that can never be exported."""
-    return (
-        condition("Valid", False, "InvalidServiceType", message),
-        condition("Ready", False, "Failed", message),
-    )
-
-
-def _keep_published(own: list[EndpointSlice], snapshot: Snapshot, broker: ClusterId) -> Plan:
-    """Leave what a newer version of this cluster's agent published as it is."""
-    return Plan(tuple(Desired(s, broker, sources=_sources(snapshot)) for s in own))
+def _as_published(
+    slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId
+) -> tuple[Desired, ...]:
+    """These slices on the broker, as they are."""
+    return tuple(Desired(s, broker, sources=_sources(snapshot)) for s in slices)
 
 
 def _sources(snapshot: Snapshot) -> frozenset[ClusterId]:
@@ -257,11 +221,9 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
         refused=state.is_refused(snapshot.local),
         published=[s for s in state.published if source_cluster(s) == snapshot.local],
     )
-    sources = _sources(snapshot)
     ranges = cluster_settings(snapshot.local, state.rules).ranges
-    desired = tuple(
-        Desired(drop_disallowed(s, ranges), state.broker, sources=sources) for s in slices
-    )
+    allowed = [drop_disallowed(s, ranges) for s in slices]
+    desired = _as_published(allowed, snapshot, state.broker)
     ready = _ready_condition(state, desired, snapshot)
     conditions = [
         _VALID,
@@ -276,11 +238,21 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
     older = _lighthouse_form(state, snapshot, broker_namespace)
     key = Key("export", state.record.name, state.record.namespace)
     removals = leftovers(key, [d.object for d in older], snapshot, state.broker)
-    desired = (*desired, *older)
+    desired = (*desired, *_replaced_later(desired, state, snapshot), *older)
     if ready is None and find_condition(export.status.conditions, "Ready") is None:
         # one status write, once Ready is known
         return Plan(desired, removals, requeue_after=PENDING_AFTER)
     return replace(status_plan(export, snapshot, conditions), desired=desired, removals=removals)
+
+
+def _replaced_later(
+    desired: tuple[Desired, ...], state: _ExportState, snapshot: Snapshot
+) -> tuple[Desired, ...]:
+    """Our slices on the broker, until one of the desired stands: the new ones may be refused."""
+    own = [s for s in state.published if source_cluster(s) == snapshot.local]
+    names = {d.object.metadata.name for d in desired}
+    stands = any(s.metadata.name in names for s in own)
+    return () if stands else _as_published(own, snapshot, state.broker)
 
 
 def _lighthouse_form(

@@ -19,6 +19,7 @@ from hanse.features.services.clusters import (
     drop_foreign_namespaces,
     drop_own,
     exporting_clusters,
+    imported_clusters,
     list_published_slices,
     lost_clusters,
     overlap_message,
@@ -33,12 +34,10 @@ from hanse.features.services.derived import (
     derived_service,
     internal_traffic_policy,
 )
-from hanse.features.services.exports import is_exportable
 from hanse.features.services.legacy import (
     AGGREGATES,
     Unconfirmed,
     being_upgraded,
-    imported_clusters,
     imported_from_lighthouse,
     lighthouse_slices,
     unconfirmed_clusters,
@@ -54,7 +53,7 @@ from hanse.features.services.slices import (
     build_own_slices,
     share_annotations,
 )
-from hanse.features.services.status import ADDRESSES_ALLOWED
+from hanse.features.services.status import ADDRESSES_ALLOWED, is_exportable
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
 from hanse.model.affinity import (
     AffinityRule,
@@ -172,10 +171,10 @@ def _published(
     """What clusters publish, with either agent; `current` is the import as we wrote it last."""
     older = lighthouse_slices(key, snapshot, broker, broker_namespace)
     theirs = imported_from_lighthouse(key, snapshot) | older.keys()
-    standing = exporting_clusters(current) - theirs
+    named, imported = exporting_clusters(current), imported_clusters(key, snapshot)
     is_migrating = lighthouse_version(snapshot, broker) is not None
-    if is_migrating:  # else a status that is written after its slices brings a roll-back's back
-        standing &= imported_clusters(key, snapshot)
+    # a status is written after its slices: of a roll-back it names those that have gone
+    standing = (named & imported if is_migrating else named | imported) - theirs
     place = (standing, snapshot, broker, broker_namespace)
     published = [
         s for s in list_published_slices(key, snapshot, broker) if source_cluster(s) not in older

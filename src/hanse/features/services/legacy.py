@@ -185,11 +185,6 @@ def imported_from_lighthouse(key: Key, snapshot: Snapshot) -> frozenset[ClusterI
     return frozenset(source_cluster(s) for s in imported if AGENT in s.metadata.annotations)
 
 
-def imported_clusters(key: Key, snapshot: Snapshot) -> frozenset[ClusterId]:
-    """The clusters of which this cluster has imported slices of one service."""
-    return frozenset(map(source_cluster, _imported(key, snapshot)))
-
-
 def _imported(key: Key, snapshot: Snapshot) -> Iterator[EndpointSlice]:
     """The slices of one service that this cluster has imported."""
     return snapshot.by(snapshot.local, IMPORTED, f"{key.namespace}/{key.name}")

@@ -13,8 +13,9 @@ from hanse.features.services.records import (
 )
 from hanse.model.affinity import FORMAT, parse_affinity
 from hanse.model.conditions import Condition, condition, find_condition
+from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.plan import Plan
+from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.model.status import conditions_plan
 
@@ -25,6 +26,11 @@ IMPORTED_HERE = "ImportedHere"
 """Whether the exporting cluster itself has the import."""
 DISCONNECTED = "Disconnected"
 """The reason of Ready while an agent does not reach the broker."""
+
+API_SERVER = ("default", "kubernetes")
+"""Namespace and name of the API server's own Service, which every cluster has."""
+
+NEVER_EXPORTED = "the API server's own Service is never exported"
 
 
 def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[Condition]) -> Plan:
@@ -86,3 +92,38 @@ def _unknown_clusters(named: str, joined: frozenset[str] | None) -> Iterator[str
             ", ".join(sorted(joined or ())),
         )
         yield f"annotation {TO_CLUSTERS}: no cluster {shown} has joined; there are {known}"
+
+
+def is_exportable(key: Key, service: Service | None) -> bool:
+    """Whether a Service exists and can be exported.
+
+    It cannot if it is being deleted, is of type ExternalName, or is the API server's own.
+    """
+    return not invalid_conditions(key, service)
+
+
+def invalid_conditions(key: Key, service: Service | None) -> tuple[Condition, ...]:
+    """Conditions Valid and Ready of an export that cannot be published; empty where it can.
+
+    It cannot without a Service, or if that is being deleted, of type ExternalName, or the API
+    server's.
+    """
+    if (key.namespace, key.name) == API_SERVER:
+        return _invalid_type(NEVER_EXPORTED)
+    if service is None or service.metadata.deletion_timestamp is not None:
+        return (
+            condition("Valid", False, "NoService", f"there is no Service {key.name} here"),
+            condition("Ready", False, "Pending", "it is exported when the Service is created"),
+        )
+    if service.spec.type == "ExternalName":
+        text = "a Service of type ExternalName has no endpoints; export one of another type"
+        return _invalid_type(text)
+    return ()
+
+
+def _invalid_type(message: str) -> tuple[Condition, ...]:
+    """The conditions of a Service that can never be exported."""
+    return (
+        condition("Valid", False, "InvalidServiceType", message),
+        condition("Ready", False, "Failed", message),
+    )

@@ -1,0 +1,120 @@
+"""The laws of clusterset IPs: they stay, and behind them are pods."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
+from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.objects import ClusterId
+from tests.support.simulator.exports import NAMES, Exports
+from tests.support.simulator.fleet import Fleet, find, is_live
+from tests.support.simulator.laws import Law
+
+
+class UsersActions(Protocol):
+    """What people did to imports."""
+
+    def is_owned(self, cluster: ClusterId, name: str) -> bool:
+        """Whether a person's own import has the name in a cluster."""
+
+    def touched(self, cluster: ClusterId) -> float:
+        """When somebody last changed imports in a cluster, or it was restored, left or joined."""
+
+
+class AddressesKept(Law):
+    """The address of an import stays."""
+
+    name = "addresses-kept"
+    sentence = "The clusterset IP of a service never changes while a cluster exports it."
+
+    def __init__(self, fleet: Fleet, services: UsersActions) -> None:
+        super().__init__(fleet)
+        self._services = services
+        self._exports = Exports(fleet)
+        self._held: dict[tuple[ClusterId, str], tuple[object, frozenset[str]]] = {}
+
+    async def observe(self) -> AsyncIterator[str]:
+        profile = await self._exports.profile()
+        for name in NAMES:
+            exports = await self._exports.possible(name)
+            headless = {exported.headless for exported in exports.values()}
+            for asker in self.fleet.names:
+                key = (asker, name)
+                if profile != "kep-1645" or headless != {False}:
+                    self._held.pop(key, None)
+                    continue
+                full = f"{name}.{self.fleet.namespace}.svc.clusterset.local"
+                records = self.fleet.ask(asker, full).records
+                if not await self._has_address(asker, name):
+                    continue  # the asker has not seen the new profile: these are endpoints
+                touched, held = self._services.touched(asker), self._held.get(key)
+                if records and held is not None and held[0] == touched and held[1] != records:
+                    yield f"{full} in {asker} was {sorted(held[1])} and is {sorted(records)}"
+                if records:
+                    self._held[key] = (touched, records)
+
+    async def _has_address(self, cluster: ClusterId, name: str) -> bool:
+        """Whether the import in a cluster has a clusterset IP."""
+        found = find(await self.fleet.objects(cluster, ServiceImport, self.fleet.namespace), name)
+        return found is not None and bool(found["spec"].get("ips"))
+
+
+class PodsBehindAddresses(Law):
+    """A proxy can send packets to what is behind a clusterset IP."""
+
+    name = "pods-behind-addresses"
+    sentence = (
+        "Behind a clusterset IP are pods: no address that the same proxy would have to translate "
+        "again, and no node of another cluster."
+    )
+
+    def __init__(self, fleet: Fleet, services: UsersActions) -> None:
+        super().__init__(fleet)
+        self._services = services
+        self._exports = Exports(fleet)
+        self._judged: dict[ClusterId, object] = {}
+        """The state of a cluster that was judged last."""
+
+    async def observe(self) -> AsyncIterator[str]:
+        fleet = self.fleet
+        for cluster in fleet.names:
+            if self._judged.get(cluster) == (state := fleet.state_of(cluster)):
+                continue
+            self._judged[cluster] = state
+            services = await fleet.objects(cluster, Service, fleet.namespace)
+            translated = {s["spec"].get("clusterIP") for s in services}
+            async for source, _, endpoint in self._endpoints(cluster):
+                if source != cluster and endpoint.get("nodeName"):
+                    yield f"{cluster} takes {endpoint} of {source} for one of its nodes"
+                if source == cluster and translated & set(endpoint["addresses"]):
+                    yield f"{cluster} has its own Service's address {endpoint} as an endpoint"
+
+    async def at_rest(self) -> AsyncIterator[str]:
+        if await self._exports.profile() != "kep-1645":
+            return
+        for name in NAMES:
+            exports = await self._exports.of(name)
+            if not exports or exports[min(exports, key=lambda c: (exports[c].since, c))].headless:
+                continue
+            for cluster in self.fleet.names:
+                if self._services.is_owned(cluster, name) or cluster in self.fleet.left:
+                    continue
+                found: dict[ClusterId, set[str]] = {c: set() for c in exports}
+                async for source, of, endpoint in self._endpoints(cluster):
+                    if of == name and endpoint.get("conditions", {}).get("ready", True):
+                        found.setdefault(source, set()).update(endpoint["addresses"])
+                wanted = {c: set(exported.pods) for c, exported in exports.items()}
+                if found != wanted:
+                    yield f"{cluster} sends {name} to {found}, and not to {wanted}"
+
+    async def _endpoints(
+        self, cluster: ClusterId
+    ) -> AsyncIterator[tuple[ClusterId, str, dict[str, Any]]]:
+        """Source cluster, service and endpoint of all that is behind clusterset IPs."""
+        for found in await self.fleet.objects(cluster, EndpointSlice, self.fleet.namespace):
+            labels = found["metadata"].get("labels", {})
+            if is_live(found) and SOURCE_CLUSTER in labels and KUBE_SERVICE in labels:
+                for endpoint in found.get("endpoints") or ():
+                    yield labels[SOURCE_CLUSTER], labels[SERVICE_NAME], endpoint
