@@ -238,7 +238,8 @@ PORT_CASES: dict[str, tuple[tuple[ImportedPort, ...], tuple[ImportedPort, ...], 
         "http/80",
     ),
     "one without a name": ((port(80),), (port(443, "tls"),), "", "tcp-80/80 tls/443"),
-    "its name is taken": ((port(80),), (port(81, "tcp-80"),), "", "tcp-80/80"),
+    "none with a name": ((port(80),), (port(443),), "", "tcp-80/80 tcp-443/443"),
+    "its name is taken": ((port(80),), (port(81, "tcp-80"),), "", "/80"),
 }
 
 

@@ -25,6 +25,7 @@ from hanse.model.kinds.discovery import (
     EndpointConditions,
     EndpointSlice,
 )
+from hanse.model.kinds.multicluster import ImportedPort
 from tests.features.services.builders import HOME, backends, port, published_slices, record
 from tests.features.services.test_merge import PORT_SETS
 from tests.support.builders import stored
@@ -278,17 +279,31 @@ def test_pods_behind_a_derived_service_are_joined_by_the_port_of_their_service()
     assert [(p.name, p.port) for p in copy.ports or ()] == [("web", 8080)]
 
 
+def test_a_port_that_the_import_does_not_have_leads_nowhere() -> None:
+    """A later export has another number by the same name: its pods are not behind the import's."""
+    old = record("lubeck", port(42, "tcp"), age=9)
+    young = record("bergen", port(4242, "tcp"), port(43, "more"))
+    [endpoint_slice] = published_slices(young)
+
+    copy = build_imported_slice(endpoint_slice, young, merge_of(old, young), "derived-web")
+
+    assert [p.name for p in copy.ports or ()] == ["more"]
+
+
 @settings(deadline=None, max_examples=100)
 @given(st.sampled_from(PORT_SETS), st.sampled_from(PORT_SETS))
-def test_port_names_in_a_copy_are_unique(
-    one: tuple[object, ...], other: tuple[object, ...]
+def test_a_copy_has_those_of_its_clusters_ports_that_the_import_has_by_number(
+    one: tuple[ImportedPort, ...], other: tuple[ImportedPort, ...]
 ) -> None:
     old = replace(record("lubeck", age=9), ports=one)
     young = replace(record("bergen"), ports=other)
     [endpoint_slice] = published_slices(young)
 
-    copy = build_imported_slice(endpoint_slice, young, merge_of(old, young), "derived-web")
+    merged = merge_of(old, young)
+    copy = build_imported_slice(endpoint_slice, young, merged, "derived-web")
 
+    numbers = {(p.protocol, p.port) for p in other}
+    expected = {p.name for p in merged.ports if (p.protocol, p.port) in numbers}
     names = [p.name for p in copy.ports or ()]
-    assert len(names) == len(other)
+    assert set(names) == expected
     assert len(set(names)) == len(names)

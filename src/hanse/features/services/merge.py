@@ -123,12 +123,11 @@ def _identities(record: ExportRecord) -> set[_PortIdentity]:
 def _union_ports(records: Sequence[ExportRecord]) -> tuple[ImportedPort, ...]:
     """The ports of all clusters, oldest export first, with unique names and numbers.
 
-    Each of several ports gets a name, which a Service requires.
+    Each of several ports gets a name, which a Service requires; a single one is as it is exported.
     """
-    ports = _distinct_ports(port for record in records for port in record.ports)
-    if len(ports) <= 1 or all(port.name for port in ports):
-        return ports
-    return _distinct_ports(_with_name(port) for record in records for port in record.ports)
+    exported = [port for record in records for port in record.ports]
+    ports = _distinct_ports(map(_with_name, exported))
+    return ports if len(ports) > 1 else _distinct_ports(exported[:1])
 
 
 def _with_name(port: ImportedPort) -> ImportedPort:

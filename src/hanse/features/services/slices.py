@@ -131,8 +131,9 @@ def build_imported_slice(
 ) -> EndpointSlice:
     """The copy of a published slice in an importing cluster, in the namespace of the import.
 
-    With a derived Service the slice is labelled as its endpoints, has the import's port names, and
-    hints where the import prefers zones; a proxy ignores hints unless all endpoints have them.
+    With a derived Service the slice is labelled as its endpoints, has the ports of the import by
+    its names, and hints where the import prefers zones; a proxy ignores hints unless all endpoints
+    have them.
     """
     labels = {
         SERVICE_NAME: record.name,
@@ -153,7 +154,7 @@ def build_imported_slice(
         ),
         address_type=endpoint_slice.address_type,
         endpoints=endpoints,
-        ports=_rename_ports(ports, record, merged) if derived else ports,
+        ports=_imported_ports(ports, record, merged) if derived else ports,
     )
 
 
@@ -273,27 +274,23 @@ def _service_ports(record: ExportRecord) -> tuple[EndpointPort, ...]:
     )
 
 
-def _rename_ports(
+def _imported_ports(
     ports: Sequence[EndpointPort], record: ExportRecord, merged: MergedImport
 ) -> tuple[EndpointPort, ...]:
-    """The ports by the import's names, each name once, since kube-proxy matches ports by name.
+    """The ports by the import's names, each once, since kube-proxy matches ports by name.
 
-    A port keeps a name that the import has; another is matched by the number that its cluster's
-    Service gives it.
+    Ports are joined by the number that their cluster's Service gives them, whatever they are
+    called there. One whose number the import does not have is left out: a client of the import's
+    port of the same name would reach it by a number that its cluster does not expose.
     """
-    known = {p.name for p in merged.ports}
     numbers = {p.name: (p.protocol, p.port) for p in record.ports}
-    by_number = {(p.protocol, p.port): p.name for p in merged.ports}
-    taken = {p.name for p in ports if p.name in known}
-    renamed: list[EndpointPort] = []
+    names = {(p.protocol, p.port): p.name for p in merged.ports}
+    imported: dict[str, EndpointPort] = {}
     for port in ports:
-        name = port.name
-        if name not in known:
-            imported = by_number.get(numbers.get(name, (port.protocol, port.port or 0)), name)
-            name = name if imported in taken else imported
-            taken.add(name)
-        renamed.append(port if name == port.name else replace(port, name=name))
-    return tuple(renamed)
+        name = names.get(numbers.get(port.name, (port.protocol, port.port or 0)))
+        if name is not None:
+            imported.setdefault(name, port if name == port.name else replace(port, name=name))
+    return tuple(imported.values())
 
 
 def address_family(address: str) -> AddressType:
