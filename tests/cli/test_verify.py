@@ -1,8 +1,11 @@
 """`hanse verify`: what is tried, and the causes of failures; its packets are in tests/nodes."""
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.cli.verify.attempts import (
+    POD,
+    SERVICE_ADDRESS,
     TOPICS,
     Attempt,
     DeployedCluster,
@@ -80,7 +83,77 @@ def test_a_missing_route_is_the_cause_of_a_service_that_fails() -> None:
         found["services", "10.1.0.9", "clusterset IP"],
     )
     assert route.message == "no route from lubeck to the pod range of bergen"
-    assert service.message == "no route from lubeck to the pod address in bergen"
+    assert service.message == "the pod address in bergen is not reached from lubeck"
+
+
+@pytest.mark.parametrize(
+    ("deployed", "remedy"),
+    [
+        (DEPLOYED, "route it to the nodes of bergen"),
+        ((replace(DEPLOYED[1], node="192.0.2.2"),), "ip route add 10.102.0.1 via 192.0.2.2 #"),
+        (
+            (replace(DEPLOYED[1], node="192.0.2.2", pod_range="10.102.0.0/24"),),
+            "ip route add 10.102.0.0/24 via 192.0.2.2 #",
+        ),
+    ],
+    ids=["no node is known", "no range is known", "both are known"],
+)
+def test_the_remedy_of_a_missing_route_is_the_route(
+    deployed: tuple[DeployedCluster, ...], remedy: str
+) -> None:
+    [route] = explain([route_outcome("lubeck", "bergen", POD, False)], {}, deployed)
+
+    assert route.remedy.startswith(remedy)
+
+
+def route_outcome(source: str, target: str, subject: str, answered: bool) -> Outcome:
+    """The outcome of a route that is needed."""
+    return Outcome(Attempt("routes", source, target, subject, ()), answered, TIMEOUT)
+
+
+def test_pods_that_are_reached_without_their_service_lack_a_proxy() -> None:
+    outcomes = [
+        route_outcome("bergen", "bergen", POD, True),
+        route_outcome("bergen", "bergen", SERVICE_ADDRESS, False),
+        route_outcome("lubeck", "bergen", POD, True),
+        route_outcome("lubeck", "bergen", SERVICE_ADDRESS, False),
+        Outcome(Attempt("services", "bergen", "10.2.0.9", "clusterset IP", ()), False, TIMEOUT),
+    ]
+
+    found = explain(outcomes, {"lubeck": BY_PODS, "bergen": BY_PODS})
+
+    failed = [r for r in found if r.status == "failed"]
+    assert len(failed) == 3
+    assert {r.remedy for r in failed} == {
+        "kubectl --context bergen -n kube-system rollout restart daemonset kube-proxy"
+    }
+
+
+def test_connections_that_arrive_the_other_way_only_are_dropped_on_purpose() -> None:
+    outcomes = [
+        route_outcome("lubeck", "bergen", POD, False),
+        route_outcome("bergen", "lubeck", POD, True),
+    ]
+
+    dropped, _ = explain(outcomes, {})
+
+    assert dropped.message.startswith("bergen drops connections of pods of lubeck")
+    assert "policies and firewalls of bergen" in dropped.remedy
+
+
+def test_pods_that_do_not_reach_their_own_cluster_have_no_network() -> None:
+    [route] = explain([route_outcome("lubeck", "lubeck", POD, False)], {})
+
+    assert route.message == "pods of lubeck do not reach each other"
+
+
+def test_the_remedy_of_a_missing_stub_names_the_address_of_our_dns() -> None:
+    attempt = Attempt("names", "lubeck", NAME, "name", ("lookup", NAME))
+    here = replace(DEPLOYED[0], dns="10.1.0.53")
+
+    [name] = explain([Outcome(attempt, False, UNKNOWN)], {"lubeck": BY_PODS}, [here])
+
+    assert name.remedy == "add what `hanse dns corefile 10.1.0.53` prints to its Corefile"
 
 
 def test_a_name_that_nobody_knows_is_a_missing_dns_stub() -> None:

@@ -12,6 +12,8 @@ BROKER_NAMESPACE = "hanse-broker"
 """The default namespace on the broker of what clusters share."""
 AGENT = "hanse-agent"
 """The name of the agent's ServiceAccount, roles, Deployment and Lease."""
+DNS = "hanse-dns"
+"""The name of the ServiceAccount, roles, Deployment and Service of our DNS."""
 BROKER_SECRET = "hanse-broker"  # noqa: S105 - the name of an object
 """The Secret in a member with the kubeconfig of the broker."""
 

@@ -5,7 +5,7 @@ from typing import Any
 from hanse import __version__
 from hanse.cli.manifests.console import CONSOLE, console_files
 from hanse.cli.manifests.guard import guard_files
-from hanse.cli.manifests.rights import DNS, dns_rights_files, rights_files
+from hanse.cli.manifests.rights import dns_rights_files, rights_files
 from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
 from hanse.cli.manifests.workloads import (
     disruption_budget,
@@ -21,7 +21,7 @@ from hanse.cli.manifests.workloads import (
 from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
 from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.manifests import PART_OF
-from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.naming import AGENT, DNS, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
 METRICS_PORT = 8080

@@ -25,11 +25,9 @@ from hanse.model.manifests import (
     namespace,
     role_manifests,
 )
-from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.naming import DNS, SYSTEM_NAMESPACE
 from hanse.model.objects import Object, Wire
 from hanse.model.rbac import Right, rbac_rules, watch_rights, without_covered
-
-DNS = "hanse-dns"
 
 
 def rights_files() -> tuple[ChartFile, ...]:

@@ -12,6 +12,8 @@ Topic = Literal["routes", "names", "services", "policies", "hosts"]
 TOPICS: tuple[Topic, ...] = ("routes", "names", "services", "policies", "hosts")
 Status = Literal["ok", "failed", "warning"]
 
+POD, SERVICE_ADDRESS = "pod address", "Service address"
+"""What routes are tried to."""
 CONNECTIONS = 4
 """How often a service is connected to in one try: its endpoints take turns."""
 
@@ -25,6 +27,14 @@ class DeployedCluster(Struct, frozen=True):
     guarded: str
     service: str
     """The address of the Service."""
+    node: str = ""
+    """The address of the node of the pod that answers."""
+    pod_range: str = ""
+    """The range of that node's pods; empty if the node does not say it."""
+    service_range: str = ""
+    """Empty if the cluster does not say it."""
+    dns: str = ""
+    """The address of the Service of our DNS; empty if it is not installed there."""
 
 
 class ImportedService(Struct, frozen=True):
@@ -114,10 +124,10 @@ def _routes(
     """
     published = imported.addresses if imported is not None else ()
     for one in deployed:
-        yield Attempt("routes", source, one.cluster, "pod address", _dial(one.server, PORT))
+        yield Attempt("routes", source, one.cluster, POD, _dial(one.server, PORT))
         needed = one.cluster == source or one.service in published
         arguments = _dial(one.service, SERVICE_PORT)
-        yield Attempt("routes", source, one.cluster, "Service address", arguments, needed=needed)
+        yield Attempt("routes", source, one.cluster, SERVICE_ADDRESS, arguments, needed=needed)
 
 
 def _policies(source: str, deployed: Sequence[DeployedCluster]) -> Iterator[Attempt]:
@@ -142,61 +152,132 @@ def _names_and_services(source: str, imported: ImportedService, name: str) -> It
 
 
 def explain(
-    outcomes: Sequence[Outcome], imported: Mapping[str, ImportedService | None]
-) -> list[VerifyResult]:
-    """The result of each attempt; the cause of a failure is judged by all outcomes."""
-    return [_explain(outcome, outcomes, imported) for outcome in outcomes]
-
-
-def _explain(
-    outcome: Outcome,
     outcomes: Sequence[Outcome],
     imported: Mapping[str, ImportedService | None],
-) -> VerifyResult:
+    deployed: Sequence[DeployedCluster] = (),
+) -> list[VerifyResult]:
+    """The result of each attempt; the cause of a failure is judged by all outcomes."""
+    evidence = _Evidence(outcomes, imported, {one.cluster: one for one in deployed})
+    return [_explain(outcome, evidence) for outcome in outcomes]
+
+
+class _Cause(Struct, frozen=True):
+    """Why an attempt did not end as expected, what to do, and how much it counts."""
+
+    message: str
+    remedy: str
+    status: Status = "failed"
+
+
+class _Evidence(Struct, frozen=True):
+    """All outcomes of a run, by which the cause of each failure is judged."""
+
+    outcomes: Sequence[Outcome]
+    imported: Mapping[str, ImportedService | None]
+    deployed: Mapping[str, DeployedCluster]
+
+    def reaches(self, source: str, target: str, subject: str) -> bool | None:
+        """Whether a route was answered; None if it was not tried."""
+        for outcome in self.outcomes:
+            attempt = outcome.attempt
+            if (attempt.topic, attempt.source, attempt.target, attempt.subject) == (
+                *("routes", source, target),
+                subject,
+            ):
+                return outcome.answered
+        return None
+
+    def lacks_proxy(self, cluster: str) -> bool:
+        """Whether pods of a cluster reach its pod, and not the Service in front of it."""
+        return bool(self.reaches(cluster, cluster, POD)) and (
+            self.reaches(cluster, cluster, SERVICE_ADDRESS) is False
+        )
+
+
+def _explain(outcome: Outcome, evidence: _Evidence) -> VerifyResult:
     """The result of one attempt."""
     attempt = outcome.attempt
-    cause, remedy, status = "", "", "failed" if attempt.needed else "warning"
-    if not outcome.is_expected:
-        match attempt.topic:
-            case "routes":
-                cause, remedy = _route_cause(outcome)
-            case "policies":
-                cause, remedy, status = _policy_cause(outcome, outcomes)
-            case "hosts":
-                cause = "the cluster's DNS does not answer the host"
-                remedy = "forward or delegate its zone to `hanse dns`: docs/guides/gslb.md"
-            case _:
-                cause, remedy = _service_cause(outcome, outcomes, imported[attempt.source])
+    cause = None if outcome.is_expected else _cause(outcome, evidence)
     return VerifyResult(
         attempt.source,
         attempt.target,
         attempt.topic,
         attempt.subject,
-        "ok" if outcome.is_expected else "warning" if status == "warning" else "failed",
-        cause,
+        "ok" if cause is None else cause.status,
+        cause.message if cause is not None else "",
         outcome.output,
-        remedy,
+        cause.remedy if cause is not None else "",
     )
 
 
-def _route_cause(outcome: Outcome) -> tuple[str, str]:
-    """The cause and the remedy where an address is not reached."""
+def _cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
+    """Why an attempt did not end as expected."""
+    match outcome.attempt.topic:
+        case "routes":
+            return _route_cause(outcome, evidence)
+        case "policies":
+            return _policy_cause(outcome, evidence.outcomes)
+        case "hosts":
+            return _Cause(
+                "the cluster's DNS does not answer the host",
+                "forward or delegate its zone to `hanse dns`: docs/guides/gslb.md",
+            )
+        case "names" | "services":
+            return _service_cause(outcome, evidence)
+
+
+def _route_cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
+    """Why an address is not reached: the proxy of its cluster, a policy, or no route."""
     attempt = outcome.attempt
-    kind = "pod" if attempt.subject == "pod address" else "service"
-    if "refused" in outcome.output and attempt.needed:
-        cause = f"{attempt.target} is reached, and nothing answers there"
-        return cause, f"is the {kind} range of another cluster the same? see `hanse check --pre`"
-    cause = f"no route from {attempt.source} to the {kind} range of {attempt.target}"
-    remedy = (
-        f"route it to the nodes of {attempt.target}, and the way back; or let firewalls pass it"
-    )
+    source, target, subject = attempt.source, attempt.target, attempt.subject
+    kind = "pod" if subject == POD else "service"
+    if subject == SERVICE_ADDRESS and evidence.lacks_proxy(target):
+        return _proxy_cause(target)
     if not attempt.needed:
-        remedy = "nothing: no Service's address is published here"
-    return cause, remedy
+        message = f"no route from {source} to the {kind} range of {target}"
+        return _Cause(message, "nothing: no Service's address is published here", "warning")
+    if "refused" in outcome.output:
+        message = f"{target} is reached, and nothing answers there"
+        remedy = f"is the {kind} range of another cluster the same? see `hanse check --pre`"
+        return _Cause(message, remedy)
+    if source == target:
+        message = f"pods of {target} do not reach each other"
+        return _Cause(message, f"kubectl --context {target} get pods -A -o wide; its network?")
+    if subject == POD and evidence.reaches(target, source, POD):
+        # Answers to connections the other way arrive: both ranges are routed.
+        message = f"{target} drops connections of pods of {source}: its own arrive in {source}"
+        remedy = (
+            f"allow pods of {source} in policies and firewalls of {target}: "
+            f"kubectl --context {target} get networkpolicies -A"
+        )
+        return _Cause(message, remedy)
+    message = f"no route from {source} to the {kind} range of {target}"
+    return _Cause(message, _route_remedy(target, kind, evidence.deployed.get(target)))
 
 
-def _policy_cause(outcome: Outcome, outcomes: Sequence[Outcome]) -> tuple[str, str, Status]:
-    """The cause, remedy and status where an isolated pod answered.
+def _route_remedy(target: str, kind: str, deployed: DeployedCluster | None) -> str:
+    """A route, with the range of the cluster if it is known, else with the address itself."""
+    remedy = f"route it to the nodes of {target}, and the way back; or let firewalls pass it"
+    if deployed is None or not deployed.node:
+        return remedy
+    ranges, address = (
+        (deployed.pod_range, deployed.server)
+        if kind == "pod"
+        else (deployed.service_range, deployed.service)
+    )
+    return f"ip route add {ranges or address} via {deployed.node} # {remedy}"
+
+
+def _proxy_cause(cluster: str) -> _Cause:
+    return _Cause(
+        f"the proxy of {cluster} does not follow its Services: its pods are reached, the address "
+        "of the Service in front of them is not",
+        f"kubectl --context {cluster} -n kube-system rollout restart daemonset kube-proxy",
+    )
+
+
+def _policy_cause(outcome: Outcome, outcomes: Sequence[Outcome]) -> _Cause:
+    """Why an isolated pod answered.
 
     A warning if it also answers in its own cluster, or that was not tried; else failed.
     """
@@ -207,41 +288,44 @@ def _policy_cause(outcome: Outcome, outcomes: Sequence[Outcome]) -> tuple[str, s
         if (o.attempt.topic, o.attempt.source, o.attempt.target) == ("policies", target, target)
     ]
     if any(o.answered for o in own) or not own:
-        cause = f"the network of {target} does not enforce NetworkPolicies"
-        return cause, "use a network plugin that does, if you rely on policies", "warning"
-    cause = f"policies of {target} do not hold for connections from {outcome.attempt.source}"
+        message = f"the network of {target} does not enforce NetworkPolicies"
+        remedy = "use a network plugin that does, if you rely on policies"
+        return _Cause(message, remedy, "warning")
+    message = f"policies of {target} do not hold for connections from {outcome.attempt.source}"
     remedy = "let the connection between the clusters keep the addresses of pods (no SNAT)"
-    return cause, remedy, "failed"
+    return _Cause(message, remedy)
 
 
-def _service_cause(
-    outcome: Outcome, outcomes: Sequence[Outcome], imported: ImportedService | None
-) -> tuple[str, str]:
-    """The cause and the remedy where a service or its name fails.
-
-    In this order: not imported, no DNS, no route, or kube-proxy.
-    """
+def _service_cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
+    """Why a service or its name fails: not imported, no DNS, no proxy, or no route."""
     source = outcome.attempt.source
+    imported = evidence.imported[source]
     if imported is None or imported.missing:
         missing = imported.missing if imported is not None else "it is not installed"
-        return f"not imported in {source}: {missing}", "hanse doctor"
+        return _Cause(f"not imported in {source}: {missing}", "hanse doctor")
     if (
         "no such host" in outcome.output
         or "misbehaving" in outcome.output
-        or (outcome.attempt.topic == "names")
+        or outcome.attempt.topic == "names"
     ):
-        cause = f"the DNS of {source} does not forward {ZONE}"
-        return cause, "add what `hanse dns corefile ADDRESS` prints to its Corefile"
+        deployed = evidence.deployed.get(source)
+        address = deployed.dns if deployed is not None and deployed.dns else "ADDRESS"
+        message = f"the DNS of {source} does not forward {ZONE}"
+        return _Cause(message, f"add what `hanse dns corefile {address}` prints to its Corefile")
+    if evidence.lacks_proxy(source):
+        return _proxy_cause(source)
     lost = [
         o.attempt
-        for o in outcomes
+        for o in evidence.outcomes
         if o.attempt.topic == "routes"
         and o.attempt.source == source
         and o.attempt.needed
         and not o.answered
     ]
     if lost:
-        cause = f"no route from {source} to the {lost[0].subject} in {lost[0].target}"
-        return cause, "see the failed routes above"
-    cause = "addresses are reached, and the service is not: the proxy has not followed"
-    return cause, f"kubectl --context {source} -n kube-system get pods -l k8s-app=kube-proxy"
+        message = f"the {lost[0].subject} in {lost[0].target} is not reached from {source}"
+        return _Cause(message, "see the failed routes above")
+    return _Cause(
+        "addresses are reached, and the service is not: the proxy has not followed",
+        f"kubectl --context {source} -n kube-system get pods -l k8s-app=kube-proxy",
+    )

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, contextmanager
 from datetime import timedelta
+from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
 
@@ -30,7 +31,8 @@ from hanse.kube.requests import resource_path
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.kinds.networking import ServiceCIDR
+from hanse.model.naming import AGENT, DNS, SYSTEM_NAMESPACE
 
 SIMULATED = frozenset({"kwok.x-k8s.io/node", "sim.hanse.dev/node"})
 """Annotations of nodes that run no containers."""
@@ -111,7 +113,7 @@ async def _deploy_and_try(
     outcomes = await asyncio.gather(
         *(_try_until(c, attempts, seconds) for c, attempts in zip(clusters, planned, strict=True))
     )
-    return explain([o for several in outcomes for o in several], imported)
+    return explain([o for several in outcomes for o in several], imported, deployed)
 
 
 async def _deploy(cluster: VerifiedCluster, seconds: float) -> DeployedCluster:
@@ -128,10 +130,32 @@ async def _deploy(cluster: VerifiedCluster, seconds: float) -> DeployedCluster:
     )
     server = await await_server(cluster, manifests.SERVER, seconds)
     guarded = await await_server(cluster, manifests.GUARDED, seconds)
-    path = f"/api/v1/namespaces/{cluster.namespace}/services/{manifests.SERVICE}"
-    service = await cluster.get(path)
-    address = service["spec"]["clusterIP"] if service is not None else ""
-    return DeployedCluster(cluster.name, server, guarded, address)
+    service = await _service_address(cluster, cluster.namespace, manifests.SERVICE)
+    pod = await cluster.get_pod(manifests.SERVER)
+    node = await cluster.get(f"/api/v1/nodes/{pod['spec']['nodeName']}")
+    listed = await cluster.get(resource_path(ServiceCIDR.kind))
+    services = [cidr for one in (listed or {}).get("items") or () for cidr in one["spec"]["cidrs"]]
+    return DeployedCluster(
+        cluster.name,
+        server,
+        guarded,
+        service,
+        node=pod["status"].get("hostIP", ""),
+        pod_range=_range_of(server, (node or {}).get("spec", {}).get("podCIDRs") or ()),
+        service_range=_range_of(service, services),
+        dns=await _service_address(cluster, SYSTEM_NAMESPACE, DNS),
+    )
+
+
+def _range_of(address: str, cidrs: Sequence[str]) -> str:
+    """The first range that an address is in; empty if it is in none."""
+    return next((cidr for cidr in cidrs if ip_address(address) in ip_network(cidr)), "")
+
+
+async def _service_address(cluster: VerifiedCluster, namespace: str, name: str) -> str:
+    """The address of a Service; empty if there is none."""
+    found = await cluster.get(f"/api/v1/namespaces/{namespace}/services/{name}")
+    return str(found["spec"].get("clusterIP", "")) if found is not None else ""
 
 
 async def _export_and_await(
