@@ -90,10 +90,10 @@ def test_a_missing_route_is_the_cause_of_a_service_that_fails() -> None:
     ("deployed", "remedy"),
     [
         (DEPLOYED, "route it to the nodes of bergen"),
-        ((replace(DEPLOYED[1], node="192.0.2.2"),), "ip route add 10.102.0.1 via 192.0.2.2 #"),
+        ((replace(DEPLOYED[1], node="192.0.2.2"),), "ip route replace 10.102.0.1 via 192.0.2.2 #"),
         (
             (replace(DEPLOYED[1], node="192.0.2.2", pod_range="10.102.0.0/24"),),
-            "ip route add 10.102.0.0/24 via 192.0.2.2 #",
+            "ip route replace 10.102.0.0/24 via 192.0.2.2 #",
         ),
     ],
     ids=["no node is known", "no range is known", "both are known"],
@@ -132,13 +132,15 @@ def test_pods_that_are_reached_without_their_service_lack_a_proxy() -> None:
 def test_connections_that_arrive_the_other_way_only_are_dropped_on_purpose() -> None:
     outcomes = [
         route_outcome("lubeck", "bergen", POD, False),
+        route_outcome("lubeck", "bergen", SERVICE_ADDRESS, False),
         route_outcome("bergen", "lubeck", POD, True),
     ]
 
-    dropped, _ = explain(outcomes, {})
+    *dropped, _ = explain(outcomes, {})
 
-    assert dropped.message.startswith("bergen drops connections of pods of lubeck")
-    assert "policies and firewalls of bergen" in dropped.remedy
+    for result in dropped:
+        assert result.message.startswith("bergen drops connections of pods of lubeck")
+        assert "policies and firewalls of bergen" in result.remedy
 
 
 def test_pods_that_do_not_reach_their_own_cluster_have_no_network() -> None:

@@ -1,6 +1,7 @@
 """Processes and control groups, as /proc and /sys show them."""
 
 import ctypes
+import subprocess
 from pathlib import Path
 
 from msgspec import Struct
@@ -47,6 +48,25 @@ def container_process(container: str) -> int:
         except OSError:
             continue
     raise AssertionError(f"no process of container {container} runs")
+
+
+def node_processes(pid: int, address: str) -> dict[str, int]:
+    """The processes by name of the node that has an address, of the nodes of a process."""
+    found = descendants(pid)
+    for holder in (one for one in found if one.name == "containerd"):
+        inside = ("nsenter", "--net", "--target", str(holder.pid), "ip", "-o", "address")
+        if f" {address}/" in subprocess.check_output(inside, text=True):
+            network = _network(holder.pid)
+            return {one.name: one.pid for one in found if _network(one.pid) == network}
+    raise AssertionError(f"no node has the address {address}")
+
+
+def _network(pid: int) -> str:
+    """The network namespace of a process; empty if it has ended."""
+    try:
+        return str(Path(f"/proc/{pid}/ns/net").readlink())
+    except OSError:
+        return ""
 
 
 def cgroups_of(pid: int) -> list[Path]:

@@ -1,15 +1,21 @@
 """`hanse verify` on real nodes: it finds what a fabric carries, and leaves nothing behind."""
 
 import json
+import os
 import signal
 import subprocess
 from typing import Any
 
+from hanse.local.ranges import address_ranges
+from hanse.local.real.nodes.fabric import dns_address
 from hanse.local.real.nodes.image import NETCHECK_IMAGE
+from hanse.model.naming import ZONE
 from tests.cli.programs import HANSE, environment
 from tests.nodes.fleet import NodesFleet, until
+from tests.nodes.processes import node_processes
 
 IMAGE = ("--image", NETCHECK_IMAGE)
+QUICKLY = ("--only", "routes,names,services", "--timeout", "8")
 HERE, THERE = "lubeck", "hamburg"
 
 
@@ -78,3 +84,89 @@ def test_a_run_that_is_ended_removes_what_it_created(routed: NodesFleet) -> None
 
         assert process.wait(60) != 0
         assert leftovers(routed) == []
+
+
+def test_missing_routes_and_stubs_are_named_and_what_is_printed_mends_them(
+    routed: NodesFleet,
+) -> None:
+    here, there = address_ranges(0), address_ranges(1)
+    lost = (there.services, *node_ranges(routed, THERE))
+    for one in lost:
+        in_network(routed.fabric_pid, f"ip route delete {one}")
+    corefile = Corefile(routed, HERE)
+    corefile.write(corefile.text[: corefile.text.index(f"{ZONE}:53")])
+
+    found = results(routed, *QUICKLY, status=1)
+
+    failed = {(r["source"], r["message"]): r["remedy"] for r in found if r["status"] == "failed"}
+    for kind in ("pod", "service"):
+        remedy = failed[HERE, f"no route from {HERE} to the {kind} range of {THERE}"]
+        in_network(routed.fabric_pid, remedy)
+    remedy = failed[HERE, f"the DNS of {HERE} does not forward {ZONE}"]
+    assert remedy == "add what `hanse dns corefile ADDRESS` prints to its Corefile"
+    printed = routed.running.run_hanse("dns", "corefile", str(dns_address(here))).out
+    corefile.write(corefile.text + printed)
+    results(routed, *QUICKLY, status=0)
+
+
+def test_a_dead_proxy_and_a_policy_that_drops_are_named(routed: NodesFleet) -> None:
+    [here], [there] = (node_ranges(routed, cluster) for cluster in (HERE, THERE))
+    table = f"""table inet planted {{ chain forward {{
+        type filter hook forward priority 0;
+        ip saddr {there} ip daddr {here} ct state new drop
+    }} }}"""
+    in_network(programs(routed, HERE)["containerd"], f"echo '{table}' | nft -f -")
+    proxy = programs(routed, THERE)["kube-proxy"]
+    os.kill(proxy, signal.SIGSTOP)
+    try:
+        found = results(routed, *QUICKLY, status=1)
+    finally:
+        os.kill(proxy, signal.SIGCONT)
+        in_network(programs(routed, HERE)["containerd"], "nft delete table inet planted")
+
+    causes = {(r["source"], r["target"], r["message"]) for r in found if r["topic"] == "routes"}
+    proxy_is_dead = (
+        f"the proxy of {THERE} does not follow its Services: its pods are reached, the address of "
+        "the Service in front of them is not"
+    )
+    drops = f"{HERE} drops connections of pods of {THERE}: its own arrive in {THERE}"
+    assert {cause for cause in causes if cause[2]} == {
+        (HERE, THERE, proxy_is_dead),
+        (THERE, THERE, proxy_is_dead),
+        (THERE, HERE, drops),
+    }
+    assert all(r["remedy"] for r in found if r["status"] == "failed")
+    results(routed, *QUICKLY, status=0)
+
+
+class Corefile:
+    """The settings of a cluster's CoreDNS, which follows a changed file at a signal."""
+
+    def __init__(self, fleet: NodesFleet, cluster: str) -> None:
+        [self._path] = fleet.running.folder.rglob(f"clusters/{cluster}/nodes/1/Corefile")
+        self._process = programs(fleet, cluster)["coredns"]
+        self.text = self._path.read_text()
+
+    def write(self, text: str) -> None:
+        self.text = text
+        self._path.write_text(text)
+        os.kill(self._process, signal.SIGUSR1)
+
+
+def programs(fleet: NodesFleet, cluster: str) -> dict[str, int]:
+    """The processes by name of a cluster's only node."""
+    [node] = fleet.get(cluster, "nodes")["items"]
+    [address] = [a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP"]
+    return node_processes(fleet.running.process.pid, address)
+
+
+def node_ranges(fleet: NodesFleet, cluster: str) -> list[str]:
+    """The ranges of pods that a cluster's nodes have."""
+    return [
+        cidr for one in fleet.get(cluster, "nodes")["items"] for cidr in one["spec"]["podCIDRs"]
+    ]
+
+
+def in_network(pid: int, command: str) -> None:
+    """Run a shell command in the network of a process."""
+    subprocess.run(["nsenter", "--net", "--target", str(pid), "sh", "-c", command], check=True)

@@ -187,6 +187,15 @@ class _Evidence(Struct, frozen=True):
                 return outcome.answered
         return None
 
+    def drops(self, target: str, source: str) -> bool:
+        """Whether pods of the target reach pods of the source, and not the other way.
+
+        Both ranges are routed then, since answers arrive.
+        """
+        return self.reaches(source, target, POD) is False and bool(
+            self.reaches(target, source, POD)
+        )
+
     def lacks_proxy(self, cluster: str) -> bool:
         """Whether pods of a cluster reach its pod, and not the Service in front of it."""
         return bool(self.reaches(cluster, cluster, POD)) and (
@@ -243,8 +252,7 @@ def _route_cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
     if source == target:
         message = f"pods of {target} do not reach each other"
         return _Cause(message, f"kubectl --context {target} get pods -A -o wide; its network?")
-    if subject == POD and evidence.reaches(target, source, POD):
-        # Answers to connections the other way arrive: both ranges are routed.
+    if evidence.drops(target, source):
         message = f"{target} drops connections of pods of {source}: its own arrive in {source}"
         remedy = (
             f"allow pods of {source} in policies and firewalls of {target}: "
@@ -265,7 +273,7 @@ def _route_remedy(target: str, kind: str, deployed: DeployedCluster | None) -> s
         if kind == "pod"
         else (deployed.service_range, deployed.service)
     )
-    return f"ip route add {ranges or address} via {deployed.node} # {remedy}"
+    return f"ip route replace {ranges or address} via {deployed.node} # {remedy}"
 
 
 def _proxy_cause(cluster: str) -> _Cause:

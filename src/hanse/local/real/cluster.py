@@ -183,6 +183,8 @@ class RealCluster:
                 await self._nodes.start()
                 count = len(container_nodes)
                 await self._wait_until(lambda api: all_schedulable(api, count), "pods can run")
+                async with self._open_transport() as transport:
+                    await self._nodes.publish_pod_ranges(transport)
             case _:
                 assert_never(self.config.role)
 

@@ -8,8 +8,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
+from hanse.kube.errors import error_from_response
+from hanse.kube.transport import MERGE_PATCH, Request, Transport
 from hanse.local.ranges import AddressRanges, Ipv6Ranges
 from hanse.local.real.errors import ServerDied
 from hanse.local.real.nodes.cgroups import cgroup_parent
@@ -133,6 +136,21 @@ class ClusterNodes:
         if first.ipv6 is not None:
             services = [self._ranges.ipv6.services]
             await self._shared.fabric.route(first.ipv6.address, services)
+
+    async def publish_pod_ranges(self, transport: Transport) -> None:
+        """Write the pods' ranges of each registered node to its object, as most clusters have them.
+
+        No controller of the cluster gives them: the network plugin of a node has its own.
+        """
+        for node in self._nodes:
+            ranges = [str(one) for one in node.config.pod_ranges]
+            body = msgspec.json.encode({"spec": {"podCIDR": ranges[0], "podCIDRs": ranges}})
+            path = f"/api/v1/nodes/{node.config.name}"
+            response = await transport.send(
+                Request("PATCH", path, body=body, content_type=MERGE_PATCH)
+            )
+            if response.status != 200:
+                raise error_from_response(response)
 
     async def stop(self) -> None:
         """Stop all servers of the nodes and end the connections."""

@@ -46,6 +46,11 @@ class NodeConfig(Struct, frozen=True):
     labels: dict[str, str] = {}
     ipv6: NodeIpv6 | None = None
 
+    @property
+    def pod_ranges(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The ranges of its pods, IPv4 first."""
+        return (self.pods, *((self.ipv6.pods,) if self.ipv6 is not None else ()))
+
 
 def write_settings(node: NodeConfig) -> None:
     """Write the settings files of all programs of a node to its folder, and link the CNI plugins.
@@ -92,13 +97,11 @@ def _network_plugin(node: NodeConfig) -> str:
     Between pods of a bridge, answers from behind a Service would bypass connection tracking
     unless the kernel has br_netfilter; routed pods need no such module.
     """
-    pods, everywhere = [str(node.pods)], ["0.0.0.0/0"]
-    if node.ipv6 is not None:
-        pods, everywhere = [*pods, str(node.ipv6.pods)], [*everywhere, "::/0"]
+    everywhere = ["0.0.0.0/0", "::/0"][: len(node.pod_ranges)]
     addresses = {
         "type": "host-local",
         "dataDir": f"{NODE_FOLDER}/addresses",
-        "ranges": [[{"subnet": subnet}] for subnet in pods],
+        "ranges": [[{"subnet": str(subnet)}] for subnet in node.pod_ranges],
         "routes": [{"dst": network} for network in everywhere],
     }
     plugin = {"type": "ptp", "ipMasq": False, "ipam": addresses}
@@ -169,7 +172,6 @@ def _corefile(node: NodeConfig) -> str:
     """The content of CoreDNS's Corefile, with the zones of Hanse forwarded."""
     return f"""\
 .:53 {{
-    bind {node.address}
     errors
     kubernetes {CLUSTER_DOMAIN} in-addr.arpa ip6.arpa {{
         kubeconfig {NODE_FOLDER}/coredns.kubeconfig
@@ -187,7 +189,6 @@ def _stub(node: NodeConfig) -> str:
     names = " ".join(f"{zone}:53" for zone in node.zones)
     return f"""\
 {names} {{
-    bind {node.address}
     errors
     forward . {node.dns_server}
 }}
