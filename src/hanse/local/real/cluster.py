@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import assert_never
 
 from hanse.kube.client_config import ClientConfig, StaticCredentials
-from hanse.kube.errors import Unreachable
+from hanse.kube.errors import KubeError, Unreachable
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request, Transport
 from hanse.local.kubeconfig import Context
@@ -23,7 +23,12 @@ from hanse.local.real.config import (
     commands,
     write_config_files,
 )
-from hanse.local.real.errors import ClusterNotReady, ServerDied, SnapshotFailed
+from hanse.local.real.errors import (
+    ClusterNotReady,
+    RealClusterError,
+    ServerDied,
+    SnapshotFailed,
+)
 from hanse.local.real.kwok import all_schedulable, create_nodes, release_nodes
 from hanse.local.real.nodes.cluster_nodes import ClusterNodes, NodeSettings
 from hanse.local.real.programs import API_SERVER, ETCD_SERVER, ETCDCTL, ETCDUTL, KWOK_CONTROLLER
@@ -81,18 +86,31 @@ class RealCluster:
         return HttpTransport(StaticCredentials(self.access))
 
     async def start(self) -> None:
-        """Start every stopped server, create nodes unless a broker, and wait until pods can run."""
+        """Start every stopped server, create nodes unless a broker, and wait until pods can run.
+
+        Containers of nodes are prepared while the API server starts.
+        """
         if self._nodes is not None:
             await self._nodes.connect(
                 self.config.ranges.api_server, self.config.port, self.config.directory
             )
+        try:
+            async with asyncio.TaskGroup() as group:
+                if self._nodes is not None:
+                    group.create_task(self._nodes.prepare(), name=f"containers of {self.name}")
+                await self._start_servers()
+        except* (RealClusterError, KubeError) as problems:
+            raise problems.exceptions[0] from None
+        await self._await_nodes()
+
+    async def _start_servers(self) -> None:
+        """Start every stopped server but those of nodes, and wait until the controllers run."""
         await asyncio.gather(*(self.servers[program].start() for program in _CONTROL_PLANE))
         await self._wait_until(_is_api_ready, "its API server answers")
         others = [server for name, server in self.servers.items() if name not in _CONTROL_PLANE]
         await self._release_nodes()
         await asyncio.gather(*(server.start() for server in others))
         await self._wait_until(_is_controller_manager_ready, "its controllers run")
-        await self._await_nodes()
 
     async def stop(self) -> None:
         """Stop every server, clients before the servers that they use."""

@@ -121,11 +121,17 @@ class ClusterNodes:
         proxy = egress_proxy(fabric, directory / EGRESS_SOCKET)
         await self._connections.enter_async_context(proxy)
 
-    async def start(self) -> None:
-        """Start all nodes and route the cluster's networks to them."""
+    async def prepare(self) -> None:
+        """Start containerd on all nodes, with the images; this needs no API server."""
+        if not self._nodes:
+            return
         write_images(self._images, self._shared.images)
         archives = (*self._shared.archives, self._images)
-        await asyncio.gather(*(node.start(archives) for node in self._nodes))
+        await asyncio.gather(*(node.prepare(archives) for node in self._nodes))
+
+    async def start(self) -> None:
+        """Start all prepared nodes and route the cluster's networks to them."""
+        await asyncio.gather(*(node.start() for node in self._nodes))
         for node in self._nodes:
             await self._shared.fabric.route(node.config.address, [node.config.pods])
             if node.config.ipv6 is not None:

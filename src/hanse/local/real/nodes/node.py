@@ -55,13 +55,16 @@ class ContainerNode:
         self._namespace: MachineNamespace | None = None
         self.servers: dict[str, Server] = {}
 
-    async def start(self, images: Sequence[Path]) -> None:
-        """Create the namespaces unless they exist, start all servers and import the images."""
+    async def prepare(self, images: Sequence[Path]) -> None:
+        """Create the namespaces unless they exist, start containerd and import the images."""
         if self._namespace is None:
             self._namespace = await self._create_namespace()
             self.servers = self._create_servers(self._namespace)
         await self.servers[CONTAINERD].start()
         await self._import_images(self._namespace, images)
+
+    async def start(self) -> None:
+        """Start all servers of a prepared node that use the API server."""
         others = [server for name, server in self.servers.items() if name != CONTAINERD]
         await asyncio.gather(*(server.start() for server in others))
 
