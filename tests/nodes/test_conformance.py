@@ -26,6 +26,8 @@ STICKY: Manifest = {
 }
 TCP_PORT = {"name": "tcp", "port": PORT, "protocol": "TCP", "targetPort": TCP}
 UDP_PORT = {"name": "udp", "port": PORT, "protocol": "UDP", "targetPort": UDP}
+POD_PORTS = tuple({"name": p.lower(), "port": TCP, "protocol": p} for p in ("TCP", "UDP"))
+"""Ports of a headless Service: its pods are reached by their own."""
 SCTP_PORT = {"name": "stcp", "port": THIRD_PORT, "protocol": "SCTP"}
 SAME_NAME = {"name": "tcp", "port": OTHER_PORT, "protocol": "TCP", "targetPort": TCP}
 OTHER_NAME = SAME_NAME | {"name": "tcp2"}
@@ -65,7 +67,7 @@ SERVICES: dict[str, tuple[Manifest | None, Manifest | None]] = {
     "distinct": (hello("distinct"), hello("distinct", OTHER_NAME)),
     "labelled": (hello("labelled"), hello("labelled")),
     "kinds": (hello("kinds"), hello("kinds", clusterIP="None")),
-    "pods": (hello("pods", selects="pods", clusterIP="None"), None),
+    "pods": (hello("pods", *POD_PORTS, selects="pods", clusterIP="None"), None),
     "set": (hello("set", selects="set", clusterIP="None"), None),
     "alias": (
         {
@@ -345,7 +347,7 @@ def test_the_name_of_a_headless_service_has_a_record_for_each_pod(
 
     found = until(lambda: servers(fleet, cluster, f"pods.{ZONE}"), lambda seen: len(seen) == 2)
 
-    assert {port for port, _ in found} == {PORT}
+    assert {port for port, _ in found} == {TCP}
     for host in hosts:
         assert [target.startswith(host) for _, target in found].count(True) == 1
 
@@ -380,3 +382,12 @@ def test_a_port_is_not_answered_by_a_cluster_that_has_another_number_by_its_name
 def test_each_port_is_answered_by_the_cluster_that_has_it(fleet: NodesFleet, cluster: str) -> None:
     for port, expected in ((PORT, HERE), (OTHER_PORT, THERE)):
         fleet.await_answers(cluster, SPACE, f"tcp:distinct.{ZONE}:{port}", {expected}, OFTEN)
+
+
+def test_a_headless_import_ends_with_its_export(fleet: NodesFleet) -> None:
+    """The last test: those of names look at this service."""
+    fleet.must(HERE, "-n", SPACE, "delete", "serviceexport", "pods")
+
+    for cluster in BOTH:
+        until(lambda c=cluster: find(fleet, c, "serviceimports", "pods"), lambda seen: not seen)  # type: ignore[misc]
+        until(lambda c=cluster: slices(fleet, c, "pods"), lambda seen: not seen)  # type: ignore[misc]

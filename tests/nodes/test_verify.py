@@ -111,11 +111,11 @@ def test_missing_routes_and_stubs_are_named_and_what_is_printed_mends_them(
 
 def test_a_dead_proxy_and_a_policy_that_drops_are_named(routed: NodesFleet) -> None:
     [here], [there] = (node_ranges(routed, cluster) for cluster in (HERE, THERE))
-    table = f"""table inet planted {{ chain forward {{
-        type filter hook forward priority 0;
-        ip saddr {there} ip daddr {here} ct state new drop
-    }} }}"""
-    in_network(programs(routed, HERE)["containerd"], f"echo '{table}' | nft -f -")
+    rule = f"ip saddr {there} ip daddr {here} ct state new drop"
+    chain = "add chain inet planted forward { type filter hook forward priority 0; }"
+    commands = ("add table inet planted", chain, f"add rule inet planted forward {rule}")
+    for command in commands:
+        in_network(programs(routed, HERE)["containerd"], f"nft '{command}'")
     proxy = programs(routed, THERE)["kube-proxy"]
     os.kill(proxy, signal.SIGSTOP)
     try:

@@ -62,6 +62,11 @@ class Attempt(Struct, frozen=True):
     needed: bool = True
     """Whether a failure breaks anything that Hanse does here."""
 
+    @property
+    def is_awaited(self) -> bool:
+        """Whether it is tried until it ends as expected, or time is up."""
+        return self.expects_answer and self.needed
+
 
 class Outcome(Struct, frozen=True):
     """How an attempt ended, with its output or its error."""

@@ -36,8 +36,9 @@ from hanse.model.naming import AGENT, DNS, SYSTEM_NAMESPACE
 
 SIMULATED = frozenset({"kwok.x-k8s.io/node", "sim.hanse.dev/node"})
 """Annotations of nodes that run no containers."""
-REFUSAL_ROUNDS = 3
-"""How often a connection that should be refused is tried: a network may never enforce policies."""
+MORE_ROUNDS = 3
+"""How often a connection is tried that may never end as expected: a network may not enforce
+policies, or not route Services."""
 _POLL_SECONDS = 0.5
 
 
@@ -219,7 +220,7 @@ async def _try_until(
 ) -> list[Outcome]:
     """Run attempts in pods, and again what did not end as expected, until time is up.
 
-    Attempts that expect no answer run `REFUSAL_ROUNDS` times at most.
+    Attempts that are not awaited run `MORE_ROUNDS` times at most.
     """
     deadline = asyncio.get_running_loop().time() + seconds
     outcomes: dict[Attempt, Outcome] = {}
@@ -231,7 +232,7 @@ async def _try_until(
         due = [
             a
             for a in attempts
-            if not outcomes[a].is_expected and (a.expects_answer or number < REFUSAL_ROUNDS)
+            if not outcomes[a].is_expected and (a.is_awaited or number < MORE_ROUNDS)
         ]
         if asyncio.get_running_loop().time() > deadline:
             break
