@@ -20,6 +20,7 @@ from bench.rows.latency import LATENCY
 from bench.rows.networks import NETWORKS_ROW
 from bench.rows.reading import EVENT, LIST
 from bench.rows.stateful import ROLL_OUT, SCALING, SHARES
+from bench.rows.status import STATUS
 from bench.rows.throughput import THROUGHPUT
 from bench.rows.up import UP
 
@@ -28,6 +29,7 @@ ROWS: tuple[Row, ...] = (
     EVENT,
     BESIDE,
     JUDGEMENT,
+    STATUS,
     CLI,
     SHARES,
     EMBEDDED,

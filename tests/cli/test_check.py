@@ -5,7 +5,9 @@ from datetime import UTC, datetime, timedelta
 from ipaddress import ip_network
 from typing import Any
 
+import msgspec
 import pytest
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from hanse.cli.check.preview import ClusterPreview, read_previews
@@ -175,9 +177,9 @@ def test_a_broker_at_a_loopback_address_is_no_use_to_others() -> None:
 
 
 def test_definitions_of_others_are_a_warning_and_our_own_are_not() -> None:
-    ours = {one["metadata"]["name"]: one for one in crds()}
-    name = "serviceexports.multicluster.x-k8s.io"
-    theirs = {name: {**ours[name], "spec": {"names": {"categories": ["multicluster"]}}}}
+    ours = {one["metadata"]["name"]: msgspec.Raw(encode(one["spec"])) for one in crds()}
+    spec = encode({"names": {"categories": ["multicluster"]}})
+    theirs = {"serviceexports.multicluster.x-k8s.io": msgspec.Raw(spec)}
 
     for definitions, expected in ((ours, "ok"), (theirs, "warning")):
         results = check_previews([preview("lubeck", 1, definitions=definitions)], LIGHTHOUSE)

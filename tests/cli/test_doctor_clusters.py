@@ -31,7 +31,9 @@ HEALTHY = ClusterInventory(
     skew=timedelta(0),
     nodes=NodeCounts(3, 3),
     agent=AgentLease("lubeck-0", timedelta(seconds=1), timedelta(seconds=15)),
-    definitions={one["metadata"]["name"]: one for one in crds()},
+    definitions={
+        one["metadata"]["name"]: msgspec.Raw(msgspec.json.encode(one["spec"])) for one in crds()
+    },
 )
 
 
@@ -39,15 +41,15 @@ def _inventory(**changes: Any) -> ClusterInventory:
     return replace(HEALTHY, **changes)
 
 
-def _without(name: str) -> dict[str, dict[str, Any]]:
+def _without(name: str) -> dict[str, msgspec.Raw]:
     return {n: one for n, one in (HEALTHY.definitions or {}).items() if n != name}
 
 
-def _older(name: str) -> dict[str, dict[str, Any]]:
+def _older(name: str) -> dict[str, msgspec.Raw]:
     existing = dict(HEALTHY.definitions or {})
-    spec = existing[name]["spec"]
+    spec = msgspec.json.decode(existing[name])
     version = {**spec["versions"][0], "additionalPrinterColumns": []}
-    existing[name] = {**existing[name], "spec": {**spec, "versions": [version]}}
+    existing[name] = msgspec.Raw(msgspec.json.encode({**spec, "versions": [version]}))
     return existing
 
 

@@ -10,12 +10,32 @@ import pytest
 
 from hanse import app
 from hanse.cli.doctor.clusters import Finding
-from hanse.cli.doctor.lists import ClusterLists
+from hanse.cli.doctor.lists import (
+    ACCEPTANCE,
+    COREFILE,
+    DEPLOYMENTS,
+    FIRST,
+    GUARDS,
+    RANGES,
+    SECRETS,
+    SLICES,
+    WEBHOOKS,
+    further_lists,
+)
 from hanse.cli.doctor.objects import check_objects
+from hanse.cli.fleet import ClusterRead
 from hanse.cli.gslb.leadership import LeaderChange, warnings
 from hanse.cli.gslb.view import GslbCluster, GslbView
 from hanse.features.services.manifests import broker_policies
+from hanse.kube.decoding import decode_list_page
+from hanse.kube.watch_events import Listed
+from hanse.model.facts import Role
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Node, ServiceAccount
+from hanse.model.kinds.federation import Federation
 from hanse.model.kinds.gslb import AMKOCluster
+from hanse.model.kinds.networks import Network
+from hanse.model.snapshot import Watch
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -24,11 +44,43 @@ def named(name: str, **more: Any) -> dict[str, Any]:
     return {"metadata": {"name": name}, **more}
 
 
-def lists(name: str = "lubeck", **lists: list[dict[str, Any]]) -> ClusterLists:
-    return ClusterLists(name, {what: tuple(items) for what, items in lists.items()})
+LEASES, NODES = Watch(Role.LOCAL, Lease), Watch(Role.LOCAL, Node)
+WATCHES: dict[str, tuple[Watch, dict[str, Any]]] = {
+    "federations": (Watch(Role.LOCAL, Federation), {}),
+    "leases": (LEASES, {"namespace": "antrea-plus-system"}),
+    "heartbeats": (LEASES, {"labels": {"hanse.dev/member": ""}}),
+    "accounts": (Watch(Role.LOCAL, ServiceAccount), {"labels": {"hanse.dev/member": ""}}),
+    "networks": (Watch(Role.LOCAL, Network), {}),
+    "nodes": (NODES, {}),
+    "acceptance": (ACCEPTANCE, {}),
+    "ranges": (RANGES, {}),
+    "validating": (WEBHOOKS[0], {}),
+    "guards": (GUARDS, {}),
+    "slices": (SLICES, {"namespace": "hanse-system"}),
+    "secrets": (SECRETS, {"namespace": "antrea-plus-system"}),
+    "deployments": (DEPLOYMENTS, {"namespace": "hanse-system"}),
+    "corefile": (COREFILE, {"namespace": "kube-system"}),
+}
+"""What is listed, by a short name, and the metadata that all of it has."""
 
 
-def only(*clusters: ClusterLists) -> Finding:
+def lists(name: str = "lubeck", **lists: list[dict[str, Any]]) -> ClusterRead:
+    """A cluster as it is read, first and further; what is not named is empty."""
+    read = ClusterRead(name, dict.fromkeys((LEASES, *FIRST), Listed((), "1")))
+    for what, items in lists.items():
+        watch, meta = WATCHES[what]
+        fields = {"addressType": "IPv4"} if what == "slices" else {}
+        wires = [{**fields, **one, "metadata": {**meta, **one["metadata"]}} for one in items]
+        page = decode_list_page(msgspec.json.encode({"items": wires}), watch.kind)
+        known = read.lists.get(watch, Listed((), "1"))
+        objects = (*known.objects, *page.objects)
+        read.lists[watch] = Listed(objects, "1", tuple(page.unreadable))
+    for watch in further_lists([read])[name]:
+        read.lists.setdefault(watch, Listed((), "1"))
+    return read
+
+
+def only(*clusters: ClusterRead) -> Finding:
     (finding,) = check_objects(clusters, NOW)
     assert finding.remedy
     return finding
@@ -59,7 +111,7 @@ def test_a_member_whose_lease_is_gone_is_reported() -> None:
     rules = [rule for access in app.broker_access() for rule in access.rules]
     bound = [one.wire for one in broker_policies(rules, "league")]
 
-    def broker(*heartbeats: dict[str, Any]) -> ClusterLists:
+    def broker(*heartbeats: dict[str, Any]) -> ClusterRead:
         return lists("broker", accounts=[account], guards=bound, heartbeats=list(heartbeats))
 
     missing = only(broker())
@@ -72,7 +124,7 @@ def test_a_member_whose_lease_is_gone_is_reported() -> None:
 
 
 def test_more_than_five_supervisors_are_too_many() -> None:
-    def supervisor(number: int) -> ClusterLists:
+    def supervisor(number: int) -> ClusterRead:
         members = [{"clusterID": "bergen", "reachable": True}]
         return lists(f"c{number}", federations=[named("fed", status={"members": members})])
 
@@ -86,7 +138,9 @@ def test_a_copied_token_without_an_expiry_is_reported() -> None:
         token = b64encode(f"e30.{payload}.x".encode()).decode()
         return named("member-bergen", type="Opaque", data={"token": token})
 
-    spec = {"members": [{"clusterID": "bergen", "secret": "member-bergen"}]}
+    spec = {
+        "members": [{"clusterID": "bergen", "server": "https://bergen", "secret": "member-bergen"}]
+    }
     federation = named("fed", spec=spec)
 
     long_running = only(lists(federations=[federation], secrets=[secret({"sub": "s"})]))
@@ -116,14 +170,14 @@ def test_a_webhook_that_nobody_answers_is_named_once() -> None:
     )
     ready = {
         "metadata": {"name": "s", "labels": {"kubernetes.io/service-name": "hanse-webhooks"}},
-        "endpoints": [{"conditions": {"ready": True}}],
+        "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}],
     }
 
     assert "a.hanse.dev has no ready endpoints" in only(lists(validating=[ours])).problem
     assert check_objects([lists(validating=[ours], slices=[ready])], NOW) == []
 
 
-@pytest.mark.parametrize("conditions", [None, {}, {"ready": None}, {"serving": True}])
+@pytest.mark.parametrize("conditions", [{}, {"ready": None}, {"serving": True}])
 def test_an_endpoint_that_does_not_say_whether_it_is_ready_is_ready(conditions: Any) -> None:
     service = {"clientConfig": {"service": {"name": "hanse-webhooks", "namespace": "hanse-system"}}}
     ours = named("hanse", webhooks=[{"name": "a.hanse.dev", **service}])
@@ -131,7 +185,7 @@ def test_an_endpoint_that_does_not_say_whether_it_is_ready_is_ready(conditions: 
         "metadata": {"name": "s", "labels": {"kubernetes.io/service-name": "hanse-webhooks"}},
         "endpoints": [{"addresses": ["10.0.0.1"], "conditions": conditions}],
     }
-    unready = {**slice_, "endpoints": [{"conditions": {"ready": False}}]}
+    unready = {**slice_, "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": False}}]}
 
     assert check_objects([lists(validating=[ours], slices=[slice_])], NOW) == []
     assert only(lists(validating=[ours], slices=[unready])).code == "WebhookDown"
@@ -151,7 +205,7 @@ def test_dns_that_is_not_forwarded_is_reported_where_our_server_runs() -> None:
 
 
 def test_an_invalid_range_is_reported_by_the_network_itself() -> None:
-    network = named("acme.default", spec={"service": {"cidrs": ["10.0.0.0/33"]}})
+    network = named("acme.default", spec={"type": "flat", "service": {"cidrs": ["10.0.0.0/33"]}})
 
     assert check_objects([lists(networks=[network])], NOW) == []
 
@@ -167,13 +221,13 @@ def test_service_ranges_that_overlap_pods_or_nodes_are_reported(cidr: str, whose
     addresses = [{"type": "Hostname", "address": "n1"}]
     addresses += [{"type": "InternalIP", "address": "172.20.0.7"}]
     node = named("n1", spec={"podCIDRs": ["10.101.0.0/24"]}, status={"addresses": addresses})
-    network = named("acme.lab", spec={"service": {"cidrs": [cidr, "10.77.0.0/24"]}})
+    network = named("acme.lab", spec={"type": "flat", "service": {"cidrs": [cidr, "10.77.0.0/24"]}})
 
     assert f"{cidr} overlaps {whose}" in only(lists(networks=[network], nodes=[node])).problem
 
 
 def test_a_token_that_never_expires_is_reported() -> None:
-    member = {"clusterID": "bergen", "secret": "bergen-token"}
+    member = {"clusterID": "bergen", "server": "https://bergen", "secret": "bergen-token"}
     federation = named("fed", spec={"members": [member]})
     secret = named("bergen-token", type="kubernetes.io/service-account-token")
 
@@ -181,7 +235,7 @@ def test_a_token_that_never_expires_is_reported() -> None:
 
 
 def test_overlapping_ranges_are_reported_once_for_each_pair() -> None:
-    def with_range(name: str, cidr: str) -> ClusterLists:
+    def with_range(name: str, cidr: str) -> ClusterRead:
         return lists(name, ranges=[named("kubernetes", spec={"cidrs": [cidr]})], nodes=[named("n")])
 
     found = only(

@@ -16,7 +16,6 @@ from hanse.app.views import Examination, examine, first_reads
 from hanse.cli.clusters import ClusterAccess
 from hanse.cli.console.poller import FleetPoller
 from hanse.cli.doctor.examination import examine_clusters
-from hanse.cli.doctor.lists import ClusterLists
 from hanse.cli.fleet import (
     BROKER_READS,
     SAMPLE,
@@ -25,7 +24,7 @@ from hanse.cli.fleet import (
     complete,
     read_further,
 )
-from hanse.cli.inventory import ClusterInventory
+from hanse.cli.inventory import AccessAnswer, ClusterInventory, VersionAnswer
 from hanse.features.services.clusters import source_cluster
 from hanse.features.services.names import (
     DOMAIN,
@@ -37,6 +36,8 @@ from hanse.features.services.names import (
 from hanse.features.services.reading import ALL_IMPORTS, COUNTED, slices_from
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
+from hanse.kube.rest_mapper import RestMapper
+from hanse.kube.transport import Response
 from hanse.kube.watch_events import Counted, Listed
 from hanse.model.conditions import Condition, condition
 from hanse.model.findings import Unknown
@@ -214,6 +215,7 @@ class Server:
     def __init__(self, objects: Sequence[Object]) -> None:
         self._objects = objects
         self.listed = 0
+        self.rest_mapper = RestMapper()
 
     async def list(
         self, kind: type[Any], *, namespace: str = "", labels: str = "", fields: str = ""
@@ -499,9 +501,9 @@ async def test_the_doctor_counts_imports_where_a_server_does_not(
         yield dict(servers)
 
     async def read_clusters(*_: object, **__: object) -> list[Any]:
-        inventories = {n: ClusterInventory(n, "", "v1.34.0", timedelta(0)) for n in servers}
-        reads = {n: await first_read(n, server) for n, server in servers.items()}
-        return [(reads[n], inventories[n], ClusterLists(n)) for n in servers]
+        answer = VersionAnswer("v1.34.0", Response(200, b"{}"), NOW, NOW)
+        access = AccessAnswer("", answer, None)
+        return [(await first_read(n, server), access) for n, server in servers.items()]
 
     monkeypatch.setattr("hanse.cli.doctor.examination.open_clients", open_clients)
     monkeypatch.setattr("hanse.cli.doctor.examination.read_clusters", read_clusters)

@@ -2,16 +2,21 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
-from hanse.cli.inventory import parse_membership
+from hanse.cli.inventory import membership
 from hanse.cli.status.clusters import membership_document, print_membership
+from hanse.model.kinds.federation import ClusterClaim, Federation
 
 
-def federation(members: list[dict[str, Any]], *bad: str) -> dict[str, Any]:
-    conditions = [{"status": "False", "reason": "MemberUnreachable", "message": b} for b in bad]
+def federation(members: list[dict[str, Any]], *bad: str) -> list[Federation]:
+    conditions = [
+        {"type": "Ready", "status": "False", "reason": "MemberUnreachable", "message": b}
+        for b in bad
+    ]
     status = {"members": members, "leaders": ["lubeck"], "conditions": conditions}
-    return {"items": [{"metadata": {"name": "league"}, "status": status}]}
+    return [msgspec.convert({"metadata": {"name": "league"}, "status": status}, Federation)]
 
 
 def member(cluster: str, leader: str, reachable: bool = True) -> dict[str, Any]:
@@ -19,20 +24,19 @@ def member(cluster: str, leader: str, reachable: bool = True) -> dict[str, Any]:
     return {"clusterID": cluster, "leader": leader, "reachable": reachable, "since": since}
 
 
-SUPERVISES = {
-    "items": [{"metadata": {"name": "supervisor.antreaplus.tanzu-vmware.com"}, "value": "yes"}]
-}
+CLAIM = {"metadata": {"name": "supervisor.antreaplus.tanzu-vmware.com"}, "value": "yes"}
+SUPERVISES = [msgspec.convert(CLAIM, ClusterClaim)]
 
 
 def test_without_a_federation_there_is_nothing_to_show() -> None:
-    assert parse_membership(None, None) is None
-    assert parse_membership({"items": []}, SUPERVISES) is None
+    assert membership([], []) is None
+    assert membership([], SUPERVISES) is None
     assert membership_document(None) is None
 
 
 def test_who_leads_and_who_is_not_reached_is_one_table(capsys: pytest.CaptureFixture[str]) -> None:
-    lubeck = parse_membership(federation([member("bergen", "lubeck")]), SUPERVISES)
-    hamburg = parse_membership(
+    lubeck = membership(federation([member("bergen", "lubeck")]), SUPERVISES)
+    hamburg = membership(
         federation([member("bergen", "lubeck", reachable=False)], "bergen: no answer"), SUPERVISES
     )
     assert lubeck is not None
@@ -45,9 +49,9 @@ def test_who_leads_and_who_is_not_reached_is_one_table(capsys: pytest.CaptureFix
 
 
 def test_a_child_says_who_leads_it() -> None:
-    membership = parse_membership(federation([]), {"items": []})
+    child = membership(federation([]), [])
 
-    assert membership is not None
-    document = membership_document(membership)
+    assert child is not None
+    document = membership_document(child)
     assert document is not None
     assert (document["supervises"], document["leaders"]) == (False, ["lubeck"])

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from hanse.features.federated import view as federated
 from hanse.features.federation import view as federation
-from hanse.features.fleet.view import ClustersView, LinksView
+from hanse.features.fleet.view import MEMBER_ACCOUNTS, ClustersView, LinksView
 from hanse.features.gslb import view as gslb
 from hanse.features.gslb.leaders_view import LeadersView
 from hanse.features.machines import view as machines
@@ -17,12 +17,14 @@ from hanse.features.services import view as services
 from hanse.features.services.reading import NARROWED
 from hanse.features.services.reading import further_reads as further_service_reads
 from hanse.features.statefulsets import view as statefulsets
+from hanse.model.crds import CUSTOM_RESOURCES
 from hanse.model.facts import Role
 from hanse.model.findings import Finding, judge
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.objects import ClusterId
+from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Watch
 from hanse.model.view import View
 
@@ -60,12 +62,30 @@ def reads() -> tuple[Watch, ...]:
     return tuple(watch for view in views() for watch in view.reads)
 
 
-def first_reads() -> tuple[Watch, ...]:
-    """The watches to list of each cluster at first: those of `reads`, some kinds only in part.
+def first_reads(unserved: Collection[type[Object]] = ()) -> tuple[Watch, ...]:
+    """The watches to list of a cluster at first: those of `reads`, some kinds only in part.
 
-    `further_reads` says what has to be listed beside it.
+    A view none of whose custom resources is served has nothing there, also no built-in kind, and
+    a server without ClusterMembers is no broker. `further_reads` says what has to be listed beside.
     """
-    return tuple(dict.fromkeys(_narrowed(watch) for watch in reads()))
+    chosen = (view for view in views() if not _is_absent(view, unserved))
+    found = dict.fromkeys(_narrowed(watch) for view in chosen for watch in view.reads)
+    no_broker = ClusterMember in unserved
+    return tuple(w for w in found if not (no_broker and w in _OF_BROKERS))
+
+
+_OF_BROKERS = (MEMBER_ACCOUNTS, NARROWED[EndpointSlice])
+"""What only a broker has: accounts of members, and slices that they publish."""
+
+
+def _is_absent(view: View, unserved: Collection[type[Object]]) -> bool:
+    """Whether a feature's view reads custom resources, and none of them is served."""
+    custom = [watch.kind for watch in view.reads if watch.kind in CUSTOM_RESOURCES]
+    return (
+        bool(custom)
+        and not isinstance(view, ClustersView)
+        and all(kind in unserved for kind in custom)
+    )
 
 
 def _narrowed(watch: Watch) -> Watch:

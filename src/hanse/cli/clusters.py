@@ -22,6 +22,7 @@ from hanse.cli.settings import GlobalOptions
 from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
+from hanse.kube.concurrency_limit import AdaptiveConcurrencyLimit
 from hanse.kube.errors import (
     ApiError,
     BadCredentials,
@@ -42,8 +43,12 @@ FOLDER_VARIABLE = "HANSE_DIR"
 """The environment variable that names the folder of a local federation."""
 IN_CLUSTER = "in-cluster"
 
-MAX_CONCURRENT_READS = 8
+MAX_CONCURRENT_READS = 16
 """Clusters that are read at a time: with more, their time-outs include waiting for our own CPU."""
+
+MAX_CONNECTIONS = 48
+"""Connections to all clusters that are read at a time: each costs a TLS handshake, and so many
+carry as many requests as our own CPU can follow."""
 
 READ_TIMEOUT = timedelta(seconds=10)
 REQUEST_TIMEOUT = timedelta(seconds=5)
@@ -95,7 +100,7 @@ async def read_clusters(
     limit: timedelta | None = READ_TIMEOUT,
     clients: Mapping[str, Client] | None = None,
 ) -> list[T | ReadFailure]:
-    """Call `read` for every cluster, eight at a time; results are in the order of the clusters.
+    """Call `read` for every cluster, sixteen at a time; results are in the order of the clusters.
 
     One that fails, or takes longer than `limit`, is a `ReadFailure`; nothing is raised for it.
     `clients` by name are used instead of new ones, and are not closed; it needs one per cluster.
@@ -143,9 +148,17 @@ async def open_client(access: Credentials) -> AsyncIterator[Client]:
 
 @asynccontextmanager
 async def open_clients(clusters: Iterable[ClusterAccess]) -> AsyncIterator[dict[str, Client]]:
-    """A client for each cluster by name, all closed at the end of the block."""
+    """A client for each cluster by name, all closed at the end of the block.
+
+    The more clusters there are, the fewer connections does each have.
+    """
+    chosen = list(clusters)
+    width = MAX_CONNECTIONS // min(max(len(chosen), 3), MAX_CONCURRENT_READS)
     clients: dict[str, Client] = {
-        one.name: _RetryingClient(_transport(one.credentials)) for one in clusters
+        one.name: _RetryingClient(
+            _transport(one.credentials), limit=AdaptiveConcurrencyLimit(first=width, most=width)
+        )
+        for one in chosen
     }
     try:
         yield clients
@@ -180,7 +193,10 @@ class _RetryingClient(Client):
     """A client that sends a request again if the server answers 429 or 5xx: it may be busy.
 
     All that commands send may be repeated: a create that was executed is then found to exist.
+    People wait for lists, so that pages are larger than those of agents.
     """
+
+    page_size = 2_500
 
     async def send(self, request: Request) -> Response:
         """Send a request, again after 429 or 5xx, up to `ATTEMPTS` times; raises the last error."""

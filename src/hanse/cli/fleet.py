@@ -1,7 +1,7 @@
 """The fleet as a person sees it: every cluster read once, as snapshots that views judge."""
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -29,6 +29,7 @@ from hanse.kube.listed_objects import ListedObjects
 from hanse.kube.watch_events import Counted, Listed
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.conditions import Condition
+from hanse.model.crds import CUSTOM_RESOURCES
 from hanse.model.facts import (
     AgentRun,
     ClusterState,
@@ -45,11 +46,12 @@ from hanse.model.facts import (
 )
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.federation import Federation
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE, holder_cluster
-from hanse.model.objects import ClusterId, Kind
+from hanse.model.objects import ClusterId, Kind, Object
 from hanse.model.snapshot import Snapshot, Watch
 
 GRACE = timedelta(seconds=5)
@@ -82,6 +84,16 @@ class ClusterRead(Struct, frozen=True):
         found = (one.objects for watch, one in self.lists.items() if watch.kind is kind)
         return [obj for several in found for obj in several]
 
+    def listed(self, watch: Watch) -> tuple[Any, ...]:
+        """The objects of one list; none if it was not read."""
+        found = self.lists.get(watch)
+        return found.objects if found is not None else ()
+
+    @property
+    def tried(self) -> set[Watch]:
+        """All lists that were asked for, in vain or not, but for those that failed at first."""
+        return {*self.lists, *self.failed}
+
     @property
     def cluster(self) -> ClusterId:
         """The id by the holder of its agent's Lease; the context where no agent ran."""
@@ -102,22 +114,37 @@ class ClusterRead(Struct, frozen=True):
         return bool(self.objects(ClusterSet) or self.objects(ClusterMember))
 
 
+Wanted = Mapping[str, Collection[Watch]]
+"""Lists by the context of the cluster that is to be asked for them."""
+
+
+def nothing_more(reads: Iterable[ClusterRead]) -> Wanted:  # noqa: ARG001 - as every such function
+    """Nothing beside what views need."""
+    return {}
+
+
 async def complete(
-    reads: dict[str, ClusterRead], clients: Mapping[str, Client]
+    reads: dict[str, ClusterRead],
+    clients: Mapping[str, Client],
+    beside: Callable[[Collection[ClusterRead]], Wanted] = nothing_more,
 ) -> dict[str, ClusterRead]:
     """List from API servers what `missing_reads` names, repeatedly, until nothing is missing.
 
-    At most `MAX_CONCURRENT_READS` clusters at a time; there is no time limit beside requests' own.
+    `beside` names what others than views need, and may name again what was tried. At most
+    `MAX_CONCURRENT_READS` clusters at a time; there is no time limit beside requests' own.
     """
     turns = asyncio.Semaphore(MAX_CONCURRENT_READS)
 
-    async def read_in_turn(name: str, more: Iterable[Watch]) -> ClusterRead:
+    async def read_in_turn(name: str, more: Collection[Watch]) -> ClusterRead:
         """The reading of a cluster with further lists, once it is its turn."""
         async with turns:
             return await read_further(reads[name], clients[name], more)
 
     while True:
         wanted = missing_reads(reads.values())
+        for name, several in beside(reads.values()).items():
+            if more := {*several} - reads[name].tried:
+                wanted.setdefault(name, set()).update(more)
         if not wanted:
             return reads
         found = await asyncio.gather(*(read_in_turn(*one) for one in wanted.items()))
@@ -131,14 +158,16 @@ def missing_reads(reads: Iterable[ClusterRead]) -> dict[str, set[Watch]]:
     """
     known = [one for one in reads if not one.failure]
     fleet = build_fleet(known, datetime.now(UTC))
-    tried = {one.cluster: {*one.lists, *one.failed} for one in known}
+    tried = {one.cluster: one.tried for one in known}
     wanted = further_reads(fleet, tried, {one.cluster: one.failed for one in known})
     return {
         one.context: more for one in known if (more := wanted[one.cluster] - tried[one.cluster])
     }
 
 
-async def read_further(read: ClusterRead, client: Client, watches: Iterable[Watch]) -> ClusterRead:
+async def read_further(
+    read: ClusterRead, client: Client, watches: Collection[Watch]
+) -> ClusterRead:
     """List more from the API server, and return the reading with it; errors do not raise.
 
     Lists that fail go to `failed`, so that they are not tried again, and their kinds to `denied`.
@@ -191,12 +220,16 @@ def build_fleet(
     )
 
 
-async def read_objects(cluster: ClusterAccess, client: Client) -> ClusterRead:
-    """List what views need first, and what tells a broker; the kinds have been discovered before.
+async def read_objects(
+    cluster: ClusterAccess, client: Client, beside: Iterable[Watch] = ()
+) -> ClusterRead:
+    """List what views need first, what tells a broker, and what `beside` names.
 
-    Kinds that are not served go to `unserved`; those forbidden or failing with 5xx to `denied`.
+    The kinds have been discovered before. Kinds that are not served go to `unserved`; those
+    forbidden or failing with 5xx to `denied`.
     """
-    needed = dict.fromkeys((*first_reads(), *BROKER_READS))
+    unserved = unserved_kinds(client)
+    needed = dict.fromkeys((*first_reads(unserved), *BROKER_READS, *beside))
     counts: dict[Kind, Counted[Any]] = {}
 
     async def count(kind: type[Any]) -> None:
@@ -204,9 +237,23 @@ async def read_objects(cluster: ClusterAccess, client: Client) -> ClusterRead:
         with suppress(ApiError):
             counts[kind.kind] = await client.count(kind, first=SAMPLE)
 
-    counting = asyncio.gather(*(count(one) for one in COUNTED))
+    counting = asyncio.gather(*(count(one) for one in COUNTED if one not in unserved))
     found, _ = await asyncio.gather(_list_all(client, needed), counting)
     return ClusterRead(cluster.name, found.lists, counts, frozenset(found.unserved), found.denied)
+
+
+async def read_watches(name: str, client: Client, watches: Collection[Watch]) -> ClusterRead:
+    """List what the watches name, and nothing else."""
+    found = await _list_all(client, watches)
+    return ClusterRead(name, found.lists, {}, frozenset(found.unserved), found.denied)
+
+
+def unserved_kinds(client: Client) -> frozenset[type[Object]]:
+    """The custom resources that a server does not serve, as discovered; none before discovery."""
+    served = client.rest_mapper.served
+    if served is None:
+        return frozenset()
+    return frozenset(kind for kind in CUSTOM_RESOURCES if served.resolve(kind) is None)
 
 
 class _Lists(Struct):
@@ -217,14 +264,27 @@ class _Lists(Struct):
     denied: dict[Kind, str] = {}
 
 
-async def _list_all(client: Client, watches: Iterable[Watch]) -> _Lists:
-    """List concurrently from the API server what the watches name.
+_NAMESPACES = Watch(Role.LOCAL, Namespace)
 
-    Errors by kind: 404 to `unserved`; 403, unless the watch is optional, and 5xx to `denied`.
+
+async def _list_all(client: Client, watches: Collection[Watch]) -> _Lists:
+    """List concurrently from the API server what the watches name, and nothing twice.
+
+    Namespaces come first, if they are among it: what is not there has no objects. Errors by kind:
+    404 to `unserved`, as kinds that discovery did not find; 403, unless the watch is optional, and
+    5xx to `denied`.
     """
     found = _Lists({}, set(), {})
+    unserved = unserved_kinds(client)
 
     async def read(watch: Watch) -> None:
+        if watch.kind in unserved:
+            found.unserved.add(watch.kind.kind)
+            return
+        spaces = found.lists.get(_NAMESPACES)
+        if watch.namespace and spaces is not None and not _has_name(spaces, watch.namespace):
+            found.lists[watch] = Listed((), spaces.resource_version)
+            return
         fields = f"metadata.name={watch.name}" if watch.name else ""
         try:
             found.lists[watch] = await client.list(
@@ -238,8 +298,16 @@ async def _list_all(client: Client, watches: Iterable[Watch]) -> _Lists:
         except ServerError as error:
             found.denied[watch.kind.kind] = str(error)
 
-    await asyncio.gather(*(read(watch) for watch in watches))
+    if _NAMESPACES in watches:
+        await read(_NAMESPACES)
+    await asyncio.gather(*(read(watch) for watch in watches if watch != _NAMESPACES))
     return found
+
+
+def _has_name(listed: Listed[Namespace], name: str) -> bool:
+    """Whether a namespace exists, also one that is being deleted or cannot be decoded."""
+    names = (*(one.name for one in listed.objects), *(one.name for one in listed.unreadable))
+    return name in names
 
 
 def _snapshot(name: ClusterId, read: ClusterRead, now: datetime, broker: ClusterId) -> Snapshot:
@@ -248,7 +316,9 @@ def _snapshot(name: ClusterId, read: ClusterRead, now: datetime, broker: Cluster
     stores: dict[tuple[ClusterId, Kind], list[Any]] = {}
     for watch, listed in read.lists.items():
         complete = NARROWED.get(watch.kind) != watch and not (
-            watch.name or watch.labels.startswith(SOURCE_CLUSTER)
+            watch.name
+            or watch.labels.startswith(SOURCE_CLUSTER)
+            or (watch.kind in NARROWED and watch.namespace)
         )
         found = ListedObjects(listed, watch.indexes, complete=complete)
         stores.setdefault((name, watch.kind.kind), []).append(found)

@@ -2,12 +2,11 @@
 
 import asyncio
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal
+from typing import ClassVar, Literal
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from hanse.cli.clusters import (
     READ_TIMEOUT,
@@ -17,47 +16,57 @@ from hanse.cli.clusters import (
     read_clusters,
 )
 from hanse.cli.errors import CommandFailed
-from hanse.cli.permissions import AGENT_USER, Permission, agent_permissions, denied_permissions
+from hanse.cli.fleet import ClusterRead, read_watches
+from hanse.cli.permissions import (
+    Permission,
+    agent_permissions,
+    denied_permissions,
+    denied_to_agent,
+)
 from hanse.features.federation.claims import SUPERVISOR_MARK
+from hanse.features.services.exported import bad_conditions
 from hanse.kube.client import Client
 from hanse.kube.client_config import Identity
 from hanse.kube.discovery import refresh
-from hanse.kube.errors import ApiError, BadCredentials, NotFound, Unreachable
-from hanse.kube.requests import resource_path
+from hanse.kube.errors import BadCredentials, NotFound, Unreachable
 from hanse.kube.transport import Request, Response
 from hanse.model.agent_manifests import granted_features
-from hanse.model.conditions import Condition, find_condition
+from hanse.model.facts import Role
 from hanse.model.feature_names import FEATURES
 from hanse.model.json_input import decode_json
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Node, ServiceAccount
 from hanse.model.kinds.federation import ClusterClaim, Federation, spelled_value
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
-from hanse.model.manifests import SERVICE_ACCOUNT
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
-from hanse.model.objects import Wire
+from hanse.model.objects import Kind, Object
+from hanse.model.snapshot import Watch
 from hanse.model.tokens import parse_claims
 
-_PATHS = (
-    "/api/v1/nodes",
-    f"/apis/coordination.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/leases/{AGENT}",
-    "/apis/apiextensions.k8s.io/v1/customresourcedefinitions",
-    resource_path(ClusterSet.kind),
-    resource_path(ClusterMember.kind),
-    resource_path(Federation.kind),
-    resource_path(ClusterClaim.kind),
-    resource_path(SERVICE_ACCOUNT, SYSTEM_NAMESPACE, AGENT),
+
+class Definition(Object, frozen=True, kw_only=True):
+    """A CustomResourceDefinition with all of its spec, as JSON: few of many are looked at."""
+
+    kind: ClassVar[Kind] = CustomResourceDefinition.kind
+
+    spec: Raw
+
+
+DEFINITIONS = Watch(Role.LOCAL, Definition, optional=True)
+CLAIMS = Watch(Role.LOCAL, ClusterClaim, optional=True)
+ACCOUNT = Watch(Role.LOCAL, ServiceAccount, SYSTEM_NAMESPACE, name=AGENT, optional=True)
+BESIDE_OBJECTS = (DEFINITIONS, ACCOUNT)
+"""What the inventory needs beside `fleet.read_objects`; `CLAIMS` only if there is a Federation."""
+
+_INVENTORY = (
+    Watch(Role.LOCAL, Node, optional=True),
+    Watch(Role.LOCAL, Lease, SYSTEM_NAMESPACE, name=AGENT, optional=True),
+    *(Watch(Role.LOCAL, kind, optional=True) for kind in (ClusterSet, ClusterMember, Federation)),
+    *BESIDE_OBJECTS,
+    CLAIMS,
 )
-
-
-_FAILURES = {
-    "Valid": ("False",),
-    "Conflict": ("True",),
-    "Ready": ("False", "Unknown"),
-    "SettingsValid": ("False",),
-    "AddressesAllowed": ("False",),
-    "ImportedHere": ("False",),
-}
-"""Types of conditions of an export, those that explain others first, and when they have failed."""
 
 
 class AgentLease(Struct, frozen=True):
@@ -107,7 +116,7 @@ class ListedMember(Struct, frozen=True):
     cluster: str
     reachable: bool
     leader: str
-    since: str
+    since: datetime | None
 
 
 class MembershipState(Struct, frozen=True):
@@ -135,10 +144,11 @@ class ClusterInventory(Struct, frozen=True):
     server: str
     version: str
     skew: timedelta
-    """How far its clock is ahead of ours, as far as a Date header in whole seconds can tell."""
+    """How far its clock is at least ahead of ours, or behind, by a Date header in whole seconds."""
     nodes: NodeCounts | None = None
     agent: AgentLease | None = None
-    definitions: dict[str, dict[str, Any]] | None = None
+    definitions: dict[str, Raw] | None = None
+    """The specs of CustomResourceDefinitions by name."""
     services: ServiceInventory | None = None
     membership: MembershipState | None = None
     is_broker: bool = False
@@ -164,7 +174,9 @@ async def read_inventories(
     checked = tuple(permissions)
 
     async def read(cluster: ClusterAccess, client: Client) -> ClusterInventory:
-        return await read_inventory(cluster, client, checked, await read_version(client))
+        answer = await read_version(client)
+        found = await read_watches(cluster.name, client, _INVENTORY)
+        return describe_cluster(found, await read_access(cluster, client, checked, answer, found))
 
     results = await read_clusters(clusters, read, limit=None)
     return [unread_cluster(one) if isinstance(one, ReadFailure) else one for one in results]
@@ -180,38 +192,62 @@ def unread_cluster(failure: ReadFailure) -> UnreadCluster:
     return UnreadCluster(failure.cluster, str(failure.error), fault)
 
 
-async def read_inventory(
+class AccessAnswer(Struct, frozen=True):
+    """What an API server says about credentials, ours and its agent's, its version and clock."""
+
+    server: str
+    version: "VersionAnswer"
+    expires: datetime | None
+    denied: tuple[Permission, ...] = ()
+    agent_denied: tuple[Permission, ...] = ()
+    features: tuple[str, ...] = FEATURES
+
+
+async def read_access(
     cluster: ClusterAccess,
     client: Client,
     permissions: tuple[Permission, ...],
     answer: "VersionAnswer",
-) -> ClusterInventory:
-    """Read all but `services` of one cluster; `answer` to the version request gives its clock.
-
-    What the API server refuses is None. With `permissions`, the agent's are checked, too.
-    """
+    read: ClusterRead,
+) -> AccessAnswer:
+    """Ask which of the permissions are denied; with any, the agent's are checked, too."""
     access = await cluster.credentials.config()
-    now = answer.sent + (answer.received - answer.sent) / 2
-    documents = asyncio.gather(*(_get_or_none(client, path) for path in _PATHS))
-    denied, read = await asyncio.gather(denied_permissions(client, permissions), documents)
-    nodes, agent, definitions, sets, records, federations, claims, account = read
-    features = granted_features(account or {})
+    account = next(iter(read.listed(ACCOUNT)), None)
+    features = granted_features(account.metadata.annotations if account is not None else {})
     needed = agent_permissions(features) if permissions and account is not None else ()
+    denied, agent_denied = await asyncio.gather(
+        denied_permissions(client, permissions), denied_to_agent(client, needed)
+    )
+    expires = credentials_expiry(access.identity)
+    return AccessAnswer(access.endpoint.url, answer, expires, denied, agent_denied, features)
+
+
+def describe_cluster(read: ClusterRead, access: AccessAnswer) -> ClusterInventory:
+    """All but `services` of one cluster; what the API server refused is None."""
+    answer = access.version
+    doubt = (answer.received - answer.sent) / 2
+    now = answer.sent + doubt
     clock = server_clock(answer.response, now)
+    skew = clock - now
+    nodes = read.objects(Node)
+    listed = any(watch.kind is Node for watch in read.lists)
+    definitions = read.listed(DEFINITIONS)
     return ClusterInventory(
-        name=cluster.name,
-        server=access.endpoint.url,
+        name=read.context,
+        server=access.server,
         version=answer.version,
-        skew=clock - now,
-        nodes=_count_nodes(nodes),
-        agent=parse_agent_lease(agent, clock),
-        definitions=_by_name(definitions),
-        membership=parse_membership(federations, claims),
-        is_broker=any(listed and listed.get("items") for listed in (sets, records)),
-        expires=credentials_expiry(access.identity),
-        denied=denied,
-        agent_denied=await denied_permissions(client, needed, AGENT_USER),
-        features=features,
+        skew=max(abs(skew) - doubt, timedelta(0)) * (1 if skew > timedelta(0) else -1),
+        nodes=NodeCounts(len(nodes), sum(one.ready for one in nodes)) if listed else None,
+        agent=agent_lease_at(read.agent_lease, clock),
+        definitions={one.name: one.spec for one in definitions}
+        if DEFINITIONS in read.lists
+        else None,
+        membership=membership(read.objects(Federation), read.listed(CLAIMS)),
+        is_broker=read.is_broker,
+        expires=access.expires,
+        denied=access.denied,
+        agent_denied=access.agent_denied,
+        features=access.features,
     )
 
 
@@ -251,7 +287,7 @@ async def _is_broker(_: ClusterAccess, client: Client) -> bool:
 
 async def discover_kinds(client: Client) -> None:
     """Ask the API server which kinds it serves, and keep that in the client; raises `KubeError`."""
-    await client.send(_get_request("/version"))
+    await read_version(client)  # which ends soon where nobody answers
     await refresh(client)
 
 
@@ -265,9 +301,7 @@ class VersionAnswer(Struct, frozen=True):
 
 
 async def read_version(client: Client) -> VersionAnswer:
-    """Read /version twice: the second answer, on an open connection, also measures the clock."""
-    with suppress(ApiError):  # connects, so that the next one measures the clock
-        await client.send(_get_request("/version"))
+    """Read /version, within a short time; the answer also tells the clock of the server."""
     sent = datetime.now(UTC)
     response = await client.send(_get_request("/version"))
     version = str(decode_json(response.body).get("gitVersion", ""))
@@ -276,16 +310,6 @@ async def read_version(client: Client) -> VersionAnswer:
 
 def _get_request(path: str) -> Request:
     return Request("GET", path, timeout=REQUEST_TIMEOUT)
-
-
-async def _get_or_none(client: Client, path: str) -> dict[str, Any] | None:
-    """GET a path and decode it; None for every error answer but a 401, which is raised."""
-    try:
-        response = await client.send(Request("GET", path))  # it has answered before
-    except ApiError:
-        return None
-    found: dict[str, Any] = decode_json(response.body)
-    return found
 
 
 # -- parsing
@@ -301,38 +325,13 @@ def server_clock(response: Response, now: datetime) -> datetime:
     return min(max(now, earliest), earliest + timedelta(seconds=1))
 
 
-def _count_nodes(listed: dict[str, Any] | None) -> NodeCounts | None:
-    """How many nodes a list has, and how many are Ready; None for a missing list."""
-    if listed is None:
-        return None
-    nodes = listed.get("items") or []
-    return NodeCounts(len(nodes), sum(_is_ready(node) for node in nodes))
-
-
-def _is_ready(node: dict[str, Any]) -> bool:
-    conditions = node.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
-
-
-def parse_agent_lease(lease: Wire | None, now: datetime) -> AgentLease | None:
+def agent_lease_at(lease: Lease | None, now: datetime) -> AgentLease | None:
     """The agent's Lease as of a time; None without one. An unreadable renewTime is long ago."""
     if lease is None:
         return None
-    spec = lease.get("spec") or {}
-    try:
-        renewed = datetime.fromisoformat(spec.get("renewTime") or "")
-    except ValueError:
-        renewed = datetime.min.replace(tzinfo=UTC)
-    duration = timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
-    silent = max(now - renewed, timedelta(0))
-    return AgentLease(spec.get("holderIdentity") or "", silent, duration)
-
-
-def _by_name(listed: dict[str, Any] | None) -> dict[str, dict[str, Any]] | None:
-    """The objects of a list by name; None for a missing list."""
-    if listed is None:
-        return None
-    return {one["metadata"]["name"]: one for one in listed.get("items") or ()}
+    renewed = lease.renewed or datetime.min.replace(tzinfo=UTC)
+    duration = timedelta(seconds=lease.spec.lease_duration_seconds)
+    return AgentLease(lease.spec.holder_identity, max(now - renewed, timedelta(0)), duration)
 
 
 def service_inventory(exports: Iterable[ServiceExport], imports: int) -> ServiceInventory:
@@ -341,48 +340,33 @@ def service_inventory(exports: Iterable[ServiceExport], imports: int) -> Service
 
 
 def _export_state(export: ServiceExport) -> ExportState:
-    """A ServiceExport's condition Ready, and the message of the condition that needs a person."""
-    conditions = export.status.conditions
-    ready = find_condition(conditions, "Ready")
-    is_ready = ready is not None and ready.status == "True"
-    return ExportState(export.namespace, export.name, is_ready, _failure_message(conditions))
+    """A ServiceExport's condition Ready, and the message of the first bad one; Pending is none."""
+    ready = any(c.type == "Ready" and c.status == "True" for c in export.status.conditions)
+    bad = (c.message or c.reason for c in bad_conditions(export) if c.reason != "Pending")
+    return ExportState(export.namespace, export.name, ready, next(bad, ""))
 
 
-def _failure_message(conditions: Sequence[Condition]) -> str:
-    """The message of the first condition that needs a person, "" without one; Pending does not."""
-    for type_, statuses in _FAILURES.items():
-        found = find_condition(conditions, type_)
-        is_pending = type_ == "Ready" and found is not None and found.reason == "Pending"
-        if found is not None and found.status in statuses and not is_pending:
-            return found.message or found.reason
-    return ""
-
-
-def parse_membership(
-    federations: dict[str, Any] | None, claims: dict[str, Any] | None
+def membership(
+    federations: Sequence[Federation], claims: Iterable[ClusterClaim]
 ) -> MembershipState | None:
     """The state of the oldest Federation of a list, None without one; a claim marks supervisors."""
-    found = (federations or {}).get("items") or []
-    if not found:
+    if not federations:
         return None
-    oldest = min(found, key=lambda one: str(one["metadata"].get("creationTimestamp")))
-    status = oldest.get("status") or {}
-    values = {
-        str(one.get("name") or one["metadata"]["name"]).lower(): str(one.get("value"))
-        for one in (claims or {}).get("items") or ()
-    }
+    unborn = datetime.max.replace(tzinfo=UTC)
+    oldest = min(federations, key=lambda one: one.metadata.creation_timestamp or unborn)
+    values = {one.about.lower(): one.value for one in claims}
     return MembershipState(
-        name=oldest["metadata"]["name"],
+        name=oldest.name,
         supervises=spelled_value(values, SUPERVISOR_MARK) not in (None, "false"),
-        leaders=tuple(status.get("leaders") or ()),
+        leaders=oldest.status.leaders,
         members=tuple(
-            ListedMember(m["clusterID"], bool(m.get("reachable")), m.get("leader", ""), m["since"])
-            for m in status.get("members") or ()
+            ListedMember(m.cluster_id, m.reachable, m.leader, m.since)
+            for m in oldest.status.members
         ),
         troubles=tuple(
-            f"{one['reason']}: {one.get('message', '')}"
-            for one in status.get("conditions") or ()
-            if one.get("status") == "False"
+            f"{one.reason}: {one.message}"
+            for one in oldest.status.conditions
+            if one.status == "False"
         ),
     )
 

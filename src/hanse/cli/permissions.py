@@ -1,6 +1,7 @@
 """Permissions in a cluster, asked for by access reviews: ours, and those of its agent."""
 
 import asyncio
+from collections.abc import Iterable
 
 import msgspec
 from msgspec import Struct
@@ -9,11 +10,22 @@ from hanse import app
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError
 from hanse.kube.transport import Request
+from hanse.model.agent_manifests import FEATURE
 from hanse.model.facts import Role
 from hanse.model.json_input import decode_json
+from hanse.model.kinds.rbac import (
+    BoundSubject,
+    ClusterRole,
+    ClusterRoleBinding,
+    PolicyRule,
+    RbacRole,
+    RoleBinding,
+)
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.objects import Object
 
 AGENT_USER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{AGENT}"
+_AGENT_ACCOUNT = BoundSubject(kind="ServiceAccount", name=AGENT, namespace=SYSTEM_NAMESPACE)
 
 
 class Permission(Struct, frozen=True):
@@ -23,6 +35,10 @@ class Permission(Struct, frozen=True):
     resource: str
     group: str = ""
     namespace: str = ""
+
+
+EVERYTHING = Permission("*", "*", "*")
+"""What an administrator may do."""
 
 
 def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
@@ -37,14 +53,92 @@ def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
 
 
 async def denied_permissions(
-    client: Client, permissions: tuple[Permission, ...], user: str = ""
+    client: Client, permissions: tuple[Permission, ...]
 ) -> tuple[Permission, ...]:
-    """Ask the API server by access reviews, and return the permissions that are denied.
+    """Ask the API server by access reviews, and return those of ours that are denied.
 
-    They are ours, or a user's. A review of ours that fails counts as denied, one of a user's not.
+    Who may do everything is asked nothing else. A review that fails counts as denied.
     """
-    allowed = await asyncio.gather(*(_is_allowed(client, one, user) for one in permissions))
+    if not permissions or await _is_allowed(client, EVERYTHING):
+        return ()
+    allowed = await asyncio.gather(*(_is_allowed(client, one) for one in permissions))
     return tuple(one for one, may in zip(permissions, allowed, strict=True) if not may)
+
+
+async def denied_to_agent(
+    client: Client, permissions: tuple[Permission, ...]
+) -> tuple[Permission, ...]:
+    """Which permissions the agent of a cluster does not have, as far as we may ask.
+
+    What roles of its features allow needs no review: with RBAC nothing denies what a role allows.
+    A review that fails counts as allowed, since that is not known.
+    """
+    if not permissions:
+        return ()
+    granted = await _granted_to_agent(client, namespaced=any(one.namespace for one in permissions))
+    doubtful = [one for one in permissions if not _is_granted(one, granted)]
+    allowed = await asyncio.gather(*(_is_allowed(client, one, AGENT_USER) for one in doubtful))
+    return tuple(one for one, may in zip(doubtful, allowed, strict=True) if not may)
+
+
+class _Granted(Struct, frozen=True):
+    """A rule that is bound to the agent, in one namespace or (empty) in all."""
+
+    namespace: str
+    rule: PolicyRule
+
+
+async def _granted_to_agent(client: Client, *, namespaced: bool) -> tuple[_Granted, ...]:
+    """The rules of the agent's roles that are bound to its account; none where we may not list.
+
+    Without `namespaced` only those that count in the whole cluster.
+    """
+    kinds = (ClusterRole, ClusterRoleBinding, *((RbacRole, RoleBinding) if namespaced else ()))
+    listed = await asyncio.gather(*(_of_features(client, kind) for kind in kinds))
+    found = [obj for several in listed for obj in several]
+    rules = {
+        (type(one).kind.name, one.namespace, one.name): one.rules or ()
+        for one in found
+        if isinstance(one, RbacRole)
+    }
+    return tuple(
+        _Granted(binding.namespace, rule)
+        for binding in found
+        if isinstance(binding, RoleBinding) and _AGENT_ACCOUNT in (binding.subjects or ())
+        for rule in rules.get(_role_key(binding), ())
+    )
+
+
+def _role_key(binding: RoleBinding) -> tuple[str, str, str]:
+    """Kind, namespace and name of the role that is bound."""
+    ref = binding.role_ref
+    return (ref.kind, binding.namespace if ref.kind == RbacRole.kind.name else "", ref.name)
+
+
+async def _of_features(client: Client, kind: type[Object]) -> Iterable[Object]:
+    """The objects with the label of agents' rights; none if the API server answers an error."""
+    try:
+        return (await client.list(kind, labels=FEATURE)).objects
+    except ApiError:
+        return ()
+
+
+def _is_granted(permission: Permission, granted: Iterable[_Granted]) -> bool:
+    """Whether one of the rules allows a permission on all objects of its namespace, or of all."""
+    return any(
+        one.namespace in ("", permission.namespace) and _allows(one.rule, permission)
+        for one in granted
+    )
+
+
+def _allows(rule: PolicyRule, permission: Permission) -> bool:
+    """Whether a rule allows a permission; not where it names the only objects."""
+    asked = (
+        (permission.verb, rule.verbs),
+        (permission.group, rule.api_groups),
+        (permission.resource, rule.resources),
+    )
+    return not rule.resource_names and all(w in named or "*" in named for w, named in asked)
 
 
 async def _is_allowed(client: Client, permission: Permission, user: str = "") -> bool:

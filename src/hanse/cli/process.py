@@ -36,14 +36,14 @@ def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, long_running: bool 
     """
     if not long_running:
         with asyncio.Runner() as runner:
-            return runner.run(_with_close_grace(main))
+            return _run(runner, main)
     _release_large_buffers()
     gc.freeze()
     usual = gc.get_threshold()
     gc.set_threshold(GC_THRESHOLD, *usual[1:])
     try:
         with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-            return runner.run(_with_close_grace(main))
+            return _run(runner, main)
     finally:
         gc.set_threshold(*usual)
         gc.unfreeze()
@@ -61,12 +61,21 @@ def _release_large_buffers() -> None:
         ctypes.CDLL(None).mallopt(M_MMAP_THRESHOLD, MMAP_THRESHOLD)
 
 
-async def _with_close_grace(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run the coroutine, then sleep so that connections can close, also after an error."""
-    try:
-        return await main()
-    finally:
-        await asyncio.sleep(CLOSE_GRACE)
+def _run(runner: asyncio.Runner, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+    """Run the coroutine, then sleep so that connections can close, also after an error.
+
+    The task has no result: the runner formats its `repr`, which takes long for that of a fleet.
+    """
+    results: list[T] = []
+
+    async def run() -> None:
+        try:
+            results.append(await main())
+        finally:
+            await asyncio.sleep(CLOSE_GRACE)
+
+    runner.run(run())
+    return results[0]
 
 
 def start_logging(settings: GlobalOptions, *, service: bool = False) -> None:

@@ -30,6 +30,9 @@ _type_decoder = msgspec.json.Decoder(_TypeMeta)
 class Client:
     """Typed requests to one API server; each raises a `KubeError`, none retries."""
 
+    page_size = requests.PAGE_SIZE
+    """How many objects a page of a list has at most."""
+
     def __init__(
         self,
         transport: Transport,
@@ -189,7 +192,12 @@ class Client:
         after = ""
         while True:
             request = requests.list_page(
-                served, namespace, labels=labels, fields=fields, after=after
+                served,
+                namespace,
+                labels=labels,
+                fields=fields,
+                limit=self.page_size,
+                after=after,
             )
             response = await self.send(request)
             page = decode_list_page(response.body, kind)

@@ -3,6 +3,7 @@
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -322,6 +323,7 @@ def token_text(content: bytes) -> str:
     return content.decode("ascii", "replace").strip()
 
 
+@lru_cache(maxsize=8)  # every context of a file is resolved by itself
 def _parse_document(source: KubeconfigSource) -> _KubeconfigFields:
     """Parse a kubeconfig without its nulls; raises BadCredentials if it is malformed."""
     loaded = _parse_safely(

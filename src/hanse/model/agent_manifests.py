@@ -18,7 +18,7 @@ from hanse.model.manifests import (
     role_manifests,
 )
 from hanse.model.naming import AGENT, BROKER_SECRET, SLOT_LEASES, SYSTEM_NAMESPACE
-from hanse.model.objects import ClusterId, Wire
+from hanse.model.objects import ClusterId
 from hanse.model.rbac import (
     RbacRule,
     Right,
@@ -95,10 +95,9 @@ def base_manifests(rights: Sequence[Right], features: str) -> tuple[Manifest, ..
     )
 
 
-def granted_features(account: Wire) -> tuple[str, ...]:
-    """The features in a ServiceAccount's annotation, and those they need; all without it."""
-    annotations = (account.get("metadata") or {}).get("annotations") or {}
-    return with_required(str(annotations.get(FEATURES_GRANTED, "")).split(",")) or FEATURES
+def granted_features(annotations: Mapping[str, str]) -> tuple[str, ...]:
+    """The features in annotations of a ServiceAccount, and those they need; all without them."""
+    return with_required(annotations.get(FEATURES_GRANTED, "").split(",")) or FEATURES
 
 
 def feature_namespaces(rights: Sequence[Right]) -> tuple[str, ...]:

@@ -99,6 +99,9 @@ FOREIGN_KINDS: tuple[type[Object], ...] = (
 )
 """The kinds of others that we use where a cluster serves them."""
 
+CUSTOM_RESOURCES = frozenset((*OWN_KINDS, *FOREIGN_KINDS))
+"""All kinds that only clusters with their definitions serve."""
+
 STAND_IN = "hanse.dev/stand-in"
 """The label of a placeholder CRD."""
 

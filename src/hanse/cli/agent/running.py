@@ -3,12 +3,12 @@
 from datetime import UTC, datetime
 
 from hanse.cli.errors import InputError
-from hanse.cli.inventory import parse_agent_lease
+from hanse.cli.inventory import agent_lease_at
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError
 from hanse.model.kinds.coordination import Lease
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, holder_cluster
-from hanse.model.objects import ClusterId, to_wire
+from hanse.model.objects import ClusterId
 
 
 async def running_agent(client: Client, namespace: str = SYSTEM_NAMESPACE) -> ClusterId:
@@ -20,7 +20,7 @@ async def running_agent(client: Client, namespace: str = SYSTEM_NAMESPACE) -> Cl
         lease = await client.read(Lease, AGENT, namespace)
     except KubeError:
         return ""
-    agent = parse_agent_lease(to_wire(lease), datetime.now(UTC))
+    agent = agent_lease_at(lease, datetime.now(UTC))
     return holder_cluster(agent.holder) if agent is not None and agent.alive else ""
 
 

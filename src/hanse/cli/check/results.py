@@ -20,6 +20,7 @@ from hanse.cli.doctor.clusters import (
     wrong_clock,
 )
 from hanse.cli.inventory import ClusterInventory
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.naming import ZONE
 
@@ -178,7 +179,8 @@ def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
     definitions = (found.definitions or {}) if isinstance(found, ClusterInventory) else {}
     check = "other controllers"
     existing = definitions.get(SERVICE_EXPORTS)
-    categories = (existing or {}).get("spec", {}).get("names", {}).get("categories") or ()
+    spec = decode_json(existing) if existing is not None else {}
+    categories = spec.get("names", {}).get("categories") or ()
     if existing is None or "hanse" in categories:
         yield CheckResult(preview.name, check, "ok", "no other multi-cluster services")
         return

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from hanse import app
 from hanse.cli.apply import contains
@@ -13,6 +13,7 @@ from hanse.cli.permissions import Permission
 from hanse.model.crds import OWN_KINDS
 from hanse.model.feature_names import FEATURES
 from hanse.model.findings import Ref
+from hanse.model.json_input import decode_json
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
@@ -46,6 +47,8 @@ class Finding(Struct, frozen=True):
     """What is wrong, without its cluster; the cluster's API server if it is no object."""
     pasteable: bool = False
     """Whether the remedy is a command as it stands."""
+    advice: str = ""
+    """What else can be done than the command."""
     of_namespace: bool = False
     """Whether the loss of the broker's namespace explains it."""
 
@@ -57,6 +60,15 @@ class CheckContext(Struct, frozen=True):
     definitions: Sequence[Wire]
     local: bool = False
     """Whether the clusters are those of a local federation, which `hanse local` can mend."""
+    compared: dict[tuple[str, bytes], bool] = {}
+    """Whether a definition is of this version, by name and spec: most clusters have the same."""
+
+    def is_current(self, wanted: Wire, existing: Raw) -> bool:
+        """Whether the spec of an existing definition has all that ours has."""
+        key = (wanted["metadata"]["name"], bytes(existing))
+        if key not in self.compared:
+            self.compared[key] = contains(decode_json(existing), wanted["spec"])
+        return self.compared[key]
 
 
 def check_clusters(inventories: Iterable[InventoryResult], context: CheckContext) -> list[Finding]:
@@ -124,7 +136,7 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
         existing = cluster.definitions.get(name)
         if existing is None:
             missing += [name] if name in needed else []
-        elif not contains(existing["spec"], wanted["spec"]):
+        elif not context.is_current(wanted, existing):
             old.append(name)
     if missing:
         yield Finding(

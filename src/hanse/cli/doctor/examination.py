@@ -1,7 +1,6 @@
 """Everything that is wrong with clusters, read once."""
 
-import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -12,22 +11,24 @@ from hanse.app.views import examine
 from hanse.cli.clusters import ClusterAccess, ReadFailure, open_clients, read_clusters
 from hanse.cli.doctor.clusters import REQUIRED_PERMISSIONS, CheckContext, check_clusters
 from hanse.cli.doctor.clusters import Finding as Check
-from hanse.cli.doctor.lists import ClusterLists, read_lists
+from hanse.cli.doctor.lists import FIRST, further_lists
 from hanse.cli.doctor.objects import check_objects
 from hanse.cli.findings import Report
 from hanse.cli.fleet import ClusterRead, build_fleet, complete, read_objects, unread
 from hanse.cli.inventory import (
+    AccessAnswer,
     ClusterInventory,
     InventoryResult,
     ServiceInventory,
-    discover_kinds,
-    read_inventory,
+    describe_cluster,
+    read_access,
     read_version,
     service_inventory,
     unread_cluster,
 )
 from hanse.features.services.reading import ALL_IMPORTS
 from hanse.kube.client import Client
+from hanse.kube.discovery import refresh
 from hanse.model.crds import crds
 from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, judge
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
@@ -57,16 +58,15 @@ async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) ->
                 for cluster, one in zip(clusters, results, strict=True)
             },
             clients,
+            further_lists,
         )
     inventories: list[InventoryResult] = [
-        unread_cluster(one)
-        if isinstance(one, ReadFailure)
-        else replace(one[1], services=_services(read[one[0].context]))
+        unread_cluster(one) if isinstance(one, ReadFailure) else _inventory(read, one)
         for one in results
     ]
     checks = (
         *check_clusters(inventories, CheckContext(now, crds(), local)),
-        *check_objects([one[2] for one in results if not isinstance(one, ReadFailure)], now),
+        *check_objects([one for one in read.values() if not one.failure], now),
     )
     seen = examine(build_fleet(read.values(), now, local=local))
     lost = {one.subject for one in seen.unjudged if one.code == "BrokerNamespaceMissing"}
@@ -75,17 +75,21 @@ async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) ->
     return FleetExamination(inventories, seen.items, report)
 
 
-async def _read(
-    cluster: ClusterAccess, client: Client
-) -> tuple[ClusterRead, ClusterInventory, ClusterLists]:
-    """All that is read of one cluster, by one connection: all of it, or it has failed."""
+_First = tuple[ClusterRead, AccessAnswer]
+
+
+async def _read(cluster: ClusterAccess, client: Client) -> _First:
+    """What is read of one cluster at first: all of it, or it has failed."""
     answer = await read_version(client)
-    await discover_kinds(client)
-    return await asyncio.gather(
-        read_objects(cluster, client),
-        read_inventory(cluster, client, REQUIRED_PERMISSIONS, answer),
-        read_lists(cluster, client),
-    )
+    await refresh(client)
+    read = await read_objects(cluster, client, FIRST)
+    return read, await read_access(cluster, client, REQUIRED_PERMISSIONS, answer, read)
+
+
+def _inventory(reads: Mapping[str, ClusterRead], first: _First) -> ClusterInventory:
+    """The inventory of a cluster once everything of it was read."""
+    read = reads[first[0].context]
+    return replace(describe_cluster(read, first[1]), services=_services(read))
 
 
 def _services(read: ClusterRead) -> ServiceInventory | None:
@@ -111,6 +115,6 @@ def as_finding(check: Check, lost: Collection[Ref]) -> Finding:
         severity=Severity.DEGRADED if check.code in _DEGRADED else Severity.RISK,
         subject=replace(check.subject or Ref("APIServer", check.cluster), cluster=check.cluster),
         summary=f"{check.cluster}: {check.problem}",
-        remedy=Remedy(commands=(check.remedy,)) if check.pasteable else Remedy(check.remedy),
+        remedy=Remedy(check.advice, (check.remedy,)) if check.pasteable else Remedy(check.remedy),
         caused_by=(broker,) if check.of_namespace and broker in lost else (),
     )

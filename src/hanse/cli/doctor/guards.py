@@ -4,7 +4,8 @@ from collections.abc import Iterator
 
 from hanse import app
 from hanse.cli.doctor.clusters import Finding
-from hanse.cli.doctor.lists import ClusterLists
+from hanse.cli.doctor.lists import GUARDS, members_of
+from hanse.cli.fleet import ClusterRead
 from hanse.features.services.manifests import broker_policies
 from hanse.model.broker_namespace import shared_namespace
 from hanse.model.findings import Ref
@@ -13,30 +14,27 @@ from hanse.model.kinds.admission import ValidatingAdmissionPolicyBinding
 _SHOWN = 3
 
 
-def check_guards(lists: ClusterLists) -> Iterator[Finding]:
+def check_guards(read: ClusterRead) -> Iterator[Finding]:
     """BrokerUnguarded: bindings of admission policies are missing on a broker, by their names.
 
-    Only namespaces with ServiceAccounts of members are checked.
+    Only namespaces with ServiceAccounts of members are checked; none if bindings were not listed.
     """
-    bound = {binding["metadata"]["name"] for binding in lists["guards"]}
-    for namespace in sorted({broker_namespace(account) for account in lists["accounts"]}):
+    if GUARDS not in read.lists:
+        return
+    bound = {binding.name for binding in read.listed(GUARDS)}
+    for namespace in sorted({shared_namespace(one.namespace) for one in members_of(read)}):
         missing = sorted(_expected(namespace) - bound)
         if missing:
             names = ", ".join(missing[:_SHOWN]) + (", …" if len(missing) > _SHOWN else "")
             yield Finding(
-                lists.name,
+                read.context,
                 f"{len(missing)} admission policies of {namespace} are missing "
                 f"({names}), so that a member can write what is another's",
-                f"hanse broker init --context {lists.name} --namespace {namespace}",
+                f"hanse broker init --context {read.context} --namespace {namespace}",
                 "BrokerUnguarded",
                 Ref(ValidatingAdmissionPolicyBinding.kind.name, missing[0]),
                 pasteable=True,
             )
-
-
-def broker_namespace(account: dict[str, dict[str, str]]) -> str:
-    """The broker namespace of a member's ServiceAccount, by the account's own namespace."""
-    return shared_namespace(account["metadata"]["namespace"])
 
 
 def _expected(namespace: str) -> set[str]:

@@ -2,30 +2,31 @@
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
-from typing import Any
 
 from hanse.cli.doctor.clusters import Finding
-from hanse.cli.doctor.guards import broker_namespace
-from hanse.cli.doctor.lists import ClusterLists
+from hanse.cli.doctor.lists import members_of
+from hanse.cli.fleet import ClusterRead
+from hanse.model.broker_namespace import shared_namespace
 from hanse.model.findings import Ref
+from hanse.model.kinds.coordination import Lease
 
 
-def check_heartbeats(lists: ClusterLists) -> Iterator[Finding]:
+def check_heartbeats(read: ClusterRead) -> Iterator[Finding]:
     """LeaseMissing: members with a ServiceAccount on a broker, and no Lease of their name there.
 
-    How old a Lease is does not matter here.
+    How old a Lease is does not matter here. None if Leases were not listed.
     """
-    leases = {
-        (lease["metadata"]["namespace"], lease["metadata"]["name"]) for lease in lists["heartbeats"]
-    }
-    for account in lists["accounts"]:
-        member, namespace = account["metadata"]["name"], broker_namespace(account)
+    if not any(watch.kind is Lease for watch in read.lists):
+        return
+    leases = {(lease.namespace, lease.name) for lease in read.objects(Lease)}
+    for account in members_of(read):
+        member, namespace = account.name, shared_namespace(account.namespace)
         if (namespace, member) not in leases:
             yield Finding(
-                lists.name,
+                read.context,
                 f"{member} has joined, and its Lease is gone from {namespace}: the other clusters "
                 "take nothing new from it",
-                f"hanse join --broker {lists.name} --broker-namespace {namespace} "
+                f"hanse join --broker {read.context} --broker-namespace {namespace} "
                 f"--cluster-id {member} --context {member}",
                 "LeaseMissing",
                 Ref("Lease", member, namespace),
@@ -34,14 +35,13 @@ def check_heartbeats(lists: ClusterLists) -> Iterator[Finding]:
             )
 
 
-def lease_silence(lease: dict[str, Any], now: datetime, grace: timedelta) -> timedelta | None:
+def lease_silence(lease: Lease, now: datetime, grace: timedelta) -> timedelta | None:
     """How long ago a Lease was renewed, if that is longer than its duration and the grace.
 
     None for one that is renewed in time, or that nobody holds.
     """
-    spec = lease.get("spec") or {}
-    renewed, lasts = spec.get("renewTime"), timedelta(seconds=spec.get("leaseDurationSeconds") or 0)
-    if not spec.get("holderIdentity") or not renewed:
+    if not lease.spec.holder_identity or lease.renewed is None:
         return None
-    silence = now - datetime.fromisoformat(renewed)
+    lasts = timedelta(seconds=lease.spec.lease_duration_seconds)
+    silence = now - lease.renewed
     return silence if silence > lasts + grace else None

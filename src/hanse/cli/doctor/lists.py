@@ -1,70 +1,85 @@
-"""The lists that doctor reads of each cluster beside its inventory, undecoded."""
+"""The lists that doctor reads of each cluster beside those that views need."""
 
-import asyncio
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator
 
-from msgspec import Struct
-
-from hanse.cli.clusters import ClusterAccess
-from hanse.kube.client import Client
-from hanse.kube.errors import ApiError
-from hanse.kube.requests import resource_path
-from hanse.kube.transport import Request
+from hanse.cli.fleet import ClusterRead
+from hanse.cli.inventory import BESIDE_OBJECTS, CLAIMS
 from hanse.model.broker_namespace import MEMBER
-from hanse.model.json_input import decode_json
+from hanse.model.facts import Role
 from hanse.model.kinds.acceptance import AcceptancePolicy
-from hanse.model.kinds.admission import ValidatingAdmissionPolicyBinding
+from hanse.model.kinds.admission import (
+    MutatingWebhookConfiguration,
+    ValidatingAdmissionPolicyBinding,
+    ValidatingWebhookConfiguration,
+)
+from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import ConfigMap, Node, Secret, ServiceAccount
+from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, Federation
 from hanse.model.kinds.networking import ServiceCIDR
-from hanse.model.kinds.networks import Network
 from hanse.model.naming import SYSTEM_NAMESPACE
-from hanse.model.objects import Wire
+from hanse.model.snapshot import Watch
 
-Items = tuple[Wire, ...]
+ACCEPTANCE = Watch(Role.LOCAL, AcceptancePolicy, optional=True)
+DEPLOYMENTS = Watch(Role.LOCAL, Deployment, SYSTEM_NAMESPACE, optional=True)
+WEBHOOKS = tuple(
+    Watch(Role.LOCAL, kind, optional=True)
+    for kind in (ValidatingWebhookConfiguration, MutatingWebhookConfiguration)
+)
+FIRST = (*BESIDE_OBJECTS, ACCEPTANCE, DEPLOYMENTS, *WEBHOOKS)
+"""What is listed in every cluster."""
 
-PATHS: Mapping[str, str] = {
-    "federations": resource_path(Federation.kind),
-    "leases": resource_path(Lease.kind, SYSTEM),
-    "networks": resource_path(Network.kind),
-    "acceptance": resource_path(AcceptancePolicy.kind),
-    "ranges": resource_path(ServiceCIDR.kind),
-    "validating": "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations",
-    "mutating": "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
-    "guards": resource_path(ValidatingAdmissionPolicyBinding.kind),
-    "heartbeats": f"/apis/coordination.k8s.io/v1/leases?labelSelector={MEMBER}",
-    "accounts": f"/api/v1/serviceaccounts?labelSelector={MEMBER}",
-    "slices": f"/apis/discovery.k8s.io/v1/namespaces/{SYSTEM_NAMESPACE}/endpointslices",
-    "nodes": "/api/v1/nodes",
-    "secrets": f"/api/v1/namespaces/{SYSTEM}/secrets",
-    "deployments": f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/deployments",
-    "corefile": "/api/v1/namespaces/kube-system/configmaps",
-}
+COREFILE = Watch(Role.LOCAL, ConfigMap, "kube-system", name="coredns", optional=True)
+GUARDS = Watch(Role.LOCAL, ValidatingAdmissionPolicyBinding, optional=True)
+RANGES = Watch(Role.LOCAL, ServiceCIDR, optional=True)
+SECRETS = Watch(Role.LOCAL, Secret, SYSTEM, optional=True)
+SLICES = Watch(Role.LOCAL, EndpointSlice, SYSTEM_NAMESPACE, optional=True)
+
+DNS_SERVER = "hanse-dns"
 
 
-class ClusterLists(Struct, frozen=True):
-    """The lists of one cluster by name; empty for kinds that it does not serve or allow."""
-
-    name: str
-    lists: dict[str, Items] = {}
-
-    def __getitem__(self, list_name: str) -> Items:
-        """The items of a list by its name in `PATHS`; empty if it was not read."""
-        return self.lists.get(list_name, ())
+def further_lists(reads: Collection[ClusterRead]) -> dict[str, set[Watch]]:
+    """By context, what checks need by what was listed at first; nothing is read here."""
+    has_broker = has_heartbeats(reads)
+    return {one.context: {*_needed(one, has_broker=has_broker)} for one in reads if not one.failure}
 
 
-async def read_lists(cluster: ClusterAccess, client: Client) -> ClusterLists:
-    """Read all lists of one cluster concurrently; those that it refuses are empty."""
-    items = await asyncio.gather(*(_list_items(client, path) for path in PATHS.values()))
-    return ClusterLists(cluster.name, dict(zip(PATHS, items, strict=True)))
+def _needed(read: ClusterRead, *, has_broker: bool) -> Iterator[Watch]:
+    """What checks need of one cluster; a broker has the ranges of all its members."""
+    if read.objects(Federation):
+        yield from (CLAIMS, SECRETS)
+    if members_of(read):
+        yield GUARDS
+    if any(one.name == DNS_SERVER for one in read.listed(DEPLOYMENTS)):
+        yield COREFILE
+    if any(True for _ in our_webhooks(read)):
+        yield SLICES
+    if read.objects(Node) and not has_broker:
+        yield RANGES
 
 
-async def _list_items(client: Client, path: str) -> Items:
-    """The items of a list, none if the API server answers with an error."""
-    try:
-        response = await client.send(Request("GET", path))
-    except ApiError:
-        return ()
-    listed: dict[str, Any] = decode_json(response.body)
-    return tuple(listed.get("items") or ())
+def has_heartbeats(reads: Iterable[ClusterRead]) -> bool:
+    """Whether members show on one of the clusters that they are alive."""
+    return any(MEMBER in one.metadata.labels for read in reads for one in read.objects(Lease))
+
+
+def members_of(read: ClusterRead) -> list[ServiceAccount]:
+    """The accounts of the members of a broker; none in other clusters."""
+    return [one for one in read.objects(ServiceAccount) if MEMBER in one.metadata.labels]
+
+
+def our_webhooks(
+    read: ClusterRead,
+) -> Iterator[tuple[ValidatingWebhookConfiguration | MutatingWebhookConfiguration, str, str]]:
+    """Each configuration of webhooks with the name of each webhook whose Service is ours, and its.
+
+    Services of ours have names that begin with `hanse`.
+    """
+    for watch in WEBHOOKS:
+        for configuration in read.listed(watch):
+            for webhook in configuration.webhooks:
+                service = (webhook.get("clientConfig") or {}).get("service") or {}
+                name = service.get("name", "")
+                if name.startswith("hanse"):
+                    yield configuration, str(webhook["name"]), name

@@ -1,37 +1,47 @@
 """Findings from the objects in clusters, alone and between clusters; pure."""
 
-from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from ipaddress import ip_network
 from itertools import combinations
 from typing import Any
 
-import msgspec
-
 from hanse import __version__
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.guards import check_guards
 from hanse.cli.doctor.heartbeats import check_heartbeats, lease_silence
-from hanse.cli.doctor.lists import ClusterLists
+from hanse.cli.doctor.lists import (
+    ACCEPTANCE,
+    COREFILE,
+    DEPLOYMENTS,
+    DNS_SERVER,
+    RANGES,
+    SECRETS,
+    SLICES,
+    has_heartbeats,
+    our_webhooks,
+)
+from hanse.cli.fleet import ClusterRead
 from hanse.features.networks.ranges import overlaps, parse_range
 from hanse.model.findings import Ref
-from hanse.model.kinds.acceptance import AcceptancePolicy
-from hanse.model.kinds.federation import SUPERVISOR, SYSTEM
-from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, ZONE
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Node, Secret
+from hanse.model.kinds.discovery import KUBE_SERVICE
+from hanse.model.kinds.federation import SUPERVISOR, SYSTEM, Federation
+from hanse.model.kinds.networks import Network
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, ZONE, holder_cluster
 from hanse.model.tokens import parse_claims
 
-NEARLY_FULL = 0.9
 MAX_SUPERVISORS = 5
 TOKEN_SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - a type, no token
 VERSION = "app.kubernetes.io/version"
 
 
-def check_objects(clusters: Sequence[ClusterLists], now: datetime) -> list[Finding]:
+def check_objects(clusters: Sequence[ClusterRead], now: datetime) -> list[Finding]:
     """The findings of all clusters, alone and together."""
-    alone = [finding for lists in clusters for check in _CLUSTER_CHECKS for finding in check(lists)]
-    stale = [finding for lists in clusters for finding in _expired_leases(lists, now)]
-    silent = [f for lists in clusters for f in check_heartbeats(lists)]
+    alone = [finding for read in clusters for check in _CLUSTER_CHECKS for finding in check(read)]
+    stale = [finding for read in clusters for finding in _expired_leases(read, now)]
+    silent = [f for read in clusters for f in check_heartbeats(read)]
     together = [finding for check in _FLEET_CHECKS for finding in check(clusters)]
     return [*silent, *alone, *stale, *together]
 
@@ -39,173 +49,154 @@ def check_objects(clusters: Sequence[ClusterLists], now: datetime) -> list[Findi
 # -- one cluster
 
 
-def _expired_leases(lists: ClusterLists, now: datetime) -> Iterator[Finding]:
+def _expired_leases(read: ClusterRead, now: datetime) -> Iterator[Finding]:
     """LeaderMissing: a leader's Lease was not renewed for a minute longer than its duration."""
-    for lease in lists["leases"]:
+    for lease in read.objects(Lease):
         silence = lease_silence(lease, now, timedelta(minutes=1))
-        if silence is not None:
-            name, holder = lease["metadata"]["name"], lease["spec"]["holderIdentity"]
-            seconds = int(silence.total_seconds())
+        if lease.namespace == SYSTEM and silence is not None:
+            holder, seconds = lease.spec.holder_identity, int(silence.total_seconds())
+            supervisor = holder_cluster(holder)
             yield Finding(
-                lists.name,
-                f"nobody leads {name}: {holder} has not renewed its Lease for {seconds} s",
-                f"start the agent of a supervisor that reaches {lists.name}",
+                read.context,
+                f"nobody leads {lease.name}: {holder} has not renewed its Lease for {seconds} s",
+                f"kubectl --context {supervisor} -n {SYSTEM_NAMESPACE} rollout restart "
+                f"deployment/{AGENT}",
                 "LeaderMissing",
-                Ref("Lease", name, SYSTEM),
+                Ref("Lease", lease.name, SYSTEM),
+                pasteable=True,
+                advice=f"or start the agent of another supervisor that reaches {read.context}",
             )
 
 
-def _unserved_webhooks(lists: ClusterLists) -> Iterator[Finding]:
+def _unserved_webhooks(read: ClusterRead) -> Iterator[Finding]:
     """WebhookDown: webhook configurations whose Service hanse* has no ready endpoint.
 
-    One that does not say is ready, as for Kubernetes. At most one finding per configuration.
+    One that does not say is ready, as for Kubernetes. At most one finding per configuration, and
+    none where slices could not be listed.
     """
+    if SLICES not in read.lists:
+        return
     ready = {
-        slice_["metadata"].get("labels", {}).get("kubernetes.io/service-name")
-        for slice_ in lists["slices"]
-        if any(
-            (endpoint.get("conditions") or {}).get("ready") is not False
-            for endpoint in slice_.get("endpoints") or ()
-        )
+        slice_.metadata.labels.get(KUBE_SERVICE)
+        for slice_ in read.listed(SLICES)
+        if any(endpoint.conditions.ready is not False for endpoint in slice_.endpoints or ())
     }
-    for kind in ("validating", "mutating"):
-        for configuration in lists[kind]:
-            for webhook in configuration.get("webhooks") or ():
-                service = (webhook.get("clientConfig") or {}).get("service") or {}
-                name = service.get("name", "")
-                if name.startswith("hanse") and name not in ready:
-                    yield Finding(
-                        lists.name,
-                        f"webhook {webhook['name']} has no ready endpoints behind {name}",
-                        f"kubectl --context {lists.name} delete {kind}webhookconfiguration "
-                        f"{_name(configuration)}",
-                        "WebhookDown",
-                        Ref(f"{kind.capitalize()}WebhookConfiguration", _name(configuration)),
-                        pasteable=True,
-                    )
-                    break
+    reported = set()
+    for configuration, webhook, service in our_webhooks(read):
+        kind = type(configuration).kind
+        subject = Ref(kind.name, configuration.name)
+        if service in ready or subject in reported:
+            continue
+        reported.add(subject)
+        delete = f"delete {kind.name.lower()} {configuration.name}"
+        yield Finding(
+            read.context,
+            f"webhook {webhook} has no ready endpoints behind {service}",
+            f"kubectl --context {read.context} {delete}",
+            "WebhookDown",
+            subject,
+            pasteable=True,
+        )
 
 
-def _name(item: dict[str, Any]) -> str:
-    return str(item["metadata"]["name"])
-
-
-def _unforwarded_zone(lists: ClusterLists) -> Iterator[Finding]:
+def _unforwarded_zone(read: ClusterRead) -> Iterator[Finding]:
     """ZoneNotDelegated: hanse-dns is deployed, and CoreDNS's Corefile does not name our zone."""
-    serves = any(one["metadata"]["name"] == "hanse-dns" for one in lists["deployments"])
-    corefiles = [
-        text
-        for one in lists["corefile"]
-        if one["metadata"]["name"] == "coredns"
-        for text in (one.get("data") or {}).values()
-    ]
+    serves = any(one.name == DNS_SERVER for one in read.listed(DEPLOYMENTS))
+    corefiles = [text for one in read.listed(COREFILE) for text in one.data.values()]
     if serves and corefiles and not any(ZONE in text for text in corefiles):
         yield Finding(
-            lists.name,
+            read.context,
             f"the cluster's DNS does not hand {ZONE} over",
             f"add to its Corefile what `hanse dns corefile ADDRESS` prints, with the address of "
-            f"`kubectl --context {lists.name} -n hanse-system get service hanse-dns`",
+            f"`kubectl --context {read.context} -n hanse-system get service hanse-dns`",
             "ZoneNotDelegated",
             Ref("ConfigMap", "coredns", "kube-system"),
         )
 
 
-def _overlapping_networks(lists: ClusterLists) -> Iterator[Finding]:
+def _overlapping_networks(read: ClusterRead) -> Iterator[Finding]:
     """RangesOverlap: a Network's Service range overlaps a node's pod range or address."""
-    theirs = [
-        (f"range {cidr} of pods on node {node['metadata']['name']}", range_)
-        for node in lists["nodes"]
-        for cidr in node.get("spec", {}).get("podCIDRs") or ()
-        if (range_ := parse_range(cidr)) is not None
+    nodes = read.objects(Node)
+    named = [(f"range {c} of pods on node {n.name}", c) for n in nodes for c in n.spec.pod_cidrs]
+    named += [
+        (f"address {one.address} of node {node.name}", one.address)
+        for node in nodes
+        for one in node.status.addresses
+        if one.type in ("InternalIP", "ExternalIP")
     ]
-    theirs += [
-        (f"address {message['address']} of node {node['metadata']['name']}", range_)
-        for node in lists["nodes"]
-        for message in node.get("status", {}).get("addresses") or ()
-        if message.get("type") in ("InternalIP", "ExternalIP")
-        and (range_ := parse_range(message["address"])) is not None
-    ]
-    for network in lists["networks"]:
-        for cidr in network.get("spec", {}).get("service", {}).get("cidrs") or ():
+    theirs = [(text, range_) for text, c in named if (range_ := parse_range(c)) is not None]
+    for network in read.objects(Network):
+        for cidr in network.spec.service.cidrs:
             own = parse_range(cidr)
             clash = next((w for w, r in theirs if own is not None and overlaps(own, r)), "")
             if clash:
-                name = network["metadata"]["name"]
                 yield Finding(
-                    lists.name,
-                    f"network {name}: spec.service.cidrs: {cidr} overlaps {clash}, so its Services "
-                    "and those hide each other",
-                    f"create a network with another range, and delete {name}",
+                    read.context,
+                    f"network {network.name}: spec.service.cidrs: {cidr} overlaps {clash}, so its "
+                    "Services and those hide each other",
+                    f"create a network with another range, and delete {network.name}",
                     "RangesOverlap",
-                    Ref("Network", name),
+                    Ref("Network", network.name),
                 )
 
 
-def _unexpiring_tokens(lists: ClusterLists) -> Iterator[Finding]:
+def _unexpiring_tokens(read: ClusterRead) -> Iterator[Finding]:
     """TokenUnending: Secrets of members in Federations whose token has no expiry."""
     wanted = {
-        member.get("secret"): (member.get("clusterID", "?"), federation["metadata"]["name"])
-        for federation in lists["federations"]
-        for member in federation.get("spec", {}).get("members") or ()
+        member.secret: (member.cluster_id, federation.name)
+        for federation in read.objects(Federation)
+        for member in federation.spec.members
     }
-    for secret in lists["secrets"]:
-        name = secret["metadata"]["name"]
-        if name in wanted and _is_unexpiring(secret):
-            member, federation = wanted[name]
+    for secret in read.listed(SECRETS):
+        if secret.name in wanted and _is_unexpiring(secret):
+            member, federation = wanted[secret.name]
             yield Finding(
-                lists.name,
-                f"the token for {member} in Secret {SYSTEM}/{name} never ends",
+                read.context,
+                f"the token for {member} in Secret {SYSTEM}/{secret.name} never ends",
                 f"hanse join --federation {federation} --cluster-id {member} --context {member} "
-                f"--supervisor {lists.name}",
+                f"--supervisor {read.context}",
                 "TokenUnending",
-                Ref("Secret", name, SYSTEM),
+                Ref("Secret", secret.name, SYSTEM),
                 pasteable=True,
             )
 
 
-def _is_unexpiring(secret: dict[str, Any]) -> bool:
+def _is_unexpiring(secret: Secret) -> bool:
     """Whether a Secret is of the type of service account tokens, or its token has no expiry claim.
 
     False for a token that cannot be decoded.
     """
-    if secret.get("type") == TOKEN_SECRET_TYPE:
+    if secret.type == TOKEN_SECRET_TYPE:
         return True
-    try:
-        token = b64decode((secret.get("data") or {}).get("token", "")).decode("ascii", "replace")
-    except ValueError:
-        return False
-    claims = parse_claims(token.strip())
+    claims = parse_claims(secret.data.get("token", b"").decode("ascii", "replace").strip())
     return claims is not None and claims.expires is None
 
 
-def _unreadable_acceptance(lists: ClusterLists) -> Iterator[Finding]:
+def _unreadable_acceptance(read: ClusterRead) -> Iterator[Finding]:
     """AcceptanceUnreadable: AcceptancePolicies that cannot be decoded as their kind."""
-    for policy in lists["acceptance"]:
-        try:
-            msgspec.convert(policy, AcceptancePolicy)
-        except msgspec.ValidationError as error:
-            name = policy["metadata"]["name"]
-            yield Finding(
-                lists.name,
-                f"AcceptancePolicy {name} cannot be read, so that its last version or the "
-                f"defaults count: {error}",
-                f"kubectl --context {lists.name} edit acceptancepolicy {name}",
-                "AcceptanceUnreadable",
-                Ref("AcceptancePolicy", name),
-            )
+    listed = read.lists.get(ACCEPTANCE)
+    for policy in listed.unreadable if listed is not None else ():
+        yield Finding(
+            read.context,
+            f"AcceptancePolicy {policy.name} cannot be read, so that its last version or the "
+            f"defaults count: {policy.reason}",
+            f"kubectl --context {read.context} edit acceptancepolicy {policy.name}",
+            "AcceptanceUnreadable",
+            Ref("AcceptancePolicy", policy.name),
+        )
 
 
 # -- several clusters
 
 
-def _overlapping_clusters(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
+def _overlapping_clusters(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
     """RangesOverlap: pairs of clusters whose pod or Service ranges overlap, one finding per pair.
 
     Nothing if any cluster is a broker with members' Leases: its ClusterMembers tell ranges then.
     """
-    if any(lists["heartbeats"] for lists in clusters):
+    if has_heartbeats(clusters):
         return
-    ranges = {lists.name: [*_cluster_ranges(lists)] for lists in clusters}
+    ranges = {read.context: [*_cluster_ranges(read)] for read in clusters}
     for one, other in combinations(ranges, 2):
         shared = next(
             (
@@ -227,22 +218,22 @@ def _overlapping_clusters(clusters: Sequence[ClusterLists]) -> Iterator[Finding]
             )
 
 
-def _cluster_ranges(lists: ClusterLists) -> Iterator[Any]:
+def _cluster_ranges(read: ClusterRead) -> Iterator[Any]:
     """The networks of ServiceCIDRs and of nodes' podCIDRs; none for a cluster without nodes."""
-    if not lists["nodes"]:
+    nodes = read.objects(Node)
+    if not nodes:
         return  # a cluster without nodes uses no addresses
-    for item in lists["ranges"]:
-        yield from (ip_network(c, strict=False) for c in item.get("spec", {}).get("cidrs") or ())
-    for node in lists["nodes"]:
-        yield from (ip_network(c, strict=False) for c in node.get("spec", {}).get("podCIDRs") or ())
+    cidrs = (c for item in read.listed(RANGES) for c in item.spec.cidrs)
+    yield from (ip_network(cidr, strict=False) for cidr in cidrs)
+    yield from (ip_network(c, strict=False) for node in nodes for c in node.spec.pod_cidrs)
 
 
-def _too_many_supervisors(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
+def _too_many_supervisors(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
     """TooManySupervisors: in over `MAX_SUPERVISORS` clusters a Federation's status has members."""
     supervising = [
-        lists.name
-        for lists in clusters
-        if any(one.get("status", {}).get("members") for one in lists["federations"])
+        read.context
+        for read in clusters
+        if any(one.status.members for one in read.objects(Federation))
     ]
     if len(supervising) > MAX_SUPERVISORS:
         yield Finding(
@@ -255,16 +246,16 @@ def _too_many_supervisors(clusters: Sequence[ClusterLists]) -> Iterator[Finding]
         )
 
 
-def _version_skew(clusters: Sequence[ClusterLists]) -> Iterator[Finding]:
+def _version_skew(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
     """VersionSkew: the version label of an agent's Deployment is too far from this program's.
 
     That is more than one minor version, another major version, or one that cannot be parsed.
     """
     versions = {
-        lists.name: one["metadata"].get("labels", {}).get(VERSION, "")
-        for lists in clusters
-        for one in lists["deployments"]
-        if _name(one) == AGENT
+        read.context: one.metadata.labels.get(VERSION, "")
+        for read in clusters
+        for one in read.listed(DEPLOYMENTS)
+        if one.name == AGENT
     }
     for name, version in versions.items():
         if version and _minor_versions_between(version, __version__) > 1:
@@ -287,7 +278,7 @@ def _minor_versions_between(one: str, other: str) -> int:
     return abs(b - d) if a == c else 2
 
 
-_CLUSTER_CHECKS: tuple[Callable[[ClusterLists], Iterable[Finding]], ...] = (
+_CLUSTER_CHECKS: tuple[Callable[[ClusterRead], Iterable[Finding]], ...] = (
     _unreadable_acceptance,
     _unserved_webhooks,
     _unforwarded_zone,
@@ -295,7 +286,7 @@ _CLUSTER_CHECKS: tuple[Callable[[ClusterLists], Iterable[Finding]], ...] = (
     _unexpiring_tokens,
     check_guards,
 )
-_FLEET_CHECKS: tuple[Callable[[Sequence[ClusterLists]], Iterable[Finding]], ...] = (
+_FLEET_CHECKS: tuple[Callable[[Sequence[ClusterRead]], Iterable[Finding]], ...] = (
     _overlapping_clusters,
     _too_many_supervisors,
     _version_skew,

@@ -120,19 +120,18 @@ async def _check_agent(client: "Client", name: str, found: "Installation", *, fo
     """
     from datetime import UTC, datetime
 
-    from hanse.cli.inventory import parse_agent_lease
+    from hanse.cli.inventory import agent_lease_at
     from hanse.kube.errors import NotFound
     from hanse.model.kinds.coordination import Lease
     from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
-    from hanse.model.objects import to_wire
 
     if force or any(one.name == AGENT for one in found.workloads):
         return
     try:
-        lease = to_wire(await client.read(Lease, AGENT, SYSTEM_NAMESPACE))
+        lease = await client.read(Lease, AGENT, SYSTEM_NAMESPACE)
     except NotFound:
         return
-    agent = parse_agent_lease(lease, datetime.now(UTC))
+    agent = agent_lease_at(lease, datetime.now(UTC))
     if agent is not None and agent.alive:
         raise CommandFailed(
             f"{name}: the agent {agent.holder} is alive and runs elsewhere; "

@@ -32,10 +32,13 @@ _STATES: dict[Phase, State] = {
     Phase.UNREACHABLE: "bad",
 }
 
+MEMBER_ACCOUNTS = Watch(Role.LOCAL, ServiceAccount, labels=MEMBER, optional=True)
+"""The accounts of the members of a broker."""
+
 _READS = (
     Watch(Role.LOCAL, Node),
     Watch(Role.LOCAL, Namespace),
-    Watch(Role.LOCAL, ServiceAccount, labels=MEMBER, optional=True),
+    MEMBER_ACCOUNTS,
     Watch(Role.LOCAL, ClusterSet),
     Watch(Role.LOCAL, ClusterMember),
 )

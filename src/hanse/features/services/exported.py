@@ -6,7 +6,7 @@ from msgspec import Struct
 
 from hanse.features.services.names import SERVICE_NAME, SOURCE_CLUSTER
 from hanse.features.services.status import ADDRESSES_ALLOWED, IMPORTED_HERE, SETTINGS_VALID
-from hanse.model.conditions import Condition, find_condition
+from hanse.model.conditions import Condition
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
 from hanse.model.objects import Object
@@ -36,6 +36,12 @@ class EndpointCount(Struct, frozen=True):
     def __str__(self) -> str:
         """`ready/all`."""
         return f"{self.ready}/{self.all}"
+
+
+_ORDER = {
+    type_: n for n, type_ in enumerate(dict.fromkeys(("Valid", CONFLICT, *POSITIVE_CONDITIONS)))
+}
+"""The types of conditions that are looked at, those that explain others first."""
 
 
 class ExportProblem(Struct, frozen=True):
@@ -127,11 +133,10 @@ def export_problems(cluster: str, export: ServiceExport) -> tuple[ExportProblem,
 def bad_conditions(export: ServiceExport) -> tuple[Condition, ...]:
     """The conditions of an export that are False or Unknown, and Conflict if it is True.
 
-    Only the types that Hanse writes are looked at.
+    Only the types that Hanse writes are looked at. Those that explain others come first.
     """
-    types = (*POSITIVE_CONDITIONS, CONFLICT)
-    found = (find_condition(export.status.conditions, type_) for type_ in types)
-    return tuple(c for c in found if c is not None and _is_bad(c))
+    bad = [c for c in export.status.conditions if c.type in _ORDER and _is_bad(c)]
+    return tuple(sorted(bad, key=lambda c: _ORDER[c.type]) if len(bad) > 1 else bad)
 
 
 def _is_bad(condition: Condition) -> bool:

@@ -1,4 +1,4 @@
-"""The group `rbac.authorization.k8s.io`: Roles and RoleBindings."""
+"""The group `rbac.authorization.k8s.io`: roles and their bindings."""
 
 from typing import ClassVar
 
@@ -47,4 +47,18 @@ class RoleBinding(Object, frozen=True, kw_only=True):
     kind: ClassVar[Kind] = Kind(GROUP, "v1", "RoleBinding", "rolebindings")
 
     role_ref: RoleRef
-    subjects: tuple[BoundSubject, ...] = ()
+    subjects: tuple[BoundSubject, ...] | None = ()
+
+
+class ClusterRole(RbacRole, frozen=True, kw_only=True):
+    """The rules of a role in the whole cluster, or wherever it is bound."""
+
+    kind: ClassVar[Kind] = Kind(GROUP, "v1", "ClusterRole", "clusterroles", namespaced=False)
+
+
+class ClusterRoleBinding(RoleBinding, frozen=True, kw_only=True):
+    """A binding of a ClusterRole to subjects in the whole cluster."""
+
+    kind: ClassVar[Kind] = Kind(
+        GROUP, "v1", "ClusterRoleBinding", "clusterrolebindings", namespaced=False
+    )

@@ -1,0 +1,119 @@
+"""What commands ask API servers for in order to judge a fleet: each list once, and little else."""
+
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import cast
+
+import pytest
+
+from hanse import app
+from hanse.cli.apply import apply, apply_definitions
+from hanse.cli.clusters import ClusterAccess
+from hanse.cli.doctor.examination import examine_clusters
+from hanse.cli.permissions import Permission, agent_permissions, denied_to_agent
+from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
+from hanse.kube.clock import WallClock
+from hanse.kube.transport import Request, Response
+from hanse.local.in_process import InProcessTransport
+from hanse.model.agent_manifests import agent_manifests
+from hanse.model.kinds.rbac import ClusterRole, ClusterRoleBinding
+from hanse.model.manifests import crd_manifests
+from tinykube.apiserver import ApiServer
+
+pytestmark = pytest.mark.anyio
+
+SERVICES = app.Options(features=("services",))
+MOST_REQUESTS = 26
+"""A fleet has many clusters, and a person waits for them all."""
+
+
+class Recorded(InProcessTransport):
+    """A transport that keeps what it was asked for."""
+
+    def __init__(self, server: ApiServer) -> None:
+        super().__init__(server)
+        self.requests: list[Request] = []
+
+    async def send(self, request: Request) -> Response:
+        self.requests.append(request)
+        return await super().send(request)
+
+
+async def installed(options: app.Options) -> Recorded:
+    """A cluster with all that an agent with these options needs."""
+    transport = Recorded(ApiServer("lubeck", clock=WallClock()))
+    client = Client(transport)
+    await apply_definitions(client, crd_manifests(app.own_kinds(options)))
+    await apply(client, agent_manifests(app.watches_by_feature(options), "lubeck"))
+    transport.requests.clear()
+    return transport
+
+
+async def examined(monkeypatch: pytest.MonkeyPatch, transport: Recorded) -> Sequence[str]:
+    """Examine a cluster; returns the codes of what is wrong."""
+    config = ClientConfig(ServerEndpoint("https://lubeck"), Identity(token="x"))
+    cluster = ClusterAccess("lubeck", StaticCredentials(config))
+
+    @asynccontextmanager
+    async def open_clients(_: object) -> AsyncIterator[dict[str, Client]]:
+        yield {"lubeck": Client(transport)}
+
+    monkeypatch.setattr("hanse.cli.doctor.examination.open_clients", open_clients)
+    found = await examine_clusters([cluster], local=False)
+    return [one.code for one in found.report.findings]
+
+
+@pytest.mark.parametrize("options", [SERVICES, app.Options()], ids=["services", "all features"])
+async def test_nothing_is_listed_twice(
+    monkeypatch: pytest.MonkeyPatch, options: app.Options
+) -> None:
+    transport = await installed(options)
+
+    assert "AgentMissing" in await examined(monkeypatch, transport)
+
+    asked = Counter((r.method, r.target) for r in transport.requests if r.method == "GET")
+    assert [target for target, times in asked.items() if times > 1] == []
+
+
+async def test_a_member_that_only_shares_services_is_asked_little(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    transport = await installed(SERVICES)
+
+    await examined(monkeypatch, transport)
+
+    assert len(transport.requests) <= MOST_REQUESTS
+
+
+async def test_what_roles_allow_an_agent_needs_no_review() -> None:
+    transport = await installed(SERVICES)
+    client = Client(transport)
+
+    assert await denied_to_agent(client, agent_permissions(("services",))) == ()
+
+    assert {request.method for request in transport.requests} == {"GET"}
+
+
+@pytest.mark.parametrize("lost", [ClusterRole, ClusterRoleBinding])
+async def test_an_agent_whose_role_or_binding_is_gone_lacks_rights(
+    lost: type[ClusterRole | ClusterRoleBinding],
+) -> None:
+    client = Client(await installed(SERVICES))
+    await client.delete(lost, "hanse-agent-services", "")
+
+    denied = await denied_to_agent(client, agent_permissions(("services",)))
+
+    assert Permission("watch", "serviceexports", "multicluster.x-k8s.io") in denied
+
+
+async def test_a_right_that_others_grant_is_no_missing_right() -> None:
+    client = Client(await installed(SERVICES))
+    role = await client.read(ClusterRole, "hanse-agent-services")
+    binding = await client.read(ClusterRoleBinding, "hanse-agent-services")
+    for one in (role, binding):
+        wire = {"metadata": {"labels": {"hanse.dev/feature": None}}}
+        await client.patch(type(cast("ClusterRole", one)), one.name, "", wire)
+
+    assert await denied_to_agent(client, agent_permissions(("services",))) == ()
