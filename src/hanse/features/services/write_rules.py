@@ -45,16 +45,17 @@ _SAME_SERVICE = Requirement(
         f"{label('object', SERVICE_NAMESPACE)} == {label('oldObject', SERVICE_NAMESPACE)}",
         f"{label('object', LEGACY_NAMESPACE)} == {label('oldObject', LEGACY_NAMESPACE)}",
         # the first versions of Lighthouse have the name of the import here
-        f"{label('oldObject', SERVICE_NAME)} in [{label('object', SERVICE_NAME)}, "
-        f"{label('object', SERVICE_NAME)} + '-' + {label('object', LEGACY_NAMESPACE)} + '-' + "
-        "variables.me]",
+        f"({label('oldObject', SERVICE_NAME)} == {label('object', SERVICE_NAME)} || "
+        f"{label('oldObject', SERVICE_NAME)} == {label('object', SERVICE_NAME)} + '-' + "
+        f"{label('object', LEGACY_NAMESPACE)} + '-' + variables.me)",
     ),
     "'a slice stays with the service that it was created for'",
 )
 _STATED_ONCE = Requirement(
     f"annotation {EXPORTED_AT} is set at the creation alone: nobody makes an export older later",
     unless_updated(
-        f"{annotation('object', EXPORTED_AT)} in ['', {annotation('oldObject', EXPORTED_AT)}]"
+        f"({annotation('object', EXPORTED_AT)} == '' || "
+        f"{annotation('object', EXPORTED_AT)} == {annotation('oldObject', EXPORTED_AT)})"
     ),
     f"'annotation {EXPORTED_AT} is set when a slice is created, and never changed'",
 )
