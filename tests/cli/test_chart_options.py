@@ -32,6 +32,8 @@ INSTALLED = {
         "network": "of the name servers of tenant networks, which the agent runs",
         "follow": "the same",
         "namespaces": "the same",
+        "networks": "of the name server that networks share, which is installed beside",
+        "domain": "the same",
     },
 }
 """The options that an installation decides, and by what."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO
 
 import pytest
+import yaml
 
 from hanse.local.real.nodes.image import NETCHECK_IMAGE
 from tests.cli.programs import HANSE
@@ -48,7 +49,7 @@ def pinned(name: str, node: str) -> Manifest:
 def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
     """One cluster with two guarded nodes, and two tenants that allow everything."""
     folder = tmp_path_factory.mktemp("guarded")
-    guarded = ("--no-sample", "--guard", "--node-count", "2")
+    guarded = ("--no-sample", "--guard", "--node-count", "2", "--network-dns", "shared")
     with starting(folder, "isolated", *guarded, names=(HERE,)) as found:
         for tenant in TENANTS:
             create_tenant(found, tenant)
@@ -191,6 +192,98 @@ def test_the_platform_opens_a_network_for_whom_it_names(fleet: NodesFleet) -> No
     fleet.must(HERE, "delete", "networkaccess", "platform")
 
     until(lambda: reached(fleet, "default", f"platform-{NODES[0]}", tenant), lambda yes: not yes)
+
+
+SYSTEM, SHARED = "hanse-system", "hanse-network-dns"
+
+
+def test_one_dns_server_answers_each_tenant_its_own_names_alone(fleet: NodesFleet) -> None:
+    """The pods in the place of networks' own servers go; the address of each DNS stays."""
+    for tenant in TENANTS:
+        fleet.must(HERE, "-n", f"{tenant}-kube-system", "delete", "pod", "dns", "--grace-period=1")
+    before = {t: cluster_ip(fleet, f"{t}-kube-system", "kube-dns-default") for t in TENANTS}
+
+    with shared_server(fleet):
+        for tenant, other in (TENANTS, TENANTS[::-1]):
+            space, dns = f"{tenant}-web", before[tenant]
+            own, foreign = f"web.{space}.svc.cluster.local", f"web.{other}-web.svc.cluster.local"
+            for pod in NODES:
+                await_answer(fleet, space, pod, dns, own)
+                assert query(fleet, space, pod, dns, foreign) == ["NXDOMAIN"]
+                assert query(fleet, space, pod, dns, own, "tcp") == [cluster_ip(fleet, space)]
+                assert query(fleet, space, pod, dns, foreign, "tcp") == ["NXDOMAIN"]
+            reverse = ip_address(address(fleet, f"{other}-web", NODES[0])).reverse_pointer
+            assert query(fleet, space, NODES[0], dns, reverse) == ["NXDOMAIN"]
+            platform = f"platform-{NODES[0]}"
+            assert query(fleet, "default", platform, dns, own) == ["REFUSED"]
+            assert not reached(fleet, space, NODES[0], f"{address(fleet, SYSTEM, SHARED)}:{TCP}")
+            assert cluster_ip(fleet, f"{tenant}-kube-system", "kube-dns-default") == dns
+    for tenant in TENANTS:
+        fleet.apply(HERE, f"{tenant}-kube-system", dns_server(tenant))
+        fleet.await_ready(HERE, f"{tenant}-kube-system", "pod/dns")
+
+
+@contextmanager
+def shared_server(fleet: NodesFleet) -> Iterator[None]:
+    """Our server in the network of a pod, since no image can be pulled here, and its Service."""
+    labels = {"app.kubernetes.io/name": SHARED}
+    pod = pinned(SHARED, NODES[1])
+    pod["metadata"]["labels"] = labels
+    ports = [
+        {"name": n, "port": 53, "protocol": p} for n, p in (("dns", "UDP"), ("dns-tcp", "TCP"))
+    ]
+    service = {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {"name": SHARED},
+        "spec": {"selector": labels, "ports": ports},
+    }
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM}}
+    fleet.apply(HERE, "default", space)
+    fleet.apply(HERE, SYSTEM, pod, service)
+    fleet.await_ready(HERE, SYSTEM, f"pod/{SHARED}")
+    config = yaml.safe_load(fleet.running.kubeconfig.read_text())
+    for one in config["clusters"]:
+        if one["name"] == HERE:
+            one["cluster"]["server"] = f"https://{cluster_ip(fleet, 'default', 'kubernetes')}:443"
+    kubeconfig = fleet.running.folder / "from-a-pod.kubeconfig"
+    kubeconfig.write_text(yaml.safe_dump(config))
+    where = ("--kubeconfig", str(kubeconfig), "--context", HERE)
+    serving = ("dns", "--networks", "--workers", "1", "--listen", "0.0.0.0:53")
+    enter = inside(fleet, SYSTEM, SHARED)[:-2]
+    with subprocess.Popen([*enter, *HANSE, *where, *serving]) as server:
+        yield
+        server.terminate()
+    fleet.must(HERE, "delete", "namespace", SYSTEM, "--wait=false")
+
+
+QUERY = """
+import dns.message, dns.query, dns.rcode, sys
+server, name, kind, protocol = sys.argv[1:]
+question = dns.message.make_query(name, kind)
+try:
+    answer = getattr(dns.query, protocol)(question, server, timeout=2)
+except Exception as error:
+    print(type(error).__name__)
+else:
+    found = [record.to_text() for group in answer.answer for record in group]
+    print(*(found or [dns.rcode.to_text(answer.rcode())]), sep="\\n")
+"""
+
+
+def query(
+    fleet: NodesFleet, space: str, pod: str, server: str, name: str, protocol: str = "udp"
+) -> list[str]:
+    """The records that a pod gets for a name, or the code of the response."""
+    kind = "PTR" if name.endswith(".arpa") else "A"
+    command = [*inside(fleet, space, pod), QUERY, server, name, kind, protocol]
+    return subprocess.check_output(command, text=True).split()
+
+
+def await_answer(fleet: NodesFleet, space: str, pod: str, server: str, name: str) -> None:
+    """Wait until a pod gets the address of its Service by name."""
+    wanted = [cluster_ip(fleet, space)]
+    until(lambda: query(fleet, space, pod, server, name), lambda found: found == wanted)
 
 
 BRIDGED = ("one", "two")

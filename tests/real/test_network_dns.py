@@ -13,6 +13,9 @@ import dns.message
 import dns.rcode
 import pytest
 
+from hanse.cli.manifests.network_dns import network_dns_files
+from hanse.cli.manifests.value_source import PlainValues
+from hanse.cli.manifests.values import Values
 from hanse.features.networks.dns_server import render_corefile
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
@@ -62,11 +65,13 @@ async def tenancy(real_clusters: RealFleet, tmp_path: Path) -> AsyncIterator[Net
         await tenancy.clean_up()
 
 
-def dns_client(port: int) -> Resolve:
+def dns_client(port: int, source: str = "127.0.0.1") -> Resolve:
     async def ask(name: str) -> set[str]:
         query = dns.message.make_query(f"{name}.{DOMAIN}", "A")
         try:
-            answer = await dns.asyncquery.udp(query, "127.0.0.1", timeout=2, port=port)
+            answer = await dns.asyncquery.udp(
+                query, "127.0.0.1", timeout=2, port=port, source=source
+            )
         except (dns.exception.Timeout, OSError) as error:
             raise AssertionError(f"no answer: {error}") from None
         if answer.rcode() != dns.rcode.NOERROR:
@@ -227,6 +232,66 @@ async def _follows_a_new_namespace(
     )
     after = await tenancy.admin.read(Deployment, lab.kube_dns, lab.dns_namespace)
     assert after.metadata.generation == before.metadata.generation
+
+
+async def test_the_shared_server_answers_each_client_from_its_own_network(
+    real_clusters: RealFleet, tenancy: NetworksScenario, tmp_path: Path
+) -> None:
+    """With the rights of the chart; clients are pods by the loopback addresses they ask from."""
+    acme, bolt = [await tenancy.create_tenant(name) for name in ("ajax", "brig")]
+    pods: dict[str, str] = {}
+    names: dict[str, str] = {}
+    for number, tenant in enumerate((acme, bolt)):
+        space = await tenancy.create_namespace(tenant)
+        await tenancy.scenario.eventually(tenancy.has_phase(f"{tenant}.default", "Ready"))
+        marks = {TENANT: tenant, NETWORK: "default"}
+        ports = {"ports": [{"name": "http", "port": 80}]}
+        web = await tenancy.admin.create(made(Service, "web", space, labels=marks, spec=ports))
+        pods[tenant], names[tenant] = f"127.0.7.{number + 1}", f"web.{space}.svc"
+        names[web.spec.cluster_ip] = names[tenant]
+        await _create_pod_at(tenancy, space, pods[tenant])
+    kubeconfig = await _shared_kubeconfig(real_clusters, tmp_path)
+    [port] = free_ports(1)
+    program = (sys.executable, "-c", "from hanse.cli import main; main()", "dns", "--networks")
+    where = ("--kubeconfig", str(kubeconfig), "--workers", "2", "--listen", f"127.0.0.1:{port}")
+    address = {name: ip for ip, name in names.items() if ip not in (acme, bolt)}
+
+    async with _run_server((*program, *where), tmp_path, port):
+        for tenant, other in ((acme, bolt), (bolt, acme)):
+            ask = dns_client(port, pods[tenant])
+            own = {names[tenant]: {address[names[tenant]]}, names[other]: {"NXDOMAIN"}}
+            await tenancy.scenario.eventually(_answers(ask, own))
+        stranger = dns_client(port, "127.0.7.9")
+        await tenancy.scenario.eventually(
+            _answers(stranger, {name: {"REFUSED"} for name in (names[acme], names[bolt])})
+        )
+        await tenancy.admin.delete(Pod, "client", f"{acme}-web")
+        gone = dns_client(port, pods[acme])
+        await tenancy.scenario.eventually(_answers(gone, {names[acme]: {"REFUSED"}}))
+
+
+async def _create_pod_at(tenancy: NetworksScenario, space: str, address: str) -> None:
+    """A pod that nobody schedules, with an address."""
+    await tenancy.create_pod(space, "client", "default", schedulingGates=[{"name": "tests/held"}])
+    status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
+    await tenancy.admin.patch(Pod, "client", space, {"status": status}, subresource="status")
+
+
+async def _shared_kubeconfig(fleet: RealFleet, folder: Path) -> Path:
+    """A kubeconfig of an account that has the rights of the chart's shared server, and no more."""
+    cluster = fleet.clusters[HERE]
+    files = {file.name: file for file in network_dns_files()}
+    objects = files["network-dns-rights"].objects(PlainValues(Values()))
+    rules = [rule for one in objects if one["kind"] == "ClusterRole" for rule in one["rules"]]
+    admin = HttpTransport(StaticCredentials(cluster.access))
+    try:
+        account = Account("shared-dns", "default", everywhere=tuple(rules))
+        access = await grant(admin, cluster.access, account)
+    finally:
+        await admin.close()
+    file = folder / "shared.kubeconfig"
+    write_kubeconfig(file, [Context(HERE, access, "shared-dns")])
+    return file
 
 
 def _pod_ip(tenancy: NetworksScenario, space: str) -> Check[str]:

@@ -76,58 +76,84 @@ def network_zone(
     return NetworkZone(view, network, tuple(namespaces), follow=follow)
 
 
+class ServerProcess(Struct, frozen=True):
+    """What a process serves names with."""
+
+    access: DnsCredentials
+    view: View
+    listeners: tuple[Listeners, ...]
+    settings: ServerSettings
+    metrics_listener: socket.socket | None = None
+    reload: asyncio.Event | None = None
+    """The workers are replaced each time that it is set."""
+    cache: Path | None = None
+    """The folder that keeps what is known of global hosts."""
+
+
 @asynccontextmanager
 async def serving_zones(
-    access: DnsCredentials,
-    view: View,
-    sources: Sequence[ZoneSource],
-    listeners: Sequence[Listeners],
-    settings: ServerSettings,
-    *,
-    metrics_listener: socket.socket | None = None,
-    reload: asyncio.Event | None = None,
-    cache: Path | None = None,
+    process: ServerProcess, sources: Sequence[ZoneSource]
 ) -> AsyncIterator[None]:
     """Serve a view of one cluster until the block ends, and close the listeners then.
 
-    Each time `reload` is set, the workers are replaced. Members of global hosts are probed here,
-    and what is known of them is kept in the folder `cache`.
+    Members of global hosts are probed here.
     """
-    clock, probe = WallClock(), SocketProbe()
+    clock, probe, access = WallClock(), SocketProbe(), process.access
     known = [each for each in (access.local, access.broker) if each is not None]
     urls = [(await each.config()).endpoint.url for each in known]
     jitter = Random().random  # noqa: S311 - spreads probes, guards nothing
-    judgement = Judgement(probe, cache, forbidden=server_addresses(urls), jitter=jitter)
-    informers = _new_informers(access, view, sources, clock)
+    judgement = Judgement(probe, process.cache, forbidden=server_addresses(urls), jitter=jitter)
+    watches = [watch for source in sources for watch in source.watches]
+    informers = new_informers(access, process.view, watches, clock)
     # Secondaries expect serials that grow, also over restarts.
-    compiler = Compiler(view, sources, serial=int(clock.now().timestamp()))
+    compiler = Compiler(process.view, sources, serial=int(clock.now().timestamp()))
     try:
         async with AsyncExitStack() as stack:
-            served = [ServedView(compiler, tuple(listeners))]
-            # Questions are refused once no worker answers: whoever asks then asks another server.
-            for each in listeners:
-                stack.callback(each.close)
-            server = await stack.enter_async_context(serving(served, settings))
+            server = await open_server(stack, ServedView(compiler, process.listeners), process)
             stack.push_async_callback(probe.close)
             names = NameServer(compiler, server, informers, clock, judgement)
-            if metrics_listener is not None:
-                registry = server.metrics.registry
-                health_server = health.serving(
-                    metrics_listener, registry, lambda: names.updater.readiness
-                )
-                await stack.enter_async_context(health_server)
+            await open_health(stack, server, process, lambda: names.updater.readiness)
             await stack.enter_async_context(names.running())
-            if reload is not None:
-                group = await stack.enter_async_context(asyncio.TaskGroup())
-                reloads = _reload_workers(server, settings, reload)
-                stack.callback(group.create_task(reloads, name="dns reload").cancel)
+            await open_reloads(stack, server, process)
             yield
     finally:
         await informers.close()
 
 
-def _new_informers(
-    access: DnsCredentials, view: View, sources: Sequence[ZoneSource], clock: Clock
+async def open_server(
+    stack: AsyncExitStack, served: ServedView, process: ServerProcess
+) -> DnsServer:
+    """Start the workers of a process, until the stack is closed."""
+    # Questions are refused once no worker answers: whoever asks then asks another server.
+    for each in process.listeners:
+        stack.callback(each.close)
+    return await stack.enter_async_context(serving([served], process.settings))
+
+
+async def open_health(
+    stack: AsyncExitStack,
+    server: DnsServer,
+    process: ServerProcess,
+    readiness: Callable[[], health.Readiness],
+) -> None:
+    """Serve health and metrics of a server, if the process has a listener for them."""
+    if process.metrics_listener is not None:
+        registry = server.metrics.registry
+        await stack.enter_async_context(
+            health.serving(process.metrics_listener, registry, readiness)
+        )
+
+
+async def open_reloads(stack: AsyncExitStack, server: DnsServer, process: ServerProcess) -> None:
+    """Replace the workers whenever the process is told to."""
+    if process.reload is not None:
+        group = await stack.enter_async_context(asyncio.TaskGroup())
+        reloads = _reload_workers(server, process.settings, process.reload)
+        stack.callback(group.create_task(reloads, name="dns reload").cancel)
+
+
+def new_informers(
+    access: DnsCredentials, view: View, watched: Sequence[Watch], clock: Clock
 ) -> ClusterInformers:
     """Informers of the served cluster and its broker, with the broker's Leases and records."""
     random = Random()  # noqa: S311 - spreads retries, guards nothing
@@ -135,7 +161,6 @@ def _new_informers(
         Watch(Role.BROKER, Lease, namespace=access.broker_namespace),
         Watch(Role.BROKER, ClusterMember, namespace=access.broker_namespace),
     )
-    watched = [watch for source in sources for watch in source.watches]
     informers = ClusterInformers(
         [*watched, *members], Facts(), clock, view.local or UNNAMED_CLUSTER
     )

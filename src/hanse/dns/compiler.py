@@ -64,6 +64,10 @@ class Compiler:
                 self._enqueue((index, key))
         self.update_synced(snapshot)
 
+    def enqueue(self, index: int, key: Key) -> None:
+        """Enqueue a key of the source at that index, for `compile`."""
+        self._enqueue((index, key))
+
     def start_reading(self, snapshot: Snapshot) -> None:
         """Enqueue all keys for a new reader, such as an agent that was restarted.
 

@@ -5,7 +5,7 @@ is recognised by its header and answered from prepared parts; all others go to `
 handles every case.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from socket import socket
 
 from hanse.dns.batch import Batch, SocketAddress
@@ -54,16 +54,21 @@ def serve_datagrams(
     limiter: Limiter | None = None,
     sample: Sample | None = None,
     fallback: UncachedResponder = respond_uncached,
+    askers: Mapping[bytes, Table] | None = None,
 ) -> None:
     """Receive one batch of datagrams from a socket, and send the responses to their clients.
 
     What is not cached goes to `fallback`; over the limit, responses are dropped or sent truncated.
+    With `askers` a client is answered from the table of its address; `table` is for all others.
     """
-    fd, cached = sock.fileno(), table.response_cache.get
+    fd, cached, others = sock.fileno(), table.response_cache.get, table
     buffer, lengths, sizes = batch.bytes, batch.lengths, batch.sizes
     number = batch.receive(fd)
     unsent = 0
     for slot, at, length, size in batch.slots[:number]:
+        if askers is not None:
+            table = askers.get(batch.address(slot), others)
+            cached = table.response_cache.get
         found = cached(buffer[at + 2 : at + lengths[length]].tobytes())
         response: bytes | None
         if limiter is not None and not limiter.allows(batch.address(slot)):

@@ -53,11 +53,13 @@ class ForwardedQuestion(Struct, frozen=True):
 
 
 def forwarded_question(packet: bytes, table: Table) -> ForwardedQuestion | None:
-    """The query to forward for a packet; None if the table answers it.
+    """The query to forward for a packet; None if the table answers it, or does not forward.
 
     Names outside the table's zones are forwarded, and alias chains that lead out of them.
     Malformed packets and those that are no standard query are not.
     """
+    if not table.forwards:
+        return None
     try:
         question = parse_question(packet)
     except (MalformedMessage, IndexError):

@@ -28,6 +28,18 @@ class Delta(Struct, frozen=True, tag="delta"):
     secondaries: tuple[str, ...] = ()
 
 
+class DropView(Struct, frozen=True, tag="drop"):
+    """A view is served no longer, and its table goes."""
+
+    view: str
+
+
+class AskersDelta(Struct, frozen=True, tag="askers"):
+    """The views of clients by their packed address; None: the address is nobody's any more."""
+
+    changes: tuple[tuple[bytes, str | None], ...]
+
+
 class ListeningSocket(Struct, frozen=True):
     """A socket that a worker inherits, with its view and its rate limit."""
 
@@ -36,6 +48,8 @@ class ListeningSocket(Struct, frozen=True):
     stream: bool
     per_second: int = 0
     """Responses per second to one client network; 0: no limit."""
+    by_asker: bool = False
+    """Whether the client's address selects the view; `view` is for clients that have none."""
 
 
 class StartWorker(Struct, frozen=True, tag="start"):
@@ -60,7 +74,7 @@ class Barrier(Struct, frozen=True, tag="mark"):
     number: int
 
 
-Command = StartWorker | Delta | Stop | Barrier
+Command = StartWorker | Delta | DropView | AskersDelta | Stop | Barrier
 
 
 class BarrierReached(Struct, frozen=True, tag="reached"):

@@ -1,6 +1,7 @@
 """Prometheus metrics of the DNS server."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import accumulate
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
@@ -70,6 +71,11 @@ class DnsMetrics:
         self._limited.inc(stats.limited)
         self._latency.add(stats)
         self._connections.labels(str(worker)).set(stats.connections)
+
+    def forget_view(self, view: str) -> None:
+        """Remove the gauge of names of a view that is served no longer."""
+        with suppress(KeyError):
+            self._names.remove(view)
 
     def count_restart(self) -> None:
         """Count the restart of a worker that exited unexpectedly."""

@@ -3,20 +3,23 @@
 import asyncio
 import logging
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import assert_never
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners
 from hanse.dns.messages import (
     LENGTH_BYTES,
+    AskersDelta,
     Barrier,
     BarrierReached,
     Delta,
+    DropView,
     ListeningSocket,
     Report,
     SampledQuery,
@@ -43,6 +46,8 @@ class ServedView(Struct, frozen=True):
 
     compiler: Compiler
     listeners: tuple[Listeners, ...]
+    by_asker: bool = False
+    """Whether the address of a client selects its view; this one is for clients that have none."""
 
     @property
     def view(self) -> str:
@@ -57,6 +62,7 @@ class DnsServer:
     ) -> None:
         self.metrics = metrics
         self._served = {view.view: view for view in served}
+        self._askers: dict[bytes, str] = {}
         self._settings = settings
         self._workers: list[_Worker] = []
         self._barriers = count(1)
@@ -65,7 +71,31 @@ class DnsServer:
 
     def update(self, delta: Delta) -> None:
         """Send a change to every worker, without waiting."""
-        message = encode_frame(delta)
+        self._broadcast(delta)
+
+    def add_view(self, compiler: Compiler) -> None:
+        """Serve a view without sockets of its own, to clients whose address selects it."""
+        self._served[compiler.view.name] = ServedView(compiler, ())
+        self._broadcast(compiler.full_delta())
+
+    def drop_view(self, view: str) -> None:
+        """Serve a view no longer that was added by `add_view`."""
+        del self._served[view]
+        self.metrics.forget_view(view)
+        self._broadcast(DropView(view))
+
+    def change_askers(self, changes: Mapping[bytes, str | None]) -> None:
+        """Let packed addresses of clients select other views; None: they have none."""
+        for address, view in changes.items():
+            if view is None:
+                self._askers.pop(address, None)
+            else:
+                self._askers[address] = view
+        self._broadcast(AskersDelta(tuple(changes.items())))
+
+    def _broadcast(self, command: Delta | DropView | AskersDelta) -> None:
+        """Send a command to every worker, without waiting."""
+        message = encode_frame(command)
         for worker in self._workers:
             worker.send(message)
 
@@ -134,6 +164,8 @@ class DnsServer:
             return
         for served in self._served.values():  # from here on it gets every change, like the others
             worker.send(encode_frame(served.compiler.full_delta()))
+        if self._askers:
+            worker.send(encode_frame(AskersDelta(tuple(self._askers.items()))))
         worker.send(encode_frame(start))
         self._workers.append(worker)
         self._group.create_task(self._supervise(worker), name=f"dns worker {number}")
@@ -157,8 +189,8 @@ class DnsServer:
             for listeners in served.listeners:
                 limit = 0 if listeners.is_loopback else self._settings.per_second
                 udp, tcp = listeners.datagrams[number], listeners.streams[number]
-                found.append(ListeningSocket(view, udp.fileno(), stream=False, per_second=limit))
-                found.append(ListeningSocket(view, tcp.fileno(), stream=True))
+                how = ListeningSocket(view, udp.fileno(), False, limit, served.by_asker)
+                found += (how, replace(how, fd=tcp.fileno(), stream=True, per_second=0))
         return found
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterator
 from socket import socket
 
+from hanse.dns.messages import ListeningSocket
+
 MAX_BACKLOG = 256 * 1024
 """Bytes of unread responses at which the server stops reading a client's queries."""
 
@@ -20,9 +22,11 @@ def _no_responder(_: bytes) -> None:
 class TcpConnection:
     """One client's connection; no method blocks."""
 
-    def __init__(self, sock: socket, view: str, now: float, client: str = "") -> None:
+    def __init__(
+        self, sock: socket, listening: ListeningSocket, now: float, client: str = ""
+    ) -> None:
         self.sock = sock
-        self.view = view
+        self.listening = listening
         self.client = client
         self.active = now
         self.ended = False

@@ -61,8 +61,10 @@ class Zone:
 class Table:
     """All names of one view; the hot path looks up `response_cache` and `ready`."""
 
-    def __init__(self, view: str, random: Random) -> None:
+    def __init__(self, view: str, random: Random, *, forwards: bool = True) -> None:
         self.view = view
+        self.forwards = forwards
+        """Whether queries for other zones go to upstream servers, where there are any."""
         self.answers: dict[bytes, Entry] = {}
         self.ready: Mapping[bytes, Entry] = {}
         """`answers` once the view is synced, empty before."""

@@ -13,7 +13,7 @@ import socket
 import sys
 import time
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from random import Random
 from typing import assert_never
@@ -26,9 +26,11 @@ from hanse.dns.limits import Limiter
 from hanse.dns.messages import (
     LENGTH_BYTES,
     SECONDS,
+    AskersDelta,
     Barrier,
     BarrierReached,
     Delta,
+    DropView,
     ListeningSocket,
     QueryCount,
     SampledQuery,
@@ -42,6 +44,7 @@ from hanse.dns.questions import RCODES, MalformedMessage, parse_question
 from hanse.dns.streams import StreamResponder, TcpConnection
 from hanse.dns.table import Table
 from hanse.dns.transfers import StreamReply, respond_by_stream
+from hanse.dns.views import ViewTables
 from hanse.model.dns.names import name_text
 from hanse.model.dns.records import type_mnemonic
 
@@ -75,15 +78,14 @@ class Worker:
     def __init__(self, orders: int, reports: int, random: Random) -> None:
         self._commands = orders
         self._reports = reports
-        self._random = random
         self._pending = bytearray()
         self._poll = select.epoll()
         self._poll.register(orders, select.EPOLLIN)
         self._settings = StartWorker(())
-        self._tables: dict[str, Table] = {}
+        self._tables = ViewTables(random)
         self._datagrams: dict[int, Callable[[], None]] = {}
         self._batches: dict[int, Batch] = {}
-        self._listeners: dict[int, tuple[socket.socket, str]] = {}
+        self._listeners: dict[int, tuple[socket.socket, ListeningSocket]] = {}
         self._paused: list[socket.socket] = []
         """Listeners that could not accept for want of files to open."""
         self._connections: dict[int, TcpConnection] = {}
@@ -143,7 +145,11 @@ class Worker:
                 for listening in command.listening:
                     self._listen(listening)
             case Delta(view):
-                self._get_or_create_table(view).apply(command)
+                self._tables.get_or_create(view).apply(command)
+            case DropView(view):
+                self._tables.drop(view)
+            case AskersDelta(changes):
+                self._tables.change_askers(changes)
             case Barrier(number):
                 self._report(BarrierReached(number))
             case Stop():
@@ -158,26 +164,22 @@ class Worker:
             for fd in self._forwarder.sockets:
                 self._poll.register(fd, select.EPOLLIN)
 
-    def _get_or_create_table(self, view: str) -> Table:
-        """The table of a view; an empty one is added if it does not exist."""
-        if view not in self._tables:
-            self._tables[view] = Table(view, self._random)
-        return self._tables[view]
-
     def _listen(self, listening: ListeningSocket) -> None:
         """Register an inherited socket; UDP sockets get a rate limiter if a limit is set."""
         sock = socket.socket(fileno=listening.fd)
         sock.setblocking(False)
         if listening.stream:
-            self._listeners[listening.fd] = (sock, listening.view)
+            self._listeners[listening.fd] = (sock, listening)
         else:
             limiter = None
             if listening.per_second:
                 limiter = Limiter(listening.per_second, time.monotonic)
                 self._limiters.append(limiter)
-            table = self._get_or_create_table(listening.view)
+            table = self._tables.get_or_create(listening.view)
+            table.forwards = not listening.by_asker
+            askers = self._tables.by_asker if listening.by_asker else None
             every = self._settings.log_every
-            sample = self._sampler(table, every) if every else None
+            sample = self._sampler(table, askers, every) if every else None
             batch = self._batch(sock.family)
             times, clock = self._times, time.perf_counter
             fallback = self._responder(sock)
@@ -185,7 +187,7 @@ class Worker:
             def serve() -> None:
                 """Answer the waiting datagrams, and record how long that takes."""
                 began = clock()
-                serve_datagrams(sock, batch, table, limiter, sample, fallback)
+                serve_datagrams(sock, batch, table, limiter, sample, fallback, askers)
                 times.took(clock() - began)
 
             self._datagrams[listening.fd] = serve
@@ -214,7 +216,7 @@ class Worker:
             self._batches[family] = Batch(family)
         return self._batches[family]
 
-    def _sampler(self, table: Table, every: int) -> Sample:
+    def _sampler(self, table: Table, askers: Mapping[bytes, Table] | None, every: int) -> Sample:
         """A callback that reports one query of `every` to the server, which logs it."""
         numbers = count(1)
 
@@ -229,11 +231,12 @@ class Worker:
             rcode, size = RCODES.get(answer[1] & 0xF, ""), 2 + len(answer)
             name, rtype = name_text(question.name), type_mnemonic(question.type)
             client = batch.client(slot)[0]
-            self._report(SampledQuery(table.view, client, name, rtype, rcode, size))
+            own = table if askers is None else askers.get(batch.address(slot), table)
+            self._report(SampledQuery(own.view, client, name, rtype, rcode, size))
 
         return sample
 
-    def _accept(self, listener: socket.socket, view: str) -> None:
+    def _accept(self, listener: socket.socket, listening: ListeningSocket) -> None:
         """Accept a connection; over the limit the longest idle one is closed.
 
         So it is without files to open; with no connection to close the listener waits a while.
@@ -250,7 +253,8 @@ class Worker:
         if len(self._connections) >= self._settings.most_connections:
             self._close_longest_idle()
         sock.setblocking(False)
-        self._connections[sock.fileno()] = TcpConnection(sock, view, time.monotonic(), client[0])
+        connection = TcpConnection(sock, listening, time.monotonic(), client[0])
+        self._connections[sock.fileno()] = connection
         self._poll.register(sock.fileno(), select.EPOLLIN)
 
     def _serve(self, connection: TcpConnection, event: int) -> None:
@@ -258,7 +262,7 @@ class Worker:
         if event & (select.EPOLLHUP | select.EPOLLERR):
             self._close_connection(connection)
             return
-        table = self._get_or_create_table(connection.view)
+        table = self._tables.for_client(connection.listening, connection.client)
         if event & select.EPOLLOUT:
             connection.write(time.monotonic())
         if event & select.EPOLLIN and not connection.is_backlogged:
@@ -351,16 +355,16 @@ class Worker:
             self._close_relay(relay)
         counts = [
             QueryCount(view, zone, rtype, RCODES[rcode], counter[0])
-            for view, table in self._tables.items()
+            for view, table in self._tables.by_view.items()
             for (zone, rtype, rcode), counter in table.counts.items()
             if counter[0]
         ]
-        for table in self._tables.values():
+        for table in self._tables.by_view.values():
             for counter in table.counts.values():
                 counter[0] = 0
         dropped = sum(limiter.dropped for limiter in self._limiters)
         limited, self._dropped = dropped - self._dropped, dropped
-        names = {view: len(table.names) for view, table in self._tables.items()}
+        names = {view: len(table.names) for view, table in self._tables.by_view.items()}
         times, self._times.counts[:] = tuple(self._times.counts), [0] * (len(SECONDS) + 1)
         seconds, self._times.seconds = self._times.seconds, 0.0
         open_now = len(self._connections)

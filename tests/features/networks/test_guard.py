@@ -103,6 +103,21 @@ def test_dns_servers_of_a_network_are_known_by_their_namespace_too() -> None:
     assert owner(other, address="10.4.0.2") == AddressOwner("acme-web", ACME)
 
 
+def test_the_shared_dns_server_is_known_in_our_own_namespace_alone() -> None:
+    label = {"app.kubernetes.io/name": "hanse-network-dns"}
+    spaces = (space("hanse-system", of=""), space("other", of=""))
+    real = plain("dns", "hanse-system", "10.4.0.1", **label)
+    others = [plain("dns", where, "10.4.0.2", **label) for where in ("other", "acme-web")]
+
+    assert address_owner("10.4.0.1", guarded(*spaces, real)) == AddressOwner(
+        "hanse-system", is_dns=True
+    )
+    for other in others:
+        found = address_owner("10.4.0.2", guarded(*spaces, other))
+        assert found is not None
+        assert not found.is_dns
+
+
 def test_networks_without_tenants_of_their_name_are_not_guarded_as_theirs() -> None:
     stolen = network("acme.stolen")
     stolen = replace(stolen, spec=replace(stolen.spec, tenant="bolt"))

@@ -31,10 +31,11 @@ ACME, LAB, BOLT = NetworkName("acme"), NetworkName("acme", "lab"), NetworkName("
 WEB, DNS = 8080, 53
 
 A1, A2, LAB1, B1, B2 = (f"10.4.0.{n}" for n in range(1, 6))
-INGRESS, PLATFORM, UNKNOWN = "10.4.0.6", "10.4.0.7", "10.4.0.8"
+INGRESS, PLATFORM, UNKNOWN, SHARED = "10.4.0.6", "10.4.0.7", "10.4.0.8", "10.4.0.9"
 API, WORLD, NODE = "192.0.2.1", "192.0.2.2", "192.0.2.3"
 NAMES = {A1: "a1", A2: "a2", LAB1: "lab", B1: "b1", B2: "b-dns", INGRESS: "ingress"}
 NAMES |= {PLATFORM: "platform", UNKNOWN: "unknown", API: "api", WORLD: "world", NODE: "node"}
+NAMES |= {SHARED: "shared-dns"}
 OWNERS = {
     A1: AddressOwner("acme-web", ACME),
     A2: AddressOwner("acme-db", ACME),
@@ -43,7 +44,9 @@ OWNERS = {
     B2: AddressOwner("bolt-kube-system", BOLT, is_dns=True),
     INGRESS: AddressOwner("ingress"),
     PLATFORM: AddressOwner("monitoring"),
+    SHARED: AddressOwner("hanse-system", is_dns=True),
 }
+TENANT_PODS, OURS = ("a1", "a2", "lab", "b1", "b-dns"), ("ingress", "platform", "shared-dns")
 FACTS = ClusterFacts(
     networks=(
         NetworkFacts(
@@ -67,14 +70,17 @@ PASSES = {
     *(("a1", "world"), ("a2", "world"), ("a1", "api"), ("a2", "api")),
     ("world", "b1"),
     ("world", "b-dns"),
-    *((one, other) for one in ("ingress", "platform") for other in ("ingress", "platform")),
-    *((one, other) for one in ("ingress", "platform") for other in ("api", "world", "node")),
-    *((one, other) for one in ("api", "world", "node") for other in ("ingress", "platform")),
+    *((one, other) for one in OURS for other in OURS),
+    *((one, other) for one in OURS for other in ("api", "world", "node")),
+    *((one, other) for one in ("api", "world", "node") for other in OURS),
     *((one, other) for one in ("api", "world", "node") for other in ("api", "world", "node")),
 }
 """Who reaches whom on all ports."""
 PASSES_WEB = {("ingress", "a1"), ("ingress", "a2"), *((t, "api") for t in ("lab", "b1", "b-dns"))}
-PASSES_DNS = {("b-dns", name) for name in ("ingress", "platform", "api", "world", "node")}
+PASSES_DNS = {
+    *(("b-dns", name) for name in ("ingress", "platform", "api", "world", "node")),
+    *((pod, "shared-dns") for pod in TENANT_PODS),
+}
 
 
 @pytest.fixture(scope="module", autouse=True)

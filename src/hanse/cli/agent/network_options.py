@@ -45,12 +45,13 @@ _OPTIONS = (
     ),
     click.option(
         "--network-dns",
-        type=click.Choice(("hanse", "coredns")),
+        type=click.Choice(("hanse", "coredns", "shared")),
         default="hanse",
         show_default=True,
         envvar="HANSE_NETWORK_DNS",
         show_envvar=True,
-        help="What answers the names of tenant networks.",
+        help="What answers the names of tenant networks: two pods of hanse or coredns for each, or "
+        "the Deployment hanse-network-dns, which all flat networks share (`hanse dns --networks`).",
     ),
     click.option(
         "--network-dns-image",
@@ -120,7 +121,8 @@ def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
         guard=flags.network_guard,
         admin_policies=flags.network_admin_policies,
         dns_workload=flags.network_dns,
-        dns_image=flags.network_dns_image or flags.network_dns,
+        dns_image=flags.network_dns_image
+        or ("coredns" if flags.network_dns == "coredns" else "hanse"),
         providers=tuple(_parse_provider(one) for one in flags.network_providers),
     )
 

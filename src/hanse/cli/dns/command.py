@@ -1,6 +1,7 @@
 """`hanse dns`: the options of the DNS server, and the CoreDNS block that forwards to it."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,11 @@ from hanse.cli.settings import global_options
 from hanse.model.naming import ZONE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractAsyncContextManager
+
+    from hanse.app import Options
+    from hanse.app.dns import ServerProcess
     from hanse.dns.listeners import Listeners
     from hanse.model.dns.zones import View, ZoneSource
 
@@ -114,6 +120,20 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
     help="With --network: watch the namespaces that the agent names in the ConfigMap kube-dns-….",
 )
 @click.option(
+    "--networks",
+    is_flag=True,
+    help="Answer for all flat tenant networks, each client by the network of its address.",
+)
+@click.option(
+    "--domain",
+    default="cluster.local",
+    show_default=True,
+    envvar="HANSE_DNS_DOMAIN",
+    show_envvar=True,
+    metavar="NAME",
+    help="With --networks: the cluster's domain; --zone is that of multi-cluster services.",
+)
+@click.option(
     "--allow-transfer",
     multiple=True,
     envvar="HANSE_DNS_ALLOW_TRANSFER",
@@ -170,6 +190,8 @@ def command(
     network: str,
     namespaces: tuple[str, ...],
     follow: bool,
+    networks: bool,
+    domain: str,
     allow_transfer: tuple[str, ...],
     metrics_listen: str,
     broker_namespace: str,
@@ -194,12 +216,13 @@ def command(
     Examples:
       hanse dns --cluster-id lubeck --listen 127.0.0.1:5353 --context lubeck
       hanse dns --network acme.default --zone cluster.local --listen 127.0.0.1:5353
+      hanse dns --networks --forward /etc/resolv.conf --listen 0.0.0.0:53
       hanse dns corefile 10.96.0.53
     """
     if context.invoked_subcommand is not None:
         return
     from hanse import app
-    from hanse.app.dns import DnsCredentials
+    from hanse.app.dns import DnsCredentials, ServerProcess
     from hanse.cli.addresses import bind_listener, parse_forward
     from hanse.cli.dns.process import run_dns
     from hanse.cli.process import run_async, start_logging
@@ -226,24 +249,18 @@ def command(
         broker = credentials.find_credentials(
             broker_kubeconfig or settings.kubeconfig, context=broker_context
         )
-    tenant = _network_zone(view, network, namespaces, follow=follow)
     replicas = parse_replica_names(replica_zone, federation)
     options = app.Options(features, broker_namespace, statefulsets=replicas)
-    zone_sources = app.zone_sources(view, options) if tenant is None else (tenant,)
+    tenant = _network_zone(view, network, namespaces, follow=follow)
+    serve = _serving_names(view, options, tenant, domain if networks else "")
     workers = workers or min(os.cpu_count() or 1, 4)
     listeners = [_bind(address, workers) for address in listen]
     metrics_listener = bind_listener("--metrics-listen", metrics_listen) if metrics_listen else None
     access = DnsCredentials(local, broker, broker_namespace)
     servers = tuple(server for option in forward for server in parse_forward(option))
     serving = ServerSettings(per_second=rate_limit, log_every=log_every, forward=servers)
-    context.exit(
-        run_async(
-            lambda: run_dns(
-                access, view, zone_sources, listeners, serving, metrics_listener, cache
-            ),
-            long_running=True,
-        )
-    )
+    process = ServerProcess(access, view, tuple(listeners), serving, metrics_listener, cache=cache)
+    context.exit(run_async(lambda: run_dns(process, serve), long_running=True))
 
 
 @command.command("corefile")
@@ -276,6 +293,25 @@ def corefile(
     if replicas:
         names = parse_replica_names(replica_zone, federation)
         click.echo(server_block(names.federation_zone, servers), nl=False)
+
+
+def _serving_names(
+    view: "View", options: "Options", tenant: "ZoneSource | None", domain: str
+) -> "Callable[[ServerProcess], AbstractAsyncContextManager[None]]":
+    """What serves: the networks of a domain if one is given, a tenant's network, or all names.
+
+    Raises `InputError` for a domain beside a network.
+    """
+    from hanse import app
+    from hanse.app.dns import serving_zones
+    from hanse.app.shared_dns import serving_networks
+
+    if domain and tenant is not None:
+        raise InputError("--networks answers for all of them; leave --network out")
+    if domain:
+        return partial(serving_networks, domain=_zone_name(domain, "--domain"))
+    sources = app.zone_sources(view, options) if tenant is None else (tenant,)
+    return partial(serving_zones, sources=sources)
 
 
 def _network_zone(

@@ -4,26 +4,19 @@ import asyncio
 import logging
 import signal
 import socket
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 
-from hanse.app.dns import DnsCredentials, serving_zones
+from msgspec.structs import replace
+
+from hanse.app.dns import ServerProcess
 from hanse.cli.clusters import check_readable
-from hanse.dns.listeners import Listeners
-from hanse.dns.settings import ServerSettings
-from hanse.model.dns.zones import View, ZoneSource
 
 log = logging.getLogger(__name__)
 
 
 async def run_dns(
-    access: DnsCredentials,
-    view: View,
-    zone_sources: Sequence[ZoneSource],
-    listeners: Sequence[Listeners],
-    settings: ServerSettings,
-    metrics_listener: socket.socket | None,
-    cache: Path | None = None,
+    process: ServerProcess, serve: Callable[[ServerProcess], AbstractAsyncContextManager[None]]
 ) -> int:
     """Serve until SIGINT or SIGTERM, and return 0; SIGHUP replaces the workers.
 
@@ -34,26 +27,16 @@ async def run_dns(
     for which in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(which, stop.set)
     loop.add_signal_handler(signal.SIGHUP, hangup.set)
-    await check_readable(access.local)
-    if access.broker is not None:
-        await check_readable(access.broker)
-    async with serving_zones(
-        access,
-        view,
-        zone_sources,
-        listeners,
-        settings,
-        metrics_listener=metrics_listener,
-        reload=hangup,
-        cache=cache,
-    ):
-        where = ", ".join("{}:{}".format(*one.address) for one in listeners)
-        log.info(
-            "dns serves",
-            extra={"zone": view.zone, "listen": where, "metrics": _address_text(metrics_listener)},
-        )
+    await check_readable(process.access.local)
+    if process.access.broker is not None:
+        await check_readable(process.access.broker)
+    zone = process.view.zone
+    async with serve(replace(process, reload=hangup)):
+        where = ", ".join("{}:{}".format(*one.address) for one in process.listeners)
+        metrics = _address_text(process.metrics_listener)
+        log.info("dns serves", extra={"zone": zone, "listen": where, "metrics": metrics})
         await stop.wait()
-        log.info("dns stops", extra={"zone": view.zone})
+        log.info("dns stops", extra={"zone": zone})
     return 0
 
 

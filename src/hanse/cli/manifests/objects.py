@@ -5,9 +5,12 @@ from typing import Any
 from hanse import __version__
 from hanse.cli.manifests.console import CONSOLE, console_files
 from hanse.cli.manifests.guard import guard_files
+from hanse.cli.manifests.network_dns import network_dns_files
 from hanse.cli.manifests.rights import dns_rights_files, rights_files
 from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
 from hanse.cli.manifests.workloads import (
+    BROKER_FOLDER,
+    METRICS_PORT,
     disruption_budget,
     http_probe,
     labels_of,
@@ -15,8 +18,10 @@ from hanse.cli.manifests.workloads import (
     make_deployment,
     make_object,
     make_service,
+    name_server_environment,
     pod_field,
     secret_volume,
+    shared_environment,
 )
 from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
 from hanse.model.kinds.gslb import AMKOCluster
@@ -24,13 +29,11 @@ from hanse.model.manifests import PART_OF
 from hanse.model.naming import AGENT, DNS, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
-METRICS_PORT = 8080
 WEBHOOK_PORT = 9443
 DASHBOARD_PORT = 8090
 DNS_PORT = 5353
 LAST_ANSWERS_SECONDS = 5
 """How long a name server that is about to end answers: until no node sends it questions."""
-BROKER_FOLDER = "/var/run/hanse/broker"
 CACHE_FOLDER = "/var/cache/hanse"
 TOKEN_FOLDER = "/var/run/hanse/dashboard"  # noqa: S105 - where it is mounted
 TSIG_FOLDER = "/var/run/hanse/publishing"
@@ -45,6 +48,7 @@ def chart_files() -> tuple[ChartFile, ...]:
         ChartFile("agent", _agent_objects),
         *dns_rights_files(),
         ChartFile("dns", _dns_objects, Condition("dns.enabled")),
+        *network_dns_files(),
         *guard_files(),
         *console_files(),
         ChartFile("network-policy", lambda _: _network_policies(), Condition("networkPolicy")),
@@ -62,7 +66,7 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
     """The agent's ConfigMap of the network template, Deployment, budget and Service."""
     ports = {"metrics": METRICS_PORT, "webhooks": WEBHOOK_PORT, "dashboard": DASHBOARD_PORT}
     environment = {
-        **_shared_environment(values),
+        **shared_environment(values),
         **_feature_environment(values),
         "HANSE_LISTEN": f"0.0.0.0:{METRICS_PORT}",
         "HANSE_DASHBOARD_LISTEN": values.either("dashboard.enabled", f"0.0.0.0:{DASHBOARD_PORT}"),
@@ -115,19 +119,6 @@ def _agent_objects(values: ValueSource) -> list[Wire]:
     ]
 
 
-def _shared_environment(values: ValueSource) -> dict[str, Any]:
-    """The environment variables that the agent and the name server have in common."""
-    return {
-        "HANSE_CLUSTER_ID": values.value("clusterId"),
-        "HANSE_FEATURES": values.joined("features"),
-        "HANSE_BROKER_KUBECONFIG": values.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
-        "HANSE_BROKER_CONTEXT": values.value("broker.context"),
-        "HANSE_BROKER_NAMESPACE": values.value("broker.namespace"),
-        "HANSE_REPLICA_ZONE": values.value("statefulsets.replicaZone"),
-        "HANSE_FEDERATION": values.value("statefulsets.federation"),
-    }
-
-
 def _feature_environment(values: ValueSource) -> dict[str, Any]:
     """The environment variables for options of the agent's features."""
     return {
@@ -170,18 +161,12 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
     metrics = f"0.0.0.0:{METRICS_PORT}"
     arguments = ["dns", f"--listen={listens}", f"--metrics-listen={metrics}"]
     environment = {
-        **_shared_environment(values),
-        "HANSE_DNS_ZONE": values.value("dns.zone"),
-        "HANSE_DNS_PROFILE": values.value("dns.profile"),
-        "HANSE_DNS_LOCAL_FIRST": values.either("dns.localFirst", "true", "false"),
+        **name_server_environment(values),
         "HANSE_DNS_GLOBAL_ZONES": values.joined("dns.globalZones", " "),
         "HANSE_DNS_REGIONS": values.joined("dns.regions", " "),
         "HANSE_DNS_TRUST_RESOLVERS": values.joined("dns.trustedResolvers", " "),
         "HANSE_DNS_FORWARD": values.joined("dns.forward", " "),
         "HANSE_DNS_ALLOW_TRANSFER": values.joined("dns.allowTransfer", " "),
-        "HANSE_DNS_WORKERS": values.text("dns.workers"),
-        "HANSE_DNS_RATE_LIMIT": values.text("dns.rateLimit"),
-        "HANSE_DNS_LOG_EVERY": values.text("dns.logEvery"),
         "HANSE_DNS_CACHE": CACHE_FOLDER,
     }
     protocols = [("dns", "UDP"), ("dns-tcp", "TCP")]

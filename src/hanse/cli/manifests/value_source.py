@@ -44,7 +44,7 @@ class ValueSource(Protocol):
         ...
 
     def network_dns_image(self) -> Any:
-        """`networks.dnsImage`; if empty our own image, or "" if they are not `hanse`."""
+        """`networks.dnsImage`; if empty our own image, or "" for CoreDNS."""
         ...
 
     def image(self) -> Any:
@@ -85,8 +85,8 @@ class PlainValues:
         return hashlib.sha256(self.value(path).encode()).hexdigest()
 
     def network_dns_image(self) -> Any:
-        """`networks.dnsImage`; if empty our own image, or "" if they are not `hanse`."""
-        own = self.image() if self._values.networks.dns == "hanse" else ""
+        """`networks.dnsImage`; if empty our own image, or "" for CoreDNS."""
+        own = "" if self._values.networks.dns == "coredns" else self.image()
         return self._values.networks.dns_image or own
 
     def image(self) -> Any:
@@ -134,8 +134,8 @@ class HelmValues:
         return Template(f"{{{{ {_HELM_IMAGE} | quote }}}}")
 
     def network_dns_image(self) -> Any:
-        """A template of the image of networks' name servers; "" unless chosen or `hanse`."""
-        own = f'(ternary ({_HELM_IMAGE}) "" (eq .Values.networks.dns "hanse"))'
+        """A template of the image of networks' name servers; "" for CoreDNS unless chosen."""
+        own = f'(ternary "" ({_HELM_IMAGE}) (eq .Values.networks.dns "coredns"))'
         return Template(f"{{{{ .Values.networks.dnsImage | default {own} | quote }}}}")
 
 
@@ -155,11 +155,14 @@ class Condition(Struct, frozen=True):
     """The path of a further value that is set."""
     unless: str = ""
     """The path of a value that is not set."""
+    equals: str = ""
+    """What `value` has to be; empty: it is set."""
 
     def holds(self, values: Values) -> bool:
         """Whether values are set or not as told and a feature is on; `served` is not looked at."""
         source = PlainValues(values)
         is_set = all(source.value(path) for path in (self.value, self.also) if path)
+        is_set = is_set and (not self.equals or source.value(self.value) == self.equals)
         is_unset = not self.unless or not source.value(self.unless)
         has_feature = not self.features or bool({*self.features} & {*values.features})
         return is_set and is_unset and has_feature
@@ -167,6 +170,8 @@ class Condition(Struct, frozen=True):
     def guard(self, text: str) -> str:
         """The text within a Helm `if` of the condition; unchanged if it always holds."""
         tests = [f".Values.{path}" for path in (self.value, self.also) if path]
+        if self.equals:
+            tests[0] = f'(eq .Values.{self.value} "{self.equals}")'
         if self.unless:
             tests.append(f"(not .Values.{self.unless})")
         if self.features:

@@ -216,8 +216,13 @@ class NetworksValues(_Values, frozen=True, kw_only=True):
         _description("Users to whom the rules of tenants do not apply, beside Hanse's own."),
     ] = []
     dns: Annotated[
-        Literal["hanse", "coredns"], _description("What answers the names of networks.")
+        Literal["hanse", "coredns", "shared"],
+        _description(
+            "What answers the names of networks: two pods of hanse or coredns for each, or one "
+            "Deployment of hanse that all flat networks share, by the address that asks."
+        ),
     ] = "hanse"
+    dns_replicas: Annotated[Replicas, _description("Of the shared Deployment.")] = 2
     dns_image: Annotated[
         str, _description("Its image; empty: our own for hanse, else coredns.")
     ] = ""

@@ -9,6 +9,8 @@ from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 
 NON_ROOT_USER = 65532
+METRICS_PORT = 8080
+BROKER_FOLDER = "/var/run/hanse/broker"
 
 
 def labels_of(name: str) -> dict[str, str]:
@@ -89,6 +91,32 @@ def make_container(
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
+    }
+
+
+def shared_environment(values: ValueSource) -> dict[str, Any]:
+    """The environment variables that the agent and name servers have in common."""
+    return {
+        "HANSE_CLUSTER_ID": values.value("clusterId"),
+        "HANSE_FEATURES": values.joined("features"),
+        "HANSE_BROKER_KUBECONFIG": values.either("broker.enabled", f"{BROKER_FOLDER}/kubeconfig"),
+        "HANSE_BROKER_CONTEXT": values.value("broker.context"),
+        "HANSE_BROKER_NAMESPACE": values.value("broker.namespace"),
+        "HANSE_REPLICA_ZONE": values.value("statefulsets.replicaZone"),
+        "HANSE_FEDERATION": values.value("statefulsets.federation"),
+    }
+
+
+def name_server_environment(values: ValueSource) -> dict[str, Any]:
+    """The environment variables that all name servers have in common."""
+    return {
+        **shared_environment(values),
+        "HANSE_DNS_ZONE": values.value("dns.zone"),
+        "HANSE_DNS_PROFILE": values.value("dns.profile"),
+        "HANSE_DNS_LOCAL_FIRST": values.either("dns.localFirst", "true", "false"),
+        "HANSE_DNS_WORKERS": values.text("dns.workers"),
+        "HANSE_DNS_RATE_LIMIT": values.text("dns.rateLimit"),
+        "HANSE_DNS_LOG_EVERY": values.text("dns.logEvery"),
     }
 
 

@@ -59,6 +59,14 @@ _DEFAULT_FOLDER = Path(".hanse")
     help="With --nodes containers: run `hanse guard` on each node, which keeps tenants apart.",
 )
 @click.option(
+    "--network-dns",
+    type=click.Choice(("hanse", "shared")),
+    default="hanse",
+    show_default=True,
+    help="What the DNS Services of tenant networks lead to: servers of their own, or the Service "
+    "hanse-network-dns of the namespace hanse-system.",
+)
+@click.option(
     "--node-names",
     type=click.Choice(("same", "distinct")),
     default="same",
@@ -164,6 +172,7 @@ def command(
     fabric: Literal["routed", "flat", "isolated"],
     node_count: int,
     guard: bool,
+    network_dns: str,
     node_names: Literal["same", "distinct"],
     dual_stack: bool,
     images: tuple[Path, ...],
@@ -239,7 +248,8 @@ def command(
         guard=guard,
     )
     place = Folder(folder or _DEFAULT_FOLDER, keep=folder is not None)
-    networks = NetworksOptions(template=network_template(template_path), guard=guard)
+    template = network_template(template_path)
+    networks = NetworksOptions(template=template, guard=guard, dns_workload=network_dns)
     session = UpSession(
         options, place, script, began, dns_port, dashboard_port, gslb, networks, address_types
     )

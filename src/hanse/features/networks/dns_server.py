@@ -2,21 +2,38 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
+from msgspec.structs import replace
+
+from hanse.features.networks.lookups import FLAT, SLICES_BY_SERVICE
+from hanse.features.networks.names import (
+    DNS,
+    FEATURE_DOMAIN,
+    NETWORK,
+    SHARED_DNS,
+    TENANT,
+    NetworkName,
+    shorten_name,
+)
 from hanse.features.networks.options import NetworksOptions
 from hanse.features.networks.zone import NAMESPACES
 from hanse.model.kinds.apps import Deployment, DeploymentSpec
 from hanse.model.kinds.core import ConfigMap, Service, ServiceAccount, ServicePort, ServiceSpec
+from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.networking import LabelSelector
+from hanse.model.kinds.networks import Network
 from hanse.model.kinds.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from hanse.model.kinds.rbac import BoundSubject, PolicyRule, RbacRole, RoleBinding, RoleRef
+from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Meta, Object, Wire
+from hanse.model.snapshot import Snapshot
 
 PORT = 53
 REPLICAS = 2
 HEALTH_PORT = 8080
+LAST_ANSWERS_SECONDS = 5
+"""How long a server that is about to end answers: until no node sends it questions."""
 COREDNS_READY_PORT = 8181
-_UNPRIVILEGED_PORTS = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
+UNPRIVILEGED_PORTS = {"name": "net.ipv4.ip_unprivileged_port_start", "value": "0"}
 """Lets a non-root process bind port 53, within the pod's network namespace."""
 READABLE_RESOURCES: tuple[tuple[str, tuple[str, ...]], ...] = (
     ("", ("services", "pods")),
@@ -45,6 +62,41 @@ def dns_service(name: NetworkName, address: str) -> Service:
     return Service(
         metadata=meta, spec=ServiceSpec(selector=selector, ports=ports, cluster_ip=address)
     )
+
+
+def copied_slices(
+    slices: Iterable[EndpointSlice], name: NetworkName, service: str, namespace: str
+) -> Iterator[EndpointSlice]:
+    """EndpointSlices of another Service as those of a Service of a network."""
+    for endpoint_slice in slices:
+        labels = {**network_labels(name), KUBE_SERVICE: service, MANAGED_BY: FEATURE_DOMAIN}
+        slice_name = shorten_name(f"{service}-{endpoint_slice.metadata.name}", 253)
+        meta = Meta(name=slice_name, namespace=namespace, labels=labels)
+        yield replace(endpoint_slice, metadata=meta)
+
+
+def is_shared(network: Network, options: NetworksOptions) -> bool:
+    """Whether a network is answered by the shared server: flat ones are, if it is chosen."""
+    return options.dns_workload == "shared" and network.spec.type == FLAT
+
+
+def shared_slices(name: NetworkName, snapshot: Snapshot) -> list[EndpointSlice]:
+    """The EndpointSlices of the network's DNS Service with the shared server's endpoints.
+
+    They stand beside those of the Service's selector, so that networks move from servers of their
+    own to the shared one, or back, under one address.
+    """
+    found = sorted(
+        snapshot.by(snapshot.local, SLICES_BY_SERVICE, f"{SYSTEM_NAMESPACE}/{SHARED_DNS}"),
+        key=lambda s: s.metadata.name,
+    )
+    return [*copied_slices(found, name, name.kube_dns, name.dns_namespace)]
+
+
+def is_answering(slices: Iterable[EndpointSlice]) -> bool:
+    """Whether some endpoint of EndpointSlices is ready."""
+    endpoints = (endpoint for one in slices for endpoint in one.endpoints or ())
+    return any(endpoint.ready for endpoint in endpoints)
 
 
 def dns_workload(
@@ -108,7 +160,7 @@ def _deployment(name: NetworkName, options: NetworksOptions) -> Deployment:
         "spec": {
             "serviceAccountName": name.kube_dns,
             "dnsPolicy": "Default",
-            "securityContext": {"sysctls": [_UNPRIVILEGED_PORTS]},
+            "securityContext": {"sysctls": [UNPRIVILEGED_PORTS]},
             "containers": [_container(name, options)],
             "volumes": _volumes(name, options),
         },
@@ -130,6 +182,7 @@ def _container(name: NetworkName, options: NetworksOptions) -> Wire:
             {"name": "dns", "containerPort": PORT, "protocol": "UDP"},
             {"name": "dns-tcp", "containerPort": PORT, "protocol": "TCP"},
         ],
+        "lifecycle": {"preStop": {"sleep": {"seconds": LAST_ANSWERS_SECONDS}}},
         "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}},
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -30,6 +30,7 @@ from hanse.features.networks.names import (
     DEFAULT,
     NETWORK,
     RANGE_OF,
+    SHARED_DNS,
     TENANT,
     NetworkName,
     parse_network_name,
@@ -52,12 +53,14 @@ from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.kinds.networks import Network, NetworkPeering, NetworkPort, Tenant
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
+from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Object
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch
 
 GUARDS_KEY = Key("guards")
 _KUBERNETES_SERVICE = ("default", "kubernetes")
+_SHARED_DNS = (SYSTEM_NAMESPACE, SHARED_DNS)
 _OPTIONAL_KINDS = (ServiceCIDR.kind, ValidatingAdmissionPolicy.kind, ClusterNetworkPolicy.kind)
 
 
@@ -137,6 +140,7 @@ class Networks:
             networks=tuple(parse_network_name(n.metadata.name).network for n in networks),
             apiservers=tuple(apiserver_endpoints(snapshot)),
             peers=tuple(agreed_peers(tenant, snapshot)),
+            shared_dns=self.options.dns_workload == "shared",
         )
         return Plan(tuple(Desired(p, snapshot.local) for p in isolation_policies(key.name, inputs)))
 
@@ -217,6 +221,9 @@ class Networks:
             name = meta.name if isinstance(version, Service) else meta.labels.get(KUBE_SERVICE)
             if (meta.namespace, name) == _KUBERNETES_SERVICE:
                 yield from self._all_keys(snapshot)
+            if (meta.namespace, name) == _SHARED_DNS:
+                networks = snapshot.all(snapshot.local, Network)
+                yield from (Key("network", network.metadata.name) for network in networks)
 
     def _keys_for_member(self, member: Object, snapshot: Snapshot) -> Iterator[Key]:
         """Keys for a pod, Service or slice in a network."""

@@ -9,11 +9,13 @@ from typing import Literal
 from msgspec import Struct
 
 from hanse.features.networks.names import (
+    APP,
     DEFAULT,
     DNS,
     FEATURE_DOMAIN,
     NAMESPACE_NAME,
     NETWORK,
+    SHARED_DNS,
     TENANT,
     NetworkName,
     shorten_name,
@@ -30,12 +32,18 @@ from hanse.model.kinds.networking import (
     PolicyPort,
 )
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy, ClusterNetworkPolicySpec
+from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Meta, Wire
 
 NO_NETWORK_LABEL = LabelRequirement(key=NETWORK, operator="DoesNotExist")
 DNS_PORTS = (PolicyPort(protocol="UDP", port=53), PolicyPort(protocol="TCP", port=53))
 
 PolicyType = Literal["Ingress", "Egress"]
+
+_SHARED_SERVERS = PolicyPeer(
+    namespace_selector=LabelSelector(match_labels={NAMESPACE_NAME: SYSTEM_NAMESPACE}),
+    pod_selector=LabelSelector(match_labels={APP: SHARED_DNS}),
+)
 
 
 class IsolationInputs(Struct, frozen=True):
@@ -47,6 +55,8 @@ class IsolationInputs(Struct, frozen=True):
     """Address and port of every API server."""
     peers: tuple[tuple[str, NetworkName], ...] = ()
     """Networks of this tenant, each with a peer that both sides agreed on."""
+    shared_dns: bool = False
+    """Whether networks ask the shared DNS server, beside servers of their own."""
 
 
 def isolation_policies(namespace: str, inputs: IsolationInputs) -> Iterator[NetworkPolicy]:
@@ -101,9 +111,10 @@ def _network_rules(
     peers = tuple(p for one in (name, *others) for p in network_peers(one))
     home = LabelSelector(match_labels={NAMESPACE_NAME: name.dns_namespace, TENANT: name.tenant})
     dns_pods = LabelSelector(match_labels={DNS: name.network})
-    dns = EgressPolicyRule(
-        to=(PolicyPeer(namespace_selector=home, pod_selector=dns_pods),), ports=DNS_PORTS
-    )
+    servers = [PolicyPeer(namespace_selector=home, pod_selector=dns_pods)]
+    if inputs.shared_dns:
+        servers.append(_SHARED_SERVERS)
+    dns = EgressPolicyRule(to=tuple(servers), ports=DNS_PORTS)
     egress = (EgressPolicyRule(to=peers), dns, *_apiserver_rules(inputs.apiservers))
     return (IngressPolicyRule(from_=peers),), egress
 

@@ -2,11 +2,9 @@
 
 from collections.abc import Iterator
 
-from msgspec.structs import replace
-
-from hanse.features.networks.dns_server import network_labels
+from hanse.features.networks.dns_server import copied_slices, network_labels
 from hanse.features.networks.lookups import SLICES_BY_SERVICE
-from hanse.features.networks.names import FEATURE_DOMAIN, NetworkName, shorten_name
+from hanse.features.networks.names import NetworkName
 from hanse.model.kinds.core import (
     Endpoints,
     EndpointsAddress,
@@ -16,7 +14,7 @@ from hanse.model.kinds.core import (
     ServicePort,
     ServiceSpec,
 )
-from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
+from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Snapshot
 
@@ -54,11 +52,7 @@ def kubernetes_service(name: NetworkName, address: str, snapshot: Snapshot) -> S
 
 def kubernetes_slices(name: NetworkName, snapshot: Snapshot) -> Iterator[EndpointSlice]:
     """Copies of the API servers' EndpointSlices for the network's Service."""
-    for endpoint_slice in apiserver_slices(snapshot):
-        labels = {**network_labels(name), KUBE_SERVICE: name.kubernetes, MANAGED_BY: FEATURE_DOMAIN}
-        slice_name = shorten_name(f"{name.kubernetes}-{endpoint_slice.metadata.name}", 253)
-        meta = Meta(name=slice_name, namespace=name.alias_namespace, labels=labels)
-        yield replace(endpoint_slice, metadata=meta)
+    return copied_slices(apiserver_slices(snapshot), name, name.kubernetes, name.alias_namespace)
 
 
 def kubernetes_endpoints(name: NetworkName, snapshot: Snapshot) -> Endpoints:

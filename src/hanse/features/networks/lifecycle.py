@@ -18,7 +18,13 @@ from hanse.features.networks.addresses import (
     service_ranges,
 )
 from hanse.features.networks.admission_policies import AddressPool
-from hanse.features.networks.dns_server import dns_service, dns_workload
+from hanse.features.networks.dns_server import (
+    dns_service,
+    dns_workload,
+    is_answering,
+    is_shared,
+    shared_slices,
+)
 from hanse.features.networks.external_ipam import (
     RETRY_INTERVAL,
     alias_address,
@@ -55,6 +61,7 @@ from hanse.features.networks.ranges import (
 )
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import WriteOutcome
+from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.kinds.networks import Network, Phase, Tenant
@@ -208,11 +215,18 @@ def _dns_objects(
     """The Service and workload of a network's DNS; none while its address is not known."""
     name = parse_network_name(network.metadata.name)
     address = dns_service_address(network, pool, snapshot)
-    if address is not None:
-        yield Desired(dns_service(name, address), snapshot.local, step=1)
-        objects = dns_workload(name, namespaces, options)
-        for obj in objects:  # servers follow the ConfigMap to namespaces that they may read
-            yield Desired(obj, snapshot.local, step=3 if isinstance(obj, ConfigMap) else 2)
+    if address is None:
+        return
+    yield Desired(dns_service(name, address), snapshot.local, step=1)
+    if is_shared(network, options):
+        slices = shared_slices(name, snapshot)
+        yield from (Desired(one, snapshot.local, step=2) for one in slices)
+        own = snapshot.get(snapshot.local, Deployment, name.kube_dns, name.dns_namespace)
+        if own is None or is_answering(slices):
+            return  # else its own servers stay until the shared ones answer
+    objects = dns_workload(name, namespaces, options)
+    for obj in objects:  # servers follow the ConfigMap to namespaces that they may read
+        yield Desired(obj, snapshot.local, step=3 if isinstance(obj, ConfigMap) else 2)
 
 
 def allocated_ranges(network: Network, snapshot: Snapshot) -> tuple[Range, ...]:

@@ -50,6 +50,8 @@ SLICES_BY_SERVICE = Index(
     "networks-slices",
     lambda s: [f"{s.metadata.namespace}/{s.metadata.labels.get('kubernetes.io/service-name', '')}"],
 )
+FLAT = "flat"
+"""The type of networks whose pods have addresses of the cluster, each of one pod alone."""
 PEERINGS_BY_PEER = Index(NetworkPeering, "networks-peerings", lambda p: [p.spec.peer])
 
 

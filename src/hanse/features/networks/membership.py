@@ -2,8 +2,17 @@
 
 from collections.abc import Callable
 
-from hanse.features.networks.names import DEFAULT, DNS, NETWORK, TENANT, NetworkName
+from hanse.features.networks.names import (
+    APP,
+    DEFAULT,
+    DNS,
+    NETWORK,
+    SHARED_DNS,
+    TENANT,
+    NetworkName,
+)
 from hanse.model.kinds.core import Namespace, Pod
+from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Object
 
 
@@ -30,3 +39,9 @@ def is_network_dns(pod: Pod, name: NetworkName) -> bool:
     """Whether a pod is in the network's DNS namespace and its dns label names the network."""
     labels = pod.metadata.labels
     return pod.metadata.namespace == name.dns_namespace and labels.get(DNS) == name.network
+
+
+def is_shared_dns(pod: Pod) -> bool:
+    """Whether a pod is one of the DNS server that networks share, in our own namespace."""
+    meta = pod.metadata
+    return meta.namespace == SYSTEM_NAMESPACE and meta.labels.get(APP) == SHARED_DNS

@@ -15,7 +15,8 @@ class NetworksOptions(Struct, frozen=True):
     domain: str = "cluster.local"
     dns_image: str = "hanse"
     dns_workload: str = "hanse"
-    """The DNS server of networks: `hanse`, or `coredns` with a generated Corefile."""
+    """The DNS server of networks: `hanse`, or `coredns` with a generated Corefile, for each; or
+    `shared`, one for all flat networks, and `hanse` for each of the others."""
     agents: tuple[str, ...] = ("system:serviceaccount:hanse-system:hanse-agent",)
     """User names of Hanse's agents."""
     admins: tuple[str, ...] = (

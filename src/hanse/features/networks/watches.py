@@ -33,6 +33,7 @@ from hanse.model.kinds.networks import Network, NetworkAccess, NetworkPeering, T
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.kinds.rbac import RbacRole, RoleBinding
+from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.snapshot import Watch, Writes
 
 _ALL = Writes.OBJECTS
@@ -97,6 +98,13 @@ WATCHES: tuple[Watch, ...] = (
         namespace="default",
         indexes=(SLICES_BY_SERVICE,),
         reason=_API_SERVER,
+    ),
+    Watch(
+        Role.LOCAL,
+        EndpointSlice,
+        namespace=SYSTEM_NAMESPACE,
+        indexes=(SLICES_BY_SERVICE,),
+        reason="the DNS server that networks share, which their DNS Services lead to",
     ),
     Watch(
         Role.LOCAL,

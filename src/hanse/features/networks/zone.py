@@ -3,6 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from ipaddress import ip_address
 
+from msgspec import Struct
+
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.model.dns.names import child_name, wire_name
 from hanse.model.dns.records import (
@@ -27,6 +29,7 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, Snapshot, Watch
 
 SERVICE, POD = "service", "pod"
+_KINDS: dict[str, type[Service] | type[Pod]] = {SERVICE: Service, POD: Pod}
 NAMESPACES = "namespaces"
 """The key of the ConfigMap with the namespaces of a network's tenant."""
 VERSION = Key("version")
@@ -72,7 +75,6 @@ class NetworkZone:
         """The names in namespaces, or in all; `follow` those that the network's ConfigMap names."""
         self.view = view
         self.network = network
-        self._labels = {TENANT: network.tenant, NETWORK: network.network}
         self._apex = wire_name(view.zone)
         self._services = b"\x03svc" + self._apex
         self._pods = b"\x03pod" + self._apex
@@ -103,7 +105,7 @@ class NetworkZone:
 
     def _watches(self, namespaces: Sequence[str]) -> tuple[Watch, ...]:
         """The watches for these namespaces, and for the ConfigMap if it is followed."""
-        selector = ",".join(f"{name}={value}" for name, value in self._labels.items())
+        selector = f"{TENANT}={self.network.tenant},{NETWORK}={self.network.network}"
         own = (w for namespace in namespaces for w in watches(namespace, selector))
         return (*own, *((self._config,) if self._config is not None else ()))
 
@@ -116,12 +118,11 @@ class NetworkZone:
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
         """`VERSION`, and the keys of all Services and pods of this zone."""
         yield VERSION
-        for service in snapshot.all(snapshot.local, Service):
-            if self._is_ours(service):
-                yield Key(SERVICE, service.metadata.name, service.metadata.namespace)
-        for pod in snapshot.all(snapshot.local, Pod):
-            if self._is_ours(pod):
-                yield Key(POD, pod.metadata.name, pod.metadata.namespace)
+        members = self.members(snapshot)
+        for topic, kind in _KINDS.items():
+            for obj in members.candidates(kind):
+                if members.has(obj):
+                    yield Key(topic, obj.metadata.name, obj.metadata.namespace)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The key of a changed Service or pod, or of the Services of a changed EndpointSlice.
@@ -130,46 +131,47 @@ class NetworkZone:
         """
         if isinstance(change, FactChange) or change.where != snapshot.local:
             return ()
-        versions = [s for s in (change.before, change.after) if s is not None and self._is_ours(s)]
-        match change.object:
-            case Service():
-                return [Key(SERVICE, s.metadata.name, s.metadata.namespace) for s in versions[:1]]
-            case Pod():
-                return [Key(POD, s.metadata.name, s.metadata.namespace) for s in versions[:1]]
-            case EndpointSlice():
-                return {
-                    Key(SERVICE, s.metadata.labels[KUBE_SERVICE], s.metadata.namespace)
-                    for s in versions
-                    if KUBE_SERVICE in s.metadata.labels
-                }
-            case _:
-                return ()
+        members = self.members(snapshot)
+        versions = (change.before, change.after)
+        return {key for v in versions if v is not None and members.has(v) for key in member_keys(v)}
+
+    def members(self, snapshot: Snapshot) -> "ZoneMembers":
+        """Whose objects have names in this zone: by their labels, which the agent checked."""
+        return ZoneMembers(
+            self.network, _labelled_network, lambda kind: snapshot.all(snapshot.local, kind)
+        )
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
         """A function that builds a key's nodes from the snapshot.
 
         A key whose object is gone or is not in this zone has no nodes.
         """
+        members = self.members(snapshot)
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
             """The nodes of a key; none if its object is gone or is not in this zone."""
             if key == VERSION:
                 return (version_node(self._apex, SCHEMA_VERSION, self.view.ttl),)
-            if key.topic == POD:
-                pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
-                return list(self._pod_nodes(pod)) if pod is not None and self._is_ours(pod) else ()
-            service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
-            if service is None or not self._is_ours(service):
+            obj = snapshot.get(snapshot.local, _KINDS[key.topic], key.name, key.namespace)
+            if obj is None or not members.has(obj):
                 return ()
-            return list(self._service_nodes(service, snapshot))
+            nodes = self._nodes(obj, members, snapshot)
+            if members.network_of(obj) == self.network:
+                return list(nodes)
+            return [n for n in nodes if not n.name.endswith(REVERSE_ZONES)]
 
         return build_nodes
 
-    def _is_ours(self, obj: Object) -> bool:
-        """Whether an object has the labels of the network."""
-        return all(obj.metadata.labels.get(name) == value for name, value in self._labels.items())
+    def _nodes(self, obj: Object, members: "ZoneMembers", snapshot: Snapshot) -> Iterator[ZoneNode]:
+        match obj:
+            case Service():
+                yield from self._service_nodes(obj, members, snapshot)
+            case Pod():
+                yield from self._pod_nodes(obj)
 
-    def _service_nodes(self, service: Service, snapshot: Snapshot) -> Iterator[ZoneNode]:
+    def _service_nodes(
+        self, service: Service, members: "ZoneMembers", snapshot: Snapshot
+    ) -> Iterator[ZoneNode]:
         """The nodes of a Service, also as `kubernetes` or `kube-dns` if it stands for that.
 
         Its private cluster IPs have reverse names, unless it is headless.
@@ -189,7 +191,7 @@ class NetworkZone:
             slices = [
                 endpoint_slice
                 for endpoint_slice in snapshot.by(snapshot.local, SLICES_BY_SERVICE, service_key)
-                if self._is_ours(endpoint_slice)
+                if members.network_of(endpoint_slice) == members.network_of(service)
             ]
             yield from service_nodes(name, service, slices, self.view.ttl)
         if name is not None and not service.headless:
@@ -218,3 +220,40 @@ class NetworkZone:
             return
         if reverse.endswith(REVERSE_ZONES):
             yield ZoneNode(reverse, (full_rrset(RecordType.PTR, [name], self.view.ttl),))
+
+
+class ZoneMembers(Struct, frozen=True):
+    """Whose objects have names in the zone of a network: its own, and those of its peers."""
+
+    network: NetworkName
+    network_of: Callable[[Object], NetworkName | None]
+    candidates: Callable[[type[Service] | type[Pod]], Iterator[Service | Pod]]
+    """Objects of a kind among which those are."""
+    peers: frozenset[NetworkName] = frozenset()
+
+    def has(self, obj: Object) -> bool:
+        """Whether an object is of the network or of one of its peers."""
+        found = self.network_of(obj)
+        return found is not None and (found == self.network or found in self.peers)
+
+
+def member_keys(obj: Object) -> tuple[Key, ...]:
+    """The key of a Service or pod, or of the Service of an EndpointSlice; none for others."""
+    meta = obj.metadata
+    match obj:
+        case Service():
+            return (Key(SERVICE, meta.name, meta.namespace),)
+        case Pod():
+            return (Key(POD, meta.name, meta.namespace),)
+        case EndpointSlice() if KUBE_SERVICE in meta.labels:
+            return (Key(SERVICE, meta.labels[KUBE_SERVICE], meta.namespace),)
+        case _:
+            return ()
+
+
+def _labelled_network(obj: Object) -> NetworkName | None:
+    """The network of an object's labels; None unless it has both."""
+    labels = obj.metadata.labels
+    if TENANT not in labels or NETWORK not in labels:
+        return None
+    return NetworkName(labels[TENANT], labels[NETWORK])

@@ -75,6 +75,13 @@ class ServiceZone:
         for service_import in snapshot.all(snapshot.local, ServiceImport):
             yield _service_key(service_import.metadata.namespace, service_import.metadata.name)
 
+    def keys_in(self, namespaces: Iterable[str], snapshot: Snapshot) -> Iterator[Key]:
+        """The same for the ServiceImports of some namespaces alone."""
+        yield VERSION
+        for namespace in namespaces:
+            for found in snapshot.in_namespace(snapshot.local, ServiceImport, namespace):
+                yield _service_key(namespace, found.metadata.name)
+
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """The service of a local import or slice; a cluster's when its Lease or record changes.
 

@@ -7,7 +7,12 @@ from msgspec import Struct
 
 from hanse.features.networks.kubernetes_service import apiserver_endpoints
 from hanse.features.networks.lookups import find_network
-from hanse.features.networks.membership import is_network_dns, network_of, tenant_of
+from hanse.features.networks.membership import (
+    is_network_dns,
+    is_shared_dns,
+    network_of,
+    tenant_of,
+)
 from hanse.features.networks.names import NetworkName, parse_network_name
 from hanse.features.networks.peering import agreed_peers
 from hanse.model.kinds.core import Namespace, Node, Pod, Service
@@ -24,7 +29,8 @@ class AddressOwner(Struct, frozen=True, order=True):
     namespace: str
     network: NetworkName | None = None
     is_dns: bool = False
-    """Whether it is the address of a network's DNS server, which asks other name servers."""
+    """Whether it is the address of a network's DNS server, which asks other name servers; without
+    a network, of the one that all networks ask."""
 
 
 class Access(Struct, frozen=True, order=True):
@@ -109,7 +115,7 @@ def _pod_owner(pod: Pod, snapshot: Snapshot) -> AddressOwner | None:
         return None
     tenant = tenant_of(namespace)
     if not tenant:
-        return AddressOwner(space)
+        return AddressOwner(space, is_dns=is_shared_dns(pod))
     name = network_of(pod, namespace, lambda n: find_network(n, snapshot) is not None)
     return None if name is None else AddressOwner(space, name, is_network_dns(pod, name))
 

@@ -17,7 +17,10 @@ TABLE = "hanse-guard"
 FAMILIES = (4, 6)
 _KEYWORD = {4: "ip", 6: "ip6"}
 _TYPE = {4: "ipv4_addr", 6: "ipv6_addr"}
-_BASE_SETS = ("tenants", "platform", "resolvers")
+BASE_SETS = ("tenants", "platform", "resolvers", "nameservers")
+"""The sets of pod addresses that every table has, each for both families."""
+_ASKED = "meta l4proto { tcp, udp } ct reply proto-src 53"
+"""A connection to a name server."""
 _MAX_NAME = 120
 _NOWHERE = (
     *("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
@@ -71,6 +74,8 @@ def address_elements(
         return
     if owner.network is None:
         yield f"platform{family}", ""
+        if owner.is_dns:
+            yield f"nameservers{family}", ""
         if (name := f"{_space_set(owner.namespace)}{family}") in ruleset.sets:
             yield name, ""
         return
@@ -89,7 +94,7 @@ def address_elements(
 def _sets(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, Elements]:
     """The sets and maps by name; those of nodes, ranges and API servers filled, of pods empty."""
     spaces = {a.namespace for n in facts.networks for a in n.accesses if a.namespace}
-    names = (*_BASE_SETS, *(_space_set(space) for space in sorted(spaces)))
+    names = (*BASE_SETS, *(_space_set(space) for space in sorted(spaces)))
     networks = [f"pods-{_short(network.name)}-" for network in facts.networks]
     sets: dict[str, Elements] = {}
     for family in FAMILIES:
@@ -178,15 +183,15 @@ def _to_network(network: NetworkFacts) -> Iterator[str]:
 
 
 def _platform_servers() -> Iterator[str]:
-    """The rules for what every network reaches: API servers, and DNS for its DNS servers.
+    """The rules for what every network reaches: API servers and the DNS server that networks share.
 
-    All else inside the cluster is dropped.
+    DNS servers of networks reach other name servers; all else inside the cluster is dropped.
     """
     for family in FAMILIES:
         endpoint = f"{_server(family)} . ct reply proto-src"
         yield f"meta l4proto tcp {endpoint} @apiservers{family} accept"
-        dns = "meta l4proto { tcp, udp } ct reply proto-src 53"
-        asked = f"{_client(family)} @resolvers{family} {dns} {_server(family)}"
+        yield f"{_ASKED} {_server(family)} @nameservers{family} accept"
+        asked = f"{_client(family)} @resolvers{family} {_ASKED} {_server(family)}"
         for other in (f"@platform{family}", f"@nodes{family}", f"!= @inside{family}"):
             yield f"{asked} {other} accept"
     yield from _inside("reply")

@@ -5,7 +5,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from hanse.features.networks.guard.facts import AddressOwner
-from hanse.features.networks.guard.ruleset import TABLE, Elements, Ruleset, address_elements
+from hanse.features.networks.guard.ruleset import (
+    BASE_SETS,
+    TABLE,
+    Elements,
+    Ruleset,
+    address_elements,
+)
 
 _NAME = f"inet {TABLE}"
 _BATCH = 512
@@ -72,7 +78,7 @@ def _sets_of(address: str, ruleset: Ruleset) -> list[str]:
     """The sets and maps of pods that hold an address."""
     family = "6" if ":" in address else "4"
     network = ruleset.sets[f"clients{family}"].values.get(address, "").removeprefix("goto from-")
-    names = [f"{n}{family}" for n in ("platform", "tenants", "clients", "servers", "resolvers")]
+    names = [f"{n}{family}" for n in (*BASE_SETS, "clients", "servers")]
     spaces = [n for n in ruleset.sets if n.startswith("namespace-") and n.endswith(family)]
     own = [f"pods-{network}-{family}"] if network else []
     return [n for n in (*names, *spaces, *own) if address in ruleset.sets[n].values]

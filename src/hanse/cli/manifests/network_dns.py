@@ -1,0 +1,103 @@
+"""The name server that tenant networks share: a Deployment, its account, and who may ask it."""
+
+from hanse.app.shared_dns import SHARED_DNS_WATCHES
+from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
+from hanse.cli.manifests.workloads import (
+    BROKER_FOLDER,
+    METRICS_PORT,
+    disruption_budget,
+    http_probe,
+    labels_of,
+    make_container,
+    make_deployment,
+    make_object,
+    make_service,
+    name_server_environment,
+    secret_volume,
+)
+from hanse.features.networks.dns_server import PORT, UNPRIVILEGED_PORTS
+from hanse.features.networks.names import SHARED_DNS, TENANT
+from hanse.model.facts import Role
+from hanse.model.manifests import (
+    SERVICE_ACCOUNT,
+    Subject,
+    binding_manifests,
+    manifest,
+    role_manifests,
+)
+from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.objects import Wire
+from hanse.model.rbac import rbac_rules
+
+LAST_ANSWERS_SECONDS = 30
+"""How long a server that is about to end answers: until agents have told the DNS Service of every
+network, of which there may be thousands, that it is going."""
+_PROTOCOLS = (("dns", "UDP"), ("dns-tcp", "TCP"))
+_WHEN = Condition("networks.dns", ("networks",), equals="shared")
+
+
+def network_dns_files() -> tuple[ChartFile, ...]:
+    """The rights of the shared name server, its Deployment and Service, and its NetworkPolicy."""
+    return (
+        ChartFile("network-dns-rights", lambda _: _rights(), _WHEN),
+        ChartFile("network-dns", _objects, _WHEN),
+    )
+
+
+def _rights() -> list[Wire]:
+    """The account of the server, and what it may read."""
+    rules = rbac_rules(SHARED_DNS_WATCHES, Role.LOCAL)
+    account = manifest(SERVICE_ACCOUNT, SHARED_DNS, SYSTEM_NAMESPACE)
+    subject = Subject(SHARED_DNS, SYSTEM_NAMESPACE)
+    bound = binding_manifests(SHARED_DNS, SHARED_DNS, rules, subject, {})
+    return [one.wire for one in (account, *role_manifests(SHARED_DNS, rules), *bound)]
+
+
+def _objects(values: ValueSource) -> list[Wire]:
+    """The Deployment, budget and Service of the server, whose slices agents copy to networks."""
+    arguments = ["dns", "--networks", f"--listen=0.0.0.0:{PORT}", "--forward=/etc/resolv.conf"]
+    arguments += [f"--metrics-listen=0.0.0.0:{METRICS_PORT}"]
+    container = {
+        **make_container(values, "dns", arguments, name_server_environment(values)),
+        "ports": [
+            {"name": "metrics", "containerPort": METRICS_PORT},
+            *({"name": n, "containerPort": PORT, "protocol": p} for n, p in _PROTOCOLS),
+        ],
+        "livenessProbe": http_probe("/healthz", 20),
+        "readinessProbe": http_probe("/readyz", 5),
+        "lifecycle": {"preStop": {"sleep": {"seconds": LAST_ANSWERS_SECONDS}}},
+        "volumeMounts": [
+            {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+        ],
+        "resources": values.value("dns.resources"),
+    }
+    volumes = [
+        secret_volume("broker", values.value("broker.secret")),
+        {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
+    ]
+    replicas = values.value("networks.dnsReplicas")
+    deployment = make_deployment(values, SHARED_DNS, SHARED_DNS, replicas, container, volumes)
+    pod = deployment["spec"]["template"]["spec"]
+    pod["dnsPolicy"] = "Default"  # names outside are asked of the node's servers
+    pod["terminationGracePeriodSeconds"] = 2 * LAST_ANSWERS_SECONDS
+    pod["securityContext"]["sysctls"] = [UNPRIVILEGED_PORTS]
+    ports = [{"name": n, "port": PORT, "targetPort": n, "protocol": p} for n, p in _PROTOCOLS]
+    return [
+        deployment,
+        disruption_budget(SHARED_DNS),
+        make_service(SHARED_DNS, ports),
+        _policy(),
+    ]
+
+
+def _policy() -> Wire:
+    """A NetworkPolicy: pods of tenants' namespaces ask by DNS, everybody reads metrics."""
+    tenants = {"namespaceSelector": {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}}
+    asked = [{"port": name, "protocol": protocol} for name, protocol in _PROTOCOLS]
+    spec = {
+        "podSelector": {"matchLabels": labels_of(SHARED_DNS)},
+        "policyTypes": ["Ingress"],
+        "ingress": [{"from": [tenants], "ports": asked}, {"ports": [{"port": "metrics"}]}],
+    }
+    return make_object("networking.k8s.io/v1", "NetworkPolicy", SHARED_DNS, spec)
