@@ -14,7 +14,6 @@ from msgspec import Struct, field
 from hanse.app import BROKER, Options
 from hanse.features.admission.configuration import NAME as WEBHOOKS
 from hanse.features.admission.feature import PROVIDER as CERTIFICATE_PROVIDER
-from hanse.features.federation.tokens import PROVIDER as TOKEN_PROVIDER
 from hanse.features.gslb.avi import (
     CONTROLLER,
     AviAccess,
@@ -41,6 +40,7 @@ from hanse.model.plan import Feature
 from hanse.model.probes import ProbeSource
 from hanse.model.questions import PROVIDER as LOOKUP
 from hanse.model.snapshot import Change, ObjectChange, Watch
+from hanse.model.tokens import PROVIDER as TOKEN_PROVIDER
 from hanse.providers.avi import AviController, NoController
 from hanse.providers.network_ipam import network_providers
 from hanse.providers.probe_sockets import OpenSocket, SocketProbe
@@ -121,7 +121,7 @@ class Agent:
             providers={
                 LOOKUP: parts.resolver or HostResolver(),
                 CERTIFICATE_PROVIDER: Certificates(clock),
-                TOKEN_PROVIDER: (token_issuer := TokenIssuer()),
+                TOKEN_PROVIDER: (token_issuer := TokenIssuer(parts.new_transport)),
                 **network_providers(settings.options.networks.providers),
             },
         )

@@ -1,13 +1,29 @@
-"""The claims of a bearer token (JWT): subject, time of issue and expiry."""
+"""Bearer tokens (JWT): their claims, and when an agent has to renew one that it holds."""
 
 import base64
 import binascii
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 
 import msgspec
 from msgspec import Struct
 
+from hanse.model.facts import Answer, age
 from hanse.model.json_input import decode_json
+from hanse.model.plan import Call, Question
+from hanse.model.snapshot import Snapshot
+from hanse.model.write_rules import MAX_TOKEN_SECONDS
+
+PROVIDER = "token"
+"""The provider that requests a new token of an account: answers `token`."""
+
+ANSWER_MAX_AGE = timedelta(minutes=1)
+"""How long an issued token may take to be written to the Secret."""
+
+RETRY_AFTER = timedelta(minutes=10)
+"""When to try again after no token was issued."""
+
+_ACCOUNT = "system:serviceaccount:"
 
 
 class TokenClaims(Struct, frozen=True):
@@ -40,3 +56,69 @@ def parse_claims(token: str) -> TokenClaims | None:
 
 def _timestamp(seconds: float | None) -> datetime | None:
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
+
+
+class TokenLifetime(Struct, frozen=True):
+    """Whose token it is, and how long it is valid."""
+
+    namespace: str
+    account: str
+    total: timedelta
+    remaining: timedelta
+
+    @property
+    def is_overdue(self) -> bool:
+        """Whether it should have been renewed long ago: three quarters of its time are over."""
+        return self.remaining < self.total / 4
+
+
+def token_lifetime(token: str, now: datetime) -> TokenLifetime | None:
+    """The lifetime of a token; None if it never expires or is no ServiceAccount's JWT."""
+    claims = parse_claims(token)
+    if claims is None or claims.issued is None or claims.expires is None:
+        return None
+    namespace, _, account = claims.subject.removeprefix(_ACCOUNT).partition(":")
+    if not claims.subject.startswith(_ACCOUNT) or not account:
+        return None
+    return TokenLifetime(namespace, account, claims.expires - claims.issued, claims.expires - now)
+
+
+def token_digest(token: str) -> str:
+    """What tells a token from its successors without giving it away."""
+    return blake2b(token.encode(), digest_size=8).hexdigest()
+
+
+class TokenRenewal(Struct, frozen=True):
+    """What is to be done about a token: wait, ask for a new one, or use the one that was issued."""
+
+    requeue_after: timedelta | None = None
+    questions: tuple[Question, ...] = ()
+    issued: str = ""
+
+
+def renew_token(token: str, place: tuple[str, str], snapshot: Snapshot) -> TokenRenewal:
+    """Ask for a new token once half of the lifetime is over; nothing for one that never expires.
+
+    `place` is the argument by which the provider finds the API server.
+    """
+    lifetime = token_lifetime(token, snapshot.now)
+    if lifetime is None:
+        return TokenRenewal()
+    if lifetime.remaining > lifetime.total / 2:
+        wait = lifetime.remaining - lifetime.total / 2 + timedelta(seconds=1)
+        return TokenRenewal(requeue_after=wait)
+    call = Call(
+        PROVIDER,
+        (
+            place,
+            ("namespace", lifetime.namespace),
+            ("account", lifetime.account),
+            ("seconds", min(int(lifetime.total.total_seconds()), MAX_TOKEN_SECONDS)),
+            ("replaces", token_digest(token)),
+        ),
+    )
+    answer = snapshot.fact(Answer, call.id)
+    issued = str((answer.value or {}).get("token", "")) if answer is not None else ""
+    if answer is None or not issued or age(answer.at, snapshot.now) >= ANSWER_MAX_AGE:
+        return TokenRenewal(RETRY_AFTER, (Question(call, max_age=RETRY_AFTER),))
+    return TokenRenewal(RETRY_AFTER, issued=issued)

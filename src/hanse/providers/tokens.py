@@ -1,36 +1,78 @@
-"""Issues tokens of service accounts in connected clusters, by TokenRequest."""
+"""Issues tokens of service accounts in other clusters, by TokenRequest."""
 
-from hanse.kube.errors import KubeError
+from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, StaticCredentials
+from hanse.kube.errors import BadCredentials, KubeError
+from hanse.kube.kubeconfig import Kubeconfig, KubeconfigSource
 from hanse.kube.token_requests import issued_token, token_request
+from hanse.kube.transport import Request, Response
+from hanse.model.kinds.core import Secret
 from hanse.model.objects import ClusterId, Wire
+from hanse.model.tokens import token_digest
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.informers import ClusterInformers
+from hanse.runtime.managed_connection import TransportFactory
 
 
 class TokenIssuer:
-    """The provider that requests a token of an account in a connected cluster."""
+    """The provider that requests a token of an account in another cluster."""
 
-    def __init__(self) -> None:
+    def __init__(self, new_transport: TransportFactory) -> None:
         self.informers: ClusterInformers | None = None
         """Set once the reconciler exists, which is built with its providers."""
+        self._new_transport = new_transport
 
     async def __call__(
         self,
-        cluster: ClusterId,
         namespace: str,
         account: str,
         seconds: int,
-        replaces: str,  # noqa: ARG002 - makes the question unique
+        replaces: str,
+        cluster: ClusterId = "",
+        secret: str = "",
     ) -> Wire:
         """Request a new token of an account, for at least 600 s, from a cluster's API server.
 
-        Returns it as `token`; raises KubeError if the cluster is not connected or issues none.
+        The cluster is a connected one, or that of the context in the kubeconfig at `secret`
+        (`namespace/name/key`, in the own cluster) with the token whose digest is `replaces`.
+        Returns the new one as `token`; raises KubeError if there is no such cluster, or it issues
+        none.
         """
+        request = token_request(namespace, account, max(seconds, 600))
+        send = self._send_by_kubeconfig(secret, replaces, request) if secret else None
+        token = issued_token(await (send or self._send_to_connected(cluster, request)))
+        if not token:
+            raise KubeError(f"{cluster or secret} issued no token for {account}")
+        return {"token": token}
+
+    async def _send_to_connected(self, cluster: ClusterId, request: Request) -> Response:
         connection = self.informers.connections.get(cluster) if self.informers is not None else None
         if connection is None or not isinstance(connection.api, ClusterClient):
             raise KubeError(f"{cluster} is not connected")
-        request = token_request(namespace, account, max(seconds, 600))
-        token = issued_token(await connection.api.send(request))
-        if not token:
-            raise KubeError(f"{cluster} issued no token for {account}")
-        return {"token": token}
+        return await connection.api.send(request)
+
+    async def _send_by_kubeconfig(self, place: str, replaces: str, request: Request) -> Response:
+        """Send with the token that is to be replaced: followers are not connected to sites."""
+        for context, config in self._contexts(place):
+            if config.identity.token and token_digest(config.identity.token) == replaces:
+                transport = self._new_transport(context, StaticCredentials(config))
+                try:
+                    return await Client(transport).send(request)
+                finally:
+                    await transport.close()
+        raise KubeError(f"{place} has no such token any more")
+
+    def _contexts(self, place: str) -> list[tuple[str, ClientConfig]]:
+        """The contexts of the kubeconfig in a Secret of the own cluster that can be used."""
+        namespace, name, key = place.split("/")
+        snapshot = self.informers.snapshot() if self.informers is not None else None
+        secret = snapshot.get(snapshot.local, Secret, name, namespace) if snapshot else None
+        text = secret.data.get(key, b"") if secret is not None else b""
+        found: list[tuple[str, ClientConfig]] = []
+        kubeconfig = Kubeconfig([KubeconfigSource(text, f"Secret {place}")], trusted=False)
+        for context in kubeconfig.contexts:
+            try:
+                found.append((context, kubeconfig.resolve(context).config))
+            except BadCredentials:
+                continue
+        return found

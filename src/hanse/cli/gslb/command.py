@@ -166,12 +166,13 @@ def rights(account: str) -> None:
     """Print the account that a leader needs in every other cluster.
 
     Apply it in each of them, and put a token of the account into the kubeconfig of
-    gslb-config-secret. It may read what is load balanced, and write in avi-system alone.
+    gslb-config-secret; agents renew it there. It lives for at most 30 days. The account may
+    read what is load balanced, and write in avi-system alone.
 
     \b
     Examples:
       hanse gslb rights | kubectl --context hamburg apply -f -
-      kubectl --context hamburg -n avi-system create token gslb-leader --duration=8760h
+      kubectl --context hamburg -n avi-system create token gslb-leader --duration=720h
     """
     import yaml
 

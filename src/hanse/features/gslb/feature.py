@@ -42,6 +42,7 @@ from hanse.features.gslb.status import (
     rule_status_patch,
 )
 from hanse.features.gslb.terms import LeaderTerm, leader_term
+from hanse.features.gslb.tokens import plan_tokens
 from hanse.features.gslb.watches import (
     CONTROLLER_WATCHES,
     DNS_ENDPOINT_WATCH,
@@ -88,7 +89,7 @@ class Gslb:
         return keys_for_change(change, snapshot, self.options.zones)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The plan of a key by its topic: federation, policy, rule, lease, or else a host."""
+        """The plan of a key by its topic: a host if it is none of the others."""
         match key.topic:
             case "federation":
                 return plan_federation(snapshot)
@@ -96,6 +97,8 @@ class Gslb:
                 return self._plan_policy(snapshot)
             case "rule":
                 return self._plan_rule(key, snapshot)
+            case "tokens":
+                return plan_tokens(snapshot)
             case "lease":
                 return plan_lease(key.name, snapshot)
             case _:

@@ -30,6 +30,7 @@ from hanse.features.gslb.mapping import (
 from hanse.features.gslb.notes import is_in_zones
 from hanse.features.gslb.replication import FEDERATION_KEY
 from hanse.features.gslb.routes import listener_hosts
+from hanse.features.gslb.tokens import TOKENS_KEY
 from hanse.features.gslb.watches import SERVICES_BY_ADDRESS, SERVICES_BY_SOURCE
 from hanse.model.facts import Answer, ClusterState, InvalidConnection, Role, WriteOutcome
 from hanse.model.kinds.ako import AkoHostRule
@@ -78,9 +79,10 @@ def keys_for_change(
 
 
 def all_keys(snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of federation, policy, this leader's Leases, all host rules and all hosts."""
+    """All keys: of federation, policy, tokens, this leader's Leases, host rules and hosts."""
     yield FEDERATION_KEY
     yield POLICY_KEY
+    yield TOKENS_KEY
     yield from _all_lease_keys(snapshot)
     for rule in snapshot.all(snapshot.local, GSLBHostRule):
         yield _rule_key(rule)
@@ -184,7 +186,7 @@ def _keys_for_object(
             rules = _keys_for_rule(change, snapshot) if where == snapshot.local else ()
             return (FEDERATION_KEY, *rules)
         case Secret():
-            return (POLICY_KEY,)
+            return (POLICY_KEY, TOKENS_KEY)
         case ConfigMap() | CustomResourceDefinition():
             return all_keys(snapshot)
         case Namespace(metadata=meta) if where == snapshot.local and meta.name == NAMESPACE:

@@ -1,7 +1,7 @@
 """The ServiceAccount of a leader in a member cluster, with the rights that it needs."""
 
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.write_rules import LEADER_RULES
+from hanse.features.gslb.write_rules import ACCOUNT, LEADER_RULES
 from hanse.model.admission_policies import PolicyScope, policy_manifests
 from hanse.model.facts import Role
 from hanse.model.kinds.gslb import NAMESPACE
@@ -14,18 +14,22 @@ from hanse.model.manifests import (
     namespace,
     role_manifests,
 )
-from hanse.model.rbac import rbac_rules
+from hanse.model.rbac import RbacRule, rbac_rules
 
 
 def leader_account(account: str) -> tuple[Manifest, ...]:
     """The manifests for a member cluster: namespace, ServiceAccount, its roles and write rules."""
-    rules = rbac_rules(Gslb().watches, Role.SITE)
+    own_token = RbacRule(NAMESPACE, "", "serviceaccounts/token", ("create",), (account,))
+    rules = (*rbac_rules(Gslb().watches, Role.SITE), own_token)
     name = f"hanse-{account}"
     subject = Subject(account, NAMESPACE)
     return (
         namespace(NAMESPACE),
         manifest(SERVICE_ACCOUNT, account, NAMESPACE),
-        *policy_manifests(LEADER_RULES, PolicyScope(name, (f"{NAMESPACE}:{account}",))),
+        *policy_manifests(
+            LEADER_RULES,
+            PolicyScope(name, (f"{NAMESPACE}:{account}",), values={ACCOUNT: account}),
+        ),
         *role_manifests(name, rules),
         *binding_manifests(name, name, rules, subject, {}),
     )

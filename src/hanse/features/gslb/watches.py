@@ -20,6 +20,7 @@ from hanse.features.gslb.diagnostics import (
     SUSPECT_SOURCES,
 )
 from hanse.features.gslb.mapping import RULES_BY_GLOBAL_NAME, RULES_BY_LOCAL_NAME
+from hanse.features.gslb.names import SECRET
 from hanse.features.gslb.routes import GATEWAYS_BY_HOST
 from hanse.model.facts import Role
 from hanse.model.kinds.ako import AkoHostRule
@@ -114,6 +115,14 @@ LOCAL_WATCHES: tuple[Watch, ...] = (
         indexes=(RULES_BY_FQDN,),
         writes=Writes.STATUS,
         reason=_CONFIGURATION,
+    ),
+    Watch(
+        Role.LOCAL,
+        Secret,
+        namespace=NAMESPACE,
+        name=SECRET,
+        writes=Writes.FIELDS,
+        reason="tokens for sites, which are renewed before they expire",
     ),
     Watch(
         Role.LOCAL,

@@ -13,7 +13,11 @@ from hanse.model.kinds.gslb import (
 from hanse.model.objects import Kind
 from hanse.model.ownership import OWNER
 from hanse.model.write_rules import (
+    MAX_TOKEN_SECONDS,
     OUTSIDE_KUBE,
+    OWN_TOKEN,
+    SHORT_TOKEN,
+    TOKENS,
     Requirement,
     Writer,
     WriteRule,
@@ -21,6 +25,9 @@ from hanse.model.write_rules import (
     label,
     unchanged,
 )
+
+ACCOUNT = "{account}"
+"""In a requirement: the name of the leader's account in the site."""
 
 _FREE = ("labels", "annotations")
 _OBJECTS = ("create", "patch", "delete")
@@ -36,6 +43,10 @@ _SAME_CLUSTER = Requirement(
 _OUR_EVENT = Requirement(
     "reportingComponent is hanse, before and after",
     before_and_after("has(it.reportingComponent) && it.reportingComponent == 'hanse'"),
+)
+_LEADERS_TOKEN = Requirement(
+    f"a token of the leader's account lives for at most {MAX_TOKEN_SECONDS // 86400} days",
+    f"request.name != '{ACCOUNT}' || ({SHORT_TOKEN.expression})",
 )
 _TOLD = ("involvedObject", "reason", "message", "type", "source", "firstTimestamp")
 _COUNTED = Requirement(
@@ -86,6 +97,28 @@ LEADER_RULES = (
         f"those in {NAMESPACE}",
         subresource="status",
         namespace=NAMESPACE,
+    ),
+    WriteRule(
+        "tokens",
+        Writer.LEADER,
+        TOKENS,
+        ("create",),
+        "its own account's",
+        (OWN_TOKEN,),
+        subresource="token",
+        namespace=NAMESPACE,
+        own_name=True,
+    ),
+    WriteRule(
+        "token-lifetimes",
+        Writer.LEADER,
+        TOKENS,
+        (),
+        "tokens of the leader's account, whoever requests them",
+        (_LEADERS_TOKEN,),
+        subresource="token",
+        namespace=NAMESPACE,
+        anybody=True,
     ),
     WriteRule(
         "events",
