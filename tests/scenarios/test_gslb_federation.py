@@ -1,5 +1,6 @@
 """AMKO federation: copies, conditions, failures, and the three disasters."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
@@ -8,10 +9,12 @@ import msgspec
 import pytest
 
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.names import site_of
+from hanse.features.gslb.names import SECRET, SECRET_KEY, site_of
+from hanse.features.gslb.tokens import site_tokens
 from hanse.kube.client import Client
 from hanse.kube.errors import Invalid, NotFound
 from hanse.kube.transport import Request
+from hanse.model.kinds.core import Secret
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -457,3 +460,30 @@ async def test_however_often_a_user_changes_the_leader_it_is_reported_at_once(
         await scenario.eventually(sites.has_conditions("lubeck", **GOOD), SECONDS)
         follows = sites.has_conditions("hamburg", current="won't federate objects")
         await scenario.eventually(follows, SECONDS)
+
+
+@pytest.mark.virtual
+async def test_the_leader_and_its_followers_renew_their_tokens_for_sites(
+    sites: GslbScenario, scenario: Scenario
+) -> None:
+    """Whoever is promoted after months needs tokens that are valid."""
+
+    async def kubeconfigs() -> dict[str, bytes]:
+        found = {c: await sites.admin(c).read(Secret, SECRET, NAMESPACE) for c in sites.members}
+        return {cluster: secret.data[SECRET_KEY] for cluster, secret in found.items()}
+
+    for cluster in sites.members:
+        short = await sites.contexts(*sites.members, lifetime=timedelta(hours=1))
+        await create_or_patch(sites.admin(cluster), short)
+    before = await kubeconfigs()
+    await asyncio.sleep(timedelta(minutes=40).total_seconds())  # of an hour
+    renewed = await kubeconfigs()
+    await asyncio.sleep(timedelta(minutes=40).total_seconds())  # the first ones have ended
+
+    for cluster, text in renewed.items():
+        tokens, former = set(site_tokens(text)), set(site_tokens(before[cluster]))
+        assert len(tokens) == len(former) == 3
+        assert tokens.isdisjoint(former)
+        assert len(text) - len(before[cluster]) in range(-9, 10), "nothing else changed"
+    await sites.rule("lubeck", ttl=9)
+    await scenario.eventually(sites.has("bergen", GSLBHostRule, "rule"))

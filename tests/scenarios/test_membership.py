@@ -1,11 +1,14 @@
 """Two supervisors and a member that cannot reach them: leaders, failover, and status."""
 
+import asyncio
+from datetime import timedelta
+
 import pytest
 
 from hanse.features.federation.feature import Membership
 from hanse.kube.leader_election import REQUEST_AFTER
 from hanse.model.facts import Phase
-from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.core import ConfigMap, Secret
 from hanse.model.objects import ClusterId, Meta
 from tests.scenarios.toy_offers import shop_of
 from tests.support.federation import FederationScenario, create_or_patch, form_federation
@@ -101,6 +104,21 @@ async def test_a_new_token_is_used_without_a_disconnect(
         assert agent.reconciler.informers.connections["bergen"].state.phase is Phase.SYNCED
 
     await scenario.eventually(uses_it)
+
+
+@pytest.mark.virtual
+async def test_a_supervisor_renews_its_token_for_a_member(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    await scenario.settled()
+    short = await membership.secret_for("bergen", "lubeck", timedelta(hours=1))
+    await create_or_patch(membership.admin("lubeck"), short)
+
+    await asyncio.sleep(timedelta(minutes=40).total_seconds())
+
+    meta = short.metadata
+    after = await membership.admin("lubeck").read(Secret, meta.name, meta.namespace)
+    assert after.data["token"] != short.data["token"]
 
 
 async def test_when_the_leaders_supervisor_stops_another_takes_over(

@@ -13,6 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.app.name_server import Judgement
+from hanse.features.gslb.manifests import leader_rights
 from hanse.features.gslb.names import SECRET, SECRET_KEY
 from hanse.features.gslb.zone import GlobalZone
 from hanse.kube.client import Client
@@ -176,9 +177,14 @@ class GslbScenario:
 
     # -- actions
 
-    async def contexts(self, *clusters: ClusterId, broken: Sequence[ClusterId] = ()) -> Secret:
+    async def contexts(
+        self,
+        *clusters: ClusterId,
+        broken: Sequence[ClusterId] = (),
+        lifetime: timedelta = timedelta(hours=24),
+    ) -> Secret:
         """The Secret with a kubeconfig of all clusters, with a leader's RBAC rules."""
-        named = [await self._context(c, broken=c in broken) for c in clusters]
+        named = [await self._context(c, lifetime, broken=c in broken) for c in clusters]
         kubeconfig = {
             "clusters": [{"name": n, "cluster": cluster} for n, cluster, _ in named],
             "users": [{"name": n, "user": user} for n, _, user in named],
@@ -187,15 +193,17 @@ class GslbScenario:
         text = msgspec.json.encode(kubeconfig)  # which is YAML, too
         return Secret(metadata=Meta(name=SECRET, namespace=NAMESPACE), data={SECRET_KEY: text})
 
-    async def _context(self, cluster: ClusterId, *, broken: bool) -> tuple[str, Wire, Wire]:
+    async def _context(
+        self, cluster: ClusterId, lifetime: timedelta, *, broken: bool
+    ) -> tuple[str, Wire, Wire]:
         testbed = self.scenario.testbed
         watches = [w for feature in self.scenario.features() for w in feature.watches]
-        account = account_with(rbac_rules(watches, Role.SITE), cluster, NAMESPACE)
+        account = account_with(leader_rights("gslb-leader", watches), cluster, NAMESPACE)
         account = replace(account, name="gslb-leader")
         transport = testbed.connect(cluster)
         try:
             access = await grant(
-                transport, ClientConfig(testbed.endpoint(cluster)), account, timedelta(hours=24)
+                transport, ClientConfig(testbed.endpoint(cluster)), account, lifetime
             )
         finally:
             await transport.close()
