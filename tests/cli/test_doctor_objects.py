@@ -1,8 +1,8 @@
 """Findings of doctor from objects, each with its remedy."""
 
 import json
-from base64 import b64encode
-from datetime import UTC, datetime
+from base64 import b64encode, urlsafe_b64encode
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -18,6 +18,7 @@ from hanse.cli.doctor.lists import (
     GUARDS,
     RANGES,
     SECRETS,
+    SITE_SECRET,
     SLICES,
     WEBHOOKS,
     further_lists,
@@ -58,6 +59,8 @@ WATCHES: dict[str, tuple[Watch, dict[str, Any]]] = {
     "guards": (GUARDS, {}),
     "slices": (SLICES, {"namespace": "hanse-system"}),
     "secrets": (SECRETS, {"namespace": "antrea-plus-system"}),
+    "amkos": (Watch(Role.LOCAL, AMKOCluster), {"namespace": "avi-system"}),
+    "sites": (SITE_SECRET, {"namespace": "avi-system"}),
     "deployments": (DEPLOYMENTS, {"namespace": "hanse-system"}),
     "corefile": (COREFILE, {"namespace": "kube-system"}),
 }
@@ -232,6 +235,42 @@ def test_a_token_that_never_expires_is_reported() -> None:
     secret = named("bergen-token", type="kubernetes.io/service-account-token")
 
     assert "never ends" in only(lists(federations=[federation], secrets=[secret])).problem
+
+
+def jwt(issued: timedelta, ends: timedelta) -> str:
+    """A token of gslb-leader that was issued and ends so long from now."""
+    claims = {
+        "sub": "system:serviceaccount:avi-system:gslb-leader",
+        "iat": (NOW + issued).timestamp(),
+        "exp": (NOW + ends).timestamp(),
+    }
+    payload = urlsafe_b64encode(msgspec.json.encode(claims)).decode().rstrip("=")
+    return f"eyJhbGciOiJub25lIn0.{payload}.c2lnbmF0dXJl"
+
+
+def test_a_token_that_nobody_renews_is_reported_before_it_ends() -> None:
+    month, week = timedelta(days=30), timedelta(days=7)
+    member = {"clusterID": "bergen", "server": "https://bergen", "secret": "bergen-token"}
+    federation = named("fed", spec={"members": [member]})
+
+    def read(token: str) -> ClusterRead:
+        def data(key: str, text: str) -> dict[str, Any]:
+            return {"data": {key: b64encode(text.encode()).decode()}}
+
+        kubeconfig = f"users: [{{name: x, user: {{token: {token}}}}}]"
+        return lists(
+            federations=[federation],
+            secrets=[named("bergen-token", **data("token", token))],
+            amkos=[named("amko")],
+            sites=[named("gslb-config-secret", **data("gslb-members", kubeconfig))],
+        )
+
+    found = check_objects([read(jwt(week - month, week))], NOW)
+
+    assert {f.code for f in found} == {"TokenExpiring"}
+    assert [f.subject.name for f in found if f.subject] == ["bergen-token", "gslb-config-secret"]
+    assert "ends in 168 hours" in found[0].problem
+    assert check_objects([read(jwt(2 * week - month, 2 * week))], NOW) == []
 
 
 def test_overlapping_ranges_are_reported_once_for_each_pair() -> None:

@@ -99,7 +99,8 @@ CODES: dict[str, CodeExplanation] = {
     ),
     "KubeconfigInvalid": _said("No kubeconfig could be read.", "A readable one is named."),
     "TokenExpiring": _said(
-        "Credentials end within a week.", "They are renewed, or others are used."
+        "Credentials end within a week, or a token that agents renew soon ends without.",
+        "They are renewed, or others are used.",
     ),
     "TokenUnending": _said(
         "A supervisor uses a token that never expires.", "The member joins with one that does."

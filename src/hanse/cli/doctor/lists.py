@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from hanse.cli.fleet import ClusterRead
 from hanse.cli.inventory import BESIDE_OBJECTS, CLAIMS
+from hanse.features.gslb.names import SECRET
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.facts import Role
 from hanse.model.kinds.acceptance import AcceptancePolicy
@@ -17,6 +18,8 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Node, Secret, ServiceAccount
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, Federation
+from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
+from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.snapshot import Watch
@@ -34,6 +37,7 @@ COREFILE = Watch(Role.LOCAL, ConfigMap, "kube-system", name="coredns", optional=
 GUARDS = Watch(Role.LOCAL, ValidatingAdmissionPolicyBinding, optional=True)
 RANGES = Watch(Role.LOCAL, ServiceCIDR, optional=True)
 SECRETS = Watch(Role.LOCAL, Secret, SYSTEM, optional=True)
+SITE_SECRET = Watch(Role.LOCAL, Secret, GSLB_NAMESPACE, name=SECRET, optional=True)
 SLICES = Watch(Role.LOCAL, EndpointSlice, SYSTEM_NAMESPACE, optional=True)
 
 DNS_SERVER = "hanse-dns"
@@ -49,6 +53,8 @@ def _needed(read: ClusterRead, *, has_broker: bool) -> Iterator[Watch]:
     """What checks need of one cluster; a broker has the ranges of all its members."""
     if read.objects(Federation):
         yield from (CLAIMS, SECRETS)
+    if read.objects(AMKOCluster):
+        yield SITE_SECRET
     if members_of(read):
         yield GUARDS
     if any(one.name == DNS_SERVER for one in read.listed(DEPLOYMENTS)):

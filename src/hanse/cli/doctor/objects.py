@@ -21,6 +21,7 @@ from hanse.cli.doctor.lists import (
     has_heartbeats,
     our_webhooks,
 )
+from hanse.cli.doctor.tokens import check_tokens
 from hanse.cli.fleet import ClusterRead
 from hanse.features.networks.ranges import overlaps, parse_range
 from hanse.model.findings import Ref
@@ -41,6 +42,7 @@ def check_objects(clusters: Sequence[ClusterRead], now: datetime) -> list[Findin
     """The findings of all clusters, alone and together."""
     alone = [finding for read in clusters for check in _CLUSTER_CHECKS for finding in check(read)]
     stale = [finding for read in clusters for finding in _expired_leases(read, now)]
+    stale += [finding for read in clusters for finding in check_tokens(read, now)]
     silent = [f for read in clusters for f in check_heartbeats(read)]
     together = [finding for check in _FLEET_CHECKS for finding in check(clusters)]
     return [*silent, *alone, *stale, *together]
