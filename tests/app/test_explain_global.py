@@ -4,15 +4,18 @@ from typing import Any
 
 import pytest
 
-from hanse.app.explain import ExcludedCluster, ExplainedRecord, explain
+from hanse.app.explain import ExcludedCluster, ExplainedRecord, explain, service_watches
+from hanse.features.federated.names import EXTERNAL_DNS, FEDERATED, SHARES, TARGETS
 from hanse.features.gslb.feature import Gslb
 from hanse.model.dns.records import RecordType
 from hanse.model.dns.zones import View
 from hanse.model.facts import Role
+from hanse.model.kinds.core import Service
 from hanse.model.kinds.globalservice import GlobalMember, GlobalService, GlobalServiceSpec
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Snapshot
+from tests.dns.builders import ZoneWatcher
 from tests.support.builders import cluster, snapshot, stored
 
 HOST = "shop.global.test"
@@ -105,3 +108,30 @@ def test_no_answer_is_reported_as_such() -> None:
     )
 
     assert explain(HOST, RecordType.A, VIEW, down).code == "SILENCE"
+
+
+class ResolveWatcher(ZoneWatcher):
+    watches = service_watches()
+
+
+def test_an_external_name_of_a_federated_service_is_explained_with_its_shares() -> None:
+    host = "web.example.org"
+    annotations = {
+        FEDERATED: "true",
+        f"{EXTERNAL_DNS[1]}/hostname": host,
+        TARGETS: '{"10.1.0.1": {}, "10.2.0.1": {}}',
+        SHARES: '[["lubeck", 3, ["10.1.0.1"]], ["bergen", 1, ["10.2.0.1"]]]',
+    }
+    made = Service(metadata=Meta(name="web", namespace="shop", annotations=annotations))
+    here = [cluster("lubeck", Role.LOCAL)]
+    seen = snapshot(ResolveWatcher(), "lubeck", here, {"lubeck": [stored(made)]})
+
+    explanation = explain(f"{host}.", RecordType.A, VIEW, seen)
+
+    assert explanation.code == "NOERROR"
+    assert explanation.records == (
+        ExplainedRecord("10.1.0.1", 75),
+        ExplainedRecord("10.2.0.1", 25),
+    )
+    assert explanation.rule == ("federated Service shop/web, in turn by weight: lubeck 3, bergen 1")
+    assert explain(host, RecordType.AAAA, VIEW, seen).code == "NODATA"

@@ -5,11 +5,13 @@ from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from typing import Self
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.health import SILENT_AFTER
+from hanse.features.federated.names import DOMAIN, EXTERNAL_DNS, SHARES
 from hanse.features.federated.settings import AFFINITY, HEALTH
 from hanse.features.federated.status import REACHABLE_CONDITION
 from hanse.features.federation.feature import Membership
@@ -19,7 +21,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.probes import ProbeTarget
 from hanse.providers.probe_sockets import SocketProbe
 from tests.scenarios.federated import FederatedScenario, address, federated_scenario
-from tests.support.scenario import Features, Scenario, all_of
+from tests.support.scenario import Check, Features, Scenario, all_of
 
 A_WHILE = timedelta(seconds=10)
 LONG = SILENT_AFTER + timedelta(seconds=40)
@@ -92,6 +94,40 @@ async def test_a_member_that_answers_nothing_is_drained_until_it_is_back(
 
     for cluster in ("lubeck", "hamburg", "bergen"):
         await scenario.eventually(federated.has_ready(cluster, L1, B1), LONG)
+
+
+async def test_members_get_traffic_by_priority_and_external_names_by_weight(
+    federated: FederatedScenario,
+) -> None:
+    """Endpoints of a lower priority wait; of equal ones all are used, and the weights are told."""
+    scenario = federated.scenario
+    hostname = f"{EXTERNAL_DNS[1]}/hostname"
+
+    async def annotate(cluster: str, **marks: str | None) -> None:
+        own = {f"{DOMAIN}/{name}": value for name, value in marks.items()}
+        annotations = {"metadata": {"annotations": {hostname: "web.example.org", **own}}}
+        await federated.edit(cluster, Service, "web", annotations)
+
+    def publishes(*shares: list[object]) -> Check[None]:
+        async def check() -> None:
+            made = await federated.admin("hamburg").read(Service, federated.web, SYSTEM)
+            found = msgspec.json.decode(made.metadata.annotations.get(SHARES, "[]"))
+            assert sorted(found) == sorted(shares), found
+
+        return check
+
+    await annotate("bergen", priority="20")
+    for cluster in ("lubeck", "hamburg", "bergen"):
+        await scenario.eventually(federated.has_ready(cluster, B1))
+    await federated.pods("bergen")
+    await scenario.eventually(federated.has_ready("hamburg", L1))
+    await federated.pods("bergen", 1)
+    await annotate("bergen", priority=None, weight="3")
+
+    await scenario.eventually(federated.has_ready("hamburg", L1, B1))
+    await scenario.eventually(publishes(["bergen", 3, [B1]], ["lubeck", 1, [L1]]))
+    await annotate("bergen", weight="0")
+    await scenario.eventually(all_of(publishes(), federated.has_ready("hamburg", L1)))
 
 
 async def test_each_cluster_uses_its_own_endpoints_while_it_has_some(

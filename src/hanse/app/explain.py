@@ -5,8 +5,15 @@ from collections.abc import Mapping, Sequence
 import dns.exception
 import dns.rdatatype
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.dns.compiler import Compiler
+from hanse.features.federated.zone import (
+    HOST_TOPIC,
+    FederatedZone,
+    outside_rule,
+    outside_service,
+)
 from hanse.features.gslb.zone import (
     GlobalZone,
     excluded_members,
@@ -36,6 +43,7 @@ from hanse.model.dns.names import InvalidName, is_subdomain, name_text, split_la
 from hanse.model.dns.presentation import rdata_text, type_name
 from hanse.model.dns.records import RecordType, RRset, parse_records, version_name
 from hanse.model.dns.zones import View
+from hanse.model.kinds.core import Service
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import ZONE
@@ -108,7 +116,7 @@ def record_type(text: str) -> int:
 def service_watches() -> tuple[Watch, ...]:
     """The watches that decide the answers about services and global hosts."""
     view = View("")
-    return (*ServiceZone(view).watches, *GlobalZone(view).watches)
+    return (*ServiceZone(view).watches, *GlobalZone(view).watches, *FederatedZone.watches)
 
 
 def parse_service_name(name: bytes, view: View) -> ServiceQuestion | None:
@@ -145,13 +153,17 @@ def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanatio
     global_host = global_service(name, snapshot)
     zone = ServiceZone(view)
     global_zones = [z for z in view.global_zones if is_subdomain(wire, wire_name(z))]
-    if global_host is None and not global_zones and not is_subdomain(wire, zone.zones[0]):
+    outside = outside_service(name, snapshot)
+    served = bool(global_zones) or is_subdomain(wire, zone.zones[0])
+    if global_host is None and outside is None and not served:
         zones = " or ".join((view.zone, *view.global_zones))
         return Explanation("REFUSED", (), f"it is in no zone that is served here, such as {zones}")
     if rtype in (RecordType.ANY, RecordType.AXFR, RecordType.IXFR):
         return Explanation("REFUSED", (), "questions for everything are refused")
     if global_host is not None:
         return _explain_global(global_host, rtype, view, snapshot)
+    if outside is not None:
+        return _explain_outside(name, outside, rtype, view, snapshot)
     if global_zones:
         return _explain_unknown_host(name, global_zones[0], snapshot)
     compiler = Compiler(view, [zone])
@@ -201,6 +213,18 @@ def _explain_global(
     )
     records = explained_records(found) if found is not None else ()
     return Explanation(code, records, global_rule(service, snapshot), left_out)
+
+
+def _explain_outside(
+    name: str, service: Service, rtype: int, view: View, snapshot: Snapshot
+) -> Explanation:
+    """Explain the answer of an external host name of a federated Service."""
+    host = name.lower().rstrip(".")
+    build = FederatedZone(replace(view, global_zones=(host,))).records_for(snapshot)
+    nodes = {node.name: node.rrsets for node in build(Key(HOST_TOPIC, host))}
+    found = next((a for a in nodes.get(wire_name(host), ()) if a.type == rtype), None)
+    records = explained_records(found) if found is not None else ()
+    return Explanation("NOERROR" if found else "NODATA", records, outside_rule(service))
 
 
 def _explain_unknown_host(name: str, zone: str, snapshot: Snapshot) -> Explanation:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -10,7 +11,7 @@ from msgspec.structs import replace
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.health import SILENT_AFTER, member_probes
 from hanse.features.federated.names import CLUSTER, EXTERNAL_DNS
-from hanse.features.federated.settings import AFFINITY, HEALTH, PUBLISH_FROM
+from hanse.features.federated.settings import AFFINITY, HEALTH, PRIORITY, PUBLISH_FROM, WEIGHT
 from hanse.features.federated.status import REACHABLE_CONDITION, SETTINGS_CONDITION
 from hanse.model.conditions import Condition
 from hanse.model.facts import ClusterState, Phase
@@ -292,3 +293,55 @@ def test_the_other_side_is_used_when_the_preferred_one_is_gone() -> None:
     plan = plan_for(service_key(), observed({HERE: [mine, pods, own], "bergen": [recorded]}))
 
     assert ready_by_cluster(plan) == {HERE: [False], "bergen": [True]}
+
+
+# -- priorities and weights
+
+MINE = (service(), pod_slice("web-here", "10.1.0.1"))
+
+
+@pytest.mark.parametrize(
+    ("mine", "theirs", "ready"),
+    [
+        ({}, {}, {HERE: [True], "bergen": [True]}),
+        ({"weight": 9}, {"weight": 1}, {HERE: [True], "bergen": [True]}),
+        ({"weight": 0}, {}, {HERE: [False], "bergen": [True]}),
+        ({"weight": 0}, {"weight": 0}, {HERE: [True], "bergen": [True]}),
+        ({}, {"priority": 20}, {HERE: [False], "bergen": [True]}),
+        ({"affinity": "local"}, {"priority": 20}, {HERE: [True], "bergen": [False]}),
+    ],
+    ids=["default", "weights are not endpoints", "none", "both none", "priority", "affinity first"],
+)
+def test_members_that_get_no_traffic_are_draining(
+    mine: dict[str, Any], theirs: dict[str, Any], ready: dict[str, list[bool]]
+) -> None:
+    own = stored_configmap(replace(record(HERE, name="web-here"), **mine))
+    other = stored_configmap(replace(record("bergen", "10.3.0.1"), **theirs))
+
+    plan = plan_for(service_key(), observed({HERE: [*MINE, own], "bergen": [other]}))
+
+    assert ready_by_cluster(plan) == ready
+
+
+@pytest.mark.parametrize("setting", [{"priority": 20}, {"affinity": "remote"}], ids=str)
+def test_a_preferred_member_that_answers_nothing_gives_way(setting: dict[str, Any]) -> None:
+    own = stored_configmap(record(HERE, name="web-here"))
+    other = stored_configmap(replace(record("bergen", "10.3.0.1"), **setting))
+    objects: Objects = {HERE: [*MINE, own], "bergen": [other]}
+
+    plan = plan_for(service_key(), observed(objects, states=[unreachable(SILENT_AFTER)]))
+
+    assert ready_by_cluster(plan) == {HERE: [True], "bergen": [False]}
+
+
+def test_each_member_says_its_own_weight_and_is_told_what_is_no_number() -> None:
+    said = {GLOBAL_ANNOTATION: "web", WEIGHT: "3", PRIORITY: "101"}
+    joining = service(annotations=said)
+    older = replace(record("bergen", "10.3.0.1"), weight=1)
+
+    plan = plan_for(record_key(), observed({HERE: [joining], "bergen": [stored_configmap(older)]}))
+
+    [written] = written_records(plan)
+    assert (written.weight, written.priority) == (3, None)
+    told = reported(plan, SETTINGS_CONDITION).message
+    assert told == f"annotation {PRIORITY}: '101' is no number from 0 to 100"

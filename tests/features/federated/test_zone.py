@@ -1,9 +1,12 @@
 """External names of federated Services, answered by our own name server."""
 
+from collections import Counter
+
+import pytest
 from msgspec.structs import replace
 
 from hanse.features.federated.health import SILENT_AFTER
-from hanse.features.federated.names import TARGETS
+from hanse.features.federated.names import SHARES, TARGETS
 from hanse.features.federated.records import Backends, MemberPort
 from hanse.features.federated.zone import FederatedZone
 from hanse.model.dns.zones import View
@@ -95,3 +98,51 @@ def test_a_member_with_a_host_name_is_an_alias_and_nonsense_is_no_answer() -> No
 
     assert answers(alias)(HOST, "CNAME").records == ("lb.example.net.",)
     assert answers(annotated(alias, {TARGETS: "{"}))(HOST).code == "NXDOMAIN"
+
+
+# -- weights and priorities
+
+
+def shared(**bergen: int) -> Service:
+    """The federated Service of lubeck with weight 3, and of bergen with two addresses."""
+    mine = replace(BALANCED, weight=3)
+    ready = replace(NODE_PORT.backends[0], ready=("203.0.113.3", "203.0.113.4"))
+    theirs = replace(NODE_PORT, backends=(ready,), **bergen)
+    records = {HERE: [stored_configmap(mine, age=9)], "bergen": [stored_configmap(theirs, age=1)]}
+    return federated_service(observed(records))
+
+
+def test_members_are_answered_in_turn_by_weight() -> None:
+    ask = answers(shared())
+
+    found = Counter(tuple(sorted(ask(HOST).records)) for _ in range(40))
+
+    assert found == {("203.0.113.1",): 30, ("203.0.113.3", "203.0.113.4"): 10}
+    assert set(ask(f"_http._tcp.{HOST}", "SRV").records) == {
+        f"0 1000 80 203-0-113-1.{HOST}.",
+        f"0 167 30080 203-0-113-3.{HOST}.",
+        f"0 167 30080 203-0-113-4.{HOST}.",
+    }, "an SRV record has the part of its address in its member's share"
+
+
+@pytest.mark.parametrize("setting", [{"weight": 0}, {"priority": 9}], ids=["weight", "priority"])
+def test_a_member_without_a_share_is_answered_when_no_other_is_ready(
+    setting: dict[str, int],
+) -> None:
+    alone = replace(NODE_PORT, hostname=HOST, **setting)
+    down = {"bergen": [stored_configmap(alone, age=1)]}
+
+    assert answers(shared(**setting))(HOST).records == ("203.0.113.1",)
+    assert answers(federated_service(observed(down)))(HOST).records == ("203.0.113.3",)
+
+
+def test_members_of_equal_weight_are_answered_together() -> None:
+    ask = answers(shared(weight=3))
+
+    assert len(ask(HOST).records) == 3
+
+
+def test_shares_that_cannot_be_read_do_not_end_a_name() -> None:
+    broken = annotated(shared(), {SHARES: "[[1]]"})
+
+    assert len(answers(broken)(HOST).records) == 3

@@ -12,6 +12,7 @@ from hanse.features.federated.names import (
     EXTERNAL_DNS,
     MANAGED_HOSTNAME,
     MIRRORED_HOSTNAME,
+    SHARES,
     TARGETS,
 )
 from hanse.features.federated.options import FederatedOptions
@@ -21,7 +22,8 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import address_family
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSEndpointSpec, DNSRecord
 from hanse.model.naming import unique_name
-from hanse.model.objects import Meta
+from hanse.model.objects import ClusterId, Meta
+from hanse.model.weights import select_parts
 
 MOST_TARGETS = 32
 """Addresses of one external name: more would not fit a DNS answer over UDP."""
@@ -31,6 +33,14 @@ _HOSTNAMES = tuple(f"{prefix}/hostname" for prefix in reversed(EXTERNAL_DNS))
 
 Targets = dict[str, dict[str, int]]
 """Addresses by which members are reached, each with the numbers of its ports, as `http/TCP`."""
+
+
+class MemberShare(Struct, frozen=True, array_like=True):
+    """The weight of a member Service, and its addresses: answers have those of one member."""
+
+    cluster: ClusterId
+    weight: int
+    addresses: tuple[str, ...]
 
 
 class ExternalHostname(Struct, frozen=True):
@@ -83,15 +93,45 @@ def annotated_hostname(annotations: Mapping[str, str]) -> str:
     return next((name for name in names if name), "")
 
 
-def target_annotations(external: ExternalHostname, targets: Targets) -> dict[str, str]:
+def target_annotations(
+    external: ExternalHostname, targets: Targets, shares: Sequence[MemberShare]
+) -> dict[str, str]:
     """The annotations from which ExternalDNS and our own name server publish the addresses.
 
-    Empty without a host name or without targets.
+    Empty without a host name or without targets. ExternalDNS reads no shares.
     """
     if not external.hostname or not targets:
         return {}
     annotations = {f"{prefix}/target": ",".join(targets) for prefix in EXTERNAL_DNS}
-    return {**annotations, TARGETS: msgspec.json.encode(targets, order="sorted").decode()}
+    annotations[TARGETS] = msgspec.json.encode(targets, order="sorted").decode()
+    if shares:
+        annotations[SHARES] = msgspec.json.encode(shares).decode()
+    return annotations
+
+
+def published_records(records: Sequence[MemberRecord]) -> list[MemberRecord]:
+    """The records of members that external names lead to: those that get traffic, if any is ready.
+
+    A client outside is local to none of them.
+    """
+    return select_parts([r for r in records if r.is_ready], lambda r: r.weighting)
+
+
+def external_shares(records: Sequence[MemberRecord], targets: Targets) -> tuple[MemberShare, ...]:
+    """The weight and the targets of each member, where weights differ; else none.
+
+    Members without a target have no share.
+    """
+    shares = [
+        MemberShare(
+            record.cluster,
+            record.weighting.weight,
+            tuple(sorted({a for b in record.backends for a in b.ready if a in targets})),
+        )
+        for record in records
+    ]
+    found = tuple(share for share in shares if share.addresses)
+    return found if len({share.weight for share in found}) > 1 else ()
 
 
 def external_targets(records: Sequence[MemberRecord], names: Mapping[Number, str]) -> Targets:

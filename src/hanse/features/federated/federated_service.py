@@ -1,6 +1,6 @@
 """Plans one federated Service in one member: Service, EndpointSlices, groups, DNSEndpoint."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
 
 from msgspec import Struct
@@ -11,7 +11,9 @@ from hanse.features.federated.external_dns import (
     ExternalHostname,
     dns_endpoint,
     external_hostname,
+    external_shares,
     external_targets,
+    published_records,
     target_annotations,
 )
 from hanse.features.federated.groups import address_groups, source_addresses, standing_groups
@@ -34,8 +36,8 @@ from hanse.features.federated.merge import MergedService, Number, merge_members
 from hanse.features.federated.names import CLUSTER, FEDERATED, JOIN, topic_member
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.federated.records import MemberRecord, Origin
+from hanse.features.federated.selection import drain_members, drain_silent, unused_members
 from hanse.features.federated.settings import (
-    affinity_rule,
     drains_silent_members,
     probes_members,
     publishing_clusters,
@@ -55,7 +57,7 @@ from hanse.features.federated.status import (
     status_plan,
 )
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
-from hanse.model.affinity import ZONE_DISTRIBUTIONS, drained, preferred_side_of
+from hanse.model.affinity import ZONE_DISTRIBUTIONS
 from hanse.model.conditions import find_condition
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
@@ -185,16 +187,17 @@ def _service_state(
         if endpoint_slice.ports or not names
     ]
     silent = silent_clusters(judged, snapshot)
-    standing = [as_applied(endpoint_slice) for _, endpoint_slice in kept]
+    slices = list(drain_silent(slices, silent))
+    standing = list(drain_silent([as_applied(s) for _, s in kept], silent))
     own = _own_slices(current, member, snapshot) if joined else ()
-    unused = _unused_clusters(merged, member, [*own, *slices, *standing], others) | silent
+    unused = unused_members(merged, federated, member, [*own, *slices, *standing])
     return _ServiceState(
         federated=federated,
         member=member,
         merged=merged,
         records=records,
-        slices=tuple(_with_drained(slices, unused)),
-        kept=tuple(_with_drained(standing, unused)),
+        slices=tuple(drain_members(slices, unused)),
+        kept=tuple(drain_members(standing, unused)),
         current=current,
         joined=joined,
         silent=silent,
@@ -205,21 +208,6 @@ def _service_state(
     )
 
 
-def _unused_clusters(
-    merged: MergedService,
-    member: ClusterId,
-    slices: Sequence[EndpointSlice],
-    others: set[ClusterId],
-) -> frozenset[ClusterId]:
-    """The clusters whose endpoints are not used in a member now, by the Service's affinity."""
-    side = preferred_side_of(
-        affinity_rule(merged.members),
-        slices,
-        lambda s: s.metadata.annotations.get(CLUSTER, member) == member,
-    )
-    return frozenset({None: (), "local": others, "remote": (member,)}[side])
-
-
 def _own_slices(
     service: Service | None, member: ClusterId, snapshot: Snapshot
 ) -> Iterable[EndpointSlice]:
@@ -228,15 +216,6 @@ def _own_slices(
         return ()
     meta = service.metadata
     return snapshot.by(member, BACKEND_SLICES, f"{meta.namespace}/{meta.name}")
-
-
-def _with_drained(
-    slices: Iterable[EndpointSlice], clusters: frozenset[ClusterId]
-) -> Iterator[EndpointSlice]:
-    """The slices, those of some clusters draining."""
-    for endpoint_slice in slices:
-        is_unused = endpoint_slice.metadata.annotations[CLUSTER] in clusters
-        yield drained(endpoint_slice) if is_unused else endpoint_slice
 
 
 def _is_ours(service: Service) -> bool:
@@ -305,9 +284,11 @@ def _objects(
         if r.cluster not in state.silent
     ]
     names = state.merged.names
-    targets = external_targets(answering, names) or external_targets(state.records, names)
+    published = published_records(answering) or published_records(state.records)
+    targets = external_targets(published, names)
     if not state.joined:
-        annotations = {**external.annotations, **target_annotations(external, targets)}
+        shares = external_shares(published, targets)
+        annotations = {**external.annotations, **target_annotations(external, targets, shares)}
         yield _federated_service(state, annotations), 0, {member}
     if not state.joined and state.current is not None and not _is_ours(state.current):
         return  # a user's Service gets no endpoints of others, nor keeps those that it had

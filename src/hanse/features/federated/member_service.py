@@ -31,7 +31,9 @@ from hanse.features.federated.records import (
 from hanse.features.federated.settings import (
     AFFINITY,
     HEALTH,
+    PRIORITY,
     PUBLISH_FROM,
+    WEIGHT,
     format_clusters,
     setting_faults,
 )
@@ -47,6 +49,7 @@ from hanse.model.kinds.federation import SYSTEM, NativeService
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
+from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT, parse_number
 
 EXTERNAL_NAME_MESSAGE = (
     "a Service of type ExternalName has no endpoints and joins no federated Service: choose "
@@ -151,6 +154,8 @@ def _member_record(
         health=meta.annotations.get(HEALTH.annotation, ""),
         affinity=meta.annotations.get(AFFINITY.annotation, ""),
         publish_from=format_clusters(meta.annotations.get(PUBLISH_FROM.annotation, "")),
+        weight=parse_number(meta.annotations.get(WEIGHT, ""), MOST_WEIGHT),
+        priority=parse_number(meta.annotations.get(PRIORITY, ""), MOST_PRIORITY),
         traffic_distribution=obj.spec.traffic_distribution if isinstance(obj, Service) else "",
         sources=resolved.sources,
         schema=SCHEMA,

@@ -27,6 +27,8 @@ MANAGED_HOSTNAME = f"{DOMAIN}/hostname"
 """Annotation of federated Services: the host name that we set, to tell it from a user's."""
 TARGETS = f"{DOMAIN}/targets"
 """Annotation of federated Services with a host name: its addresses, each with its named ports."""
+SHARES = f"{DOMAIN}/shares"
+"""Annotation beside the targets, where weights differ: each member's weight and addresses."""
 MIRRORED_HOSTNAME = f"{DOMAIN}/mirrored-hostname"
 """Annotation `name=value`: which of both annotations we set beside a user's."""
 

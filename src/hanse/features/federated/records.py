@@ -21,12 +21,17 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import is_service_name, unique_name
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.snapshot import Index
+from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT, Weighting
 
 SCHEMA = 1
 MOST_PORTS = 100
 MEMBER = "member.json"
 Identity = tuple[ClusterId, str, str, str]
 """Cluster, kind, namespace and name of a member Service."""
+
+
+Weight = Annotated[int, msgspec.Meta(ge=0, le=MOST_WEIGHT)]
+Priority = Annotated[int, msgspec.Meta(ge=0, le=MOST_PRIORITY)]
 
 
 class MemberPort(Struct, frozen=True, omit_defaults=True, rename="camel"):
@@ -69,6 +74,13 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
     affinity: str = ""
     publish_from: str = ""
     """The settings in its annotations; empty if it has none."""
+    weight: Weight | None = None
+    priority: Priority | None = None
+    """Its own share of the traffic; None if it says nothing."""
+
+    @property
+    def weighting(self) -> Weighting:
+        return _weighting(self.weight, self.priority)
 
     @property
     def age(self) -> tuple[datetime, ClusterId, str, str, str]:
@@ -101,6 +113,9 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
     affinity: str = ""
     publish_from: str = ""
     """The settings in its annotations; empty if it has none."""
+    weight: Weight | None = None
+    priority: Priority | None = None
+    """Its own share of the traffic; None if it says nothing."""
     traffic_distribution: Annotated[str, msgspec.Meta(max_length=63)] = ""
     """Whose endpoints clients prefer, as its Service says."""
     sources: tuple[str, ...] = ()
@@ -123,7 +138,18 @@ class MemberRecord(Struct, frozen=True, omit_defaults=True, rename="camel"):
             self.health,
             self.affinity,
             self.publish_from,
+            self.weight,
+            self.priority,
         )
+
+    @property
+    def weighting(self) -> Weighting:
+        return _weighting(self.weight, self.priority)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it has a ready address."""
+        return any(backends.ready for backends in self.backends)
 
 
 class StoredRecord(Struct, frozen=True):
@@ -135,6 +161,15 @@ class StoredRecord(Struct, frozen=True):
     @property
     def origin(self) -> Origin:
         return self.record.origin(self.since)
+
+
+def _weighting(weight: int | None, priority: int | None) -> Weighting:
+    """Weight and priority as they are said, else the defaults."""
+    default = Weighting()
+    return Weighting(
+        default.weight if weight is None else weight,
+        default.priority if priority is None else priority,
+    )
 
 
 def record_configmap(record: MemberRecord) -> ConfigMap:

@@ -10,6 +10,7 @@ from hanse.features.federated.records import Identity, Origin
 from hanse.model.affinity import FORMAT, AffinityRule, parse_affinity
 from hanse.model.internal_addresses import CLUSTERS_FORMAT, INTERNAL_FROM, parse_clusters
 from hanse.model.objects import ClusterId
+from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT, parse_number
 
 _HEALTH_RULES = ("lease", "probe", "none")
 
@@ -45,6 +46,10 @@ PUBLISH_FROM = Setting(
     lambda o: o.publish_from,
 )
 """The clusters that publish the external name, the first that answers; without it, all do."""
+
+
+WEIGHT, PRIORITY = f"{DOMAIN}/weight", f"{DOMAIN}/priority"
+"""Each member Service's own share of the traffic: no other member's counts instead."""
 
 
 def ruling_member(members: Iterable[Origin], setting: Setting) -> Origin | None:
@@ -92,6 +97,9 @@ def setting_faults(
     """
     if parse_clusters(text := annotations.get(INTERNAL_FROM, "")) is None:
         yield f"annotation {INTERNAL_FROM}: {text[:40]!r} is not {CLUSTERS_FORMAT}"
+    for name, most in ((WEIGHT, MOST_WEIGHT), (PRIORITY, MOST_PRIORITY)):
+        if name in annotations and parse_number(annotations[name], most) is None:
+            yield f"annotation {name}: {annotations[name][:40]!r} is no number from 0 to {most}"
     services = [(federated, list(members)) for federated, members in joined]
     for setting in (HEALTH, AFFINITY, PUBLISH_FROM):
         name, text = setting.annotation, annotations.get(setting.annotation, "")

@@ -6,7 +6,13 @@ from msgspec.structs import replace
 
 from hanse.features.federated.merge import merge_members
 from hanse.features.federated.names import FEDERATED, JOIN, RECORD
-from hanse.features.federated.records import BY_SERVICE, MemberRecord, StoredRecord, read_record
+from hanse.features.federated.records import (
+    BY_SERVICE,
+    MemberRecord,
+    Origin,
+    StoredRecord,
+    read_record,
+)
 from hanse.features.federated.settings import affinity_rule
 from hanse.features.federated.status import (
     FEDERATED_CONDITION,
@@ -24,6 +30,7 @@ from hanse.model.objects import ClusterId
 from hanse.model.remedies import start_pods
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ClusterPart, FeatureItem, state_of
+from hanse.model.weights import Weighting
 
 
 class FederatedView:
@@ -91,6 +98,7 @@ class FederatedView:
             facts=(
                 ("Ports", ", ".join(ports)),
                 ("Affinity", format_affinity(affinity_rule(members))),
+                *_weight_facts(members),
                 ("Stands in", ", ".join(standing) or "no cluster that is seen from here"),
             ),
             parts=tuple(_member_part(record, record.cluster in lost) for record in records),
@@ -171,6 +179,16 @@ def _has_service(
 
 def _ready_count(record: MemberRecord) -> int:
     return sum(len(one.ready) for one in record.backends)
+
+
+def _weight_facts(members: Sequence[Origin]) -> Iterator[tuple[str, str]]:
+    """Weights and priorities, if a member says any."""
+    if any(one.weighting != Weighting() for one in members):
+        said = (
+            f"{one.cluster} weight {one.weighting.weight} priority {one.weighting.priority}"
+            for one in members
+        )
+        yield "Shares", "; ".join(said)
 
 
 def _member_part(record: MemberRecord, lost: bool) -> ClusterPart:

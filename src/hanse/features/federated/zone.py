@@ -9,14 +9,18 @@ from functools import lru_cache
 
 import msgspec
 
-from hanse.features.federated.external_dns import Targets, annotated_hostname
-from hanse.features.federated.names import FEDERATED, TARGETS
+from hanse.features.federated.external_dns import MemberShare, Targets, annotated_hostname
+from hanse.features.federated.names import FEDERATED, SHARES, TARGETS
 from hanse.model.dns.names import child_name, is_subdomain, parse_name, wire_name
 from hanse.model.dns.records import (
+    AAAA,
     SRV,
+    A,
+    RRset,
     ZoneNode,
     address_rdata,
     full_rrset,
+    grouped_rrset,
     srv_rdata,
 )
 from hanse.model.dns.service_records import (
@@ -33,6 +37,9 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Index, ObjectChange, Snapshot, Watch
 
 HOST_TOPIC = "host"
+SRV_WEIGHT = 50
+MOST_SRV_WEIGHT = 1000
+"""The weights of SRV records: of all where members do not differ, and of the heaviest address."""
 
 
 def _hostnames(service: Service) -> Iterator[str]:
@@ -46,6 +53,22 @@ def _hostnames(service: Service) -> Iterator[str]:
 
 BY_HOSTNAME = Index(Service, "federated-hostname", _hostnames)
 """Federated Services by the external host names that they have."""
+
+
+def outside_service(name: str, snapshot: Snapshot) -> Service | None:
+    """The federated Service that has an external host name: the oldest; None if there is none."""
+    claims = list(snapshot.by(snapshot.local, BY_HOSTNAME, name.lower().rstrip(".")))
+    return min(claims, key=_precedence) if claims else None
+
+
+def outside_rule(service: Service) -> str:
+    """How addresses of a federated Service's external name are chosen, in words."""
+    meta = service.metadata
+    shares = _decode_shares(meta.annotations.get(SHARES, ""))
+    if not shares:
+        return f"every address of federated Service {meta.namespace}/{meta.name}"
+    parts = ", ".join(f"{share.cluster} {share.weight}" for share in shares)
+    return f"federated Service {meta.namespace}/{meta.name}, in turn by weight: {parts}"
 
 
 class FederatedZone:
@@ -91,13 +114,13 @@ class FederatedZone:
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
             """The nodes of a name: its addresses, and its ports with a name for each address."""
-            claims = list(snapshot.by(snapshot.local, BY_HOSTNAME, key.name))
+            oldest = outside_service(key.name, snapshot)
             name = self._name_in_zones(key.name)
-            if name is None or not claims:
+            if name is None or oldest is None:
                 return ()
-            oldest = min(claims, key=_precedence)
             targets = _decode_targets(oldest.metadata.annotations[TARGETS])
-            return tuple(_host_nodes(name, targets, self.view.ttl))
+            shares = _decode_shares(oldest.metadata.annotations.get(SHARES, ""))
+            return tuple(_host_nodes(name, targets, shares, self.view.ttl))
 
         return build_nodes
 
@@ -125,20 +148,56 @@ def _decode_targets(text: str) -> Targets:
         return {}
 
 
-def _host_nodes(name: bytes, targets: Targets, ttl: int) -> Iterator[ZoneNode]:
-    """The node of a name, and nodes of its ports and of each address that they lead to."""
-    rrsets = tuple(target_rrsets(list(targets), ttl))
+@lru_cache(maxsize=4096)
+def _decode_shares(text: str) -> tuple[MemberShare, ...]:
+    """The shares in an annotation; none if it is missing or invalid."""
+    try:
+        return decode_json(text, type=tuple[MemberShare, ...])
+    except msgspec.DecodeError:
+        return ()
+
+
+def _host_nodes(
+    name: bytes, targets: Targets, shares: Sequence[MemberShare], ttl: int
+) -> Iterator[ZoneNode]:
+    """The node of a name, and nodes of its ports and of each address that they lead to.
+
+    With shares an answer has the addresses of one member, by weight; SRV records have them all,
+    with their weights.
+    """
+    rrsets = tuple(_shared_rrsets(shares, ttl)) or tuple(target_rrsets(list(targets), ttl))
     if not rrsets:
         return
     yield ZoneNode(name, rrsets)
     ports: dict[str, list[bytes]] = {}
+    weights = _srv_weights(shares)
     for text in targets:
         rdata, own = address_rdata(text), child_name(dashed_address(text), name)
         if rdata is not None and own is not None and targets[text]:
             yield ZoneNode(own, address_rrsets([rdata], ttl))
             for port, number in targets[text].items():
-                ports.setdefault(port, []).append(srv_rdata(number, own))
+                rdata = srv_rdata(number, own, weight=weights.get(text, SRV_WEIGHT))
+                ports.setdefault(port, []).append(rdata)
     yield from _port_nodes(name, ports, ttl)
+
+
+def _shared_rrsets(shares: Sequence[MemberShare], ttl: int) -> Iterator[RRset]:
+    """The RRsets of addresses, those of one member in each answer; none without addresses."""
+    for rtype, size in ((A, 4), (AAAA, 16)):
+        groups = [
+            ([r for text in share.addresses if len(r := address_rdata(text) or b"") == size], share)
+            for share in shares
+        ]
+        weighted = [(rdatas, share.weight or 1) for rdatas, share in groups if rdatas]
+        if weighted:
+            yield grouped_rrset(rtype, weighted, ttl)
+
+
+def _srv_weights(shares: Sequence[MemberShare]) -> dict[str, int]:
+    """The weight of each address in SRV records: its part of its member's share, at least 1."""
+    parts = {a: share.weight / len(share.addresses) for share in shares for a in share.addresses}
+    most = max(parts.values(), default=1.0) or 1.0
+    return {a: max(1, round(part / most * MOST_SRV_WEIGHT)) for a, part in parts.items()}
 
 
 def _port_nodes(name: bytes, ports: Mapping[str, Sequence[bytes]], ttl: int) -> Iterator[ZoneNode]:

@@ -31,6 +31,7 @@ from hanse.model.probes import (
     TargetHealth,
 )
 from hanse.model.snapshot import Snapshot
+from hanse.model.weights import Weighting, select_parts
 
 _SERVER_HOST = re.compile(rb"server\"?\s*:\s*\"?https?://(\[[0-9a-fA-F:.]+\]|[^:/\s\",]+)")
 UNREADY = "its cluster has nothing ready behind it"
@@ -200,8 +201,7 @@ def list_serving_members(
     """The members that are up, of the highest priority that has any."""
     health = current_health(service, believes, snapshot)
     up = [member for member, verdict in health if verdict.up]
-    highest = max((m.priority for m in up), default=0)
-    return [m for m in up if m.priority == highest]
+    return select_parts(up, lambda member: Weighting(member.weight, member.priority))
 
 
 def list_last_up(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:

@@ -19,11 +19,12 @@ from hanse.model.dns.records import address_rdata
 from hanse.model.dns.service_records import dashed_address
 from hanse.model.dns.zones import View
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice
-from hanse.model.kinds.hanse import ClusterMember, ClusterSet, MemberSettings, Profile
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet, Profile
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
+from hanse.model.weights import Weighting
 
 LEASE_EXPIRED = "its Lease on the broker has run out"
 NO_BACKENDS = "it has no endpoints"
@@ -59,21 +60,14 @@ BY_SERVICE = Index(EndpointSlice, "dns-service", _service_key)
 BY_CLUSTER = Index(EndpointSlice, "dns-cluster", _source_cluster)
 
 
-class ClusterWeight(Struct, frozen=True, gc=False):
-    """The weight and priority of a cluster: answers go to the highest priority, by weight."""
-
-    weight: int = 1
-    priority: int = MemberSettings(id="").priority
-
-
-_DEFAULT_WEIGHT = ClusterWeight()
+_DEFAULT_WEIGHT = Weighting()
 
 
 class ClusterSetRules(Struct, frozen=True):
     """The rules of a ClusterSet for answers."""
 
     profile: Profile
-    weights: Mapping[ClusterId, ClusterWeight]
+    weights: Mapping[ClusterId, Weighting]
     expired: frozenset[ClusterId]
     """Clusters whose Lease on the broker has expired."""
     known: bool = True
@@ -98,7 +92,7 @@ class ClusterBackends(Struct, frozen=True, gc=False):
     """The ready endpoints of a service in one cluster."""
 
     cluster: ClusterId
-    weighting: ClusterWeight
+    weighting: Weighting
     ports: tuple[EndpointPort, ...]
     addresses: tuple[EndpointAddress, ...]
     """The ready addresses; none if the cluster is excluded."""
@@ -114,7 +108,7 @@ def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
     broker = broker_cluster(snapshot)
     spec = clusterset_spec(snapshot, broker)
     known = view.profile is not None or _has_read_rules(broker, snapshot)
-    weights = {member.id: ClusterWeight(member.weight, member.priority) for member in spec.clusters}
+    weights = {member.id: Weighting(member.weight, member.priority) for member in spec.clusters}
     expired = unanswered_clusters(snapshot)
     return ClusterSetRules(view.profile or spec.profile, weights, expired, known)
 
@@ -167,7 +161,7 @@ def _backends_in(
 
 def _cluster_weight(
     cluster: ClusterId, slices: list[EndpointSlice], rules: ClusterSetRules
-) -> ClusterWeight:
+) -> Weighting:
     """The annotations of slices, else the ClusterSet's settings.
 
     Slices written by Hanse without annotations have the defaults, whatever the ClusterSet says
@@ -187,7 +181,7 @@ def _cluster_weight(
             _number(annotations.get(WEIGHT, "")),
             _number(annotations.get(PRIORITY, "")),
         )
-        weighting = ClusterWeight(
+        weighting = Weighting(
             default.weight if weight is None else weight,
             default.priority if priority is None else priority,
         )

@@ -26,11 +26,9 @@ from hanse.features.services.names import (
     SOURCE_CLUSTER,
 )
 from hanse.features.services.records import (
-    MOST_WEIGHT,
     ExportRecord,
     decode_record,
     encode_record,
-    parse_number,
 )
 from hanse.features.services.slices import NOT_READY, READY, address_family
 from hanse.model.addresses import is_address
@@ -49,6 +47,7 @@ from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, objec
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Key, Question, Read
 from hanse.model.snapshot import Index, Snapshot
+from hanse.model.weights import MOST_WEIGHT, parse_number
 
 LEGACY_CLUSTER = "lighthouse.submariner.io/sourceCluster"
 LEGACY_NAME = "lighthouse.submariner.io/sourceName"

@@ -28,13 +28,12 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ImportType, ServiceExport
 from hanse.model.label_syntax import is_label_key, is_label_value
 from hanse.model.objects import ClusterId, parse_time
+from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT, parse_number
 
 SCHEMA = 1
 """Raised when older agents would misread a record; records of a newer schema are left alone."""
 
 MOST_PORTS = 100
-MOST_WEIGHT = 1000
-MOST_PRIORITY = 100
 MOST_CHARACTERS = 64 * 1024
 """Of all exported annotations of one export; the limit of an object is four times as much."""
 
@@ -127,12 +126,6 @@ def build_record(export: ServiceExport, service: Service, cluster: ClusterId) ->
 def parse_cluster_list(text: str) -> tuple[ClusterId, ...]:
     """The clusters in a comma-joined annotation value, sorted."""
     return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
-
-
-def parse_number(text: str, most: int) -> int | None:
-    """The number from 0 to `most` in an annotation value; None where it is not one."""
-    plain = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
-    return int(text) if plain and int(text) <= most else None
 
 
 def encode_record(record: ExportRecord) -> str:

@@ -4,12 +4,9 @@ from collections.abc import Iterator, Sequence
 
 from hanse.features.services.names import AFFINITY, PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import (
-    MOST_PRIORITY,
-    MOST_WEIGHT,
     allowed_annotations,
     allowed_labels,
     parse_cluster_list,
-    parse_number,
 )
 from hanse.model.affinity import FORMAT, parse_affinity
 from hanse.model.conditions import Condition, condition, find_condition
@@ -18,6 +15,7 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.model.status import conditions_plan
+from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT, parse_number
 
 SETTINGS_VALID = "SettingsValid"
 ADDRESSES_ALLOWED = "AddressesAllowed"

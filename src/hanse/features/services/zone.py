@@ -36,6 +36,7 @@ from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ImportedPort, ServiceImport
 from hanse.model.plan import Key
 from hanse.model.snapshot import Change, FactChange, Snapshot, Watch
+from hanse.model.weights import select_parts
 
 SERVICE = "service"
 VERSION = Key("version")
@@ -177,15 +178,12 @@ def select_backends(
 
     Others are those of the highest priority; one of weight 0 is used only if no other is ready.
     """
-    ready = [backend for backend in backends if backend.addresses]
-    candidates = [backend for backend in ready if backend.weighting.weight] or ready
-    local = [backend for backend in candidates if backend.cluster == view.local]
-    if affinity == "local" and local:
-        return local
-    if affinity == "remote":
-        candidates = [b for b in candidates if b.cluster != view.local] or candidates
-    highest = max((backend.weighting.priority for backend in candidates), default=0)
-    return [backend for backend in candidates if backend.weighting.priority == highest]
+    return select_parts(
+        [backend for backend in backends if backend.addresses],
+        lambda backend: backend.weighting,
+        affinity,
+        lambda backend: backend.cluster == view.local,
+    )
 
 
 def _clusterset_ip_nodes(

@@ -118,6 +118,17 @@ def weighted_rrset(rtype: int, weighted: Iterable[tuple[bytes, int]], ttl: int =
     )
 
 
+def grouped_rrset(
+    rtype: int, groups: Iterable[tuple[Sequence[bytes], int]], ttl: int = TTL
+) -> RRset:
+    """An RRset whose responses carry all records of one group each, rotated by weight."""
+
+    def body(rdatas: Sequence[bytes]) -> bytes:
+        return b"".join([_record_header(rtype, len(r), ttl) + r for r in rdatas])
+
+    return RRset(rtype, tuple([RRsetVariant(len(some), body(some), w) for some, w in groups]))
+
+
 class ResourceRecord(Struct, frozen=True, gc=False):
     """One resource record without its owner name."""
 

@@ -1,0 +1,50 @@
+"""Shares of traffic: weight and priority, with one meaning for every feature that divides it.
+
+Exports, federated Services and global hosts say them in the same words, and one function tells
+which of several parts get traffic.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from msgspec import Struct
+
+from hanse.model.affinity import AffinityMode
+
+MOST_WEIGHT = 1000
+MOST_PRIORITY = 100
+P = TypeVar("P")
+
+
+class Weighting(Struct, frozen=True, gc=False):
+    """The share of traffic among parts of one priority; those of the highest priority get it."""
+
+    weight: int = 1
+    priority: int = 10
+
+
+def parse_number(text: str, most: int) -> int | None:
+    """The number from 0 to `most` in an annotation value; None where it is not one."""
+    plain = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
+    return int(text) if plain and int(text) <= most else None
+
+
+def select_parts(
+    ready: Sequence[P],
+    weighting: Callable[[P], Weighting],
+    mode: AffinityMode = "none",
+    is_local: Callable[[P], bool] = lambda _: False,
+) -> list[P]:
+    """Those of the parts that are ready which get traffic: by affinity, then by priority.
+
+    One of weight 0 only if no other is ready. The local ones, where they are preferred, are used
+    whatever their priority.
+    """
+    parts = [part for part in ready if weighting(part).weight] or list(ready)
+    local = [part for part in parts if is_local(part)]
+    if mode == "local" and local:
+        return local
+    if mode == "remote":
+        parts = [part for part in parts if not is_local(part)] or parts
+    highest = max((weighting(part).priority for part in parts), default=0)
+    return [part for part in parts if weighting(part).priority == highest]
