@@ -3,15 +3,25 @@
 import asyncio
 from datetime import timedelta
 
+import msgspec
 import pytest
 
 from hanse.features.federation.feature import Membership
 from hanse.kube.leader_election import REQUEST_AFTER
 from hanse.model.facts import Phase
+from hanse.model.kinds import about
+from hanse.model.kinds.about import ClusterProperty
+from hanse.model.kinds.clusterprofile import ClusterProfile
 from hanse.model.kinds.core import ConfigMap, Secret
+from hanse.model.kinds.federation import CLUSTER_SET, SYSTEM, ClusterClaim, Federation
 from hanse.model.objects import ClusterId, Meta
 from tests.scenarios.toy_offers import shop_of
-from tests.support.federation import FederationScenario, create_or_patch, form_federation
+from tests.support.federation import (
+    FederationScenario,
+    create_or_patch,
+    form_federation,
+    install_crds,
+)
 from tests.support.scenario import Check, Features, Scenario, describe_writes
 from tests.support.toy_leader import COLOURS, Flag
 
@@ -205,3 +215,39 @@ async def test_both_sides_of_a_partition_work_on_and_agree_once_it_heals(
     await scenario.settled()
     await has_flag(scenario, "blue", leader, "bergen")()
     await has_flag(scenario, "green", other)()
+
+
+async def test_profiles_and_properties_of_clusters_are_kept_where_their_kinds_are_served(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    admin = membership.admin("lubeck")
+    for kind in (ClusterProfile, ClusterProperty):
+        await install_crds(scenario, "lubeck", kind)
+
+    async def has_all() -> None:
+        profiles = (await admin.list(ClusterProfile)).objects
+        assert {one.name for one in profiles} == set(membership.members)
+        assert all(one.status.conditions and one.spec.display_name == one.name for one in profiles)
+        found = await admin.read(ClusterProperty, about.CLUSTER_ID)
+        assert found.spec.value == "lubeck"
+
+    await scenario.eventually(has_all)
+    false = {"spec": {"displayName": "x"}}
+    await admin.patch(ClusterProfile, "bergen", SYSTEM, false)
+    await admin.patch(ClusterProperty, about.CLUSTER_ID, "", {"spec": {"value": "x"}})
+    await scenario.eventually(has_all)
+    await admin.delete(ClusterProfile, "bergen", SYSTEM)
+    await scenario.eventually(has_all)
+    federation = await membership.federation_of("lubeck")
+    kept = [one for one in federation.spec.members if one.cluster_id != "bergen"]
+    change = {"spec": {"members": msgspec.to_builtins(kept)}}
+    await admin.patch(Federation, federation.name, "", change)
+    await admin.delete(ClusterClaim, CLUSTER_SET, "")
+
+    async def has_fewer() -> None:
+        profiles = (await admin.list(ClusterProfile)).objects
+        assert "bergen" not in {one.name for one in profiles}
+        properties = (await admin.list(ClusterProperty)).objects
+        assert [one.name for one in properties] == [about.CLUSTER_ID]
+
+    await scenario.eventually(has_fewer)
