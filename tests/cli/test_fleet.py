@@ -214,21 +214,21 @@ READY_NODE = Node(
             ),
             "NodesNotReady",
             "risk",
-            "kubectl --context lubeck describe node n1",
+            "ask the administrator of lubeck",
             id="a node",
         ),
         pytest.param(
             ClusterRead(ONE, failure="Unauthorized", refused=True),
             "CredentialsRefused",
             "degraded",
-            "kubectl config view --minify --context lubeck",
+            "ask the administrator of lubeck",
             id="credentials",
         ),
         pytest.param(
             read(ONE, denied={Secret.kind: "secrets is forbidden"}),
             "NotReadable",
             "risk",
-            "kubectl --context lubeck auth can-i --list",
+            "ask the administrator of lubeck",
             id="forbidden",
         ),
         pytest.param(
@@ -275,7 +275,7 @@ def test_each_fault_has_its_finding_and_the_command_that_mends_it(
     (found,) = findings(cluster)
 
     assert (found.code, found.severity) == (code, severity)
-    assert command in " ".join(found.remedy.commands)
+    assert command in str(found.remedy)
     assert Report((ONE,), (found,)).failed
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.app.views import Examination, examine, first_reads
-from hanse.cli.clusters import ClusterAccess
+from hanse.cli.clusters import ClusterAccess, ReadFailure
 from hanse.cli.console.poller import FleetPoller
 from hanse.cli.doctor.examination import examine_clusters
 from hanse.cli.fleet import (
@@ -36,6 +36,7 @@ from hanse.features.services.names import (
 from hanse.features.services.reading import ALL_IMPORTS, COUNTED, slices_from
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
+from hanse.kube.errors import Unreachable
 from hanse.kube.rest_mapper import RestMapper
 from hanse.kube.transport import Response
 from hanse.kube.watch_events import Counted, Listed
@@ -516,3 +517,30 @@ async def test_the_doctor_counts_imports_where_a_server_does_not(
         if isinstance(one, ClusterInventory) and one.services is not None
     }
     assert counts == {**dict.fromkeys(MEMBERS, 12), "broker": 0}
+
+
+async def test_a_cluster_that_was_never_read_has_no_age(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = ClusterAccess("bergen", cast("Credentials", None))
+    tries: list[str] = []
+
+    async def fail(*_: object, **__: object) -> ReadFailure:
+        tries.append("bergen")
+        return ReadFailure("bergen", Unreachable("connection refused"))
+
+    module = "hanse.cli.console.poller"
+    monkeypatch.setattr(f"{module}.read_cluster", fail)
+    for name in ("INTERVAL", "INTERVAL_PER_CLUSTER", "START_INTERVAL", "PUBLISH_INTERVAL"):
+        monkeypatch.setattr(f"{module}.{name}", 0.0)
+    poller = FleetPoller([cluster], local=False)
+
+    def stop() -> None:
+        if len(tries) > 2:
+            polling.cancel()
+
+    poller.on_change = stop
+    polling = asyncio.create_task(poller.run())
+    with suppress(asyncio.CancelledError):
+        await polling
+
+    (found,) = examine(poller.snapshot()).findings
+    assert found.summary.endswith("connection refused")

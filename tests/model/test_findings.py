@@ -5,14 +5,19 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.model.findings import Finding, Ref, Severity, cluster_ref, judge
+from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, judge
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
 
 def finding(code: str, subject: Ref, severity: Severity, *causes: Ref) -> Finding:
     return Finding(
-        code=code, severity=severity, subject=subject, summary=f"{code} {subject}", caused_by=causes
+        code=code,
+        severity=severity,
+        subject=subject,
+        summary=f"{code} {subject}",
+        remedy=Remedy(commands=("mend it",)),
+        caused_by=causes,
     )
 
 

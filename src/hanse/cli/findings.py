@@ -81,6 +81,8 @@ def print_finding(one: Finding) -> None:
         click.echo(f"  → and {len(one.consequences) - SHOWN_CONSEQUENCES} more")
     for number, command in enumerate(one.remedy.commands):
         click.echo(f"  {'mend it:' if not number else '    then:'} {command}")
+    if one.remedy.ask:
+        click.echo(f"      ask: {one.remedy.ask}")
     if one.remedy.advice:
         click.echo(f"  {'        ' if one.remedy.commands else 'mend it:'} {one.remedy.advice}")
 

@@ -51,13 +51,16 @@ class Ref(Struct, frozen=True, order=True):
 
 
 class Remedy(Struct, frozen=True):
-    """What mends it: commands that can be pasted as they stand, and a sentence for people."""
+    """What mends it: commands that can be pasted as they stand, or who can; and a sentence."""
 
     advice: str = ""
     commands: tuple[str, ...] = ()
+    ask: str = ""
+    """The person to ask, where no command mends it; `judge` says so."""
 
     def __str__(self) -> str:
-        return "; ".join(part for part in (" && ".join(self.commands), self.advice) if part)
+        asked = f"ask {self.ask}" if self.ask else ""
+        return "; ".join(part for part in (" && ".join(self.commands), asked, self.advice) if part)
 
 
 def remedy(*commands: str, advice: str = "") -> Remedy:
@@ -126,7 +129,7 @@ def judge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
     A finding that names another one's subject as its cause becomes a consequence of the first
     cause in that chain, which becomes as severe as the worst of them. The same finding of several
-    views is one.
+    views is one. Where no command mends it, the remedy names the person to ask.
     """
     unique = _unique(findings)
     causes = _causes(unique)
@@ -142,7 +145,29 @@ def judge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for key, root in roots.items():
         if followers := folded.pop(root.subject, None):
             roots[key] = _with_consequences(root, followers)
-    return tuple(sorted(roots.values(), key=_order))
+    return tuple(_with_person(one) for one in sorted(roots.values(), key=_order))
+
+
+def _with_person(one: Finding) -> Finding:
+    """The finding, with the person to ask where it has no command."""
+    if one.remedy.commands or one.remedy.ask:
+        return one
+    return replace(one, remedy=replace(one.remedy, ask=person_for(one.subject)))
+
+
+def person_for(subject: Ref) -> str:
+    """Who can mend what a finding is about: whoever wrote it, or runs what it is part of."""
+    match subject.kind:
+        case "Credentials" | "Kubeconfig":
+            return f"whoever gave you the {subject.kind.lower()} {subject.name}"
+        case "Link":
+            return f"whoever runs the network of {subject.cluster}"
+        case _ if subject.namespace:
+            return f"the author of {subject}"
+        case _ if subject.cluster:
+            return f"the administrator of {subject.cluster}"
+        case _:
+            return "the administrators of the fleet"
 
 
 def _causes(findings: Iterable[Finding]) -> dict[Ref, Ref | None]:

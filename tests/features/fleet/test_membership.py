@@ -87,7 +87,7 @@ def test_a_move_between_brokers_is_told_until_it_ends() -> None:
     found = codes(moving, sets=(RULES,))
 
     assert list(found) == ["MembersMoving"]
-    assert "hanse broker retire --context hub --successor NEW" in found["MembersMoving"]
+    assert "`hanse broker retire`" in found["MembersMoving"]
 
 
 def test_members_with_the_same_addresses_are_both_named() -> None:

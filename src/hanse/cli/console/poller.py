@@ -105,14 +105,13 @@ class FleetPoller:
         return missing_reads({**self._reads, name: found}.values()).get(name, set())
 
     def _take(self, name: str, read: ClusterRead) -> None:
-        """Keep a reading; one that failed leaves what was seen before, with its age."""
+        """Keep a reading; one that failed leaves what was read before, with its age, if it was."""
         now = datetime.now(UTC)
-        known = self._reads.get(name)
-        if read.failure and known is not None:
+        if not read.failure:
+            self._read_at[name] = now
+        elif name in self._read_at:
             age = int((now - self._read_at[name]).total_seconds())
             text = f"{read.failure}; shown as it was {age} s ago"
-            read = replace(known, failure=text, refused=read.refused)
-        else:
-            self._read_at[name] = now
+            read = replace(self._reads[name], failure=text, refused=read.refused)
         self._reads[name] = read
         self._dirty = True

@@ -61,8 +61,8 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
             subject=cluster_ref(cluster),
             summary=f"the credentials of context {context} do not work: {refused.reason}",
             remedy=remedy(
-                f"kubectl config view --minify --context {context}",
-                advice="log in anew, or mend its cluster, user or files in the kubeconfig",
+                advice="log in anew, or mend its cluster, user or files in the kubeconfig, which "
+                f"`kubectl config view --minify --context {context}` shows"
             ),
             certainty=Unknown(refused.reason),
         )
@@ -78,10 +78,7 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
             f"{fault.reason or 'it does not answer'}",
             remedy=remedy(start)
             if snapshot.local
-            else remedy(
-                snapshot.kubectl(cluster, "cluster-info"),
-                advice=f"start the API server of {cluster}, or mend the network to it",
-            ),
+            else remedy(advice=f"start the API server of {cluster}, or mend the network to it"),
             since=fault.since,
         )
         return
@@ -140,12 +137,16 @@ def _silent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
         remedy=remedy(*commands)
         if commands
         else remedy(
-            snapshot.kubectl(cluster, f"logs deployment/{AGENT} --tail=20", SYSTEM_NAMESPACE),
             advice=f"mend the network between {cluster} and {broker}, or the credentials of its "
-            "agent, which its log names",
+            f"agent, which its log names: `{_agent_log(cluster, snapshot)}`"
         ),
         since=silence.since if silence is not None else None,
     )
+
+
+def _agent_log(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The command that shows what the agent of a cluster says."""
+    return snapshot.kubectl(cluster, f"logs deployment/{AGENT} --tail=20", SYSTEM_NAMESPACE)
 
 
 def _pauses(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
@@ -271,8 +272,8 @@ def _moving_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
             summary=f"the fleet moves between {cluster} and another broker: until that ends, "
             f"nobody takes {names}{' and others' * (len(moving) > 3)} for dead",
             remedy=remedy(
-                f"hanse broker retire --context {snapshot.context(cluster)} --successor NEW",
-                advice="with the old broker as --context and the new one as --successor",
+                advice="once all members are there, end the old one: `hanse broker retire` with "
+                "the old broker as --context and the new one as --successor"
             ),
         )
 
@@ -312,8 +313,8 @@ def _unready_nodes(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterat
             subject=Ref("Node", bad[0], cluster=cluster),
             summary=f"{len(bad)} of {len(nodes)} nodes of {cluster} are not ready: {shown}",
             remedy=remedy(
-                snapshot.kubectl(cluster, f"describe node {bad[0]}"),
-                advice="mend what its conditions name; your provider replaces nodes",
+                advice="mend what its conditions name; your provider replaces nodes: "
+                f"`{snapshot.kubectl(cluster, f'describe node {bad[0]}')}`"
             ),
         )
 
@@ -331,9 +332,10 @@ def _denied_lists(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterato
             subject=Ref("Credentials", snapshot.context(cluster), cluster=cluster),
             summary=f"{names}{more} could not be listed in {cluster}: what is wrong with them is "
             "not known",
-            remedy=remedy(
-                snapshot.kubectl(cluster, "auth can-i --list"),
-                advice=f"the administrator of {cluster} grants them, or mends what it answers",
+            remedy=Remedy(
+                f"`{snapshot.kubectl(cluster, 'auth can-i --list')}` shows what you may do; the "
+                "rest has to be granted, or what the API server answers to be mended",
+                ask=f"the administrator of {cluster}",
             ),
             certainty=Unknown(denied[0].reason),
         )

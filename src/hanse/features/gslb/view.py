@@ -217,7 +217,7 @@ def _check_stages(
                 "GslbStageFailed",
                 message,
                 snapshot,
-                mend=remedy("hanse gslb status", advice="mend what it names"),
+                mend=remedy(advice="mend what it names; `hanse gslb status` has all stages"),
             )
             causes = _because(found, where, named).caused_by
             yield replace(found, caused_by=(*causes, *_configurations(where, snapshot)))

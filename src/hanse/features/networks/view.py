@@ -125,7 +125,7 @@ def _findings(
             f"{services} of {size} Service addresses are given out",
             snapshot,
             severity=Severity.DEGRADED if full else Severity.RISK,
-            mend=remedy(edit, advice="add a range to spec.service.cidrs"),
+            mend=remedy(advice=f"add a range to spec.service.cidrs: `{edit}`"),
         )
 
 

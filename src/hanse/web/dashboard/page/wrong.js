@@ -34,7 +34,7 @@ export function finding(f) {
   return h("article", { class: `finding ${STATE[f.severity]}`, id: id(f), "data-code": f.code },
     h("div", { class: "what" }, badge(STATE[f.severity], f.severity), h("b", {}, f.summary), h("span", { class: "muted" }, f.code, f.since && `, for ${ago(f.since)}`)),
     f.certainty?.is === "Unknown" && h("p", { class: "muted" }, `Not known: ${f.certainty.why}`),
-    h("div", { class: "mend" }, f.remedy.commands.map(command), f.remedy.advice && h("p", { class: "muted" }, f.remedy.advice)),
+    h("div", { class: "mend" }, f.remedy.commands.map(command), f.remedy.ask && h("p", {}, `ask ${f.remedy.ask}`), f.remedy.advice && h("p", { class: "muted" }, f.remedy.advice)),
     following(f));
 }
 
