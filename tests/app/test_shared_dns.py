@@ -51,7 +51,7 @@ class TableServer:
 
     def __init__(self) -> None:
         self.tables = ViewTables(Random(1))
-        self.tables.get_or_create(NO_NETWORK.name).forwards = False
+        self.tables.askers_of(SOCKET)
 
     def update(self, delta: Delta) -> None:
         self.tables.get_or_create(delta.view).apply(delta)

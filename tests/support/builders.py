@@ -92,7 +92,7 @@ def snapshot(
             here = (*here, Namespace(metadata=Meta(name=BROKER_NAMESPACE)))
         for scope, indexes in wanted_scopes(feature.watches, state.roles).scopes.items():
             store: Store[Any] = Store(indexes)
-            mine = tuple(o for o in here if type(o) is scope.kind)
+            mine = tuple(o for o in here if issubclass(scope.kind, type(o)))
             if state.phase is not Phase.CONNECTING:
                 store.apply_event(Listed(mine, str(next(_versions))))
             stores.setdefault((state.cluster, scope.kind.kind), []).append(store)

@@ -1,6 +1,6 @@
 """The tables of a worker by view, and by the address of the client."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from random import Random
 
@@ -36,6 +36,14 @@ class ViewTables:
                 self.by_asker.pop(address, None)
             else:
                 self.by_asker[address] = self.get_or_create(view)
+
+    def askers_of(self, listening: ListeningSocket) -> Mapping[bytes, Table] | None:
+        """The tables by client of a socket; None if all its clients have the table of its view.
+
+        Clients without a table are refused, also for names that are forwarded for others.
+        """
+        self.get_or_create(listening.view).forwards = not listening.by_asker
+        return self.by_asker if listening.by_asker else None
 
     def for_client(self, listening: ListeningSocket, client: str) -> Table:
         """The table of a socket for a client by its address."""

@@ -176,8 +176,7 @@ class Worker:
                 limiter = Limiter(listening.per_second, time.monotonic)
                 self._limiters.append(limiter)
             table = self._tables.get_or_create(listening.view)
-            table.forwards = not listening.by_asker
-            askers = self._tables.by_asker if listening.by_asker else None
+            askers = self._tables.askers_of(listening)
             every = self._settings.log_every
             sample = self._sampler(table, askers, every) if every else None
             batch = self._batch(sock.family)
@@ -228,11 +227,10 @@ class Worker:
                 question = parse_question(batch.packet(slot))
             except (MalformedMessage, IndexError):
                 return
-            rcode, size = RCODES.get(answer[1] & 0xF, ""), 2 + len(answer)
+            rcode, client = RCODES.get(answer[1] & 0xF, ""), batch.client(slot)[0]
             name, rtype = name_text(question.name), type_mnemonic(question.type)
-            client = batch.client(slot)[0]
             own = table if askers is None else askers.get(batch.address(slot), table)
-            self._report(SampledQuery(own.view, client, name, rtype, rcode, size))
+            self._report(SampledQuery(own.view, client, name, rtype, rcode, 2 + len(answer)))
 
         return sample
 

@@ -1,9 +1,11 @@
 """The guard's facts and transactions: whose an address is, and that steps end where they should."""
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from hanse.features.networks.addressed_pods import AddressedPod
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.guard.facts import (
     AddressOwner,
@@ -11,11 +13,12 @@ from hanse.features.networks.guard.facts import (
     NetworkFacts,
     address_owner,
     cluster_facts,
+    pod_addresses,
 )
 from hanse.features.networks.guard.ruleset import Ruleset, build_ruleset
 from hanse.features.networks.guard.transaction import can_move, difference, move_addresses
 from hanse.features.networks.guard.watches import GUARD_WATCHES
-from hanse.features.networks.names import DNS, NETWORK, TENANT, NetworkName
+from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, TENANT, NetworkName
 from hanse.features.networks.options import NetworksOptions
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Pod, PodSpec
@@ -184,3 +187,30 @@ def test_no_policies_are_written_where_a_guard_isolates() -> None:
 
     assert FEATURE.plan(key, observed).desired
     assert not Networks(NetworksOptions(guard=True)).plan(key, observed).desired
+
+
+def test_a_pod_keeps_what_its_owner_and_its_plugin_depend_on_and_nothing_else() -> None:
+    wire = {
+        "metadata": {
+            "name": "a",
+            "namespace": "acme-web",
+            "uid": "u",
+            "resourceVersion": "7",
+            "labels": {TENANT: "acme", NETWORK: "lab", "app": "web"},
+            "annotations": {CNI_ARGS: "IPV4=10.1.0.1", "note": "long"},
+        },
+        "spec": {"containers": [{"name": "main", "image": "none"}], "nodeName": "node-1"},
+        "status": {"phase": "Running", "podIP": "10.4.0.1", "podIPs": [{"ip": "10.4.0.1"}]},
+    }
+    whole = msgspec.convert(wire, Pod)
+
+    kept = msgspec.json.decode(msgspec.json.encode(wire), type=AddressedPod)
+
+    assert pod_addresses(kept) == pod_addresses(whole) == {"10.4.0.1"}
+    assert kept.metadata.labels == {TENANT: "acme", NETWORK: "lab"}
+    assert kept.metadata.annotations == {CNI_ARGS: "IPV4=10.1.0.1"}
+    assert (kept.metadata.uid, kept.metadata.resource_version) == ("u", "7")
+    assert kept.spec == PodSpec()
+    assert msgspec.json.decode(msgspec.json.encode(wire), type=AddressedPod) == kept
+    on_host = {**wire, "spec": {"hostNetwork": True}}
+    assert pod_addresses(msgspec.convert(on_host, AddressedPod)) == set()

@@ -9,6 +9,7 @@ from itertools import chain
 
 from msgspec import Struct
 
+from hanse.features.networks.addressed_pods import AddressedPod
 from hanse.features.networks.guard.facts import PODS_BY_OWN_ADDRESS, address_owner, pod_addresses
 from hanse.features.networks.lookups import (
     FLAT,
@@ -32,7 +33,7 @@ from hanse.model.plan import Key
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
 
 SHARED_WATCHES: tuple[Watch, ...] = (
-    Watch(Role.LOCAL, Pod, indexes=(PODS_BY_OWN_ADDRESS,), reason="whose an address is"),
+    Watch(Role.LOCAL, AddressedPod, indexes=(PODS_BY_OWN_ADDRESS,), reason="whose an address is"),
     Watch(Role.LOCAL, Service, labels=NETWORK, reason="names of Services in networks"),
     Watch(
         Role.LOCAL,

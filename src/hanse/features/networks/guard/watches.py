@@ -1,5 +1,6 @@
 """What the guard of a node reads from its cluster, and why."""
 
+from hanse.features.networks.addressed_pods import AddressedPod
 from hanse.features.networks.guard.facts import PODS_BY_OWN_ADDRESS
 from hanse.features.networks.lookups import (
     NAMESPACES_BY_TENANT,
@@ -8,13 +9,13 @@ from hanse.features.networks.lookups import (
     SLICES_BY_SERVICE,
 )
 from hanse.model.facts import Role
-from hanse.model.kinds.core import Namespace, Node, Pod, Service
+from hanse.model.kinds.core import Namespace, Node, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networks import Network, NetworkAccess, NetworkPeering, Tenant
 from hanse.model.snapshot import Watch
 
 GUARD_WATCHES: tuple[Watch, ...] = (
-    Watch(Role.LOCAL, Pod, indexes=(PODS_BY_OWN_ADDRESS,), reason="whose an address is"),
+    Watch(Role.LOCAL, AddressedPod, indexes=(PODS_BY_OWN_ADDRESS,), reason="whose an address is"),
     Watch(
         Role.LOCAL,
         Namespace,
