@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from hanse.kube.transport import Response
 from hanse.model.json_input import decode_json
+from hanse.model.numbers import parse_number
 
 
 class Status(Struct, frozen=True, rename="camel"):
@@ -138,5 +139,5 @@ def _parse_status(body: bytes) -> Status:
 
 def retry_after_header(response: Response) -> timedelta | None:
     """The Retry-After header as a duration of at most 300 s; None without one, or for a date."""
-    seconds = response.headers.get("retry-after", "")
-    return timedelta(seconds=min(int(seconds), 300)) if seconds.isdecimal() else None
+    seconds = parse_number(response.headers.get("retry-after", ""))
+    return timedelta(seconds=min(seconds, 300)) if seconds is not None else None

@@ -17,6 +17,7 @@ from hanse.model.kinds.discovery import (
     EndpointSlice,
     ForZone,
 )
+from hanse.model.numbers import parse_number
 
 AffinityMode = Literal["local", "remote", "none"]
 MODES: tuple[AffinityMode, ...] = ("local", "remote", "none")
@@ -46,8 +47,8 @@ def parse_affinity(text: str) -> AffinityRule | None:
         return None
     if not colon:
         return AffinityRule(mode)
-    is_percentage = percentage.isascii() and percentage.isdecimal() and len(percentage) <= 3
-    return AffinityRule(mode, int(percentage)) if is_percentage and int(percentage) <= 100 else None
+    number = parse_number(percentage, 100)
+    return AffinityRule(mode, number) if number is not None else None
 
 
 def format_affinity(rule: AffinityRule) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from hanse.model.numbers import parse_number
 from hanse.model.objects import ClusterId, K, Kind, Object, ObjectRef, object_ref
 from hanse.model.ownership import (
     EPOCH,
@@ -131,7 +132,7 @@ def sources_of(obj: Object) -> frozenset[ClusterId]:
 def epoch_of(obj: Object) -> int:
     """The epoch of the lease under which an object was last written; 0 without one."""
     value = obj.metadata.annotations.get(EPOCH, "")
-    return int(value) if value.isdecimal() else 0
+    return parse_number(value) or 0
 
 
 def replicable(marks: dict[str, str]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """How many replicas a cluster may take down: laws over every state it may find."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -241,3 +242,105 @@ def test_a_cluster_that_has_left_does_not_stop_a_roll_out() -> None:
     assert fleet.others("lubeck").away == ()
     away = replace(fleet, departed=frozenset())
     assert away.others("lubeck").away == ("riga",)
+
+
+class Removals:
+    """Clusters that remove surplus replicas, each by what it has seen of the broker so far."""
+
+    def __init__(self, ready: dict[str, list[bool]], shares: dict[str, int]) -> None:
+        self.ready = {cluster: list(pods) for cluster, pods in ready.items()}
+        self.shares = shares
+        self.submitted = from_stateful_set(submitted_set(sum(shares.values())))
+        self.versions = [self._version(())]
+        self.seen = dict.fromkeys(ready, 0)
+
+    @property
+    def left(self) -> int:
+        return sum(map(sum, self.ready.values()))
+
+    def watch(self, cluster: str) -> None:
+        """A cluster gets up to date."""
+        self.seen[cluster] = len(self.versions) - 1
+
+    def act(self, cluster: str) -> None:
+        """One plan of a cluster: it changes its permit if it has seen the newest, or removes."""
+        fleet = self.versions[self.seen[cluster]]
+        pods = self.ready[cluster]
+        part_state = state([(is_ready, True) for is_ready in pods], self.shares[cluster], 0)
+        held = fleet.permit(cluster)
+        step = next_step(part_state, fleet.others(cluster), fleet.rules(cluster), held)
+        patches = permit_patch(fleet, cluster, step, "broker")
+        if patches and fleet is self.versions[-1]:
+            permits = patches[0].change["spec"]["permits"]
+            self.versions.append(self._version(msgspec.convert(permits, tuple[Permit, ...])))
+            self.watch(cluster)
+        elif not patches and step.replicas < len(pods):
+            del pods[step.replicas :]
+            self.versions.append(self._version(self.versions[-1].record.spec.permits))
+
+    def _version(self, permits: tuple[Permit, ...]) -> FleetPart:
+        """The record and all reports, as clusters see them from now on."""
+        shares = record(True, **self.shares)
+        returned = {permit.name: permit.returned for permit in permits}
+        reports = {
+            cluster: part(
+                cluster,
+                len(pods),
+                returned=returned.get(cluster, 0),
+                replicas=tuple(
+                    Replica(name=f"store-{cluster}-{n}", ready=is_ready)
+                    for n, is_ready in enumerate(pods)
+                ),
+            ).spec
+            for cluster, pods in self.ready.items()
+        }
+        written = replace(shares, spec=replace(shares.spec, permits=permits))
+        return FleetPart(self.submitted, written, reports, frozenset(), frozenset(self.ready))
+
+
+_CLUSTERS = ("bergen", "hamburg", "lubeck")
+_replicas = st.lists(st.booleans(), min_size=1, max_size=4)
+
+
+@given(
+    st.fixed_dictionaries(dict.fromkeys(_CLUSTERS, _replicas)),
+    st.fixed_dictionaries(dict.fromkeys(_CLUSTERS, st.integers(0, 2))),
+    st.lists(st.tuples(st.sampled_from(_CLUSTERS), st.booleans()), max_size=30),
+)
+def test_clusters_that_remove_at_the_same_time_leave_as_many_ready_as_are_wanted(
+    ready: dict[str, list[bool]], shares: dict[str, int], turns: list[tuple[str, bool]]
+) -> None:
+    removals = Removals(ready, {c: min(n, len(ready[c])) for c, n in shares.items()})
+    least = min(removals.left, sum(removals.shares.values()))
+
+    for cluster, watches in turns:
+        removals.watch(cluster) if watches else removals.act(cluster)
+
+        assert removals.left >= least
+
+
+def test_clusters_of_a_parallel_set_remove_what_is_surplus_without_waiting_for_each_other() -> None:
+    removals = Removals(dict.fromkeys(_CLUSTERS, [True] * 3), dict.fromkeys(_CLUSTERS, 1))
+
+    for cluster in _CLUSTERS:  # each takes its permit before any of them has removed a replica
+        removals.watch(cluster)
+        removals.act(cluster)
+    permits = removals.versions[-1].record.spec.permits
+    assert [(p.name, p.pods, p.removes, p.keeps) for p in permits] == [
+        (cluster, 0, True, 1) for cluster in _CLUSTERS
+    ]
+    for cluster in _CLUSTERS:
+        removals.act(cluster)
+
+    assert removals.left == 3
+
+
+def test_what_a_cluster_keeps_is_counted_by_name_while_it_removes() -> None:
+    removals = Removals({"bergen": [False, True], "lubeck": [True]}, {"bergen": 1, "lubeck": 1})
+    permit = Permit(name="bergen", removes=True, keeps=1, set_uid="uid-store")
+
+    others = removals._version((permit,)).others("lubeck")
+
+    assert (others.ready, others.down, others.permits, others.removing) == (0, 1, 0, ())
+    silent = replace(permit, keeps=None)
+    assert removals._version((silent,)).others("lubeck").removing == ("bergen",)

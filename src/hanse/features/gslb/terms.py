@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from msgspec import Struct
 
 from hanse.features.gslb.names import LED_BY
+from hanse.model.numbers import parse_number
 from hanse.model.objects import Object
 
 
@@ -20,13 +21,14 @@ class LeaderTerm(Struct, frozen=True, order=True):
 
 def leader_term(obj: Object) -> LeaderTerm | None:
     """The term in an object's leader annotation; None if it has none, or an invalid one."""
-    epoch, slash, context = obj.metadata.annotations.get(LED_BY, "").partition("/")
-    return LeaderTerm(int(epoch), context) if slash and epoch.isdecimal() else None
+    text, slash, context = obj.metadata.annotations.get(LED_BY, "").partition("/")
+    epoch = parse_number(text)
+    return LeaderTerm(epoch, context) if slash and epoch is not None else None
 
 
 def parse_epoch(text: str) -> int:
     """The epoch in an annotation's value; 0 if it is empty or no number."""
-    return int(text) if text.isdecimal() else 0
+    return parse_number(text) or 0
 
 
 def first_to_demote(leaders: Mapping[str, int]) -> str:

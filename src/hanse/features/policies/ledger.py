@@ -13,6 +13,7 @@ from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import LEDGER_RECORD, SYSTEM
 from hanse.model.naming import unique_name
+from hanse.model.numbers import parse_number
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.plan import Key, parse_key
 
@@ -202,8 +203,9 @@ def parse_version_annotation(key: Key, annotations: dict[str, str]) -> VersionMa
     fields = annotations.get(VERSION_ANNOTATION, "").split(" ")
     if len(fields) != 3 or fields[2] != _key_checksum(key):
         return None
-    actor, _, count = fields[0].rpartition(":")
-    return VersionMark(Dot(actor, int(count)), fields[1]) if actor and count.isdecimal() else None
+    actor, _, text = fields[0].rpartition(":")
+    count = parse_number(text)
+    return VersionMark(Dot(actor, count), fields[1]) if actor and count is not None else None
 
 
 def _key_checksum(key: Key) -> str:

@@ -21,6 +21,7 @@ from hanse.model.dns.zones import View
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointPort, EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, Profile
 from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.numbers import parse_number
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
@@ -190,7 +191,7 @@ def _cluster_weight(
 
 def _number(text: str) -> int | None:
     """Parse an annotation; None if it is not a decimal number of up to five digits."""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else None
+    return parse_number(text, 99_999)
 
 
 def _ready_addresses(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ...]:

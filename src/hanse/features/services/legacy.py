@@ -43,6 +43,7 @@ from hanse.model.kinds.discovery import (
 )
 from hanse.model.kinds.multicluster import ImportedPort, ImportType, ServiceImport
 from hanse.model.naming import unique_name
+from hanse.model.numbers import parse_number
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Key, Question, Read

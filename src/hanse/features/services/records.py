@@ -27,6 +27,7 @@ from hanse.model.kinds.core import Affinity, IPFamily, Service, SessionAffinityC
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ImportType, ServiceExport
 from hanse.model.label_syntax import is_label_key, is_label_value
+from hanse.model.numbers import parse_number
 from hanse.model.objects import ClusterId, parse_time
 from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT, parse_number
 

@@ -12,6 +12,7 @@ from hanse.model.affinity import FORMAT, parse_affinity
 from hanse.model.conditions import Condition, condition, find_condition
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.numbers import parse_number
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.model.status import conditions_plan

@@ -16,6 +16,9 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.stateful import Permit
 
+_REPLACING = "the roll-out goes on when the replicas that were replaced here are ready"
+"""The same words from a cluster's first replaced replica to its last: each change is a write."""
+
 
 class OtherReplicas(Struct, frozen=True):
     """The replicas in other clusters, by the reports and permits that can be seen at the broker."""
@@ -38,7 +41,7 @@ class OtherReplicas(Struct, frozen=True):
     unfinished: tuple[str, ...] = ()
     """Clusters that have not completed the newest template, or have replicas that are not ready."""
     removing: tuple[str, ...] = ()
-    """Clusters with a permit to remove surplus replicas."""
+    """Clusters with a permit to remove surplus replicas that does not say which they keep."""
 
 
 class Rules(Struct, frozen=True):
@@ -179,6 +182,8 @@ class Step(Struct, frozen=True):
     """How many this cluster should hold."""
     removes: bool = False
     """Whether they are for the removal of surplus replicas, too."""
+    keeps: int | None = None
+    """How many of the first replicas that removal keeps in any case; None: not said."""
     opens: bool = False
     """Whether one replica may be evicted."""
     waits: str = ""
@@ -201,13 +206,23 @@ def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: Permit
         step = _roll(part, target, others, rules, held.pods)
     else:
         step = _evict(part, others, rules, held.pods)
-    return replace(step, removes=held.removes and bool(part.going))
+    if held.removes and part.going:
+        return replace(step, removes=True, keeps=held.keeps)
+    return step
 
 
 def unchanged_step(part: PartState, held: Permit) -> Step:
     """Take nothing down and keep all permits; replicas grow if the share is larger."""
     replicas = max(part.share, part.replicas)
-    return Step(replicas, part.released, permits=held.pods, removes=held.removes)
+    waits = _REPLACING if held.pods and not (held.removes or part.outdated) else ""
+    return Step(
+        replicas,
+        part.released,
+        permits=held.pods,
+        removes=held.removes,
+        keeps=held.keeps,
+        waits=waits,
+    )
 
 
 def _needed(part: PartState, held: int) -> int:
@@ -218,22 +233,26 @@ def _needed(part: PartState, held: int) -> int:
 def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) -> Step:
     """Remove the highest replicas, one by one or as many as are surplus; one permit for all.
 
-    Without a permit to remove, the step only asks for one, if no other cluster has it. It need not
-    wait for a permit to replace replicas, which a roll-out that has halted keeps for ever: what
-    that may cost is not counted as ready.
+    Without a permit to remove, the step only asks for one. It need not wait for a permit to replace
+    replicas, which a roll-out that has halted keeps for ever: what that may cost is not counted as
+    ready. Ordered removals are those of one cluster at a time; others say what they keep, and
+    each counts no more of the others than that, so that all may remove at the same time.
     """
     unchanged = Step(part.replicas, part.released, permits=_needed(part, held.pods))
     if part.going:
-        return replace(unchanged, removes=held.removes)
+        return replace(unchanged, removes=held.removes, keeps=held.keeps)
     count = _removable(part, others, rules)
     if not count:
         return replace(unchanged, waits="replicas are removed when enough others are ready")
-    if held.removes:
-        left = part.replicas - count
-        return replace(unchanged, replicas=left, permits=held.pods, removes=True)
+    left = part.replicas - count
+    if held.removes and left >= (held.keeps or 0):
+        held_on = replace(unchanged, permits=held.pods, removes=True, keeps=held.keeps)
+        return replace(held_on, replicas=left)
     if others.removing or others.unreported:
         return replace(unchanged, waits="replicas are removed after those of other clusters")
-    return replace(unchanged, permits=max(held.pods, 1), removes=True)
+    if rules.ordered:
+        return replace(unchanged, permits=max(held.pods, 1), removes=True)
+    return replace(unchanged, removes=True, keeps=part.share)
 
 
 def _removable(part: PartState, others: OtherReplicas, rules: Rules) -> int:
@@ -282,14 +301,14 @@ def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, hel
     """Replace the highest outdated replica if a permit is held; else ask for permits, or wait."""
     unchanged = Step(part.share, part.released, permits=_needed(part, held))
     if part.in_flight >= max(held, 1) and (part.going or part.is_up(target)):
-        text = "the roll-out goes on when the replicas that were replaced here are ready"
-        return replace(unchanged, permits=held, waits=text)
+        return replace(unchanged, permits=held, waits=_REPLACING)
     room, waits = _room(part, target, others, rules)
     if not room:
         return replace(unchanged, waits=waits)
     if held:
-        return replace(unchanged, partition=target, updates=True, permits=held)
-    return replace(unchanged, permits=min(room, target + 1 - part.partition))
+        return replace(unchanged, partition=target, updates=True, permits=held, waits=_REPLACING)
+    permits = min(room, target + 1 - part.partition)
+    return replace(unchanged, permits=permits, waits=_REPLACING)
 
 
 def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> tuple[int, str]:
@@ -302,12 +321,11 @@ def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> 
     # A cluster that is away returns no permit: whoever goes on without it does not wait for that.
     away = 0 if rules.disrupts_while_away else others.away_permits
     free = rules.budget - others.permits - away
-    if free <= 0 or others.unreported:
-        return 0, "the roll-out goes on when what other clusters replace is ready"
-    if not part.is_up(target):
+    is_taken = free <= 0 or bool(others.unreported)
+    if not is_taken and not part.is_up(target):
         return 1, ""
-    if len(others.before_us) >= rules.clusters_at_once:
-        return 0, "the roll-out comes here after other clusters"
+    if is_taken or len(others.before_us) >= rules.clusters_at_once:
+        return 0, "the roll-out goes on here after what other clusters replace is ready"
     down = sum(not part.is_up(o) for o in range(part.replicas)) - part.in_flight
     room = rules.budget - others.down - down
     if room <= 0:

@@ -16,6 +16,7 @@ from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.kinds.core import Node, Pod
 from hanse.model.kinds.networking import LabelSelector
 from hanse.model.kinds.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
+from hanse.model.numbers import parse_number
 from hanse.model.objects import ClusterId, Meta, Object
 from hanse.model.ownership import OWNER
 from hanse.model.selectors import selects
@@ -69,8 +70,7 @@ def _scaled(value: int | str, replicas: int) -> int:
     """A number, or a percentage of the replicas rounded up; 0 if it is neither."""
     if isinstance(value, int):
         return value
-    percent = value.removesuffix("%")
-    return ceil(replicas * int(percent) / 100) if percent.isdecimal() else 0
+    return ceil(replicas * (parse_number(value.removesuffix("%")) or 0) / 100)
 
 
 def derived_budget(

@@ -29,6 +29,7 @@ from hanse.features.statefulsets.owned_objects import (
     SERVICES_BY_SET,
     STATEFUL_SETS_BY_SET,
 )
+from hanse.features.statefulsets.share_basis import topics_unaffected
 from hanse.features.statefulsets.shares import plan_shares, plan_status
 from hanse.features.statefulsets.tombstones import TOMBSTONES_BY_CLUSTER, keys_of_expired_tombstones
 from hanse.model.clusterset import broker_cluster, is_broker_lost
@@ -220,7 +221,10 @@ class StatefulSets:
                 yield from _keys_if_service_owner_may_change(change, snapshot)
                 yield from _keys_of_replica_list(change, snapshot)
             case StatefulSetPart():
-                yield from _set_keys(obj.spec.name, obj.spec.namespace)
+                is_own = obj.spec.cluster == snapshot.local
+                unaffected = topics_unaffected(change.before, change.after, is_own=is_own)
+                keys = _set_keys(obj.spec.name, obj.spec.namespace)
+                yield from (key for key in keys if key.topic not in unaffected)
                 yield from _sync_keys(obj.spec.name, obj.spec.namespace, snapshot)
                 if obj.spec.ended is not None and obj.spec.cluster == snapshot.local:
                     yield from keys_of_expired_tombstones(snapshot, change.where)
@@ -238,7 +242,7 @@ class StatefulSets:
                 ):
                     yield from _set_keys(governed.metadata.name, governed.metadata.namespace)
             case Lease() | ClusterMember() if _member(change.before) != _member(change.after):
-                yield from self._all_set_keys(snapshot)
+                yield from self._all_keys(snapshot)
             case Node() if change.before is None or change.after is None:
                 yield from self._all_keys(snapshot)
 
@@ -280,8 +284,10 @@ class StatefulSets:
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
         """Every key of all sets that this cluster hosts, owns objects of, or sees at the broker."""
-        for hosted in snapshot.all(snapshot.local, FederatedStatefulSet):
-            yield Key("mirror", hosted.metadata.name, hosted.metadata.namespace)
+        hosted_kinds: tuple[type[Object], ...] = (FederatedStatefulSet, StatefulSetShares)
+        for kind in hosted_kinds:  # also shares of a set that was orphaned here
+            for obj in snapshot.all(snapshot.local, kind):
+                yield Key("mirror", obj.metadata.name, obj.metadata.namespace)
         broker = broker_cluster(snapshot)
         kinds: tuple[type[Object], ...] = (StatefulSet, FederatedStatefulSet, StatefulSetShares)
         for kind in kinds if broker is not None else ():

@@ -1,6 +1,6 @@
 """The report of this cluster about its part of a set: a StatefulSetPart at the broker."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from msgspec import Struct
@@ -8,13 +8,13 @@ from msgspec import Struct
 from hanse.features.statefulsets.acceptance import Terms
 from hanse.features.statefulsets.identity import cluster_uid
 from hanse.features.statefulsets.load_balancers import list_pods
-from hanse.features.statefulsets.names import REVISION, part_name
+from hanse.features.statefulsets.names import POD_REVISION, REVISION, part_name, replica_name
 from hanse.features.statefulsets.owned_objects import owned_stateful_set
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.features.statefulsets.tombstones import add_created_uid
 from hanse.model.facts import WriteOutcome
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.core import Namespace, Service
+from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.stateful import (
     LIMITED_SCHEMA,
     NamedPort,
@@ -75,8 +75,8 @@ def build_report(
     """
     owned = owned_stateful_set(submitted.name, submitted.namespace, snapshot)
     applied = owned.metadata.annotations.get(REVISION, "") if owned is not None else ""
-    is_current = owned is not None and owned.status.observed_generation >= owned.metadata.generation
-    status = owned.status if owned is not None and is_current else None
+    pods = dict(list_pods(owned, snapshot)) if owned is not None else {}
+    counts = _count_pods(owned, pods, before) if owned is not None else _PodCounts()
     spec = StatefulSetPartSpec(
         namespace=submitted.namespace,
         name=submitted.name,
@@ -87,10 +87,10 @@ def build_report(
         rebalanced=submitted.rebalance[:253] if progress.settled else _rebalanced(before),
         applied=applied,
         revision=applied if progress.complete else "",
-        current_replicas=status.current_replicas if status else 0,
-        updated_replicas=status.updated_replicas if status else 0,
-        available_replicas=status.available_replicas if status else 0,
-        replicas=tuple(_list_replicas(submitted, owned, snapshot)),
+        current_replicas=counts.current,
+        updated_replicas=counts.updated,
+        available_replicas=counts.available,
+        replicas=tuple(_list_replicas(submitted, owned, pods, before, snapshot)),
         names=names,
         trouble="; ".join(_problems(submitted, desired, snapshot))[:32000],
         returned=progress.returned,
@@ -123,12 +123,56 @@ def _rebalanced(before: StatefulSetPartSpec | None) -> str:
     return before.rebalanced if before is not None else ""
 
 
+class _PodCounts(Struct, frozen=True):
+    """How many pods are of the current revision, of the newest one, and ready for long enough."""
+
+    current: int = 0
+    updated: int = 0
+    available: int = 0
+
+
+def _count_pods(
+    owned: StatefulSet, pods: Mapping[int, Pod], before: StatefulSetPartSpec | None
+) -> _PodCounts:
+    """The counts by the pods themselves, so that one event of a pod is one change of the report.
+
+    Until a new version of the StatefulSet is observed, those that are updated, and with
+    `minReadySeconds` those that are available, are as reported before; none of a new template.
+    """
+    status = owned.status
+    staying = [pod for pod in pods.values() if pod.metadata.deletion_timestamp is None]
+    revisions = [pod.metadata.labels.get(POD_REVISION) for pod in staying]
+    current, ready = revisions.count(status.current_revision), sum(pod.ready for pod in staying)
+    is_delayed = bool(owned.spec.min_ready_seconds)
+    if status.observed_generation >= owned.metadata.generation:
+        updated = revisions.count(status.update_revision)
+        return _PodCounts(current, updated, status.available_replicas if is_delayed else ready)
+    is_same = before is not None and before.applied == owned.metadata.annotations.get(REVISION)
+    updated = before.updated_replicas if before is not None and is_same else 0
+    available = before.available_replicas if before is not None else 0
+    return _PodCounts(current, updated, available if is_delayed else ready)
+
+
 def _list_replicas(
-    submitted: SubmittedSet, owned: StatefulSet | None, snapshot: Snapshot
+    submitted: SubmittedSet,
+    owned: StatefulSet | None,
+    pods: Mapping[int, Pod],
+    before: StatefulSetPartSpec | None,
+    snapshot: Snapshot,
 ) -> Iterator[Replica]:
-    """The replicas of a set here, by ordinal, with readiness and load balancer addresses."""
-    for _, pod in list_pods(owned, snapshot) if owned is not None else ():
-        name, ready = pod.metadata.name, pod.ready and pod.metadata.deletion_timestamp is None
+    """The replicas of a set here, by ordinal, with readiness and load balancer addresses.
+
+    One that was reported, is still wanted and has no pod for the moment is not ready.
+    """
+    first = owned.spec.ordinals.start if owned is not None and owned.spec.ordinals else 0
+    wanted = range(owned.spec.replicas) if owned is not None else ()
+    reported = {replica.name for replica in before.replicas} if before is not None else set()
+    for ordinal in sorted({*pods, *wanted}):
+        pod = pods.get(ordinal)
+        name = replica_name(submitted.name, snapshot.local, first + ordinal)
+        if pod is None and name not in reported:
+            continue
+        ready = pod is not None and pod.ready and pod.metadata.deletion_timestamp is None
         yield Replica(name=name, ready=ready, addresses=_addresses(name, submitted, snapshot))
 
 

@@ -15,6 +15,7 @@ from hanse.features.statefulsets.evictions import (
 from hanse.features.statefulsets.fleet import list_members, list_parts
 from hanse.features.statefulsets.load_balancers import list_pods
 from hanse.features.statefulsets.names import REVISION
+from hanse.features.statefulsets.replica_lists import list_replica_names
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.clusterset import departed_clusters
 from hanse.model.kinds.apps import StatefulSet
@@ -22,6 +23,13 @@ from hanse.model.kinds.stateful import Permit, Share, StatefulSetPartSpec, State
 from hanse.model.objects import ClusterId, ClusterObjectRef, Wire, object_ref
 from hanse.model.plan import Key, Patch
 from hanse.model.snapshot import Snapshot
+
+
+class _Staying(Struct, frozen=True):
+    """How many replicas of a cluster are not to be removed, and how many of these are ready."""
+
+    replicas: int
+    ready: int
 
 
 class FleetPart(Struct, frozen=True):
@@ -71,10 +79,12 @@ class FleetPart(Struct, frozen=True):
         living = sorted(names & self.healthy - {here})
         away = sorted(names - self.departed - self.healthy - {here})
         permits = {cluster: self._credible_permit(cluster) for cluster in names}
-        ready = {c: self.parts[c].ready if c in self.parts else 0 for c in living}
+        staying = {c: self._staying(permits[c]) for c in living}
         return OtherReplicas(
-            ready=sum(min(ready[c], max(self._expected(c) - permits[c].pods, 0)) for c in living),
-            down=sum(max(self._expected(c) - ready[c], permits[c].pods, 0) for c in living),
+            ready=sum(
+                min(s.ready, max(s.replicas - permits[c].pods, 0)) for c, s in staying.items()
+            ),
+            down=sum(max(s.replicas - s.ready, permits[c].pods, 0) for c, s in staying.items()),
             permits=sum(permits[c].pods for c in living),
             away_permits=sum(permits[c].pods for c in away),
             away=tuple(c for c in away if self._expected(c)),
@@ -82,8 +92,19 @@ class FleetPart(Struct, frozen=True):
             unfinished=tuple(c for c in living if not self._is_finished(c)),
             before_us=tuple(self._before(here)),
             unreported=tuple(c for c in living if self._returned(c) < permits[c].returned),
-            removing=tuple(c for c in living if permits[c].removes),
+            removing=tuple(c for c in living if permits[c].removes and permits[c].keeps is None),
         )
+
+    def _staying(self, permit: Permit) -> "_Staying":
+        """The replicas of another cluster that stay: while it removes, those that it keeps."""
+        part = self.parts.get(permit.name)
+        if part is None:
+            return _Staying(self.record.spec.share_of(permit.name), 0)
+        if not permit.removes or permit.keeps is None:
+            return _Staying(part.share, part.ready)
+        name, first = self.submitted.name, self.submitted.first_ordinal
+        kept = {*list_replica_names(name, first, permit.name, permit.keeps)}
+        return _Staying(permit.keeps, sum(r.ready for r in part.replicas if r.name in kept))
 
     def _credible_permit(self, cluster: ClusterId) -> Permit:
         """The permit of another cluster, for no more replicas than it can have.
@@ -226,12 +247,13 @@ def permit_patch(
     others wait until they see both, whichever comes first.
     """
     held = fleet.permit(here)
-    if (step.permits, step.removes) == (held.pods, held.removes):
+    if (step.permits, step.removes, step.keeps) == (held.pods, held.removes, held.keeps):
         return ()
     permit = Permit(
         name=here,
         pods=step.permits,
         removes=step.removes,
+        keeps=step.keeps,
         returned=held.returned + is_returned(held, step),
         set_uid=held.set_uid,
     )

@@ -12,8 +12,12 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from hanse.features.statefulsets.submitted import SubmittedSet
-from hanse.model.kinds.stateful import StatefulSetPartSpec, StatefulSetShares
-from hanse.model.objects import ClusterId
+from hanse.model.kinds.stateful import (
+    StatefulSetPart,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+)
+from hanse.model.objects import ClusterId, Object
 
 _Shares = dict[ClusterId, int]
 _Distribute = Callable[[_Shares], _Shares]
@@ -124,3 +128,32 @@ def share_basis(sources: ShareSources, distribute: _Distribute) -> ShareBasis:
             shares[cluster] = told
             disputed.append(cluster)
     return ShareBasis(shares, tuple(disputed))
+
+
+def topics_unaffected(before: Object | None, after: Object | None, *, is_own: bool) -> set[str]:
+    """The topics of keys whose plans are the same before and after a change of a report.
+
+    A roll-out changes reports often, and mostly in what only the status is computed from.
+    """
+    unaffected = {"shares"} if _share_fields(before) == _share_fields(after) else set[str]()
+    if not is_own and _replica_fields(before) == _replica_fields(after):
+        unaffected.add("local")
+    return unaffected
+
+
+def _share_fields(report: Object | None) -> object:
+    """What shares are computed from of a report."""
+    if not isinstance(report, StatefulSetPart):
+        return None
+    spec = report.spec
+    is_live = spec.ended is None and not spec.has_newer_schema
+    return is_live, spec.cluster, spec.set_uid, spec.share, spec.most, spec.rebalanced
+
+
+def _replica_fields(report: Object | None) -> object:
+    """What other clusters go by: the share, which replicas are ready, and returned permits."""
+    if not isinstance(report, StatefulSetPart):
+        return None
+    spec = report.spec
+    replicas = tuple((replica.name, replica.ready) for replica in spec.replicas)
+    return _share_fields(report), replicas, spec.revision, spec.returned, spec.refused is None

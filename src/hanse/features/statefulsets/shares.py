@@ -35,6 +35,7 @@ from hanse.model.clusterset import (
     MemberState,
     broker_cluster,
     departed_clusters,
+    joined_clusters,
     member_state,
 )
 from hanse.model.kinds.core import Service
@@ -271,13 +272,11 @@ def _live_parts(
     broker: ClusterId,
     broker_namespace: str,
 ) -> dict[ClusterId, StatefulSetPartSpec]:
-    """The reports of clusters that have not left and whose Lease has not expired."""
-    return {
-        c: p
-        for c, p in parts.items()
-        if member_state(c, snapshot, broker, broker_namespace)
-        not in (MemberState.SILENT, MemberState.GONE)
-    }
+    """The reports of members that have not left and whose Lease has not expired."""
+    place = (snapshot, broker, broker_namespace)
+    known = joined_clusters(*place) | {snapshot.local}
+    gone = (MemberState.SILENT, MemberState.GONE)
+    return {c: p for c, p in parts.items() if c in known and member_state(c, *place) not in gone}
 
 
 def _writer_rank(local: ClusterId, members: tuple[FleetMember, ...]) -> int:

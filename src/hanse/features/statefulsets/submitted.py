@@ -33,6 +33,7 @@ from hanse.features.statefulsets.preferences import (
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.core import Node
 from hanse.model.kinds.hanse import FederatedStatefulSet
+from hanse.model.numbers import parse_number
 from hanse.model.objects import ClusterId, ObjectRef, Wire, object_ref
 from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
@@ -117,9 +118,9 @@ class SubmittedSet(Struct, frozen=True):
         By annotation, else a FederatedStatefulSet's `spec.maxUnavailable`, else the update
         strategy.
         """
-        text = self.all_annotations.get(MAX_UNAVAILABLE, "")
-        if text.isdecimal():
-            return max(int(text), 1)
+        number = parse_number(self.all_annotations.get(MAX_UNAVAILABLE, ""), MAX_BUDGET)
+        if number is not None:
+            return max(number, 1)
         if isinstance(self.object, FederatedStatefulSet) and self.object.spec.max_unavailable:
             return self.object.spec.max_unavailable
         return self.replaced_at_once
@@ -321,8 +322,8 @@ def _resolve_count(value: object, replicas: int) -> int:
     match value:
         case int():
             return max(value, 1)
-        case str() if value.removesuffix("%").isdecimal() and value.endswith("%"):
-            return max(ceil(replicas * int(value[:-1]) / 100), 1)
+        case str() if value.endswith("%"):
+            return max(ceil(replicas * (parse_number(value[:-1]) or 0) / 100), 1)
         case _:
             return 1
 
@@ -343,7 +344,7 @@ def _validation_errors(
             value = annotations[annotation][:40]
             yield f"annotation {annotation}: {value!r} is not {format_choices(choices)}"
     budget = annotations.get(MAX_UNAVAILABLE, "1")
-    if not (budget.isdecimal() and 1 <= int(budget) <= MAX_BUDGET):
+    if not parse_number(budget, MAX_BUDGET):
         numbers = f"a number from 1 to {MAX_BUDGET}"
         yield f"annotation {MAX_UNAVAILABLE}: {budget[:40]!r} is not {numbers}"
     if annotations.get(LB_NEEDED) == "true" and spec.replicas > MAX_BALANCERS:

@@ -39,9 +39,18 @@ class Permit(Value, frozen=True, kw_only=True):
     removes: Annotated[
         bool,
         Schema(
-            "Whether it removes surplus replicas, as one cluster at a time does.", default=False
+            "Whether it removes surplus replicas; one cluster at a time does, unless all that do "
+            "say what they keep.",
+            default=False,
         ),
     ] = False
+    keeps: Annotated[
+        int | None,
+        Schema(
+            "While it removes surplus replicas: how many of its first ones it keeps in any case.",
+            minimum=0,
+        ),
+    ] = None
     returned: Annotated[
         Count,
         Schema(
@@ -109,8 +118,8 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
     permits: Annotated[
         tuple[Permit, ...],
         Schema(
-            "Who may take replicas down: for a roll-out never more than the set's maxUnavailable, "
-            "and one cluster removes what is surplus.",
+            "Who may take replicas down: for a roll-out never more than the set's maxUnavailable; "
+            "what is surplus is removed beside it.",
             keys=("name",),
             max_items=1000,
         ),
