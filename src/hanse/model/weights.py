@@ -23,12 +23,6 @@ class Weighting(Struct, frozen=True, gc=False):
     priority: int = 10
 
 
-def parse_number(text: str, most: int) -> int | None:
-    """The number from 0 to `most` in an annotation value; None where it is not one."""
-    plain = text.isascii() and text.isdecimal() and len(text) <= len(str(most))
-    return int(text) if plain and int(text) <= most else None
-
-
 def select_parts(
     ready: Sequence[P],
     weighting: Callable[[P], Weighting],

@@ -46,10 +46,11 @@ from hanse.features.federated.status import (
 )
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.federation import SYSTEM, NativeService
+from hanse.model.numbers import parse_number
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Desired, Key, Plan
 from hanse.model.snapshot import Snapshot
-from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT, parse_number
+from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT
 
 EXTERNAL_NAME_MESSAGE = (
     "a Service of type ExternalName has no endpoints and joins no federated Service: choose "

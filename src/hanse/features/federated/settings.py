@@ -9,8 +9,9 @@ from hanse.features.federated.names import DOMAIN
 from hanse.features.federated.records import Identity, Origin
 from hanse.model.affinity import FORMAT, AffinityRule, parse_affinity
 from hanse.model.internal_addresses import CLUSTERS_FORMAT, INTERNAL_FROM, parse_clusters
+from hanse.model.numbers import parse_number
 from hanse.model.objects import ClusterId
-from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT, parse_number
+from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT
 
 _HEALTH_RULES = ("lease", "probe", "none")
 

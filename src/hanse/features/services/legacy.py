@@ -48,7 +48,7 @@ from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, objec
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Key, Question, Read
 from hanse.model.snapshot import Index, Snapshot
-from hanse.model.weights import MOST_WEIGHT, parse_number
+from hanse.model.weights import MOST_WEIGHT
 
 LEGACY_CLUSTER = "lighthouse.submariner.io/sourceCluster"
 LEGACY_NAME = "lighthouse.submariner.io/sourceName"

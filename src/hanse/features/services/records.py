@@ -29,7 +29,7 @@ from hanse.model.kinds.multicluster import ImportedPort, ImportType, ServiceExpo
 from hanse.model.label_syntax import is_label_key, is_label_value
 from hanse.model.numbers import parse_number
 from hanse.model.objects import ClusterId, parse_time
-from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT, parse_number
+from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT
 
 SCHEMA = 1
 """Raised when older agents would misread a record; records of a newer schema are left alone."""

@@ -16,7 +16,7 @@ from hanse.model.numbers import parse_number
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.model.status import conditions_plan
-from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT, parse_number
+from hanse.model.weights import MOST_PRIORITY, MOST_WEIGHT
 
 SETTINGS_VALID = "SettingsValid"
 ADDRESSES_ALLOWED = "AddressesAllowed"
