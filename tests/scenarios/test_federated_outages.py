@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.health import SILENT_AFTER
 from hanse.features.federated.names import DOMAIN, EXTERNAL_DNS, SHARES
-from hanse.features.federated.settings import AFFINITY, HEALTH
+from hanse.features.federated.settings import AFFINITY, HEALTH, PUBLISH_FROM
 from hanse.features.federated.status import REACHABLE_CONDITION
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
@@ -128,6 +128,37 @@ async def test_members_get_traffic_by_priority_and_external_names_by_weight(
     await scenario.eventually(publishes(["bergen", 3, [B1]], ["lubeck", 1, [L1]]))
     await annotate("bergen", weight="0")
     await scenario.eventually(all_of(publishes(), federated.has_ready("hamburg", L1)))
+
+
+async def test_the_next_chosen_cluster_publishes_when_the_first_answers_nothing(
+    federated: FederatedScenario,
+) -> None:
+    """One at a time, but for the moment of a hand-over, in which the name never vanishes."""
+    scenario = federated.scenario
+    hostname = f"{EXTERNAL_DNS[1]}/hostname"
+    marks = {hostname: "web.example.org", PUBLISH_FROM.annotation: "bergen,hamburg"}
+
+    async def publishers() -> set[str]:
+        found = set()
+        for cluster in ("lubeck", "hamburg", "bergen"):
+            made = await federated.admin(cluster).read(Service, federated.web, SYSTEM)
+            found |= {cluster} if hostname in made.metadata.annotations else set()
+        return found
+
+    def publish(*clusters: str) -> Check[None]:
+        async def check() -> None:
+            assert await publishers() == {*clusters}
+
+        return check
+
+    await federated.edit("lubeck", Service, "web", {"metadata": {"annotations": marks}})
+    await scenario.eventually(publish("bergen"))
+    for supervisor in federated.membership.supervisors:
+        scenario.network.cut(supervisor, "bergen")
+    await scenario.eventually(publish("bergen", "hamburg"), LONG)
+    scenario.network.heal_all()
+
+    await scenario.eventually(publish("bergen"), LONG)
 
 
 async def test_each_cluster_uses_its_own_endpoints_while_it_has_some(

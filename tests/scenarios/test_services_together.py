@@ -92,6 +92,29 @@ async def test_differing_ports_conflict_until_they_match(
         await scenario.eventually(services.has_conditions(cluster, Conflict="NoConflicts"))
 
 
+@both_profiles
+async def test_another_app_protocol_is_told_and_the_port_stays(
+    services: ServicesScenario, profile: Profile
+) -> None:
+    scenario = services.scenario
+    await services.set_profile(profile)
+    await services.serve_and_export("bergen")
+    await services.serve_and_export("lubeck")
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
+
+    port = {"name": "http", "port": 80, "appProtocol": "kubernetes.io/h2c"}
+    await services.edit("bergen", Service, {"spec": {"ports": [port]}})
+
+    for cluster in ("bergen", "lubeck"):
+        await scenario.eventually(
+            services.has_conditions(cluster, Ready="Exported", Conflict="PortConflict")
+        )
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck", ports={"http": 80}))
+    for cluster in scenario.names:
+        found = await services.admin(cluster).read(ServiceImport, "web", scenario.namespace)
+        assert [p.app_protocol for p in found.spec.ports] == ["kubernetes.io/h2c"], "the oldest's"
+
+
 async def test_a_port_conflict_ends_when_the_odd_one_leaves(services: ServicesScenario) -> None:
     scenario = services.scenario
     await services.serve_and_export("bergen", "web", BOTH)
