@@ -100,6 +100,19 @@ class NodesFleet:
         wait = ("wait", "--for=condition=Ready", f"--timeout={WAIT_SECONDS}s", *names)
         self.must(cluster, "-n", space, *wait)
 
+    def await_replica(self, cluster: str, space: str, pod: str) -> None:
+        """Wait until a pod exists and is ready, which others create."""
+        ready = ("wait", "--for=condition=Ready", f"pod/{pod}")
+        until(lambda: self.kubectl(cluster, "-n", space, *ready).status, lambda code: code == 0)
+
+    def await_answer_to_pod(self, cluster: str, space: str, pod: str, target: str) -> Answer:
+        """Connect from a pod that has netcheck by TCP, until it is answered."""
+        inside = ("exec", pod, "--", "/netcheck", "tcp", target)
+        result = until(
+            lambda: self.kubectl(cluster, "-n", space, *inside), lambda seen: seen.status == 0
+        )
+        return Answer(*result.out.split())
+
     def await_rollout(self, cluster: str, space: str, name: str) -> None:
         """Wait until all replicas of a workload are ready."""
         self.must(cluster, "-n", space, "rollout", "status", name, f"--timeout={WAIT_SECONDS}s")

@@ -94,3 +94,13 @@ def export(name: str = "web") -> Manifest:
         "kind": "ServiceExport",
         "metadata": {"name": name},
     }
+
+
+def federated_set(name: str, replicas: int) -> tuple[Manifest, Manifest]:
+    """A StatefulSet for the broker, whose replicas have a load balancer each, and its Service."""
+    replicated = workload("StatefulSet", "any", name, replicas)
+    annotations = {"federation.kubernetes.io/statefulset-lb-needed": "true"}
+    replicated["metadata"]["annotations"] = annotations
+    governing = service(name, clusterIP="None")
+    governing["spec"]["ports"] = [{"name": "tcp", "port": TCP, "targetPort": TCP}]
+    return governing, replicated

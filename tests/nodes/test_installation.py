@@ -9,13 +9,23 @@ from typing import Any
 import pytest
 
 from hanse.features.networks.cni import STATE_FOLDER
+from hanse.model.acceptance import BROKER_ORIGIN
+from hanse.model.kinds.acceptance import (
+    ACCEPT,
+    DEFAULT_POLICY,
+    AcceptancePolicy,
+    AcceptancePolicySpec,
+    WorkloadAcceptance,
+)
+from hanse.model.objects import Meta, Wire, to_wire
 from tests.nodes.fleet import NodesFleet, until
 from tests.nodes.installation import BROKER, SYSTEM, Installation, installed
-from tests.nodes.manifests import TCP, export, service, workload
+from tests.nodes.manifests import TCP, export, federated_set, namespace, service, workload
 from tests.nodes.processes import container_process, descendants
 
 HERE, THERE = "lubeck", "hamburg"
-SPACE = "shop"
+SPACE, SETS = "shop", "sets"
+REPLICAS_ZONE = "myfederation.svc.example.com"
 ZONE = f"{SPACE}.svc.clusterset.local"
 
 
@@ -121,6 +131,28 @@ def test_a_new_agent_goes_on_where_the_old_one_ended(fleet: NodesFleet) -> None:
     fleet.must(THERE, "-n", SPACE, "scale", "deployment/web", "--replicas=1")
 
     fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE, THERE}, 24)
+
+
+def test_replicas_of_a_set_over_clusters_dial_each_other_by_global_names(fleet: NodesFleet) -> None:
+    for cluster in (HERE, THERE):
+        accepting = namespace(SETS)
+        accepting["metadata"]["labels"] = {ACCEPT: "true"}
+        fleet.apply(cluster, SETS, accepting, _acceptance())
+    fleet.apply(BROKER, SETS, namespace(SETS), *federated_set("peer", 2))
+    for cluster in (HERE, THERE):
+        fleet.await_replica(cluster, SETS, f"peer-{cluster}-0")
+
+    for caller, called in ((HERE, THERE), (THERE, HERE)):
+        target = f"peer-{called}-0.peer.{SETS}.{REPLICAS_ZONE}:{TCP}"
+        answer = fleet.await_answer_to_pod(caller, SETS, f"peer-{caller}-0", target)
+
+        assert answer.pod == f"peer-{called}-0"
+
+
+def _acceptance() -> Wire:
+    """What a member needs to run workloads of the broker in namespaces with the label."""
+    spec = AcceptancePolicySpec(workloads=WorkloadAcceptance(origins=(BROKER_ORIGIN,)))
+    return to_wire(AcceptancePolicy(metadata=Meta(name=DEFAULT_POLICY), spec=spec))
 
 
 def test_a_cut_from_the_broker_takes_nothing_away(fleet: NodesFleet) -> None:
