@@ -100,8 +100,16 @@ LOCAL_WATCHES: tuple[Watch, ...] = (
     Watch(
         Role.LOCAL,
         GSLBConfig,
-        writes=Writes.STATUS | Writes.FIELDS,
+        writes=Writes.STATUS,
         reason=_CONFIGURATION,
+    ),
+    Watch(
+        Role.LOCAL,
+        GSLBConfig,
+        namespace=NAMESPACE,
+        writes=Writes.FIELDS,
+        reason="the id by which an Avi controller knows who wrote its objects",
+        only_with="an Avi controller",
     ),
     Watch(
         Role.LOCAL,
