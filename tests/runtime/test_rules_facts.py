@@ -277,6 +277,25 @@ async def test_rule_7_a_late_answer_of_long_ago_lets_nobody_be_silent_after_a_sh
         assert observed == {HolderState.READY}
 
 
+async def test_rule_7_a_server_that_is_stopped_twice_makes_nobody_silent() -> None:
+    async with toy_world("lubeck", features=(LivenessFeature(), Toy())) as world:
+        facts = world.agents["lubeck"].reconciler.informers.facts
+        await _hold(world, "bergen")
+        for _ in range(3):
+            await _renew(world, "bergen")
+
+        for runs, stops in ((0, 22), (4.5, 27)):  # each until just after a Lease's time
+            await asyncio.sleep(runs)
+            await world.client(BROKER).create(configmap(f"after-{runs}", HOME))
+            await asyncio.sleep(0.1)  # the last answer
+            world.network.hang("lubeck", BROKER)  # nobody can renew
+            await asyncio.sleep(stops)
+            world.network.heal("lubeck", BROKER)
+        await asyncio.sleep(3)
+
+        assert [f.state for f in facts.all(LeaseLiveness)] == [HolderState.READY]
+
+
 SLOW = LinkFaults(delay=timedelta(seconds=2))
 
 

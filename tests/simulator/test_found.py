@@ -156,3 +156,24 @@ def test_what_a_restored_broker_forgot_that_left_may_conflict() -> None:
         do("faults.restart", "lubeck", pause=5),
         parts=SERVICES,
     )
+
+
+def test_an_import_deleted_unseen_is_missed_when_it_is_seen() -> None:
+    play(
+        do("services.offer", "hamburg", "db", False, pause=1),
+        do("faults.cut", "hamburg", "hamburg"),
+        do("services.delete_import", "hamburg", "db", pause=85),
+        seed=20111,
+        parts=SERVICES,
+    )
+
+
+def test_an_export_that_nobody_could_withdraw_may_conflict() -> None:
+    play(
+        do("services.offer", "bergen", "db", False),
+        do("services.offer", "lubeck", "db", True, pause=40),
+        do("faults.cut", "bergen", "broker"),
+        do("faults.restore_forward", "bergen", 0, pause=20),
+        seed=20415,
+        parts=SERVICES,
+    )

@@ -18,8 +18,8 @@ RECONNECT_TIME = DEFAULT_BACKOFF.most.total_seconds()
 CLOCK_PRECISION = 1.0
 """Seconds by which two times of an API server may be rounded against each other."""
 
-MISSED_SHARE = 2 / 3
-"""Of its duration, by which a Lease is older than our own if its holder missed two renewals."""
+MISSED_SHARE = 1 / 2
+"""Of its duration, by which a Lease is older than our own if its holder had missed a renewal."""
 
 
 class LeaseRecord(Struct, frozen=True):

@@ -33,6 +33,8 @@ class LeaseTracker:
         self._timer: asyncio.TimerHandle | None = None
         self._late_answers: dict[ClusterId, float] = {}
         """When a late answer last gave a cluster's Leases their time anew."""
+        self._last_answers: dict[ClusterId, float] = {}
+        """When a cluster had last answered as a Lease of it expired."""
 
     def on_change(self, change: Change) -> None:
         """Judge Leases anew after a change of one, of a server's clock, or of a cluster's state."""
@@ -109,19 +111,22 @@ class LeaseTracker:
         """Mark and return the Leases that expired before their cluster last answered; probes it.
 
         After a late answer every Lease has its full duration again, but one that is not renewed
-        then only once: a server whose every answer is late is slow, and takes renewals.
+        then only once: a server whose every answer is late is slow, and takes renewals. One that
+        has not answered in the second half of that time was stopped once more, and took none.
         """
         due = observer.next_expiry
         if due is None or due > _now():
             return ()
         answered_at = self._informers.suspect(where)
         if answered_at < due:
+            self._last_answers[where] = answered_at
             return ()  # wait for the answer
         late = answered_at - due
         if late <= LATE_ANSWER:
             return observer.expire(answered_at)
         known = self._late_answers.get(where)
-        is_slow = known is not None and late <= SLOW_ANSWER
+        last = self._last_answers.pop(where, due)
+        is_slow = known is not None and late <= SLOW_ANSWER and 2 * last >= known + due
         expired = observer.expire(answered_at, unchanged_since=known) if is_slow else ()
         others = observer.next_expiry
         if others is not None and others <= answered_at:

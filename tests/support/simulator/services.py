@@ -155,6 +155,8 @@ class ExportsAnswered(Law):
         self._exports = Exports(fleet)
         self._changed: dict[tuple[str, str], tuple[object, float]] = {}
         """What a cluster exports under a name, and since when."""
+        self._types: dict[tuple[ClusterId, str, bool], float] = {}
+        """When a cluster was last seen to export a name as headless, or not."""
         self._seen: dict[tuple[str, str, str], tuple[frozenset[str], float, float]] = {}
         """What was answered rightly, since when that is exported, and when imports in the asking
         cluster were last changed by hand."""
@@ -163,8 +165,7 @@ class ExportsAnswered(Law):
         profile = await self._exports.profile()
         for name in NAMES:
             exports = await self._exports.of(name)
-            possible = await self._exports.possible(name)
-            types = {exported.headless for exported in possible.values()}
+            types = await self._possible_types(name)
             for exporter in self.fleet.names:
                 exported = exports.get(exporter)
                 wanted = exported.addresses if exported is not None else frozenset()
@@ -180,6 +181,17 @@ class ExportsAnswered(Law):
                 for exporter in self.fleet.names:
                     async for seen in self._answered(asker, exporter, name, exports):
                         yield seen
+
+    async def _possible_types(self, name: str) -> set[bool]:
+        """The types of exports, also of one whose cluster could not tell yet that it is gone."""
+        fleet, now = self.fleet, self.fleet.now
+        for cluster, exported in (await self._exports.possible(name)).items():
+            self._types[cluster, name, exported.headless] = now
+        return {
+            headless
+            for (cluster, of, headless), seen in self._types.items()
+            if of == name and now - max(seen, fleet.works_since(cluster, BROKER)) < CONVERGED
+        }
 
     async def _answered(
         self, asker: ClusterId, exporter: ClusterId, name: str, exports: dict[ClusterId, Exported]
@@ -205,7 +217,7 @@ class ExportsAnswered(Law):
             return
         seen = f"{asker} answers {sorted(answer.records)} for {name} of {exporter}"
         expired = asker != exporter and self._may_be_expired(exporter)
-        if fleet.now - touched < CONVERGED or expired:
+        if fleet.now - touched < CONVERGED or expired or self._was_edited_unseen(asker):
             self._seen.pop(key, None)
         if self._seen.get(key) == (wanted, since, touched) and since < fleet.now:
             yield f"{seen}, which was {sorted(wanted)} and is exported all the time"
@@ -217,6 +229,11 @@ class ExportsAnswered(Law):
         to the broker is disputed."""
         is_owned = self._services.is_owned(asker, name)
         return is_owned or asker in self.fleet.left or self.fleet.is_disputed(exporter)
+
+    def _was_edited_unseen(self, asker: ClusterId) -> bool:
+        """Whether an agent may see only now what somebody did to imports in its cluster."""
+        edited, works = self._services.edited.get(asker, 0), self.fleet.works_since(asker)
+        return 0 < edited <= works and self.fleet.now - works < CONVERGED
 
     def _may_be_expired(self, exporter: ClusterId) -> bool:
         """Whether others may take a cluster for dead."""
