@@ -238,7 +238,7 @@ async def test_more_at_a_time_if_users_say_so_and_a_partition_counts_all_cluster
 
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 5}}
         await sets.edit({"spec": {"updateStrategy": strategy, "template": template("etcd:3.8")}})
-        await scenario.eventually(counts(watch, 5))
+        await scenario.eventually(has_lost(watch, "store-lubeck-1"))
         await scenario.eventually(counts(watch, 6))
         await scenario.always(counts(watch, 6), A_WHILE)
         assert watch.taken == ["store-lubeck-1"]
