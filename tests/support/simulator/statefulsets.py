@@ -1,16 +1,25 @@
 """Federated StatefulSets: replicas shared out over clusters, each in one place."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, ItemsView, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+
+from msgspec.structs import replace
 
 from hanse.features.statefulsets.names import LB_NEEDED, REBALANCE
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Node, Pod, Service
 from hanse.model.kinds.policy import PodDisruptionBudget
-from hanse.model.objects import ClusterId, Wire
-from tests.scenarios.statefulsets import KINDS, UNSCHEDULABLE, StatefulSetsScenario, template
+from hanse.model.objects import ClusterId, Meta, Wire
+from tests.scenarios.statefulsets import (
+    KINDS,
+    UNSCHEDULABLE,
+    StatefulSetsScenario,
+    headless,
+    spec_of,
+    template,
+)
 from tests.support.federation import install_crds
 from tests.support.simulator.fleet import Fleet, find, is_live
 from tests.support.simulator.laws import Law
@@ -19,6 +28,8 @@ from tests.support.testbed_embedded import EmbeddedTestbed
 from tinykube.storage import Change, Restored
 
 NAME = "store"
+WITH_DISK = {"kubernetes.io/os": "linux"}
+"""The labels of nodes that replicas can run on: all nodes have them until one is lost."""
 SURELY_AWAY = 45.0
 """Seconds of silence after which everybody knows that a cluster is away."""
 CALM = 10.0
@@ -52,7 +63,7 @@ class StatefulSets:
         for cluster in CLUSTERS:
             await self.restore_nodes(cluster)
         found = find(await self._fleet.objects(BROKER, StatefulSet, self._fleet.namespace), NAME)
-        if found is not None and found["spec"]["template"]["spec"].get("nodeSelector"):
+        if found is not None and UNSCHEDULABLE["nodeSelector"].items() <= _node_selector(found):
             with suppress(NotFound):
                 await self.update("1")
 
@@ -63,7 +74,12 @@ class StatefulSets:
     async def launch(self, replicas: int) -> None:
         with suppress(NotFound):
             await self._fleet.admin(BROKER).delete(Service, "etcd", self._fleet.namespace)
-        await self._users.launch(replicas)
+        space, broker = self._fleet.namespace, self._fleet.admin(BROKER)
+        await broker.create(headless("etcd", space))
+        spec = spec_of(replicas)
+        pods = {**spec.template, "spec": {**spec.template["spec"], "nodeSelector": WITH_DISK}}
+        meta = Meta(name=NAME, namespace=space)
+        await broker.create(StatefulSet(metadata=meta, spec=replace(spec, template=pods)))
 
     @step(4, replicas=(0, 2, 4, 6))
     async def scale(self, replicas: int) -> None:
@@ -72,7 +88,8 @@ class StatefulSets:
     @step(2, tag=("1", "2", "3"))
     async def update(self, tag: str) -> None:
         """A new image: every replica is replaced."""
-        await self._edit({"spec": {"template": template(f"etcd:{tag}")}})
+        selector = {**dict.fromkeys(UNSCHEDULABLE["nodeSelector"]), **WITH_DISK}
+        await self._edit({"spec": {"template": template(f"etcd:{tag}", nodeSelector=selector)}})
 
     @step(1, tag=("4", "5"))
     async def update_badly(self, tag: str) -> None:
@@ -142,9 +159,12 @@ class StatefulSets:
 
     @step(1, cluster=CLUSTERS)
     async def lose_node(self, cluster: ClusterId) -> None:
-        """A node goes for ever with a replica, whose volume no other node can take."""
+        """A node goes for ever with a replica, whose volume no other node can take.
+
+        Nodes lose the label by which replicas are scheduled: nobody drains them.
+        """
         for node in await self._fleet.objects(cluster, Node):
-            await self._users.cordon(cluster, node["metadata"]["name"])
+            await self._label(cluster, node, dict.fromkeys(WITH_DISK))
         await self.delete_pod(cluster)
         self.lost.add(cluster)
 
@@ -154,7 +174,22 @@ class StatefulSets:
         for node in await self._fleet.objects(cluster, Node):
             if node["spec"].get("unschedulable"):
                 await self._users.cordon(cluster, node["metadata"]["name"], cordoned=False)
+            if not WITH_DISK.items() <= node["metadata"]["labels"].items():
+                await self._label(cluster, node, WITH_DISK)
         self.lost.discard(cluster)
+
+    async def _label(
+        self, cluster: ClusterId, node: Wire, labels: Mapping[str, str | None]
+    ) -> None:
+        """As `kubectl label node` does; None removes a label."""
+        change = {"metadata": {"labels": dict(labels)}}
+        await self._fleet.admin(cluster).patch(Node, node["metadata"]["name"], "", change)
+
+
+def _node_selector(stateful_set: Wire) -> ItemsView[str, str]:
+    """By which labels of nodes the pods of a set are scheduled."""
+    pods = stateful_set["spec"]["template"]["spec"]
+    return dict[str, str](pods.get("nodeSelector") or {}).items()
 
 
 async def _wanted(fleet: Fleet) -> int | None:
