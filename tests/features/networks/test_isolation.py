@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
+import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -29,7 +30,10 @@ API = ("172.18.0.2", 6443)
 
 
 def written(
-    users: Sequence[NetworkPolicy] = (), peers: tuple[tuple[str, str, NetworkName], ...] = ()
+    users: Sequence[NetworkPolicy] = (),
+    peers: tuple[tuple[str, str, NetworkName], ...] = (),
+    *,
+    shared_dns: bool = False,
 ) -> list[NetworkPolicy]:
     """All policies of both tenants."""
     return [
@@ -42,6 +46,7 @@ def written(
                 networks=NETWORKS[tenant],
                 apiservers=(API,),
                 peers=tuple((mine, other) for of, mine, other in peers if of == tenant),
+                shared_dns=shared_dns,
             ),
         )
     ] + list(users)
@@ -107,6 +112,25 @@ def test_dns_and_the_api_server_are_reached_and_nothing_else_of_theirs() -> None
     assert not can_reach(pod, api, TrafficPort(22), policies)
     assert not can_reach(spot("acme-web", "default"), dns, TrafficPort(53, "UDP"), policies)
     assert can_reach(dns, api, TrafficPort(API[1]), policies)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_shared_dns_server_is_asked_where_networks_share_it_and_nothing_else(
+    shared: bool,
+) -> None:
+    policies = written(shared_dns=shared)
+    server = spot("hanse-system", **{"app.kubernetes.io/name": "hanse-network-dns"})
+    others = (
+        spot("hanse-system", **{"app.kubernetes.io/name": "hanse-agent"}),
+        spot("plain", **{"app.kubernetes.io/name": "hanse-network-dns"}),
+    )
+    pod = spot("acme-web", "lab")
+
+    for protocol in ("UDP", "TCP"):
+        assert can_reach(pod, server, TrafficPort(53, protocol), policies) == shared
+        assert not any(can_reach(pod, o, TrafficPort(53, protocol), policies) for o in others)
+    assert not can_reach(pod, server, TrafficPort(8080), policies)
+    assert not can_reach(server, pod, TrafficPort(53, "UDP"), policies)
 
 
 def test_policies_of_users_cannot_narrow_where_no_guard_isolates() -> None:
