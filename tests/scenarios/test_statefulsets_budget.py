@@ -245,6 +245,29 @@ async def test_more_at_a_time_if_users_say_so_and_a_partition_counts_all_cluster
         assert (await sets.door()).status.updated_replicas == 1
 
 
+async def test_cluster_by_cluster_a_partition_ends_the_roll_out_where_it_says(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await sets.launch(4, marks={"statefulsets.hanse.dev/update": "cluster-by-cluster"})
+    await scenario.eventually(sets.is_ready(4))
+    async with replica_watch(sets) as watch:
+        await scenario.eventually(counts(watch, 4))
+        watch.start_counting()
+        strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 1}}
+        await sets.edit({"spec": {"updateStrategy": strategy, "template": template("etcd:3.7")}})
+        updated = ["store-bergen-1", "store-bergen-0", "store-hamburg-0"]
+        await scenario.eventually(has_lost(watch, *updated))
+        await scenario.eventually(counts(watch, 4))
+        await scenario.always(counts(watch, 4), A_WHILE)
+        assert watch.taken == updated
+
+        await sets.edit({"spec": {"updateStrategy": {"rollingUpdate": {"partition": 0}}}})
+        await scenario.eventually(has_rolled_out(sets, 4))
+        assert watch.taken == [*updated, "store-lubeck-0"]
+        assert watch.least == 3
+
+
 async def test_another_first_ordinal_comes_to_one_cluster_after_the_other(
     sets: StatefulSetsScenario,
 ) -> None:
