@@ -318,6 +318,10 @@ def test_a_network_that_goes_answers_nobody_and_comes_back_whole() -> None:
     assert names.ask(A1, WEB).records == ("10.96.1.1",)
 
 
+_PEERED = (
+    peering("acme-web", "lab", "bolt.default"),
+    peering("bolt-web", "default", "acme.lab"),
+)
 _CHANGES: tuple[Object, ...] = (
     *TENANTS,
     *MEMBERS,
@@ -326,17 +330,18 @@ _CHANGES: tuple[Object, ...] = (
     network("acme.lab", "vpc"),
     pod("a1", "acme-web", LAB),
     pod("lab", "acme-web", A1, **{NETWORK: "lab"}),
-    peering("acme-web", "lab", "bolt.default"),
-    peering("bolt-web", "default", "acme.lab"),
+    *_PEERED,
     service("web", "acme-web", "10.96.1.1", of="lab"),
 )
 
 
-@settings(max_examples=25, deadline=None)
-@given(st.lists(st.tuples(st.sampled_from(_CHANGES), st.booleans()), max_size=20))
-def test_changes_end_in_what_a_new_server_answers(steps: list[tuple[Object, bool]]) -> None:
+@settings(max_examples=100, deadline=None)
+@given(st.booleans(), st.lists(st.tuples(st.sampled_from(_CHANGES), st.booleans()), max_size=20))
+def test_changes_end_in_what_a_new_server_answers(
+    peered: bool, steps: list[tuple[Object, bool]]
+) -> None:
     """Whatever comes and goes, in any order."""
-    names = Names(*TENANTS, *MEMBERS)
+    names = Names(*TENANTS, *MEMBERS, *(_PEERED if peered else ()))
 
     for obj, stays in steps:
         if stays:
