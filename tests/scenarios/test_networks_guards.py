@@ -2,10 +2,16 @@
 
 import pytest
 
+from hanse.features.networks.admission_policies import POLICIES
 from hanse.features.networks.names import TENANT
+from hanse.model.kinds.admission import ValidatingAdmissionPolicyBinding
+from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.networking import NetworkPolicy, ServiceCIDR
+from hanse.model.ownership import OWNER
 from tests.scenarios.networks import NetworksScenario, made, refusal
+
+RANGE = "10.94.0.0/27"
 
 
 @pytest.mark.needs("vap")
@@ -65,3 +71,41 @@ async def test_a_dry_run_of_a_service_needs_no_address(guarded: NetworksScenario
         trial = made(Service, "trial", namespace, spec={"ports": [{"port": 80}]})
         for _ in range(10):  # an API server compares with a range that it chooses at random
             await guarded.admin.create(trial, dry_run=True)
+
+
+@pytest.mark.needs("vap")
+async def test_what_a_network_is_made_of_is_restored_if_it_is_edited(
+    tenancy: NetworksScenario,
+) -> None:
+    acme = await tenancy.create_tenant()
+    await tenancy.create_namespace(acme)
+    name = await tenancy.create_network(acme, "own", service={"cidrs": [RANGE]})
+    await tenancy.scenario.eventually(tenancy.has_phase(name, "Ready"))
+    admin, system = tenancy.admin, f"{acme}-kube-system"
+
+    async def parts() -> dict[str, object]:
+        bindings = [await admin.read(ValidatingAdmissionPolicyBinding, p) for p in POLICIES]
+        cidrs = (await admin.list(ServiceCIDR)).objects
+        servers = (await admin.list(Deployment, namespace=system)).objects
+        return {
+            **{one.name: one.spec for one in bindings},
+            **{one.name: one.metadata.labels for one in cidrs if RANGE in one.spec.cidrs},
+            **{one.name: one.spec for one in servers},
+        }
+
+    before = await parts()
+    for policy in POLICIES:
+        weak = {"spec": {"validationActions": ["Audit"]}}
+        await admin.patch(ValidatingAdmissionPolicyBinding, policy, "", weak)
+    for cidr in (await admin.list(ServiceCIDR)).objects:
+        if RANGE in cidr.spec.cidrs:
+            labels: dict[str, str | None] = {OWNER: None}
+            await admin.patch(ServiceCIDR, cidr.name, "", {"metadata": {"labels": labels}})
+    for server in (await admin.list(Deployment, namespace=system)).objects:
+        none = {"spec": {"replicas": 0}}
+        await admin.patch(Deployment, server.name, system, none)
+
+    async def restored() -> None:
+        assert await parts() == before
+
+    await tenancy.scenario.eventually(restored)

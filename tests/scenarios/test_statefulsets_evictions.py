@@ -1,5 +1,6 @@
 """A PodDisruptionBudget at the broker: nodes of several clusters are drained, one replica goes."""
 
+from hanse.app import BROKER
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.objects import ClusterId
 from tests.scenarios.replica_watch import replica_watch
@@ -72,3 +73,27 @@ def allow(sets: StatefulSetsScenario, **most: int) -> Check[None]:
             assert found.spec.max_unavailable == evictions, (cluster, found.spec)
 
     return check
+
+
+async def test_without_the_budget_at_the_broker_no_cluster_keeps_one(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await sets.protect()
+    await sets.launch(3)
+    await scenario.eventually(sets.is_ready(3))
+    await scenario.eventually(allow(sets, bergen=0, hamburg=0, lubeck=0))
+
+    for budget in (
+        await sets.admin(BROKER).list(PodDisruptionBudget, namespace=scenario.namespace)
+    ).objects:
+        await sets.admin(BROKER).delete(PodDisruptionBudget, budget.name, scenario.namespace)
+
+    async def none_left() -> None:
+        for cluster in scenario.names:
+            found = await sets.admin(cluster).list(
+                PodDisruptionBudget, namespace=scenario.namespace
+            )
+            assert found.objects == (), cluster
+
+    await scenario.eventually(none_left)
