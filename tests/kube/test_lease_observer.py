@@ -220,3 +220,14 @@ def test_a_lease_about_as_old_as_our_own_is_not_too_old(behind: int, outdated: b
 
     assert (alone, observer.is_outdated("sys", "lubeck")) == (True, outdated)
     assert state_of(observer) == HolderState.UNKNOWN
+
+
+def test_a_lease_found_old_that_goes_back_is_still_too_old() -> None:
+    observer, server_time = LeaseObserver(), NOON + timedelta(minutes=5)
+    observer.observe(written(0, number=9), 0, server_time)
+
+    observer.observe(written(-60, number=3), 10, server_time)
+    went_back = observer.is_outdated("sys", "lubeck")
+    observer.observe(written(320, number=20), 20, server_time + timedelta(seconds=20))
+
+    assert (went_back, observer.is_outdated("sys", "lubeck")) == (True, False)

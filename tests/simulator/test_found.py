@@ -177,3 +177,14 @@ def test_an_export_that_nobody_could_withdraw_may_conflict() -> None:
         seed=20415,
         parts=SERVICES,
     )
+
+
+def test_a_dead_cluster_does_not_return_with_a_restored_broker() -> None:
+    play(
+        do("services.offer", "hamburg", "db", True, pause=1),
+        do("faults.kill", "hamburg", pause=20),
+        do("faults.kill_at", "lubeck", 5, pause=1),
+        do("faults.restore", "broker", 2, pause=31),
+        seed=20946,
+        parts=SERVICES,
+    )

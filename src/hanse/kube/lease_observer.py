@@ -83,7 +83,9 @@ class LeaseObserver:
         elif _is_earlier(lease, before):
             silent = known.state is HolderState.SILENT
             state = HolderState.SILENT if silent else HolderState.UNKNOWN
-            record = LeaseRecord(ObservedLease(lease, now), state, changed=True)
+            old = known.outdated_since  # what was too old before is not younger in a backup
+            observed = ObservedLease(lease, now)
+            record = LeaseRecord(observed, state, changed=old is None, outdated_since=old)
         else:
             state, renewals = _state_after(lease, known), known.renewals + 1
             record = LeaseRecord(ObservedLease(lease, now), state, renewals, changed=True)
