@@ -188,3 +188,12 @@ def test_a_dead_cluster_does_not_return_with_a_restored_broker() -> None:
         seed=20946,
         parts=SERVICES,
     )
+
+
+def test_a_profile_that_is_taken_back_at_once_may_cost_an_answer() -> None:
+    play(
+        do("services.offer", "hamburg", "web", False, pause=40),
+        do("services.set_profile", "kep-1645"),
+        do("services.set_profile", "lighthouse"),
+        parts=SERVICES,
+    )

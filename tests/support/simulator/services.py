@@ -38,6 +38,7 @@ class Services:
         self._users = ServicesScenario(fleet)
         self.edited: dict[ClusterId, float] = {}
         """When somebody last edited imported objects in a cluster by hand."""
+        self.profile_changes = 0
 
     async def open(self) -> None:
         await self._users.open(lease=int(LEASE.total_seconds()))
@@ -136,6 +137,7 @@ class Services:
 
     @step(1, profile=("lighthouse", "kep-1645"))
     async def set_profile(self, profile: Profile) -> None:
+        self.profile_changes += 1
         await self._users.set_profile(profile)
 
 
@@ -169,7 +171,8 @@ class ExportsAnswered(Law):
             for exporter in self.fleet.names:
                 exported = exports.get(exporter)
                 wanted = exported.addresses if exported is not None else frozenset()
-                state = (wanted, len(types), profile, self._services.is_owned(exporter, name))
+                rules = (len(types), self._services.profile_changes)
+                state = (wanted, rules, self._services.is_owned(exporter, name))
                 if self._changed.get((exporter, name), ("", 0))[0] != state:
                     self._changed[exporter, name] = (state, self.fleet.now)
                     if exporter in self.fleet.membership_changed:
