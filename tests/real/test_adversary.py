@@ -21,6 +21,7 @@ from hanse.kube.transport import MERGE_PATCH, Request, Transport
 from hanse.local.real.fleet import NAMES, RealFleet
 from hanse.model.crds import placeholder_crds
 from tests.real import adversary_attacks as attacks
+from tests.real import adversary_table as table
 from tests.real.adversary import (
     DRY,
     Accepted,
@@ -239,12 +240,17 @@ async def test_attacks_with_a_members_token_are_refused_and_change_nothing(
         *attacks.service_attacks(),
         *attacks.slice_attacks(found[0]["metadata"]["name"]),
         *attacks.account_attacks(),
+        *table.member_table(),
     ]
+    own = msgspec.json.encode(table.own_slice())
+    published = await member.send(Request("POST", slices, body=own))
 
     failed = await unrefused(member, tried)
+    await member.send(Request("DELETE", f"{slices}/{table.OWN_SLICE}"))
 
+    assert published.status == 201
     assert failed == []
-    assert len(tried) > 80
+    assert len(tried) > 110
     assert await scene.settled() == before
 
 
@@ -326,12 +332,14 @@ async def test_a_former_member_has_no_rights_left(scene: Scene) -> None:
     for namespace in (BROKER_NAMESPACE, ACCOUNTS_NAMESPACE):
         await scene.fleet.on("broker", "-n", namespace, "delete", bindings, *selector)
     accepted = await attack_everything(scene.broker, former, lambda _: False)
+    tried = (*attacks.workload_attacks(), *attacks.account_attacks(), *table.member_table())
+    failed = await unrefused(former, tried)
     read = (await former.send(Request("GET", listed))).status
     await scene.fleet.on("broker", "-n", ACCOUNTS_NAMESPACE, "delete", "serviceaccount", *selector)
     gone = (await former.send(Request("GET", listed))).status
     await former.close()
 
-    assert (joined, accepted, read) == (200, [], 403)
+    assert (joined, accepted, failed, read) == (200, [], [], 403)
     assert gone in (401, 403), "the API server remembers tokens for seconds"
 
 
@@ -406,7 +414,8 @@ async def test_a_supervisor_touches_nothing_of_users(scene: Scene, supervisor: T
         if (after := await state()) == before:
             break
         before = after
-    failed = await unrefused(supervisor, attacks.supervisor_attacks())
+    tried = (*attacks.supervisor_attacks(), *table.table_in_a_member())
+    failed = await unrefused(supervisor, tried)
     accepted = await attack_everything(scene.admins["bergen"], supervisor, _is_leaders_own)
 
     assert failed == []
@@ -457,9 +466,13 @@ async def test_a_global_leader_writes_copies_of_its_own_objects_alone(
         "PATCH", f"{events}/an-event.bergen", DRY, msgspec.json.encode({"count": 7}), MERGE_PATCH
     )
 
+    before = await snapshot({"bergen": admin}, _AT_HOME)
+    failed = await unrefused(leader, table.leader_table())
     accepted = await attack_everything(admin, leader, lambda _: False)
 
+    assert failed == []
     assert [one for one in accepted if not _is_copy(one)] == []
+    assert await snapshot({"bergen": admin}, _AT_HOME) == before
     assert (await leader.send(counted)).status == 200
 
 
@@ -469,3 +482,21 @@ def _is_copy(accepted: Accepted) -> bool:
     if path.endswith("/events"):
         return accepted.changed == ("POST",)
     return f"/namespaces/{AVI}/" in path and (".vmware.com/" in path or "/globalservices" in path)
+
+
+async def test_an_administrator_of_a_namespace_stays_in_it(scene: Scene) -> None:
+    """A tenant with the ClusterRole `admin` in one namespace of a member."""
+    tenant = ("bergen", "-n", SHOP, "create")
+    await scene.fleet.on(*tenant, "serviceaccount", "tenant")
+    bound = ("--clusterrole=admin", f"--serviceaccount={SHOP}:tenant")
+    await scene.fleet.on(*tenant, "rolebinding", "tenant", *bound)
+    token = await _token(scene.admins["bergen"], SHOP, "tenant")
+    transport = transport_with(scene.fleet.real.clusters["bergen"], token)
+    before = await snapshot({"bergen": scene.admins["bergen"]}, _AT_HOME)
+
+    failed = await unrefused(transport, table.tenant_table())
+    own = (await transport.send(Request("GET", f"/api/v1/namespaces/{SHOP}/secrets"))).status
+    await transport.close()
+
+    assert (failed, own) == ([], 200)
+    assert await snapshot({"bergen": scene.admins["bergen"]}, _AT_HOME) == before
