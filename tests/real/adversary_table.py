@@ -80,7 +80,9 @@ MEMBER: tuple[_Row, ...] = (
     ("hamburg gone, by steps", "JSON", f"{_MEMBERS}/hamburg/status", _GONE),
     ("another range of hamburg", "PATCH", f"{_MEMBERS}/hamburg",
      {"spec": {"ranges": {"pods": ["0.0.0.0/0"]}}}),
-    ("a record of visby", "POST", _MEMBERS, _named("visby", spec={"clusterID": "visby"})),
+    ("a record of visby", "POST", _MEMBERS,
+     {"apiVersion": "hanse.dev/v1alpha1", "kind": "ClusterMember",
+      **_named("visby", spec={"clusterID": "visby", "uid": "x"})}),
     ("an account", "POST", f"{_CORE}/{ACCOUNTS_NAMESPACE}/serviceaccounts", _named("x")),
     ("a Secret with hamburg's token", "POST", f"{_CORE}/{ACCOUNTS_NAMESPACE}/secrets",
      _ACCOUNT_SECRET),
@@ -102,11 +104,12 @@ MEMBER: tuple[_Row, ...] = (
      _named("x", spec={"podSelector": {}})),
     ("an Ingress", "POST", f"/apis/networking.k8s.io/v1/namespaces/{SHOP}/ingresses", _named("x")),
     ("a shell", "POST", f"{_CORE}/{SHOP}/pods/store-0/exec", None),
-    ("nodes", "GET", "/api/v1/nodes", None),
+    ("a node", "PATCH", "/api/v1/nodes/x", {"spec": {"unschedulable": True}}),
     ("configuration of the cluster", "GET", f"{_CORE}/kube-system/configmaps", None),
     ("an import that stays", "POST", _IMPORTS,
      {"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceImport",
-      "metadata": {"name": "x", "finalizers": ["a.b/c"]}, "spec": {"type": "Headless"}}),
+      "metadata": {"name": "x", "finalizers": ["a.b/c"]},
+      "spec": {"type": "Headless", "ports": []}}),
 )  # fmt: skip
 
 _OWN_ACCOUNT = f"{_CORE}/{_SYSTEM}/serviceaccounts/hanse-supervisor-lubeck"
