@@ -105,7 +105,7 @@ MEMBER: tuple[_Row, ...] = (
     ("an Ingress", "POST", f"/apis/networking.k8s.io/v1/namespaces/{SHOP}/ingresses", _named("x")),
     ("a shell", "POST", f"{_CORE}/{SHOP}/pods/store-0/exec", None),
     ("a node", "PATCH", "/api/v1/nodes/x", {"spec": {"unschedulable": True}}),
-    ("configuration of the cluster", "GET", f"{_CORE}/kube-system/configmaps", None),
+    ("Secrets of the cluster", "GET", f"{_CORE}/kube-system/secrets", None),
     ("an import that stays", "POST", _IMPORTS,
      {"apiVersion": "multicluster.x-k8s.io/v1alpha1", "kind": "ServiceImport",
       "metadata": {"name": "x", "finalizers": ["a.b/c"]},
