@@ -232,8 +232,10 @@ async def test_every_right_that_the_broker_offers_a_member_is_attacked(
 async def test_attacks_with_a_members_token_are_refused_and_change_nothing(
     scene: Scene, member: Transport, agents: str
 ) -> None:
-    before = await scene.settled()
     slices = f"/apis/discovery.k8s.io/v1/namespaces/{BROKER_NAMESPACE}/endpointslices"
+    own = msgspec.json.encode(table.own_slice())
+    published = await member.send(Request("POST", slices, body=own))
+    before = await scene.settled()
     found = (await get(scene.broker, f"{slices}?labelSelector={SOURCE}%3Dhamburg"))["items"]
     tried = [
         *attacks.workload_attacks(),
@@ -242,16 +244,15 @@ async def test_attacks_with_a_members_token_are_refused_and_change_nothing(
         *attacks.account_attacks(),
         *table.member_table(),
     ]
-    own = msgspec.json.encode(table.own_slice())
-    published = await member.send(Request("POST", slices, body=own))
 
     failed = await unrefused(member, tried)
+    after = await scene.settled()
     await member.send(Request("DELETE", f"{slices}/{table.OWN_SLICE}"))
 
     assert published.status == 201
     assert failed == []
     assert len(tried) > 110
-    assert await scene.settled() == before
+    assert after == before
 
 
 async def test_a_quota_bounds_what_a_member_creates(scene: Scene, member: Transport) -> None:
