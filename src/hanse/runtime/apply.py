@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hanse.kube.clock import Clock
 from hanse.kube.concurrency_limit import BEFORE_SENDING
@@ -165,45 +164,19 @@ class Writer:
     async def _patch(self, action: Update, api: Api) -> str:
         """Patch an object and return its new resourceVersion.
 
-        Where only its status has changed since the plan, the same patch is sent once more to the
-        newest version. The store observes the answer, except that of the scale subresource.
+        The store observes the answer, except that of the scale subresource.
         """
-        try:
-            patched = await self._send_patch(action, action.base, api)
-        except Conflict:
-            newest = await self._read_newest(action, api)
-            if newest is None or not differs_only_in_status(newest, action.base):
-                raise
-            patched = await self._send_patch(action, newest, api)
-        if action.subresource != "scale":
-            self._informers.observe_write(action.where, patched)
-        return patched.metadata.resource_version
-
-    async def _send_patch(self, action: Update, base: Object, api: Api) -> Object:
-        """Send the patch with the version and uid of an observed object as preconditions."""
-        meta = base.metadata
-        return await api.patch(
+        base = action.base
+        patched = await api.patch(
             type(base),
-            meta.name,
-            meta.namespace,
+            base.metadata.name,
+            base.metadata.namespace,
             with_preconditions(action.change, base),
             subresource=action.subresource,
         )
-
-    async def _read_newest(self, action: Update, api: Api) -> Object | None:
-        """The version after the one that a patch was planned for; None where that is of no use.
-
-        That is if its status is not written apart, or the patch is one of the status.
-        It is the watched one, or read live if the watch is not that far.
-        """
-        base = action.base
-        meta = base.metadata
-        if not (type(base).has_status_subresource and meta.generation) or action.subresource:
-            return None
-        found = self._informers.snapshot().get(action.where, type(base), meta.name, meta.namespace)
-        if found is None or found.metadata.resource_version != meta.resource_version:
-            return found
-        return await api.read(type(base), meta.name, meta.namespace)
+        if action.subresource != "scale":
+            self._informers.observe_write(action.where, patched)
+        return patched.metadata.resource_version
 
     async def _delete(self, action: Delete, api: Api) -> None:
         """Delete the object with this uid; if `as_seen`, only in the version seen.
@@ -258,18 +231,6 @@ def _is_about_itself(error: NotFound, action: Action) -> bool:
 
 def _not_connected(action: Action) -> WriteReport:
     return WriteReport(action, "Failed", f"{action.where} is not connected")
-
-
-def differs_only_in_status(newer: Object, base: Object) -> bool:
-    """Whether two versions of an object are the same apart from status and resourceVersion.
-
-    Their generation says so of fields that the struct does not have.
-    """
-    version = base.metadata.resource_version
-    changed = {"metadata": replace(newer.metadata, resource_version=version)}
-    if hasattr(base, "status"):
-        changed["status"] = base.status
-    return bool(replace(newer, **changed) == base)
 
 
 def with_preconditions(change: Wire, base: Object) -> Wire:
