@@ -1,7 +1,7 @@
 # The image of the agent and the name server: no shell tricks, no root, nothing written to its own files.
-# Every distribution is pinned by version and hash. Pin the base as well where you build: the digest is a build argument,
-# as --build-arg BASE=python:3.11-slim@sha256:…
-ARG BASE=python:3.11-slim
+# Every distribution is pinned by version and hash, and so is the base. A newer one is a build argument:
+# --build-arg BASE=python:3.11-slim-bookworm@sha256:…
+ARG BASE=python:3.11-slim-bookworm@sha256:b18992999dbe963a45a8a4da40ac2b1975be1a776d939d098c647482bcad5cba
 FROM ${BASE} AS built
 WORKDIR /source
 COPY pyproject.toml README.md LICENSE requirements.lock requirements-runtime.lock ./

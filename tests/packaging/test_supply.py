@@ -42,6 +42,13 @@ def test_installing_demands_hashes() -> None:
         assert all("--require-hashes" in line for line in installs), file
 
 
+def test_every_stage_of_the_image_has_the_base_that_is_pinned_by_digest() -> None:
+    text = (ROOT / "Dockerfile").read_text()
+
+    assert re.search(r"^ARG BASE=\S+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
+    assert set(re.findall(r"^FROM (\S+)", text, re.MULTILINE)) == {"${BASE}"}
+
+
 def test_the_bill_of_materials_lists_all_that_is_shipped_and_is_reproducible() -> None:
     bill = bill_of_materials(LOCK.read_text())
 
