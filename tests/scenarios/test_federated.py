@@ -7,12 +7,19 @@ import pytest
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federated.names import FEDERATED, JOIN
+from hanse.features.federated.status import FEDERATED_CONDITION
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
+from hanse.model.conditions import find_condition
 from hanse.model.internal_addresses import INTERNAL_FROM
 from hanse.model.kinds.core import Node, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.federation import SYSTEM, NativeService, VirtualMachine
+from hanse.model.kinds.federation import (
+    SYSTEM,
+    NativeService,
+    NetworkInterface,
+    VirtualMachine,
+)
 from tests.scenarios.federated import (
     GLOBAL,
     NAMESPACED,
@@ -20,7 +27,7 @@ from tests.scenarios.federated import (
     address,
     federated_scenario,
 )
-from tests.support.scenario import Features, Scenario
+from tests.support.scenario import Check, Features, Scenario
 
 
 @pytest.fixture
@@ -284,6 +291,30 @@ async def test_machines_and_native_services_are_reached_as_the_asking_cluster_re
     await federated.admin("hamburg").delete(NativeService, "cloud", federated.namespace)
 
     await scenario.eventually(federated.everywhere(lubeck=[L1]))
+
+
+async def test_a_native_service_without_an_address_says_so_until_it_has_one(
+    federated: FederatedScenario,
+) -> None:
+    scenario, lubeck = federated.scenario, federated.admin("lubeck")
+    await federated.native("lubeck", "cloud", internal_ip="")
+
+    def says(status: str, *words: str) -> Check[None]:
+        async def check() -> None:
+            found = await lubeck.read(NativeService, "cloud", federated.namespace)
+            said = find_condition(found.status.conditions, FEDERATED_CONDITION)
+            assert said is not None, found.status
+            assert said.status == status, said
+            assert all(word in said.message for word in words), said.message
+
+        return check
+
+    await scenario.eventually(says("False", "cloud-nic has no address", "internalIP"))
+    change = {"spec": {"internalIP": "10.8.0.1"}}
+    await federated.edit("lubeck", NetworkInterface, "cloud-nic", change)
+
+    await scenario.eventually(says("True"))
+    await scenario.eventually(federated.everywhere(lubeck=["10.8.0.1"]))
 
 
 async def test_a_settled_federation_writes_nothing_and_neither_does_a_restart(

@@ -100,3 +100,16 @@ async def test_another_leader_publishes_before_the_first_withdraws(
         raise AssertionError("lubeck publishes still")
 
     await scenario.eventually(handed_over)
+
+
+async def test_the_record_follows_the_members_of_its_host(
+    sites: GslbScenario, scenario: Scenario
+) -> None:
+    await scenario.eventually(publishes(sites, "lubeck", HAMBURG, BERGEN))
+    (before,) = (await sites.admin("lubeck").list(DNSEndpoint, namespace=NAMESPACE)).objects
+
+    await sites.stop_serving("bergen")
+
+    await scenario.eventually(publishes(sites, "lubeck", HAMBURG))
+    (after,) = (await sites.admin("lubeck").list(DNSEndpoint, namespace=NAMESPACE)).objects
+    assert after.metadata.uid == before.metadata.uid

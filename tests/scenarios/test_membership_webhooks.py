@@ -1,17 +1,31 @@
 """Admission webhooks for claims and federations, and their certificate."""
 
+from contextlib import suppress
+
 import pytest
 
 from hanse.features.admission.configuration import NAME
+from hanse.features.admission.feature import Admission
+from hanse.features.admission.options import AdmissionOptions
 from hanse.features.federation.feature import Membership
 from hanse.features.federation.webhooks import WEBHOOKS
-from hanse.kube.errors import ApiError, KubeError
+from hanse.kube.errors import ApiError, KubeError, NotFound
 from hanse.kube.transport import MERGE_PATCH, Request
-from hanse.model.admission import AdmissionHook
-from hanse.model.kinds.admission import ValidatingWebhookConfiguration
+from hanse.model.admission import (
+    AdmissionDecision,
+    AdmissionHook,
+    AdmissionRequest,
+    Allow,
+    WebhookRule,
+)
+from hanse.model.kinds.admission import (
+    MutatingWebhookConfiguration,
+    ValidatingWebhookConfiguration,
+)
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, Federation
 from hanse.model.objects import Meta
+from hanse.model.snapshot import Snapshot
 from tests.scenarios.networks import refusal
 from tests.support.federation import NAME as LEAGUE
 from tests.support.federation import FederationScenario, form_federation
@@ -120,3 +134,49 @@ async def test_while_the_agent_is_down_ids_are_safe_and_everything_else_goes_on(
 
     await scenario.start_agent("bergen")
     await scenario.eventually(is_asked(scenario, "bergen"))
+
+
+class LabelledConfigMaps:
+    """Allows ConfigMaps of a label that none has: its configuration is a mutating one."""
+
+    name = "labelled"
+    rules = (
+        WebhookRule(
+            ("",),
+            ("configmaps",),
+            objects={"matchLabels": {"hanse.test/labelled": "never"}},
+            required=False,
+            changes=True,
+        ),
+    )
+
+    def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        return Allow()
+
+
+@pytest.mark.parametrize("hooks", [(*WEBHOOKS, LabelledConfigMaps())], ids=["of both kinds"])
+async def test_an_agent_without_webhooks_deletes_those_of_the_one_before(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    admin, system = membership.admin("bergen"), scenario.system
+    registered = (
+        (MutatingWebhookConfiguration, NAME, ""),
+        (ValidatingWebhookConfiguration, NAME, ""),
+        (Secret, NAME, system),
+    )
+    for kind, name, namespace in registered:
+        await admin.read(kind, name, namespace)
+
+    await scenario.kill_agent("bergen")
+    scenario.hooks = ()
+    scenario.features = lambda: (Membership(), Admission((), AdmissionOptions(namespace=system)))
+    await scenario.start_agent("bergen")
+
+    async def are_gone() -> None:
+        left = []
+        for kind, name, namespace in registered:
+            with suppress(NotFound):
+                left.append(await admin.read(kind, name, namespace))
+        assert not left, [type(one).__name__ for one in left]
+
+    await scenario.eventually(are_gone)

@@ -10,6 +10,7 @@ from hanse.features.networks.ports import PORT_MESSAGE
 from hanse.features.networks.vpc import port_name
 from hanse.model.kinds.core import Pod
 from hanse.model.kinds.networks import Network, NetworkPort
+from hanse.model.ownership import OWNER
 from tests.scenarios.networks import NetworksScenario
 from tests.support.scenario import Check, describe_writes
 
@@ -109,6 +110,23 @@ async def test_an_address_asked_for_is_given_and_not_given_to_another(
     await tenancy.scenario.eventually(released(tenancy, space, "second"))
     (port,) = (await ports(tenancy, network, "second")()).values()
     assert port.metadata.name == port_name(network, address)
+
+
+async def test_a_port_whose_owner_was_removed_is_owned_again(tenancy: NetworksScenario) -> None:
+    space, network = await vpc(tenancy)
+    await tenancy.create_pod(space, "web", "lab", **gated())
+    await tenancy.scenario.eventually(released(tenancy, space, "web"))
+    (before,) = (await ports(tenancy, network, "web")()).values()
+    assert OWNER in before.metadata.labels
+
+    unowned = {"metadata": {"labels": {OWNER: None}}}
+    await tenancy.admin.patch(NetworkPort, before.name, "", unowned)
+
+    async def is_owned_again() -> None:
+        (port,) = (await ports(tenancy, network, "web")()).values()
+        assert (port.metadata.labels, port.spec) == (before.metadata.labels, before.spec)
+
+    await tenancy.scenario.eventually(is_owned_again)
 
 
 async def test_a_full_subnet_makes_pods_wait_until_one_goes(tenancy: NetworksScenario) -> None:
