@@ -7,6 +7,7 @@ from hanse.features.services.zone import ServiceZone
 from hanse.model.dns.zones import View
 from hanse.model.kinds.externaldns import DNSEndpoint, DNSRecord
 from hanse.model.kinds.globalservice import GlobalService, GlobalServiceSpec
+from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.names import PublishedName
 from hanse.model.objects import Meta, Object
 from hanse.model.plan import Key, Plan
@@ -179,3 +180,13 @@ def test_nothing_is_published_without_a_zone() -> None:
     assert not PublishingOptions(ZONE).wanted
     assert not PublishingOptions("", "dns").wanted
     assert BOTH.wanted
+
+
+def test_rights_that_only_a_name_server_needs_say_so() -> None:
+    """Global hosts have DNSEndpoints of their own feature; services have those of this one."""
+    watches = app.watches_by_feature(app.Options())["publishing"]
+
+    needs = {watch.kind: watch.only_with for watch in watches}
+    assert needs[GlobalService] == "a name server"
+    assert needs[ServiceImport] == ""
+    assert needs[DNSEndpoint] == ""

@@ -53,6 +53,7 @@ class Publishing:
                 watch,
                 writes=Writes.STATUS if watch.kind in STATUS_KINDS else watch.writes,
                 reason="names to publish, and the condition Published",
+                only_with="a name server" if source.name in self_published else watch.only_with,
             )
             for source in sources
             for watch in source.watches
