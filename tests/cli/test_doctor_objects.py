@@ -286,17 +286,6 @@ def test_overlapping_ranges_are_reported_once_for_each_pair() -> None:
     assert found.problem == "its range 10.96.0.0/12 overlaps 10.100.0.0/16 of bergen"
 
 
-def test_only_the_leaders_warnings_are_shown() -> None:
-    def site(name: str, leads: bool) -> GslbCluster:
-        own = named("amkocluster", spec={"isLeader": leads, "clusterContext": name})
-        warnings_ = (f"bergen: said by {name}",)
-        return GslbCluster(name, clusters=(msgspec.convert(own, AMKOCluster),), warnings=warnings_)
-
-    problems = GslbView((site("lubeck", True), site("rome", False))).problems
-
-    assert problems == ("bergen: said by lubeck",)
-
-
 def test_a_change_to_an_object_of_helm_values_warns_to_change_the_values() -> None:
     def site(name: str, **labels: str) -> GslbCluster:
         own = {"metadata": {"name": "amkocluster-federation", "labels": labels}, "spec": {}}
@@ -308,22 +297,6 @@ def test_a_change_to_an_object_of_helm_values_warns_to_change_the_values() -> No
     assert warnings(LeaderChange("lubeck", leads=True), view) == []
     (note,) = warnings(LeaderChange("rome", leads=True), view)
     assert "set gslb.isLeader to true there, too" in note
-
-
-@pytest.mark.parametrize(("epochs", "old"), [((1, 2), "lubeck"), ((10, 9), "rome")])
-def test_of_two_leaders_the_one_of_the_earlier_term_is_to_be_demoted(
-    epochs: tuple[int, int], old: str
-) -> None:
-    def leader(name: str, epoch: int) -> dict[str, Any]:
-        notes = {"gslb.hanse.dev/epoch": str(epoch)}
-        return {"metadata": {"name": name, "annotations": notes}, "spec": {"isLeader": True}}
-
-    both = [
-        (name, leader("amkocluster", e)) for name, e in zip(("lubeck", "rome"), epochs, strict=True)
-    ]
-    sites = [GslbCluster(name, clusters=(msgspec.convert(own, AMKOCluster),)) for name, own in both]
-
-    assert GslbView(tuple(sites)).problems[0].endswith(f"run `hanse gslb demote {old}`")
 
 
 def test_an_agent_beyond_the_version_skew_is_reported() -> None:

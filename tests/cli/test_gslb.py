@@ -13,6 +13,7 @@ import dns.query
 import pytest
 import yaml
 
+from tests.cli.faces import eventually
 from tests.cli.programs import CommandResult, RunningFederation, hanse, running
 
 EXAMPLES = Path(__file__).parent / "amko"
@@ -34,18 +35,44 @@ def _status(fleet: RunningFederation) -> dict[str, object]:
 def _eventually_in_step(fleet: RunningFederation) -> dict[str, object]:
     for _ in range(30):
         found = _status(fleet)
-        if not found["problems"]:
+        if not found["findings"] and _steps(found)[1:] == [("paris", True)]:
             return found
     raise AssertionError(found)
+
+
+def _steps(status: dict[str, object]) -> list[tuple[str, bool | None]]:
+    clusters = status["clusters"]
+    assert isinstance(clusters, list)
+    return [(one["name"], one["inStep"]) for one in clusters]
 
 
 def test_status_shows_the_leader_and_which_followers_are_in_sync(fleet: RunningFederation) -> None:
     found = _eventually_in_step(fleet)
 
     assert found["leaders"] == ["rome"]
-    clusters = found["clusters"]
-    assert isinstance(clusters, list)
-    assert [(c["name"], c["inStep"]) for c in clusters] == [("rome", None), ("paris", True)]
+    assert _steps(found) == [("rome", None), ("paris", True)]
+
+
+def test_status_says_of_load_balancing_what_status_and_doctor_say(fleet: RunningFederation) -> None:
+    _eventually_in_step(fleet)
+    amko = "amkocluster-federation"
+    lead = ("patch", "amkocluster", amko, "--type", "merge", "-p", '{"spec":{"isLeader":true}}')
+    assert fleet.kubectl("--context", "paris", "-n", "avi-system", *lead).status == 0
+
+    def of_both() -> list[list[object]]:
+        all_of_it = json.loads(fleet.run_hanse("status", "--json").out)
+        return [[one["findings"], one["globalHosts"]] for one in (_status(fleet), all_of_it)]
+
+    try:
+        eventually(lambda: "" if (both := of_both())[0] == both[1] else f"{both}")
+        result = fleet.run_hanse("gslb", "status")
+    finally:
+        assert fleet.run_hanse("gslb", "demote", "paris").status == 0
+
+    assert result.status == 1
+    assert " both lead the GSLB configuration" in result.out
+    assert "mend it: hanse gslb demote " in result.out
+    _eventually_in_step(fleet)
 
 
 def test_a_promotion_is_refused_while_a_leader_can_be_reached(fleet: RunningFederation) -> None:
@@ -125,7 +152,7 @@ def test_the_walk_through_the_guide_works(tmp_path: Path) -> None:
     assert "2 198.19.1.1" in result.out
     assert "make hamburg the leader" in result.out
     assert "oslo is no member cluster of the GSLBConfig" in result.out
-    assert "lubeck and hamburg lead both" in result.out
+    assert "hamburg and lubeck both lead" in result.out
 
 
 def _commands(heading: str) -> str:

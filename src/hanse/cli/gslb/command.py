@@ -28,24 +28,39 @@ def status(context: click.Context, as_json: bool) -> None:
     """Show who leads, which followers are in step, and every global host.
 
     The clusters are those of the kubeconfig. A follower is in step when its configuration is the
-    leader's. The exit status is 1 when something is wrong: no leader or two, a follower behind, a
-    stage of the federation that failed.
+    leader's. Below is what `hanse doctor` finds of it, with the remedies: no leader or two, a stage
+    of the federation that failed, a host that is down. The exit status is 1 when it finds anything
+    of severity risk or worse.
 
     \b
     Examples:
       hanse gslb status
       hanse gslb status --json | jq '.clusters[] | select(.inStep | not)'
     """
-    from hanse.cli.clusters import select_clusters
-    from hanse.cli.gslb.view import format_view, json_document, read_gslb
+    import asyncio
+
+    from hanse.cli.clusters import is_local, select_clusters
+    from hanse.cli.doctor.examination import FleetExamination, examine_clusters
+    from hanse.cli.findings import reaches
+    from hanse.cli.gslb.view import GslbView, json_document, print_status, read_gslb
     from hanse.cli.process import run_async, start_logging
+    from hanse.model.findings import Severity
 
     settings = global_options(context)
     start_logging(settings)
     clusters = select_clusters(settings)
-    view = run_async(lambda: read_gslb(clusters))
-    click.echo(json.dumps(json_document(view), indent=2) if as_json else format_view(view))
-    context.exit(EXIT_PROBLEM if view.problems else 0)
+
+    async def read() -> tuple[GslbView, FleetExamination]:
+        examined = examine_clusters(clusters, local=is_local(settings))
+        return await asyncio.gather(read_gslb(clusters), examined)
+
+    view, examination = run_async(read)
+    if as_json:
+        click.echo(json.dumps(json_document(view, examination), indent=2))
+    else:
+        print_status(view, examination)
+    findings = view.concerning(examination.report.findings)
+    context.exit(EXIT_PROBLEM if reaches(findings, Severity.RISK) else 0)
 
 
 @command.command("promote")

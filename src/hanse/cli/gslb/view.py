@@ -1,4 +1,4 @@
-"""The state of global load balancing in all clusters: leaders, followers, hosts, problems."""
+"""Who leads global load balancing, who follows, and what the views say of it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,32 +8,32 @@ import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import READ_TIMEOUT, ClusterAccess, ReadFailure, read_clusters
+from hanse.cli.doctor.examination import FleetExamination
+from hanse.cli.findings import findings_document, print_finding
+from hanse.cli.status import features
 from hanse.cli.tables import table
 from hanse.features.gslb.deletion import REPLICATED_KINDS
-from hanse.features.gslb.names import FEDERATED, TERM, VALID
-from hanse.features.gslb.terms import first_to_demote, parse_epoch
+from hanse.features.gslb.names import TERM
+from hanse.features.gslb.terms import parse_epoch
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
+from hanse.model.findings import Finding
 from hanse.model.kinds.globalservice import GlobalService
-from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GlobalDeploymentPolicy, StageCondition
+from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster
 from hanse.model.objects import K, Object
 
-_GOOD = frozenset(
-    {VALID, "all cluster clients fetched", "validated all member clusters", FEDERATED}
-)
+_GSLB_KINDS: tuple[type[Object], ...] = (AMKOCluster, GlobalService, *REPLICATED_KINDS)
+_KINDS = frozenset(one.kind.name for one in _GSLB_KINDS)
 
 
 class GslbCluster(Struct, frozen=True):
-    """One cluster's AMKOClusters, replicated objects and hosts, or why it could not be read."""
+    """One cluster's AMKOClusters and replicated objects, or why it could not be read."""
 
     name: str
     unreachable: str = ""
     clusters: tuple[AMKOCluster, ...] = ()
     copies: dict[str, Any] = {}
     """Specs of the replicated objects, by kind and name."""
-    hosts: tuple[GlobalService, ...] = ()
-    warnings: tuple[str, ...] = ()
-    """The warnings in the status of its GlobalDeploymentPolicies."""
 
     @property
     def leads(self) -> bool:
@@ -50,15 +50,9 @@ class GslbCluster(Struct, frozen=True):
         """The term in the annotation of its first AMKOCluster; "" without one."""
         return next((o.metadata.annotations.get(TERM, "") for o in self.clusters), "")
 
-    @property
-    def troubles(self) -> tuple[StageCondition, ...]:
-        """The conditions whose status is not that of success, if this cluster leads; else none."""
-        conditions = [c for one in self.clusters for c in one.status.conditions]
-        return tuple(c for c in conditions if self.leads and c.status not in _GOOD)
-
 
 class GslbView(Struct, frozen=True):
-    """All clusters, and the problems between them."""
+    """All clusters with their roles."""
 
     sites: tuple[GslbCluster, ...]
 
@@ -76,33 +70,16 @@ class GslbView(Struct, frozen=True):
             return None
         return site.copies == self.leaders[0].copies
 
-    @property
-    def problems(self) -> tuple[str, ...]:
-        """One sentence for each problem, most with a remedy."""
-        sites = [site for site in self.sites if site.takes_part]
-        silent = [f"{s.name} cannot be reached: {s.unreachable}" for s in sites if s.unreachable]
-        if not any(site.clusters for site in sites):
-            none = "no cluster that answers" if silent else "no cluster"
-            return (*silent, f"{none} has an AMKOCluster in avi-system; create one in each")
-        found = []
-        match [site.name for site in self.leaders]:
-            case []:
-                found.append("no cluster leads; run `hanse gslb promote CLUSTER`")
-            case [_]:
-                pass
-            case several:
-                names = " and ".join(several)
-                old = first_to_demote({s.name: parse_epoch(s.epoch) for s in self.leaders})
-                found.append(f"{names} lead both; run `hanse gslb demote {old}`")
-        found += silent
-        found += [
-            f"{s.name} is not in step with {self.leaders[0].name}"
-            for s in sites
-            if self.in_step(s) is False
-        ]
-        found += [f"{s.name}: {c.type}: {c.reason}" for s in sites for c in s.troubles]
-        found += [warning for site in self.leaders for warning in site.warnings]
-        return tuple(found)
+    def concerning(self, findings: Sequence[Finding]) -> tuple[Finding, ...]:
+        """The findings about global load balancing, and about clusters that were not read."""
+        unread = {site.name for site in self.sites if site.unreachable}
+        return tuple(
+            one
+            for one in findings
+            if (one.subject.kind == "Cluster" and one.subject.name in unread)
+            or one.subject.kind in _KINDS
+            or any(lost.subject.kind in _KINDS for lost in one.consequences)
+        )
 
 
 async def read_gslb(clusters: Sequence[ClusterAccess]) -> GslbView:
@@ -118,17 +95,14 @@ def _failed_site(failure: ReadFailure) -> GslbCluster:
 
 
 async def _read_site(cluster: ClusterAccess, client: Client) -> GslbCluster:
-    """Read the AMKOCluster, replicated objects, hosts and warnings; kinds not served are empty."""
+    """Read the AMKOClusters and replicated objects; kinds not served are empty."""
     own = await _list_if_served(client, AMKOCluster)
     copied = [obj for kind in REPLICATED_KINDS for obj in await _list_if_served(client, kind)]
     copies = {
         f"{type(obj).kind.name} {obj.metadata.name}": msgspec.to_builtins(_spec_or_none(obj))
         for obj in copied
     }
-    policies = [obj for obj in copied if isinstance(obj, GlobalDeploymentPolicy)]
-    warnings = tuple(text for policy in policies for text in policy.status.warnings)
-    hosts = await _list_if_served(client, GlobalService)
-    return GslbCluster(cluster.name, "", own, copies, hosts, warnings)
+    return GslbCluster(cluster.name, "", own, copies)
 
 
 async def _list_if_served(client: Client, kind: type[K]) -> tuple[K, ...]:
@@ -144,16 +118,15 @@ def _spec_or_none(obj: Object) -> object:
     return getattr(obj, "spec", None)
 
 
-def format_view(view: GslbView) -> str:
-    """The tables of `hanse gslb status`."""
+def print_status(view: GslbView, examination: FleetExamination) -> None:
+    """Print the tables of `hanse gslb status`, and what is wrong with its remedies."""
     rows = [_cluster_row(site, view) for site in view.sites if site.takes_part]
-    parts = [table(("CLUSTER", "ROLE", "EPOCH", "VERSION", "IN STEP", "STATUS"), rows)]
-    source = next(iter(view.leaders), None) or next((s for s in view.sites if s.hosts), None)
-    if source is not None and source.hosts:
-        hosts = [_host_row(service) for service in source.hosts]
-        parts += ["", table(("HOST", "UP", "MEMBERS"), hosts)]
-    parts += [f"{click.style('!', fg='red')} {problem}" for problem in view.problems]
-    return "\n".join(parts)
+    click.echo(table(("CLUSTER", "ROLE", "EPOCH", "VERSION", "IN STEP", "STATUS"), rows))
+    if not any(site.clusters for site in view.sites):
+        click.echo(f"no cluster that answers has an AMKOCluster in {NAMESPACE}")
+    features.print_tables(examination.items, "", wide=False, names=("gslb",))
+    for one in view.concerning(examination.report.findings):
+        print_finding(one)
 
 
 def _cluster_row(site: GslbCluster, view: GslbView) -> tuple[str, ...]:
@@ -162,28 +135,16 @@ def _cluster_row(site: GslbCluster, view: GslbView) -> tuple[str, ...]:
         return (site.name, click.style("unreachable", fg="red"), "-", "-", "-", site.unreachable)
     own = site.clusters[0]
     role = click.style("leader", bold=True) if site.leads else "follower"
-    step = {True: "yes", False: click.style("no", fg="red"), None: "-"}[view.in_step(site)]
+    step = {True: "yes", False: "no", None: "-"}[view.in_step(site)]
     last = own.status.conditions[-1].status if own.status.conditions else "not looked at yet"
-    trouble = site.troubles[0].status if site.troubles else last
-    return (site.name, role, site.epoch or "-", own.spec.version, step, trouble)
+    return (site.name, role, site.epoch or "-", own.spec.version, step, last)
 
 
-def _host_row(service: GlobalService) -> tuple[str, str, str]:
-    """The host, how many members are up, and its members; those that are down in red."""
-    up = {(h.cluster, h.address): h.up for h in service.status.members}
-    members = [
-        f"{m.cluster} {m.advertised_address} weight {m.weight} priority {m.priority}"
-        + ("" if up.get((m.cluster, m.address)) else click.style(" down", fg="red"))
-        for m in service.spec.members
-    ]
-    return (service.spec.host, service.status.up, "; ".join(members))
-
-
-def json_document(view: GslbView) -> dict[str, Any]:
-    """The view as JSON."""
+def json_document(view: GslbView, examination: FleetExamination) -> dict[str, Any]:
+    """What `hanse gslb status` shows as JSON values; hosts are those of `hanse status`."""
     return {
         "leaders": [site.name for site in view.leaders],
-        "problems": list(view.problems),
+        "findings": findings_document(view.concerning(examination.report.findings)),
         "clusters": [
             {
                 "name": site.name,
@@ -198,28 +159,5 @@ def json_document(view: GslbView) -> dict[str, Any]:
             for site in view.sites
             if site.takes_part
         ],
-        "hosts": [
-            {"host": s.spec.host, "up": s.status.up, "members": _member_rows(s)}
-            for s in (view.leaders[0].hosts if view.leaders else ())
-        ],
+        "globalHosts": [msgspec.to_builtins(one) for one in examination.items["gslb"].values()],
     }
-
-
-def _member_rows(service: GlobalService) -> list[dict[str, Any]]:
-    """The members of a global host with their health; one without a status is not up."""
-    health = {(h.cluster, h.address): h for h in service.status.members}
-    found = []
-    for member in service.spec.members:
-        state = health.get((member.cluster, member.address))
-        found.append(
-            {
-                "cluster": member.cluster,
-                "address": member.address,
-                "told": member.advertised_address,
-                "weight": member.weight,
-                "priority": member.priority,
-                "up": state is not None and state.up,
-                "reason": state.reason if state is not None else "",
-            }
-        )
-    return found

@@ -30,9 +30,12 @@ def json_document(items: Items, namespace: str) -> dict[str, Any]:
     }
 
 
-def print_tables(items: Items, namespace: str, *, wide: bool) -> None:
+def print_tables(
+    items: Items, namespace: str, *, wide: bool, names: Iterable[str] = SECTIONS
+) -> None:
     """Print a table for each view that has items; `wide` with all that is known of each."""
-    for name, (_, head) in SECTIONS.items():
+    for name in names:
+        _, head = SECTIONS[name]
         shown = _in_namespace(items[name], namespace)
         rows = [_row(one, is_host=name == "gslb", wide=wide) for one in shown]
         if rows:
