@@ -77,6 +77,15 @@ async def test_nothing_is_listed_twice(
     assert [target for target, times in asked.items() if times > 1] == []
 
 
+@pytest.mark.parametrize("options", [SERVICES, app.Options()], ids=["services", "all features"])
+async def test_a_member_needs_no_definitions_of_kinds_that_only_a_broker_has(
+    monkeypatch: pytest.MonkeyPatch, options: app.Options
+) -> None:
+    transport = await installed(options)
+
+    assert "CrdMissing" not in await examined(monkeypatch, transport)
+
+
 async def test_a_member_that_only_shares_services_is_asked_little(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -11,7 +11,6 @@ from hanse.cli.apply import contains
 from hanse.cli.inventory import ClusterInventory, InventoryResult
 from hanse.cli.permissions import Permission
 from hanse.model.crds import OWN_KINDS
-from hanse.model.feature_names import FEATURES
 from hanse.model.findings import Ref
 from hanse.model.json_input import decode_json
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
@@ -160,9 +159,9 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
 
 def _needed_definitions(cluster: ClusterInventory) -> frozenset[str]:
     """The names of the CustomResourceDefinitions that the features need; a broker needs all."""
-    if cluster.is_broker or cluster.features == FEATURES:
-        return frozenset(kind.kind.definition for kind in OWN_KINDS)
-    kinds = app.own_kinds(app.Options(features=cluster.features))
+    kinds = (
+        OWN_KINDS if cluster.is_broker else app.own_kinds(app.Options(features=cluster.features))
+    )
     return frozenset(kind.kind.definition for kind in kinds)
 
 
