@@ -183,7 +183,7 @@ def _read_response(body: bytes, uid: str) -> dict[str, Any]:
     try:
         review = msgspec.json.decode(body, type=dict[str, Any])
         response = msgspec.convert(review.get("response"), dict[str, Any])
-    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise WebhookFailed("received invalid webhook response") from error
     if response.get("uid") != uid:
         raise WebhookFailed(f'expected response.uid="{uid}", got "{response.get("uid")}"')

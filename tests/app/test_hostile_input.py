@@ -5,10 +5,19 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
+from hanse.features.federated import records as member_records
+from hanse.features.federated.names import ORIGIN
+from hanse.features.federated.slices import slice_origin
 from hanse.features.networks.tenants import InvalidTemplate, default_network
+from hanse.features.services import records as export_records
+from hanse.features.services.names import RECORD
 from hanse.kube.credentials import config_from_kubeconfig
 from hanse.kube.errors import BadCredentials
+from hanse.model.internal_addresses import INTERNAL_ADDRESSES, decode_addresses
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER_KEY
 from hanse.runtime.ownership import owner_of
 from hanse.web.webhooks.admission import InvalidReview, parse_request
@@ -57,6 +66,31 @@ def test_the_owner_that_an_object_claims(text: str) -> None:
     claimed = annotated(configmap("web"), {OWNER_KEY: text})
 
     assert owner_of(claimed) is None
+
+
+DEEP_FIELD = f'{{"of-no-version": {DEEP}}}'
+"""A record with one more field than is known, which readers skip."""
+
+
+@pytest.mark.parametrize("text", [DEEP_FIELD, DEEP, "[" * 50_000, "{"])
+def test_records_of_a_peer_on_the_broker_and_in_slices(text: str) -> None:
+    annotations = {RECORD: text, ORIGIN: text, INTERNAL_ADDRESSES: f"[{text}]"}
+    theirs = EndpointSlice(
+        metadata=Meta(name="theirs", annotations=annotations), address_type="IPv4"
+    )
+
+    assert export_records.decode_record(theirs) is None
+    assert not export_records.has_newer_schema(theirs)
+    assert slice_origin(theirs) is None
+    assert decode_addresses(annotations) == ()
+
+
+@pytest.mark.parametrize("text", [DEEP_FIELD, DEEP, "[" * 50_000, "{"])
+def test_a_record_of_a_member_of_a_federation(text: str) -> None:
+    theirs = replace(configmap("theirs"), data={member_records.MEMBER: text})
+
+    assert member_records.read_record(theirs, "bergen") is None
+    assert not member_records.has_newer_schema(theirs)
 
 
 @given(TEXT)

@@ -1,6 +1,8 @@
 """Parsers of what people and peers write end soon, and with a sentence, whatever it is."""
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -9,6 +11,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hanse.features
+import hanse.model
 from hanse.model.json_input import CUT, MAX_DEPTH, cut_off_deep, decode_json
 from hanse.model.yaml_input import MAX_ALIASED, MAX_BYTES, OversizedInput, check_yaml, load_yaml
 
@@ -134,3 +138,16 @@ def shallow(value: Any, depth: int) -> Any:
 @given(st.binary(max_size=200), st.integers(1, 5))
 def test_cutting_off_takes_any_bytes(body: bytes, depth: int) -> None:
     cut_off_deep(body, depth)
+
+
+def test_what_decides_decodes_json_within_the_bound_alone() -> None:
+    """A decoder of its own raises RecursionError for a peer's field that nests deeply."""
+    packages = (Path(hanse.model.__file__).parent, Path(hanse.features.__file__).parent)
+    own = [
+        file.name
+        for package in packages
+        for file in package.rglob("*.py")
+        if re.search(r"json\.(Decoder|decode|loads?)\(", file.read_text())
+    ]
+
+    assert own == ["json_input.py"]

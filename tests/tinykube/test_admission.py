@@ -280,6 +280,21 @@ async def test_a_webhook_that_fails_refuses_or_is_passed_over(policy: str, statu
         )
 
 
+@pytest.mark.parametrize("body", [b"", b"[" * 50_000, b'{"a":' * 50_000 + b"1" + b"}" * 50_000])
+async def test_a_webhook_whose_answer_cannot_be_read_has_failed(body: bytes) -> None:
+    async def nonsense(_: WebhookCall) -> bytes:
+        return body
+
+    cluster = Cluster(call_webhook=nonsense)
+    made = {"metadata": {"name": "v"}, "webhooks": [webhook("v")]}
+    await cluster.create(f"{CONFIGURATIONS}/validatingwebhookconfigurations", made)
+
+    answer = await cluster.send("POST", CONFIGMAPS, configmap("x"))
+
+    assert answer.status == 500
+    assert "failed calling webhook" in answer.message
+
+
 async def test_a_webhook_that_takes_too_long_has_failed() -> None:
     async def slow(_: WebhookCall) -> bytes:
         await asyncio.sleep(60)

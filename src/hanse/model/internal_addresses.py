@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import DecodeError, Struct, json
 
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.discovery import address_family
 from hanse.model.naming import is_label
 from hanse.model.objects import ClusterId
@@ -80,8 +81,6 @@ def encode_addresses(machines: Iterable[InternalAddress]) -> dict[str, str]:
 def decode_addresses(annotations: Mapping[str, str]) -> tuple[InternalAddress, ...]:
     """What the annotation of a slice says; nothing if it is missing or invalid."""
     try:
-        return json.decode(
-            annotations.get(INTERNAL_ADDRESSES, "[]"), type=tuple[InternalAddress, ...]
-        )
+        return decode_json(annotations.get(INTERNAL_ADDRESSES, "[]"), tuple[InternalAddress, ...])
     except DecodeError:
         return ()

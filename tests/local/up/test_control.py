@@ -67,12 +67,19 @@ async def test_a_request_that_fails_is_told_and_the_next_one_works(tmp_path: Pat
         assert await send_request(path, GetStatus()) == STATUS
 
 
-async def test_a_malformed_request_fails_and_the_next_one_works(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "request_line",
+    [b'{"order": "sail"}', b'{"order": "list", "x": ' + b"[" * 20_000 + b"]" * 20_000 + b"}"],
+    ids=["unknown", "20,000 levels"],
+)
+async def test_a_malformed_request_fails_and_the_next_one_works(
+    tmp_path: Path, request_line: bytes
+) -> None:
     path = tmp_path / "control.sock"
 
     async with serve_control_socket(path, FakeFederation().execute):
         reader, writer = await asyncio.open_unix_connection(str(path))
-        writer.write(b'{"order": "sail"}\n{"order": "list"}\n')
+        writer.write(request_line + b'\n{"order": "list"}\n')
         refused, status = await reader.readline(), await reader.readline()
         writer.close()
 

@@ -15,6 +15,7 @@ from msgspec import Struct
 from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.names import RECORD, RECORD_NAMESPACE
 from hanse.model.internal_addresses import InternalAddress
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import ConfigMap, Protocol
 from hanse.model.kinds.discovery import AddressType, EndpointPort
 from hanse.model.kinds.federation import SYSTEM
@@ -203,7 +204,7 @@ def read_record(configmap: ConfigMap, where: ClusterId) -> StoredRecord | None:
 def has_newer_schema(configmap: ConfigMap) -> bool:
     """Whether a record has a newer schema than this agent reads; False if it cannot be decoded."""
     try:
-        return _versions.decode(configmap.data.get(MEMBER, "")).schema > SCHEMA
+        return decode_json(configmap.data.get(MEMBER, ""), _MemberRecordVersion).schema > SCHEMA
     except msgspec.DecodeError:
         return False
 
@@ -235,9 +236,9 @@ def _decode(text: str) -> MemberRecord | None:
     if not text:
         return None
     try:
-        if _versions.decode(text).schema > SCHEMA:
+        if decode_json(text, _MemberRecordVersion).schema > SCHEMA:
             return None
-        record = _decoder.decode(text)
+        record = decode_json(text, MemberRecord)
     except msgspec.DecodeError:
         return None
     return record if _is_valid(record) else None
@@ -250,7 +251,3 @@ def _is_valid(record: MemberRecord) -> bool:
         and len(record.ports) <= MOST_PORTS
         and all(1 <= p.port <= 65535 and len(p.name) <= 63 for p in record.ports)
     )
-
-
-_decoder = msgspec.json.Decoder(MemberRecord)
-_versions = msgspec.json.Decoder(_MemberRecordVersion)

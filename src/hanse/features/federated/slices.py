@@ -10,6 +10,7 @@ from hanse.features.federated.merge import Number
 from hanse.features.federated.names import CLUSTER, DOMAIN, ORIGIN
 from hanse.features.federated.records import Backends, MemberPort, Origin
 from hanse.model.affinity import DRAINING, with_zone_hint
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.discovery import (
     KUBE_SERVICE,
     MANAGED_BY,
@@ -79,7 +80,7 @@ def build_slices(
 def slice_origin(endpoint_slice: EndpointSlice) -> Origin | None:
     """The member Service in a generated slice's annotation; None if that is missing or invalid."""
     try:
-        return _decoder.decode(endpoint_slice.metadata.annotations.get(ORIGIN, ""))
+        return decode_json(endpoint_slice.metadata.annotations.get(ORIGIN, ""), Origin)
     except msgspec.DecodeError:
         return None
 
@@ -150,6 +151,3 @@ def _meta(
         labels={KUBE_SERVICE: federated.name, MANAGED_BY: DOMAIN},
         annotations={CLUSTER: origin.cluster, ORIGIN: encoded},
     )
-
-
-_decoder = msgspec.json.Decoder(Origin)

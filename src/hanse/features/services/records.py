@@ -23,6 +23,7 @@ from hanse.features.services.names import (
     WEIGHT,
 )
 from hanse.model.affinity import parse_affinity
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import Affinity, IPFamily, Service, SessionAffinityConfig
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ImportType, ServiceExport
@@ -162,8 +163,8 @@ def _decode(text: str) -> ExportRecord | _ExportRecordVersion | None:
     if not text:
         return None
     try:
-        version = _versions.decode(text)
-        record = _decoder.decode(text) if version.schema <= SCHEMA else version
+        version = decode_json(text, _ExportRecordVersion)
+        record = decode_json(text, ExportRecord) if version.schema <= SCHEMA else version
     except msgspec.DecodeError:
         return None
     return None if isinstance(record, ExportRecord) and not _is_valid(record) else record
@@ -272,5 +273,3 @@ def _is_valid(record: ExportRecord) -> bool:
 
 
 _CLUSTER = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
-_decoder = msgspec.json.Decoder(ExportRecord)
-_versions = msgspec.json.Decoder(_ExportRecordVersion)

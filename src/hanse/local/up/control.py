@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from hanse.local.unix_socket import private_listener, socket_address
 from hanse.local.up.errors import NotRunning, UpError
+from hanse.model.json_input import too_deep
 
 log = logging.getLogger(__name__)
 
@@ -198,6 +199,8 @@ async def _handle_line(
         return await handler(_request_decoder.decode(line))
     except msgspec.DecodeError as error:
         return ControlError(f"that is no order: {error}")
+    except RecursionError:
+        return ControlError(f"that is no order: {too_deep()}")
     except UpError as error:
         return ControlError(str(error))
     except Exception as error:  # the boundary of a request: the federation goes on
