@@ -1,5 +1,6 @@
 """Clusterset IPs of kep-1645: the endpoints that a proxy needs behind derived Services."""
 
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -14,6 +15,7 @@ from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
 from tests.scenarios.services import ServicesScenario
+from tests.support.faults import LinkFaults
 from tests.support.scenario import Check, describe_writes
 
 WEB = {"app": "web"}
@@ -213,3 +215,27 @@ async def test_a_clusters_own_pods_follow_while_the_broker_is_away(
     assert await services.found("lubeck", ServiceImport) is not None
     scenario.network.heal_all()
     await scenario.eventually(is_backed_by(services, "bergen", lubeck=set()))
+
+
+async def test_the_clusterset_ip_stands_when_the_own_export_follows_the_last_of_others(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    await services.set_profile("kep-1645")
+    await services.serve_and_export("lubeck")
+    await scenario.eventually(services.everywhere("web", "lubeck"))
+    before = await services.found("bergen", ServiceImport)
+    await scenario.kill_agent("bergen")
+    await services.serve_and_export("bergen")
+    await services.unexport("lubeck")
+    await scenario.eventually(services.imports("hamburg", "web"))
+    late = LinkFaults(lag=timedelta(seconds=2), lags="endpointslices")
+
+    scenario.network.link("bergen", scenario.broker).faults = late
+    await scenario.start_agent("bergen")
+
+    await scenario.eventually(services.everywhere("web", "bergen"))
+    after = await services.found("bergen", ServiceImport)
+    assert before is not None
+    assert after is not None
+    assert (after.spec.ips, after.metadata.uid) == (before.spec.ips, before.metadata.uid)

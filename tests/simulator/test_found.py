@@ -197,3 +197,16 @@ def test_a_profile_that_is_taken_back_at_once_may_cost_an_answer() -> None:
         do("services.set_profile", "lighthouse"),
         parts=SERVICES,
     )
+
+
+def test_an_import_stands_when_the_own_export_follows_the_last_of_others() -> None:
+    play(
+        do("services.offer", "hamburg", "web", False, pause=1),
+        do("services.offer", "bergen", "web", False),
+        do("faults.stop", "bergen"),
+        do("faults.restart_server", "bergen", pause=40),
+        do("faults.restore", "hamburg", 0),
+        do("faults.restart", "hamburg", pause=25),
+        seed=20506,
+        parts=SERVICES,
+    )

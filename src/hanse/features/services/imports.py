@@ -53,7 +53,8 @@ from hanse.features.services.slices import (
     build_own_slices,
     share_annotations,
 )
-from hanse.features.services.status import ADDRESSES_ALLOWED, is_exportable
+from hanse.features.services.status import ADDRESSES_ALLOWED
+from hanse.features.services.unpublished import is_unpublished, succeeds_others
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
 from hanse.model.affinity import (
     AffinityRule,
@@ -184,19 +185,21 @@ def _published(
     unconfirmed = unconfirmed_clusters(published, *place) if is_migrating else Unconfirmed()
     confirmed = [s for s in published if source_cluster(s) not in unconfirmed.clusters]
     counted = [*counted_slices(confirmed, *place), *(s for some in older.values() for s in some)]
-    slices = drop_foreign_namespaces(counted, clusterset_spec(snapshot, broker))
+    rules = clusterset_spec(snapshot, broker)
+    slices = drop_foreign_namespaces(counted, rules)
     exports = read_exports(slices, broker_since(snapshot, broker, broker_namespace))
     uncounted = silent_slices(confirmed, *place)
-    silent = read_exports(
-        drop_foreign_namespaces(uncounted, clusterset_spec(snapshot, broker)), None
-    )
+    silent = read_exports(drop_foreign_namespaces(uncounted, rules), None)
     awaited = awaited_clusters(published, *place)
     if is_migrating:  # no answer names them; they may stand since before their own roll-back
         awaited -= unanswered_clusters(snapshot)
     kept = exports.newer | awaited
     kept |= being_upgraded(key, snapshot, broker, broker_namespace)
     kept |= unconfirmed.clusters & imported_from_lighthouse(key, snapshot)
-    if _is_unpublished(key, snapshot, published, standing):
+    if is_unpublished(key, snapshot, published, rules) and (
+        snapshot.local in standing
+        or (current is not None and succeeds_others(key, snapshot, exports.records))
+    ):
         kept |= {snapshot.local}
     unheard = frozenset(r.cluster for r in silent.records if r.is_for(snapshot.local))
     if not is_migrating:
@@ -221,21 +224,6 @@ def _is_of_lighthouse(
     if current is None or OWNER in current.metadata.labels or not current.status.clusters:
         return False
     return any(snapshot.by(broker, AGGREGATES, f"{key.namespace}/{key.name}"))
-
-
-def _is_unpublished(
-    key: Key,
-    snapshot: Snapshot,
-    published: Sequence[EndpointSlice],
-    standing: frozenset[ClusterId],
-) -> bool:
-    """Whether this cluster exports an imported service, and the broker has lost its slices."""
-    here = snapshot.local
-    if here not in standing or any(source_cluster(s) == here for s in published):
-        return False
-    export = snapshot.get(here, ServiceExport, key.name, key.namespace)
-    service = snapshot.get(here, Service, key.name, key.namespace)
-    return export is not None and is_exportable(key, service)
 
 
 def _without_own_strays(
