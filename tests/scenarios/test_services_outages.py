@@ -209,6 +209,7 @@ async def test_foreign_slices_on_the_broker_are_ignored_and_stay(
         await foreign_slice(services, "no-record", {}),
         await foreign_slice(services, "no-json", {RECORD: "{"}),
         await foreign_slice(services, "huge", {RECORD: "[" * 100_000}),
+        await foreign_slice(services, "deep", {RECORD: f'{{"x": {"[" * 50_000}{"]" * 50_000}}}'}),
         await foreign_slice(
             services, "no-zone", {RECORD: record(exportedAt="2026-01-01T00:00:00")}
         ),
