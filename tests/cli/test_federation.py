@@ -103,6 +103,48 @@ def test_a_child_joins_is_led_and_leaves_nothing_behind(fleet: RunningFederation
     assert "league" not in names.out
 
 
+def test_what_is_written_as_a_claim_stays_so_when_a_cluster_joins_and_leaves(
+    fleet: RunningFederation,
+) -> None:
+    spec = _federation(fleet, "rome")["spec"]
+    claims = {
+        "clusterSet": {"name": "clusterSet.k8s.io", "value": "league"},
+        "members": [
+            {**one, "clusterID": {"name": "id.k8s.io", "value": one["clusterID"]}}
+            for one in spec["members"]
+        ],
+    }
+    patch = ("--type", "merge", "-p")
+    fleet.kubectl(
+        *(
+            "--context",
+            "rome",
+            "patch",
+            "federation",
+            "league",
+            *patch,
+            json.dumps({"spec": claims}),
+        )
+    )
+
+    joined = _join(fleet, "oslo", *BOTH)
+    with_oslo = _federation(fleet, "rome")["spec"]
+    again = _join(fleet, "oslo", *BOTH)
+    of_paris = _federation(fleet, "paris")["spec"]
+    left = _leave(fleet, "oslo", *BOTH)
+
+    assert (joined.status, left.status) == (0, 0), joined.err + left.err
+    assert with_oslo["clusterSet"] == claims["clusterSet"]
+    assert with_oslo["members"][:2] == claims["members"]
+    assert with_oslo["members"][2]["clusterID"] == "oslo"
+    assert "rome: nothing to change\n" in again.out
+    assert [one["clusterID"] for one in of_paris["members"]] == ["rome", "paris", "oslo"]
+    assert _federation(fleet, "rome")["spec"] == claims
+    fleet.kubectl(
+        *("--context", "rome", "patch", "federation", "league", *patch, json.dumps({"spec": spec}))
+    )
+
+
 def test_tokens_are_never_printed(fleet: RunningFederation) -> None:
     result = _join(fleet, "paris", "--supervises", "--supervisor", "rome", "--dry-run")
 

@@ -102,6 +102,26 @@ def test_each_cluster_has_ranges_of_its_own(fleet: RunningFederation) -> None:
     assert len(set(given)) == len(given) == 10
 
 
+@pytest.mark.parametrize(
+    ("short", "kind", "where"),
+    [("acnp", "ClusterNetworkPolicy", ()), ("anp", "NetworkPolicy", ("-n", "default"))],
+)
+def test_policies_of_antrea_have_their_short_names(
+    plain: RunningFederation, tmp_path: Path, short: str, kind: str, where: tuple[str, ...]
+) -> None:
+    wire = {"apiVersion": "crd.antrea.io/v1beta1", "kind": kind, "metadata": {"name": "deny"}}
+    (tmp_path / "policy.json").write_text(json.dumps({**wire, "spec": {"priority": 5}}))
+    made = plain.kubectl("--context", "rome", "create", *where, "-f", str(tmp_path / "policy.json"))
+    assert made.status == 0, made.err
+
+    found = plain.kubectl("--context", "rome", "get", short, *where, "-o", "name")
+    gone = plain.kubectl("--context", "rome", "delete", short, "deny", *where)
+
+    assert found.out.startswith(f"{kind.lower()}"), found.err
+    assert found.out.endswith("/deny\n")
+    assert gone.status == 0, gone.err
+
+
 def test_status_sees_every_agent_alive(fleet: RunningFederation) -> None:
     result = fleet.run_hanse("status", "--json")
 

@@ -84,6 +84,9 @@ GOOD: dict[type[Object], str] = {
           members:
           - {clusterID: lubeck, server: 'https://127.0.0.1:6443', secret: lubeck-token}
           - {clusterID: bergen, server: 'https://[fd00::1]:6443', secret: bergen-token}
+          - clusterID: {name: id.k8s.io, value: visby}
+            server: https://visby.example
+            secret: visby-token
         """,
     GlobalDeploymentPolicy: """
         metadata: {name: global-gdp}
@@ -282,7 +285,19 @@ BAD = (
     ),
     Refused(Federation, ("spec", "members", 0, "server"), "lubeck:6443", "spec.members[0].server"),
     Refused(Federation, ("spec", "members", 0, "secret"), None, "spec.members[0].secret"),
-    Refused(Federation, ("spec", "members", 1, "clusterID"), "lubeck", "spec.members[1]"),
+    Refused(Federation, ("spec", "clusterSet"), {"name": "clusterSet.k8s.io"}, "value"),
+    Refused(Federation, ("spec", "members", 0, "clusterID"), "Lübeck", "members[0].clusterID"),
+    Refused(Federation, ("spec", "members", 0, "clusterID"), None, "members[0].clusterID"),
+    Refused(Federation, ("spec", "members", 1, "clusterID"), {}, "members[1].clusterID.value"),
+    Refused(
+        Federation, ("spec", "members", 1, "clusterID"), {"value": "Bergen"}, "clusterID.value"
+    ),
+    Refused(
+        Federation,
+        ("spec", "members", 1, "clusterID"),
+        {"name": "bergen", "value": "bergen"},
+        "members[1].clusterID.name",
+    ),
     Refused(GlobalService, ("spec", "members", 0, "address"), "here", "address"),
     Refused(GlobalService, ("spec", "members", 0, "monitors", 0, "port"), 0, "port"),
     Refused(GlobalDeploymentPolicy, ("spec", "trafficSplit", 0, "weight"), 21, "weight"),

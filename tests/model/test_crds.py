@@ -16,6 +16,9 @@ from tests.model.examples import BAD, GOOD, Refused, good
 
 Node = tuple[str, Wire]
 
+EITHER = ["Federation.spec.clusterSet", "Federation.spec.members[].clusterID"]
+"""Strings or objects: a structural schema has no type for both."""
+
 
 def schemas() -> Iterator[Node]:
     """Every node of every schema of ours, with its path."""
@@ -39,7 +42,7 @@ def nodes(path: str, schema: Wire) -> Iterator[Node]:
 
 
 def test_every_node_says_its_type() -> None:
-    assert [path for path, node in schemas() if "type" not in node] == []
+    assert [path for path, node in schemas() if "type" not in node] == EITHER
 
 
 def test_every_field_is_explained_in_a_sentence() -> None:
@@ -68,7 +71,9 @@ def test_what_is_required_exists() -> None:
 
 
 def test_every_list_has_a_bound_so_that_rules_have_a_cost() -> None:
-    assert [p for p, node in schemas() if node["type"] == "array" and "maxItems" not in node] == []
+    assert [
+        p for p, node in schemas() if node.get("type") == "array" and "maxItems" not in node
+    ] == []
 
 
 def test_the_keys_of_a_list_are_always_there() -> None:
@@ -109,6 +114,7 @@ def test_unknown_fields_are_kept_only_where_a_template_is_carried() -> None:
         "FederatedStatefulSet.spec.template.spec",
         "FederatedStatefulSet.spec.template.spec.selector",
         "FederatedStatefulSet.spec.template.spec.template",
+        *EITHER,
     ]
 
 

@@ -8,13 +8,14 @@ import pytest
 
 from hanse.features.federation.feature import Membership
 from hanse.kube.leader_election import REQUEST_AFTER
+from hanse.kube.transport import MERGE_PATCH, Request
 from hanse.model.facts import Phase
 from hanse.model.kinds import about
 from hanse.model.kinds.about import ClusterProperty
 from hanse.model.kinds.clusterprofile import ClusterProfile
 from hanse.model.kinds.core import ConfigMap, Secret
-from hanse.model.kinds.federation import CLUSTER_SET, SYSTEM, ClusterClaim, Federation
-from hanse.model.objects import ClusterId, Meta
+from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, SYSTEM, ClusterClaim, Federation
+from hanse.model.objects import ClusterId, Meta, Wire
 from tests.scenarios.toy_offers import shop_of
 from tests.support.federation import (
     FederationScenario,
@@ -97,6 +98,68 @@ async def test_nothing_is_written_once_all_members_are_led_and_neither_by_a_rest
 
     assert describe_writes(scenario.writes_since(start)) == []
     assert [await membership.federation_of(cluster) for cluster in membership.members] == before
+
+
+def as_claim(entry: Wire) -> Wire:
+    """A member's entry with its id written as a claim."""
+    return {**entry, "clusterID": {"name": CLUSTER_ID, "value": entry["clusterID"]}}
+
+
+async def test_ids_and_the_set_may_be_written_as_claims_and_that_changes_nothing(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    await scenario.settled()
+    before = await membership.federation_of("lubeck")
+    entries = [as_claim(msgspec.to_builtins(one)) for one in before.spec.members]
+    claim = {"name": "clusterSet.k8s.io", "value": before.spec.cluster_set}
+    start = len(scenario.network.sent)
+
+    await membership.edit("lubeck", {"clusterSet": claim, "members": entries})
+    await scenario.settled()
+
+    after = await membership.federation_of("lubeck")
+    written = describe_writes(scenario.writes_since(start))
+    assert [one for one in written if "/federations/league/status" not in one] == []
+    assert after.status.members == before.status.members
+    await membership.has_conditions("lubeck", Valid="Valid", MembersReachable="AllReachable")()
+    assert msgspec.to_builtins(after.spec) == {"clusterSet": claim, "members": tuple(entries)}
+
+    await set_colour(scenario, "lubeck", "blue")
+    await scenario.eventually(has_flag(scenario, "blue", "lubeck"))
+    await membership.edit("lubeck", {"clusterSet": {**claim, "value": "other"}})
+    await scenario.eventually(membership.has_conditions("lubeck", Valid="ClusterSetMismatch"))
+    await membership.edit("lubeck", {"clusterSet": claim, "members": [entries[0], entries[1]]})
+    await membership.name_members("hamburg", "lubeck", "hamburg")
+    await scenario.eventually(has_members(membership, "lubeck", "lubeck", "hamburg"))
+
+
+def has_members(
+    membership: FederationScenario, cluster: ClusterId, *members: ClusterId
+) -> Check[None]:
+    async def check() -> None:
+        found = await membership.federation_of(cluster)
+        assert {m.cluster_id for m in found.status.members} == {*members}
+
+    return check
+
+
+async def test_an_id_that_is_a_number_takes_nobody_out(
+    scenario: Scenario, membership: FederationScenario
+) -> None:
+    await scenario.settled()
+    before = await membership.federation_of("lubeck")
+    entries = [msgspec.to_builtins(one) for one in before.spec.members]
+    start = len(scenario.network.sent)
+
+    path = f"/apis/{Federation.kind.api_version}/federations/{before.name}"
+    wrong = {"spec": {"members": [*entries[:2], {**entries[2], "clusterID": 5}]}}
+    body = msgspec.json.encode(wrong)
+    await membership.admin("lubeck").send(Request("PATCH", path, (), body, MERGE_PATCH))
+    await scenario.settled()
+
+    assert describe_writes(scenario.writes_since(start)) == []
+    await has_flag(scenario, "red", *membership.members)()
+    await membership.edit("lubeck", {"members": entries})
 
 
 async def test_a_new_token_is_used_without_a_disconnect(

@@ -13,6 +13,7 @@ from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.ledger import RESOLVE_ANNOTATION
 from hanse.features.policies.options import PolicyOptions
+from hanse.model.objects import Meta
 from tests.scenarios.policies import PoliciesScenario, RandomScript, policies_scenario
 from tests.support.scenario import Features, Scenario, describe_writes
 
@@ -77,6 +78,54 @@ async def test_changes_that_cross_leave_one_for_all_and_the_other_is_kept(
         "hamburg", policy, {"metadata": {"annotations": {RESOLVE_ANNOTATION: "bergen"}}}
     )
     await scenario.eventually(policies.all_have(policy, 30))
+
+
+async def test_a_lost_deletion_is_kept_and_may_be_taken(
+    scenario: Scenario, policies: PoliciesScenario
+) -> None:
+    policy = policies.acnp(1)
+    await policies.create("hamburg", policy)
+    await scenario.eventually(policies.all_have(policy, 1))
+    for supervisor in policies.membership.supervisors:
+        await scenario.kill_agent(supervisor)
+    await policies.set("lubeck", policy, 20)
+    await policies.delete("bergen", policy)
+
+    await scenario.start_agents()
+    await scenario.eventually(policies.all_have(policy, 20))
+
+    async def deletion_is_kept() -> None:
+        record = await policies.record("hamburg", policy)
+        assert [(e.dot.cluster, e.state) for e in record.history.overruled] == [
+            ("bergen", "Deleted")
+        ]
+
+    await scenario.eventually(deletion_is_kept)
+    await policies.edit(
+        "hamburg", policy, {"metadata": {"annotations": {RESOLVE_ANNOTATION: "bergen"}}}
+    )
+    await scenario.eventually(policies.all_have(policy, None))
+    await scenario.settled()
+    await policies.all_have(policy, None)()
+
+
+async def test_a_deleted_policy_made_anew_from_live_yaml_with_changes_is_a_new_one(
+    scenario: Scenario, policies: PoliciesScenario
+) -> None:
+    policy = policies.acnp(1)
+    await policies.create("lubeck", policy)
+    await scenario.eventually(policies.all_have(policy, 1))
+    live = await policies.find("bergen", policy)
+    assert live is not None
+    await policies.delete("hamburg", policy)
+    await scenario.eventually(policies.all_have(policy, None))
+
+    meta = Meta(name=live.metadata.name, annotations=live.metadata.annotations)
+    await policies.create("bergen", type(live)(metadata=meta, spec={"priority": 8}))
+
+    await scenario.eventually(policies.all_have(policy, 8))
+    await scenario.settled()
+    await policies.all_have(policy, 8)()
 
 
 async def test_a_deletion_while_the_leader_is_away_counts_and_stays(

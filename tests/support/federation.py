@@ -95,13 +95,13 @@ class FederationScenario:
     def federation(self, *members: ClusterId) -> Federation:
         """The object that names these members."""
         named = tuple(self.member(cluster) for cluster in members)
-        spec = FederationSpec(cluster_set=NAME, members=named)
+        spec = FederationSpec(set_as_written=NAME, members=named)
         return Federation(metadata=Meta(name=NAME), spec=spec)
 
     def member(self, cluster: ClusterId) -> Member:
         """A member's entry."""
         return Member(
-            cluster_id=cluster,
+            id_as_written=cluster,
             server=self.scenario.testbed.endpoint(cluster).url,
             secret=f"member-{cluster}",
         )

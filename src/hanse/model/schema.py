@@ -257,12 +257,21 @@ def _enum_schema(args: tuple[Any, ...]) -> Wire:
 
 
 def _union_schema(args: tuple[Any, ...]) -> Wire:
-    """The schema of an optional type, or int-or-string; raises TypeError for other unions."""
+    """The schema of an optional type, int-or-string, or a string or struct.
+
+    The last has no type, as a structural schema has no such union: numbers and lists pass. Raises
+    TypeError for other unions.
+    """
     non_null = [arg for arg in args if arg is not types.NoneType]
     if len(non_null) == 1:
         return structural_schema(non_null[0])
     if set(non_null) == {int, str}:
         return {"x-kubernetes-int-or-string": True}
+    structs = [arg for arg in non_null if isinstance(arg, type) and issubclass(arg, Struct)]
+    if len(structs) == 1 and set(non_null) == {str, *structs}:
+        either = object_schema(structs[0]) | {"x-kubernetes-preserve-unknown-fields": True}
+        del either["type"]
+        return either
     raise TypeError(f"a definition cannot say what a union of {non_null} is")
 
 

@@ -34,7 +34,7 @@ def claim(name: str, value: str, about: str = "") -> ClusterClaim:
 
 def member(name: str, server: str = "") -> Member:
     server = server or f"https://{name}.example:6443"
-    return Member(cluster_id=name, server=server, secret=f"member-{name}")
+    return Member(id_as_written=name, server=server, secret=f"member-{name}")
 
 
 def federation(*members: str, status: FederationStatus | None = None) -> Federation:

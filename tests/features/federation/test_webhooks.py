@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from hanse.features.federation.claims import Claims, read_claims
 from hanse.features.federation.feature import Membership
@@ -16,11 +17,12 @@ from hanse.model.kinds.federation import (
     GROUP,
     SYSTEM,
     ClusterClaim,
+    ClusterIdClaim,
     Federation,
     FederationSpec,
     Member,
 )
-from hanse.model.objects import Meta, Object, to_wire
+from hanse.model.objects import Meta, Object, Wire, to_wire
 from hanse.model.snapshot import Snapshot
 from tests.support.builders import cluster, snapshot, stored
 
@@ -31,11 +33,16 @@ def claim(name: str, value: str, about: str = "") -> ClusterClaim:
 
 def member(name: str, server: str = "", secret: str = "bergen") -> Member:
     server = server or f"https://{name}.example:6443"
-    return Member(cluster_id=name, server=server, secret=secret)
+    return Member(id_as_written=name, server=server, secret=secret)
+
+
+def claimed(name: str) -> Member:
+    written = ClusterIdClaim(name=CLUSTER_ID, value=name)
+    return Member(id_as_written=written, server=f"https://{name}.test:6443", secret=name)
 
 
 def federation(*members: Member, name: str = "league", cluster_set: str = "") -> Federation:
-    spec = FederationSpec(cluster_set=cluster_set, members=members)
+    spec = FederationSpec(set_as_written=cluster_set, members=members)
     return Federation(metadata=Meta(name=name), spec=spec)
 
 
@@ -149,6 +156,12 @@ def test_a_cluster_has_one_federation() -> None:
             "spec.members[1].clusterID",
             id="twice",
         ),
+        pytest.param(
+            (member("bergen"), claimed("bergen")),
+            "spec.members[1].clusterID",
+            id="twice, once as a claim",
+        ),
+        pytest.param((claimed("Bergen"),), "spec.members[0].clusterID", id="no label as a claim"),
         pytest.param((member("broker"),), "spec.members[0].clusterID", id="the broker's name"),
         pytest.param((member("oslo", "ftp://x"),), "spec.members[0].server", id="no http"),
         pytest.param((member("oslo", "https://"),), "spec.members[0].server", id="no host"),
@@ -213,3 +226,21 @@ def test_webhooks_have_rules_for_what_they_review() -> None:
         (GROUP,),
         ("about.k8s.io",),
     }
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param({"clusterSet": 5}, id="a set that is a number"),
+        pytest.param({"members": [{"clusterID": 5, "server": "x", "secret": "x"}]}, id="an id"),
+    ],
+)
+def test_an_id_or_a_set_that_is_no_text_is_refused_with_the_ways_to_write_it(spec: Wire) -> None:
+    request = replace(
+        review("CREATE", federation()), object={"metadata": {"name": "league"}, "spec": spec}
+    )
+
+    decision = FederationWebhook().review(request, observed())
+
+    assert isinstance(decision, Deny)
+    assert "; write a string, or a claim with name and value" in decision.message

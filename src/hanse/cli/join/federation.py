@@ -1,7 +1,7 @@
 """Join a cluster to a Federation."""
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 
 import click
@@ -23,8 +23,9 @@ from hanse.cli.join.supervisor_access import (
 )
 from hanse.features.federation import manifests
 from hanse.features.federation.members import server_url_error
+from hanse.kube.errors import NotFound
 from hanse.model.feature_names import FEATURES
-from hanse.model.kinds.federation import CLUSTER_SET, SYSTEM, Member
+from hanse.model.kinds.federation import CLUSTER_SET, SYSTEM, Federation, Member
 from hanse.model.manifests import Manifest, crd_manifests, namespace
 
 
@@ -70,19 +71,32 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
             grant = _grant(member, request.cluster, supervisor, supervisor.cluster, request)
             applied = await grant_secret(grant, dry_run=dry_run)
             renewed = renewed or bool(applied)
-            applied += await apply(
-                supervisor.client, [federation_manifest(request, known)], dry_run=dry_run
-            )
+            applied += await _apply_federation(supervisor, request, known, dry_run=dry_run)
             report_applied(supervisor.name, applied, dry_run=dry_run)
         if request.supervises:
             done += await _supervise_members(member, fleet, request, dry_run=dry_run)
         own = known if request.supervises else {}
-        done += await apply(member.client, [federation_manifest(request, own)], dry_run=dry_run)
+        done += await _apply_federation(member, request, own, dry_run=dry_run)
         if others and not renewed and "" in await account_owners(member.client):
             done += await revoke_account(member.client, request.cluster, "", dry_run=dry_run)
         report_applied(member.name, done, dry_run=dry_run)
     if not dry_run:
         click.echo(_next_steps(request))
+
+
+async def _apply_federation(
+    participant: Participant,
+    request: MembershipRequest,
+    known: dict[str, Member],
+    *,
+    dry_run: bool,
+) -> list[AppliedManifest]:
+    """Create or change a cluster's Federation; what says the same stays as it is written."""
+    wanted = federation_manifest(request, known)
+    with suppress(NotFound):
+        found = await participant.client.read(Federation, request.federation)
+        wanted = manifests.keep_as_written(wanted, found.spec)
+    return await apply(participant.client, [wanted], dry_run=dry_run)
 
 
 async def named_supervisors(stack: AsyncExitStack, request: MembershipRequest) -> list[Participant]:

@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack, suppress
 from datetime import timedelta
 
 import click
+import msgspec
 
 from hanse import app
 from hanse.cli.apply import AppliedManifest, deleted, read_existing, remove, report_applied
@@ -32,6 +33,7 @@ from hanse.model.kinds.federation import (
     SYSTEM,
     ClusterClaim,
     Federation,
+    Member,
     label_spellings,
 )
 from hanse.model.manifests import SECRET, Manifest, manifest
@@ -166,7 +168,7 @@ async def _check_abandoned(supervisors: Sequence[Participant], request: Membersh
         found = await read_existing(participant.client, federation_manifest(request, {}))
         if found is None:
             raise _no_federation(participant, request)
-        known |= {one["clusterID"] for one in found.get("spec", {}).get("members") or ()}
+        known |= {_id_of(one) for one in found.get("spec", {}).get("members") or ()}
         known |= _abandoned_members(found)
     if request.cluster not in known:
         raise InputError(
@@ -235,7 +237,7 @@ async def _remove_member(
     if found is None:
         return
     listed = found.get("spec", {}).get("members") or []
-    left = [one for one in listed if one["clusterID"] != request.cluster]
+    left = [one for one in listed if _id_of(one) != request.cluster]
     change: Wire = {"spec": {"members": left}}
     if abandon:
         abandoned = _abandoned_members(found) | {request.cluster}
@@ -247,6 +249,11 @@ async def _remove_member(
     if not dry_run:
         await participant.client.patch(Federation, request.federation, "", change)
     click.echo(f"{participant.name}: {verb} {wanted}")
+
+
+def _id_of(entry: Wire) -> ClusterId:
+    """The cluster id in a member's entry, however it is written."""
+    return msgspec.convert(entry, Member).cluster_id
 
 
 def _abandoned_members(federation: Wire) -> set[str]:

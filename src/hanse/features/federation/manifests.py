@@ -3,6 +3,9 @@
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 
+import msgspec
+from msgspec.structs import replace
+
 from hanse.model.admission_policies import PolicyScope, policy_manifests
 from hanse.model.facts import Role
 from hanse.model.kinds.federation import (
@@ -103,13 +106,30 @@ def federation(name: str, cluster_set: str, servers: Mapping[ClusterId, str]) ->
 
 def federation_with_members(name: str, cluster_set: str, members: tuple[Member, ...]) -> Manifest:
     """The Federation with these member entries."""
-    spec = FederationSpec(cluster_set=cluster_set, members=members)
+    spec = FederationSpec(set_as_written=cluster_set, members=members)
     return Manifest(Federation.kind, to_wire(Federation(metadata=Meta(name=name), spec=spec)))
+
+
+def keep_as_written(wanted: Manifest, found: FederationSpec) -> Manifest:
+    """The Federation, with ids and the set's name written as in the existing one if they agree."""
+    spec = msgspec.convert(wanted.wire["spec"], FederationSpec)
+    ids = {member.cluster_id: member.id_as_written for member in found.members}
+    members = tuple(
+        replace(one, id_as_written=ids.get(one.cluster_id, one.id_as_written))
+        for one in spec.members
+    )
+    same_set = found.cluster_set == spec.cluster_set
+    kept = replace(
+        spec,
+        set_as_written=found.set_as_written if same_set else spec.set_as_written,
+        members=members,
+    )
+    return replace(wanted, wire={**wanted.wire, "spec": msgspec.to_builtins(kept)})
 
 
 def member_entry(cluster: ClusterId, server: str) -> Member:
     """The entry of a member in a Federation."""
-    return Member(cluster_id=cluster, server=server, secret=secret_name(cluster))
+    return Member(id_as_written=cluster, server=server, secret=secret_name(cluster))
 
 
 def _cluster_claim(name: str, value: str) -> Manifest:

@@ -138,7 +138,7 @@ def _former_connections(
     """Connections to members that are left or undecided; without released and invalid ones."""
     for former in former_members(federation, snapshot):
         state = former.state
-        entry = Member(cluster_id=state.cluster_id, server=state.server, secret=state.secret)
+        entry = Member(id_as_written=state.cluster_id, server=state.server, secret=state.secret)
         connection = _member_connection(0, entry, (), snapshot, {state.cluster_id: ()})
         if isinstance(connection, ClusterConnection) and former.fate == "leaving":
             yield LeavingCluster(connection)

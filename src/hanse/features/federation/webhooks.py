@@ -20,6 +20,7 @@ from hanse.model.snapshot import Snapshot
 RESERVED = ("broker",)
 """Ids that mean something else to agents."""
 
+_FORMS = "; write a string, or a claim with name and value"
 _UNLISTED = Deny("Hanse has not read the Federations of this cluster yet; try again", 503)
 
 
@@ -87,7 +88,8 @@ class FederationWebhook:
         try:
             federation = msgspec.convert(review.object, Federation, strict=False)
         except msgspec.ValidationError as error:
-            return Deny(f"not a Federation: {error}", 422)
+            hint = _FORMS if str(error).endswith(("clusterID`", "clusterSet`")) else ""
+            return Deny(f"not a Federation: {error}{hint}", 422)
         return _review_members(federation, snapshot)
 
 

@@ -25,7 +25,7 @@ from hanse.model.kinds.acceptance import (
     AcceptancePolicySpec,
     WorkloadAcceptance,
 )
-from hanse.model.kinds.federation import SYSTEM
+from hanse.model.kinds.federation import SYSTEM, Member
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.manifests import Manifest
 from hanse.model.naming import BROKER_NAMESPACE, SYSTEM_NAMESPACE
@@ -258,7 +258,11 @@ async def _create_or_update_federation(transport: Transport, desired: Manifest) 
     response = check(await transport.send(Request("GET", path)))
     members = msgspec.json.decode(response.body).get("spec", {}).get("members") or []
     urls = {one["clusterID"]: one["server"] for one in desired.wire["spec"].get("members", ())}
-    updated = [{**one, "server": urls.get(one["clusterID"], one["server"])} for one in members]
+    ids = [msgspec.convert(one, Member).cluster_id for one in members]
+    updated = [
+        {**one, "server": urls.get(cluster, one["server"])}
+        for cluster, one in zip(ids, members, strict=True)
+    ]
     if updated != members:
         check(await _patch(transport, path, {"spec": {"members": updated}}))
 

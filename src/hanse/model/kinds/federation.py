@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from hanse.model.kinds.core import Protocol
 from hanse.model.kinds.field_types import Address, ClusterName, Conditions, ObjectName, PortNumber
-from hanse.model.objects import Kind, Object, Value, wire_field
+from hanse.model.objects import ClusterId, Kind, Object, Value, wire_field
 from hanse.model.schema import LABEL, Column, Crd, Schema, ValidationRule
 
 GROUP = "antreaplus.vmware-tanzu.com"
@@ -52,10 +52,34 @@ class ClusterClaim(Object, frozen=True, kw_only=True):
         return (self.claim or self.metadata.name).lower()
 
 
+class ClusterIdClaim(Value, frozen=True, kw_only=True):
+    """A cluster id, written as the ClusterClaim that states it."""
+
+    name: Annotated[str, Schema("It is `id.k8s.io`.", pattern=r"^id\.k8s\.io$")] = ""
+    value: Annotated[ClusterName, Schema("The cluster id.")]
+
+
+class ClusterSetClaim(Value, frozen=True, kw_only=True):
+    """The federation's name, written as the ClusterClaim that states it."""
+
+    name: Annotated[
+        str, Schema("It is `clusterSet.k8s.io`.", pattern=r"^cluster[sS]et\.k8s\.io$")
+    ] = ""
+    value: Annotated[str, Schema("The federation's name.", max_length=253)]
+
+
 class Member(Value, frozen=True, kw_only=True):
     """A member cluster and the way to it."""
 
-    cluster_id: Annotated[ClusterName, Schema("The member's cluster id.")] = wire_field("clusterID")
+    id_as_written: Annotated[
+        str | ClusterIdClaim,
+        Schema(
+            "The member's cluster id: a string, or a claim with `name` and `value`.",
+            pattern=LABEL,
+            min_length=1,
+            max_length=63,
+        ),
+    ] = wire_field("clusterID")
     server: Annotated[
         str,
         Schema("The URL of its API server.", pattern=r"^https?://[^\s/]+\S*$", max_length=2048),
@@ -65,14 +89,31 @@ class Member(Value, frozen=True, kw_only=True):
         Schema("The Secret with `token` and `ca.crt`, in the namespace antrea-plus-system."),
     ]
 
+    @property
+    def cluster_id(self) -> ClusterId:
+        """The member's cluster id, however it is written."""
+        written = self.id_as_written
+        return written if isinstance(written, str) else written.value
+
 
 class FederationSpec(Value, frozen=True, kw_only=True):
     """Who is in the federation; a child cluster may leave the members out."""
 
-    cluster_set: Annotated[str, Schema("The federation's name.", max_length=253)] = ""
+    set_as_written: Annotated[
+        str | ClusterSetClaim,
+        Schema(
+            "The federation's name: a string, or a claim with `name` and `value`.", max_length=253
+        ),
+    ] = wire_field("clusterSet", "")
     members: Annotated[
-        tuple[Member, ...], Schema("Its members.", keys=("clusterID",), max_items=1000)
+        tuple[Member, ...], Schema("Its members, each with an id of its own.", max_items=1000)
     ] = ()
+
+    @property
+    def cluster_set(self) -> str:
+        """The federation's name, however it is written; empty if it is not."""
+        written = self.set_as_written
+        return written if isinstance(written, str) else written.value
 
 
 class MemberState(Value, frozen=True, kw_only=True):
