@@ -159,7 +159,15 @@ async def test_an_id_that_is_a_number_takes_nobody_out(
 
     assert describe_writes(scenario.writes_since(start)) == []
     await has_flag(scenario, "red", *membership.members)()
+
+    await scenario.kill_agent("lubeck")  # it has no last readable version when it starts again
+    await scenario.start_agent("lubeck")
+    await scenario.settled()
+    await scenario.always(has_flag(scenario, "red", *membership.members), timedelta(seconds=20))
+    assert [w for w in describe_writes(scenario.writes_since(start)) if "DELETE" in w] == []
     await membership.edit("lubeck", {"members": entries})
+    await scenario.eventually(membership.all_led())
+    await scenario.eventually(membership.has_conditions("lubeck", MembersReachable="AllReachable"))
 
 
 async def test_a_new_token_is_used_without_a_disconnect(
