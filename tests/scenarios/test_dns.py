@@ -116,6 +116,10 @@ async def test_names_of_pods(services: ServicesScenario) -> None:
         await scenario.eventually(ask.answers(f"_http._tcp.{db}", "SRV", *everyone))
         await scenario.eventually(ask.answers(db, "SRV", *everyone))
         await scenario.eventually(ask.answers(f"_http._tcp.bergen.{db}", "SRV", *everyone[:2]))
+        found = (await ask(f"_http._tcp.{db}", "SRV")).message
+        assert found is not None
+        addresses = {str(one.name): str(one[0]) for one in found.additional}
+        assert addresses == dict(zip(pods, (first, second, third, fourth), strict=True))
 
         firsts = {str((await _message(ask, db))[0]) for _ in range(8)}
         assert firsts == {first, second, third, fourth}, "each is first in its turn"
