@@ -20,7 +20,7 @@ from hanse.model.snapshot import ObjectChange
 from hanse.web.dashboard.actions import ActionRefused, PageActions
 from hanse.web.dashboard.auth import CODE_LIFETIME, COOKIE, Authenticator
 from hanse.web.dashboard.items import ItemCache
-from hanse.web.dashboard.server import serving
+from hanse.web.dashboard.server import LARGEST_BODY, serving
 from hanse.web.dashboard.updates import LiveUpdates
 from tests.support.builders import cluster, snapshot
 
@@ -156,6 +156,7 @@ async def test_a_cookie_alone_orders_nothing() -> None:
         ("{", 400),
         ('{"n": "x"}', 422),
         pytest.param('{"n":' * 40_000 + "1" + "}" * 40_000, 400, id="40,000 levels"),
+        pytest.param(f'{{"n": "{"x" * LARGEST_BODY}"}}', 413, id="too large"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_in_a_sentence(body: str, status: int) -> None:

@@ -4,6 +4,7 @@ import base64
 import copy
 import socket
 import ssl
+from io import BytesIO
 from typing import Any
 
 import aiohttp
@@ -19,7 +20,7 @@ from hanse.model.objects import apply_merge_patch
 from hanse.model.plan import Call, Read
 from hanse.model.snapshot import Snapshot
 from hanse.web.webhooks.admission import InvalidReview, encode_response, json_patch, parse_request
-from hanse.web.webhooks.server import serving
+from hanse.web.webhooks.server import LARGEST_BODY, serving
 from tinykube.json_patch import apply_json_patch
 from tinykube.virtual_time import EPOCH
 
@@ -155,8 +156,16 @@ async def test_the_server_answers_over_https_and_survives_what_it_is_sent() -> N
     ):
         url = f"https://localhost:{port}/bouncer"
         outcomes = []
-        for body in (review(), review(userInfo={"username": "eve"}), review(name="broken"), b"?"):
-            async with session.post(url, data=body) as review_response:
+        for body in (
+            review(),
+            review(userInfo={"username": "eve"}),
+            review(name="broken"),
+            b"?",
+            b'{"request":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+            b" " * (LARGEST_BODY + 1),
+            review(),
+        ):
+            async with session.post(url, data=BytesIO(body)) as review_response:
                 text = await review_response.read()
                 outcomes.append(
                     response(text)["allowed"]
@@ -166,4 +175,4 @@ async def test_the_server_answers_over_https_and_survives_what_it_is_sent() -> N
         async with session.post(f"https://localhost:{port}/nobody", data=review()) as missing:
             assert missing.status == 404
 
-    assert outcomes == [True, False, False, 400]
+    assert outcomes == [True, False, False, 400, 400, 413, True]

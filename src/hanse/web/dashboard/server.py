@@ -128,7 +128,7 @@ def _action_handler(action: Action) -> Handler:
     async def answer(request: web.Request) -> web.Response:
         """Run the action with the JSON body and return its result as JSON.
 
-        400 if the body is malformed, 422 if the action refuses.
+        400 if the body is malformed, 413 if it is too large, 422 if the action refuses.
         """
         try:
             arguments = decode_json(await request.read(), type=dict[str, Any])
@@ -137,6 +137,9 @@ def _action_handler(action: Action) -> Handler:
             return web.json_response(
                 {"refused": f"that is not what is expected: {error}"}, status=400
             )
+        except web.HTTPRequestEntityTooLarge:
+            most = f"that is larger than {LARGEST_BODY // 1024} KiB"
+            return web.json_response({"refused": most}, status=413)
         except ActionRefused as refusal:
             return web.json_response({"refused": str(refusal)}, status=422)
         return web.Response(body=msgspec.json.encode(result), content_type="application/json")
