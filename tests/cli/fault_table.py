@@ -265,6 +265,25 @@ SPANNING = (
         """,
     ),
     Fault(
+        "PolicyBlocked NetworkPolicy faults/taken in bergen",
+        """
+        for c in bergen lubeck; do
+        make $c '{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {
+        name: taken, namespace: faults},
+        spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {app: web}}}]}}'
+        done
+        k lubeck -n faults annotate networkpolicies.crd.antrea.io/taken \
+            federated.anp.antreaplus.vmware-tanzu.com=true
+        """,
+    ),
+    Fault(
+        "MembersDiffer Federation local in hamburg",
+        """
+        k hamburg patch federation local --type json -p \
+            '[{"op": "remove", "path": "/spec/members/2"}]'
+        """,
+    ),
+    Fault(
         "HostDown GlobalService avi-system/down.global.test",
         """
         k hamburg -n faults create deployment fallen --image x --replicas 0

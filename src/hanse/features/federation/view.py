@@ -1,5 +1,6 @@
 """What Federations say is wrong: members, leaders, and lists of supervisors that differ."""
 
+import re
 from collections.abc import Iterator
 
 from msgspec.structs import replace
@@ -7,7 +8,7 @@ from msgspec.structs import replace
 from hanse.features.federation.members import ABANDONED
 from hanse.features.federation.refusals import MEMBERS_WRITTEN
 from hanse.features.federation.status import DIFFER, LED, REACHABLE, VALID
-from hanse.model.findings import Finding, Severity, cluster_ref, link_ref, remedy
+from hanse.model.findings import Finding, Remedy, Severity, cluster_ref, link_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.federation import Federation
 from hanse.model.object_view import (
@@ -28,6 +29,11 @@ _RULES = {
 }
 
 
+def _join_again(message: str) -> Remedy:
+    """The commands in the message of MembersDiffer, by which all supervisors name a member."""
+    return remedy(*re.findall(r"hanse join [^,;]+", message), advice="or let it leave")
+
+
 def _check(
     federation: Federation, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
@@ -39,7 +45,7 @@ def _check(
     for one in federation.status.conditions:
         rule = _RULES.get(one.type)
         if rule is not None and one.status == rule.bad:
-            mend = heal if one.type == REACHABLE else None
+            mend = {REACHABLE: heal, DIFFER: _join_again(one.message)}.get(one.type)
             found = condition_finding(federation, where, one, rule, snapshot, mend)
             causes = {
                 REACHABLE: (*away, *links),

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 import yaml
 from msgspec.structs import replace
 
+from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.ledger import (
     LEDGER_LABEL,
     PAGE_TOPIC,
@@ -19,7 +20,7 @@ from hanse.features.policies.versions import merge_all
 from hanse.features.policies.webhooks import ignored_annotation_warning, peer_warnings
 from hanse.model.antrea_policies import named_groups, policy_subjects, service_peers
 from hanse.model.facts import Role
-from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy, subject_of
+from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.antrea import (
     NO_NODE,
@@ -69,7 +70,7 @@ class PoliciesView:
             is not None
         }
         for policy in list_policies({where: (ledger,) for where, ledger in ledgers.items()}):
-            return _policy_item(policy, ledgers)
+            return _policy_item(policy, ledgers, snapshot)
         return None
 
 
@@ -88,13 +89,15 @@ def _policy_key(shown: str) -> Key:
     return Key(_TOPICS[0], name) if whole else Key(_TOPICS[1], name, namespace)
 
 
-def _policy_item(policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> FeatureItem:
+def _policy_item(
+    policy: PolicyView, ledgers: dict[ClusterId, ConfigMap], snapshot: MultiClusterSnapshot
+) -> FeatureItem:
     """The item of a policy: its state in each cluster and its problems.
 
     An overruled policy is shown as a conflict, with its versions.
     """
     parts = tuple(_member_part(where, one) for where, one in sorted(policy.members.items()))
-    findings = tuple(_findings(policy))
+    findings = tuple(_findings(policy, snapshot))
     return FeatureItem(
         namespace=policy.namespace or "every namespace",
         name=policy.name,
@@ -102,7 +105,7 @@ def _policy_item(policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> Fea
         findings=findings,
         told="conflict" if policy.overruled else policy.state,
         facts=(
-            ("Kind", "ClusterNetworkPolicy" if policy.kind == "acnp" else "NetworkPolicy"),
+            ("Kind", _kind(policy).kind.name),
             ("Made in", policy.origin),
         ),
         parts=parts,
@@ -115,9 +118,9 @@ def _policy_item(policy: PolicyView, ledgers: dict[ClusterId, ConfigMap]) -> Fea
     )
 
 
-def _findings(policy: PolicyView) -> Iterator[Finding]:
+def _findings(policy: PolicyView, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
     """PolicyBlocked and PolicyQuarantined by member, and PolicyConflict."""
-    kind = "ClusterNetworkPolicy" if policy.kind == "acnp" else "NetworkPolicy"
+    kind = _kind(policy).kind.name
     for cluster, member in sorted(policy.members.items()):
         if not member.needs_attention:
             continue
@@ -131,7 +134,7 @@ def _findings(policy: PolicyView) -> Iterator[Finding]:
             f"{member.message or member.reason}",
             remedy=remedy(keep, advice="or the same with --yield: the others' version counts")
             if quarantined
-            else remedy(advice="mend what the message names; it is tried again by itself"),
+            else _unblock(policy, cluster, member, snapshot),
             caused_by=() if quarantined else (cluster_ref(cluster),),
         )
     for lost in policy.overruled:
@@ -146,6 +149,24 @@ def _findings(policy: PolicyView) -> Iterator[Finding]:
                 advice=f"or with --take {lost.cluster}: its version counts",
             ),
         )
+
+
+def _kind(policy: PolicyView) -> type[AntreaClusterNetworkPolicy | AntreaNetworkPolicy]:
+    return AntreaClusterNetworkPolicy if policy.kind == "acnp" else AntreaNetworkPolicy
+
+
+def _unblock(
+    policy: PolicyView, where: ClusterId, member: MemberStatus, snapshot: MultiClusterSnapshot
+) -> Remedy:
+    """Share the policy of the same name that stands in the way, or advice for another reason."""
+    if member.reason != "PlainPolicy":
+        return remedy(advice="mend what the message names; it is tried again by itself")
+    kind = _kind(policy).kind
+    share = f"annotate {kind.plural}.{kind.group} {policy.name} {FEDERATED}=true"
+    return remedy(
+        snapshot.kubectl(where, share, policy.namespace),
+        advice="which keeps both where they differ, until you say which one counts; or rename one",
+    )
 
 
 def _member_part(where: ClusterId, one: MemberStatus) -> ClusterPart:
