@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from hanse.cli.fleet import ClusterRead
+from hanse.app.views import examine
+from hanse.cli.fleet import ClusterRead, build_fleet
 from hanse.features.networks.names import NETWORK, TENANT
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod, Service
@@ -17,7 +18,7 @@ from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.kinds.networks import Network, Tenant
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import K, Meta
-from tests.support.fleet_reads import findings, lease, read
+from tests.support.fleet_reads import NOW, findings, lease, read
 
 
 def made(kind: type[K], name: str, namespace: str = "", **fields: Any) -> K:
@@ -332,6 +333,16 @@ def test_a_dead_cluster_explains_services_sets_hosts_and_members() -> None:
         "StatefulSet",
     ]
     assert "has 1 of 2 replicas ready: bergen lost" in str(found.consequences)
+
+
+def test_a_member_of_a_lost_cluster_is_shown_as_down_as_it_is_counted() -> None:
+    lubeck = read("lubeck", host(lubeck=True, bergen=True))
+    bergen = ClusterRead("bergen", failure="connection refused")
+
+    (item,) = examine(build_fleet((lubeck, bergen), NOW)).items["gslb"].values()
+
+    assert item.told == "1/2 up"
+    assert [(p.cluster, p.state) for p in item.parts] == [("lubeck", "good"), ("bergen", "bad")]
 
 
 def test_who_leads_is_not_known_where_not_every_cluster_was_read() -> None:

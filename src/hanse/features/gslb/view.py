@@ -98,7 +98,7 @@ class HostsView:
                 ("Led by", _leader(service)),
                 ("Known in", ", ".join(dict.fromkeys(where for where, _ in standing))),
             ),
-            parts=tuple(_member_part(m, serving, health) for m in service.spec.members),
+            parts=tuple(_member_part(m, serving, up=m in up) for m in service.spec.members),
             problems=tuple(
                 f"{h.cluster} {h.address} is down: {h.reason}"
                 for h in service.status.members
@@ -178,14 +178,13 @@ def _serving(up: Sequence[GlobalMember]) -> list[GlobalMember]:
     return [member for member in up if member.priority == highest]
 
 
-def _member_part(member: GlobalMember, serving: list[GlobalMember], health: Known) -> ClusterPart:
+def _member_part(member: GlobalMember, serving: list[GlobalMember], *, up: bool) -> ClusterPart:
     """A member with its percentage of the serving weight.
 
     Good if it has a share, idle if it is up without one, else bad.
     """
     whole = sum(one.weight for one in serving)
     share = round(100 * member.weight / whole) if member in serving and whole else 0
-    up = _is_up(member, health)
     return ClusterPart(
         cluster=member.cluster,
         state="good" if share else "idle" if up else "bad",

@@ -169,7 +169,7 @@ export const fleet = {
           panel("Clusters", table(["Cluster", "State", "Led by"], inOrder().map((c) => {
             const told = condition(c);
             return h("tr", { "data-href": `#/fleet/${c.name}`, tabindex: 0 }, h("td", { class: "name" }, c.name),
-              h("td", {}, badge(told.state, told.text), c.reason && h("div", { class: "faint" }, c.reason)), h("td", { class: "muted" }, c.leader || "–"));
+              h("td", {}, badge(told.state, told.text), c.reason && h("div", { class: "faint" }, c.reason)), h("td", { class: "muted word" }, c.leader || "–"));
           }), { label: "Clusters" })),
           panel("Lately", recent.length ? h("ul", { class: "list" }, recent.map(happening)) : h("div", { class: "empty" }, "Nothing has changed since this began.")))),
     ];
