@@ -20,7 +20,7 @@ def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     (tmp_path / "walk.sh").write_text("set -eux\n" + _commands("On your machine"))
     up = ("up", "--clusters", "lubeck,bergen,hamburg", "--no-sample", "--no-federation")
 
-    result = hanse(*up, "--exec", "bash walk.sh", cwd=tmp_path, patience=120)
+    result = hanse(*up, "--exec", "bash walk.sh", cwd=tmp_path, patience=240)
 
     assert result.status == 0, result.out + result.err
     assert "ClusterSetMissing" in result.out
@@ -33,3 +33,8 @@ def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     assert "lubeck has left broker: nothing of it is left there but its record\n" in result.out
     assert '[{"cluster":"bergen"}]' in result.out
     assert "bergen was made to leave broker: 1 objects that it published are deleted" in result.out
+    assert "hanse: cluster id 'hamburg' is that of another cluster (kube-system uid" in result.err
+    assert re.search(
+        r"^broker: hamburg \(kube-system uid \S+\) is replaced;", result.out, re.MULTILINE
+    )
+    assert "lubeck has joined broker as hamburg; start its agent:" in result.out
