@@ -12,7 +12,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
-from tests.scenarios.disturbances import Disturbance, disturb
+from tests.scenarios.disturbances import CUT, EACH, Disturbance, disturb
 from tests.scenarios.services import ServicesScenario, running_services
 from tests.support.faults import LinkFaults
 from tests.support.scenario import Check, all_of
@@ -71,8 +71,9 @@ async def test_a_silent_cluster_does_not_return_when_an_importer_restarts(
     await scenario.always(services.imports("hamburg", "web", "bergen"), for_=A_WHILE)
 
 
+@pytest.mark.parametrize("how", EACH)
 async def test_a_deleted_lease_of_a_live_cluster_takes_nothing_away(
-    services: ServicesScenario,
+    services: ServicesScenario, how: Disturbance
 ) -> None:
     scenario = services.scenario
     for cluster in ("bergen", "lubeck"):
@@ -81,7 +82,10 @@ async def test_a_deleted_lease_of_a_live_cluster_takes_nothing_away(
 
     await services.admin(BROKER).delete(Lease, "lubeck", BROKER_NAMESPACE)
 
-    await scenario.always(services.everywhere("web", "bergen", "lubeck"), for_=A_WHILE)
+    stands = services.everywhere("web", "bergen", "lubeck")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(disturb(scenario, how, "hamburg"), name="disturbance")
+        await scenario.always(stands, for_=A_WHILE + timedelta(seconds=CUT if how == "cut" else 0))
 
 
 def not_imported(services: ServicesScenario, name: str) -> Check[None]:

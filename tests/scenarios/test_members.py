@@ -104,8 +104,9 @@ async def test_clusters_with_the_same_addresses_import_none_of_each_other_and_ar
     await scenario.eventually(endpoints(members, "bergen", "lubeck", "hamburg", "bergen"))
 
 
+@pytest.mark.parametrize("how", EACH)
 async def test_a_cluster_that_has_left_is_imported_nowhere_although_its_agent_runs(
-    members: ServicesScenario,
+    members: ServicesScenario, how: Disturbance
 ) -> None:
     scenario = members.scenario
     for cluster in ("bergen", "lubeck"):
@@ -115,6 +116,7 @@ async def test_a_cluster_that_has_left_is_imported_nowhere_although_its_agent_ru
     left = {"status": {"phase": "Left"}}
     place = (ClusterMember, "lubeck", BROKER_NAMESPACE, left)
     await members.admin(scenario.broker).patch(*place, subresource="status")
+    await disturb(scenario, how, "hamburg")
 
     await scenario.eventually(members.imports("bergen", "web", "bergen"))
     await scenario.eventually(members.imports("hamburg", "web", "bergen"))
