@@ -252,6 +252,20 @@ def test_a_services_only_installation_has_the_kinds_rights_and_namespaces_of_ser
     }
 
 
+def test_rights_alone_replace_no_workload_and_define_no_kind(tmp_path: Path) -> None:
+    whole, rights = (
+        list(yaml.safe_load_all(hanse("manifests", "--cluster-id", "a", *more, cwd=tmp_path).out))
+        for more in ((), ("--rights",))
+    )
+
+    assert {one["kind"] for one in rights} == {
+        *("Namespace", "ServiceAccount"),
+        *("Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"),
+    }
+    roles = [one for one in whole if "Role" in one["kind"] and "dns" not in one["metadata"]["name"]]
+    assert [one for one in roles if one not in rights] == []
+
+
 @pytest.mark.parametrize("feature", FEATURES)
 def test_a_feature_brings_only_its_own_roles(feature: str) -> None:
     roles = {n for k, n in installed(features=[feature]) if k.endswith("Role")}

@@ -197,7 +197,7 @@ def _agent_rights(cluster: ClusterInventory, context: CheckContext) -> Iterator[
         yield Finding(
             cluster.name,
             f"its agent may not watch {listed}: what depends on them does not work",
-            f"hanse manifests --cluster-id {cluster.name} --features {features} | "
+            f"hanse manifests --cluster-id {cluster.name} --features {features} --rights | "
             f"kubectl --context {cluster.name} apply -f -",
             "AgentForbidden",
             Ref("ServiceAccount", AGENT, SYSTEM_NAMESPACE),

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 )
 @click.option("--explain", is_flag=True, help="Print each right of the agent and why, instead.")
 @click.option("--no-crds", is_flag=True, help="Without the definitions of kinds.")
+@click.option("--rights", is_flag=True, help="Only the agent's account, namespaces and rights.")
 @click.option(
     "--chart",
     type=click.Path(path_type=Path, file_okay=False),
@@ -53,6 +54,7 @@ def command(
     features: str,
     explain: bool,
     no_crds: bool,
+    rights: bool,
     chart: Path | None,
     show_values: bool,
 ) -> None:
@@ -83,7 +85,7 @@ def command(
         click.echo(render_explanation(values), nl=False)
     else:
         values = _parse_values(cluster_id, file, settings, features)
-        click.echo(render_manifests(values, with_crds=not no_crds), nl=False)
+        click.echo(render_manifests(values, with_crds=not no_crds, only_rights=rights), nl=False)
 
 
 def _write_files(files: dict[str, str], folder: Path) -> None:

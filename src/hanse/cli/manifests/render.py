@@ -7,7 +7,7 @@ import yaml
 
 from hanse import __version__
 from hanse.cli.manifests.objects import chart_files
-from hanse.cli.manifests.rights import crd_files
+from hanse.cli.manifests.rights import crd_files, rights_files
 from hanse.cli.manifests.value_source import HelmValues, PlainValues
 from hanse.cli.manifests.values import Values, schema, values_yaml
 from hanse.cli.yaml_text import to_yaml
@@ -43,10 +43,14 @@ The kind AMKOCluster is defined now; run `helm upgrade` once more, which creates
 """
 
 
-def render_manifests(values: Values, *, with_crds: bool = True) -> str:
-    """All manifests whose condition holds for the values, as YAML; CRDs unless left out."""
+def render_manifests(values: Values, *, with_crds: bool = True, only_rights: bool = False) -> str:
+    """All manifests whose condition holds for the values, as YAML; CRDs unless left out.
+
+    With `only_rights` those alone that give the agent its rights: they replace no workload.
+    """
     source = PlainValues(values)
-    files = (*(crd_files() if with_crds else ()), *chart_files())
+    installed = (*(crd_files() if with_crds else ()), *chart_files())
+    files = rights_files() if only_rights else installed
     return to_yaml([one for f in files if f.when.holds(values) for one in f.objects(source)])
 
 
