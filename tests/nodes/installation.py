@@ -14,18 +14,22 @@ import yaml
 from msgspec import Struct
 from tools import image
 
+from hanse.features.gslb.names import SECRET, SECRET_KEY
 from hanse.local.ranges import address_ranges
 from hanse.local.real.binaries import cache_folder
 from hanse.local.real.build import find_or_build
 from hanse.local.real.nodes.cluster_nodes import dns_service
 from hanse.local.real.nodes.image import write_images
 from hanse.local.real.programs import HELM_PROGRAM
+from hanse.local.up.sample import GLOBAL_ZONE
+from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
 from tests.cli.programs import CommandResult, environment
 from tests.nodes.fleet import NodesFleet
 from tests.nodes.starting import CLUSTERS, starting
 
 SYSTEM = "hanse-system"
 BROKER = "broker"
+FEDERATION = "league"
 INSTALL_SECONDS = 180
 
 
@@ -79,6 +83,10 @@ class Installation(Struct, frozen=True):
             "agent.replicas=1",
             "dns.replicas=1",
             "dns.workers=1",
+            f"dns.globalZones={{{GLOBAL_ZONE}}}",
+            "gslb.enabled=true",
+            f"gslb.isLeader={str(cluster == CLUSTERS[0]).lower()}",
+            f"gslb.clusters={{{','.join(CLUSTERS)}}}",
         )
         yield from (("--set", one) for one in given)
         for one in more:
@@ -88,27 +96,70 @@ class Installation(Struct, frozen=True):
 
 @contextmanager
 def installed(folder: Path) -> Iterator[Installation]:
-    """Clusters that joined a broker and run the chart's pods, without an agent elsewhere."""
+    """Clusters of a broker and a Federation that run the chart's pods, without agents elsewhere."""
     helm = asyncio.run(find_or_build((HELM_PROGRAM,), cache_folder()))["helm"]
     _write_image(folder)
     options = ("--no-agents", "--node-names", "distinct", "--dual-stack", "--image", "hanse.tar")
-    with starting(folder, "flat", *options) as fleet:
+    with starting(folder, "routed", *options) as fleet:
         found = Installation(fleet, folder / "chart", helm)
         found.hanse("manifests", "--chart", str(found.chart))
         found.hanse("broker", "init", "--context", BROKER, "--profile", "kep-1645")
         for cluster in fleet.clusters:
-            server = ("--broker-server", _broker_url(fleet))
-            joined = ("--broker", BROKER, "--cluster-id", cluster, "--context", cluster)
-            found.hanse("join", *joined, *server)
+            broker = ("--broker", BROKER, "--broker-server", _server_url(fleet, BROKER))
+            supervisor = () if cluster == CLUSTERS[0] else ("--supervisor", CLUSTERS[0])
+            federation = ("--federation", FEDERATION, "--supervises", *supervisor)
+            member = ("--cluster-id", cluster, "--context", cluster)
+            found.hanse(
+                "join", *broker, *federation, "--server", _server_url(fleet, cluster), *member
+            )
         found.run_helm_everywhere("install")
         yield found
 
 
-def _broker_url(fleet: NodesFleet) -> str:
-    """Where pods reach the broker: in the network between the clusters, by the same port."""
+def _server_url(fleet: NodesFleet, cluster: str) -> str:
+    """Where pods reach an API server: in the network between the clusters, by the same port."""
     config = yaml.safe_load(fleet.running.kubeconfig.read_text())
-    [server] = [one["cluster"]["server"] for one in config["clusters"] if one["name"] == BROKER]
-    return f"https://{address_ranges(len(CLUSTERS)).api_server}:{urlsplit(server).port}"
+    [server] = [one["cluster"]["server"] for one in config["clusters"] if one["name"] == cluster]
+    index = (*CLUSTERS, BROKER).index(cluster)
+    return f"https://{address_ranges(index).api_server}:{urlsplit(server).port}"
+
+
+def give_gslb_credentials(installation: Installation) -> None:
+    """What the guide asks for: in each cluster an account of leaders, and the way to all."""
+    fleet = installation.fleet
+    config = yaml.safe_load(fleet.running.kubeconfig.read_text())
+    rights = installation.hanse("gslb", "rights")
+    for cluster in fleet.clusters:
+        fleet.must(cluster, "apply", "-f", "-", stdin=rights)
+    token = ("create", "token", "gslb-leader", "--duration=720h")
+    users = [
+        {"name": one, "user": {"token": fleet.must(one, "-n", GSLB_NAMESPACE, *token).strip()}}
+        for one in fleet.clusters
+    ]
+    servers = [
+        {
+            "name": one["name"],
+            "cluster": one["cluster"] | {"server": _server_url(fleet, one["name"])},
+        }
+        for one in config["clusters"]
+        if one["name"] in fleet.clusters
+    ]
+    contexts = [{"name": one, "context": {"cluster": one, "user": one}} for one in fleet.clusters]
+    kubeconfig = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": servers,
+        "users": users,
+        "contexts": contexts,
+    }
+    secret = {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": SECRET},
+        "stringData": {SECRET_KEY: yaml.safe_dump(kubeconfig)},
+    }
+    for cluster in fleet.clusters:
+        fleet.apply(cluster, GSLB_NAMESPACE, secret)
 
 
 def _write_image(folder: Path) -> None:

@@ -7,40 +7,27 @@ from contextlib import contextmanager
 
 import pytest
 
+from hanse.local.up.sample import SAMPLE_NAMESPACE
 from tests.nodes.fleet import NodesFleet, until
+from tests.nodes.global_hosts import HOST, SPACE, GlobalHosts
 
 FIRST, SECOND, RESERVE = "lubeck", "hamburg", "bergen"
-SPACE = "travellers"
-HOST = "http://web.global.test"
 
 
 @pytest.fixture(scope="module")
-def fleet(isolated: NodesFleet) -> Iterator[NodesFleet]:
+def travellers(isolated: NodesFleet) -> Iterator[NodesFleet]:
     """The shop of the sample: two clusters share the answers, the third has a lower priority."""
     isolated.create_namespace(SPACE)
     yield isolated
     isolated.delete_namespace(SPACE)
 
 
-def _scale(fleet: NodesFleet, cluster: str, replicas: int) -> None:
-    fleet.must(cluster, "-n", "shop", "scale", "deployment/web", f"--replicas={replicas}")
+class TestHostsOfAgents(GlobalHosts):
+    """With agents and DNS of `hanse up`."""
 
-
-@pytest.mark.parametrize("client", [FIRST, SECOND, RESERVE])
-def test_clients_in_every_cluster_follow_a_global_host(fleet: NodesFleet, client: str) -> None:
-    fleet.await_answers(client, SPACE, HOST, {FIRST, SECOND}, 24)
-
-
-def test_clients_reach_the_reserve_while_no_other_cluster_can_answer(fleet: NodesFleet) -> None:
-    for cluster in (FIRST, SECOND):
-        _scale(fleet, cluster, 0)
-    fleet.await_answers(SECOND, SPACE, HOST, {RESERVE}, 4)
-
-    _scale(fleet, FIRST, 2)
-    fleet.await_answers(SECOND, SPACE, HOST, {FIRST}, 4)
-
-    _scale(fleet, SECOND, 2)
-    fleet.await_answers(SECOND, SPACE, HOST, {FIRST, SECOND}, 24)
+    shop = SAMPLE_NAMESPACE
+    preferred = (FIRST, SECOND)
+    reserve = RESERVE
 
 
 MONITOR = {"type": "TCP", "port": "80", "interval": "1", "timeout": "1", "up": "1", "down": "2"}
@@ -52,26 +39,28 @@ SLACK_SECONDS = 4
 DIALLING = ("-every", "100ms", "-timeout", "2s", "-n", "110")
 
 
-def test_a_client_follows_the_living_when_the_site_of_the_leader_dies(fleet: NodesFleet) -> None:
+def test_a_client_follows_the_living_when_the_site_of_the_leader_dies(
+    travellers: NodesFleet,
+) -> None:
     with (
-        _probed_by_name_servers(fleet),
-        _healed(fleet),
-        fleet.running_netcheck(SECOND, SPACE, "http", *DIALLING, HOST) as client,
+        _probed_by_name_servers(travellers),
+        _healed(travellers),
+        travellers.running_netcheck(SECOND, SPACE, "http", *DIALLING, HOST) as client,
     ):
         time.sleep(1)
-        assert fleet.running.run_hanse("local", "cut", FIRST, SECOND).status == 0
+        assert travellers.running.run_hanse("local", "cut", FIRST, SECOND).status == 0
         died = time.time()  # at the latest
         for other in (RESERVE, "broker"):
-            assert fleet.running.run_hanse("local", "cut", FIRST, other).status == 0
-        assert fleet.running.run_hanse("local", "stop", "agent", FIRST).status == 0
-        assert fleet.running.run_hanse("local", "kill", FIRST).status == 0
+            assert travellers.running.run_hanse("local", "cut", FIRST, other).status == 0
+        assert travellers.running.run_hanse("local", "stop", "agent", FIRST).status == 0
+        assert travellers.running.run_hanse("local", "kill", FIRST).status == 0
         lines = [line.split(" ", 2) for line in client.communicate()[0].splitlines()]
 
     outcomes = [(int(began) / 1000 - died, outcome) for began, _, outcome in lines]
     assert any(outcome.startswith(FIRST) for _, outcome in outcomes), "the leader served before"
     after = [out for since, out in outcomes if since > RULE_SECONDS + SLACK_SECONDS]
     assert {outcome.split()[0] for outcome in after} == {SECOND}, outcomes
-    fleet.await_answers(SECOND, SPACE, HOST, {FIRST, SECOND}, 24)
+    travellers.await_answers(SECOND, SPACE, HOST, {FIRST, SECOND}, 24)
 
 
 @contextmanager

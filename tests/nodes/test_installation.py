@@ -17,9 +17,20 @@ from hanse.model.kinds.acceptance import (
     AcceptancePolicySpec,
     WorkloadAcceptance,
 )
+from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
 from hanse.model.objects import Meta, Wire, to_wire
+from tests.nodes import federated_services, global_hosts
 from tests.nodes.fleet import NodesFleet, until
-from tests.nodes.installation import BROKER, SYSTEM, Installation, installed
+from tests.nodes.installation import (
+    BROKER,
+    FEDERATION,
+    SYSTEM,
+    Installation,
+    give_gslb_credentials,
+    installed,
+)
+from tests.nodes.lighthouse import LighthouseServices
+from tests.nodes.lighthouse import create_services as create_lighthouse_services
 from tests.nodes.manifests import TCP, export, federated_set, namespace, service, workload
 from tests.nodes.processes import container_process, descendants
 
@@ -155,6 +166,45 @@ def _acceptance() -> Wire:
     return to_wire(AcceptancePolicy(metadata=Meta(name=DEFAULT_POLICY), spec=spec))
 
 
+@pytest.fixture(scope="module")
+def federated(fleet: NodesFleet) -> NodesFleet:
+    federated_services.create_services(fleet)
+    fleet.apply(THERE, federated_services.SPACE, *federated_services.joined("cluster-ip"))
+    return fleet
+
+
+class TestFederatedServices(federated_services.FederatedServices):
+    """With agents of the chart, and members that are reached by their pods, too."""
+
+    @pytest.mark.parametrize("cluster", [HERE, THERE])
+    def test_pods_reach_the_pods_of_a_federated_service(
+        self, federated: NodesFleet, cluster: str
+    ) -> None:
+        target = f"http://{federated_services.name_of('cluster-ip')}"
+
+        federated.await_answers(cluster, federated_services.SPACE, target, {THERE}, 4)
+
+
+@pytest.fixture(scope="module")
+def travellers(installation: Installation, fleet: NodesFleet) -> NodesFleet:
+    give_gslb_credentials(installation)
+    fleet.create_namespace(global_hosts.SPACE)
+    for cluster in (HERE, THERE):
+        fleet.apply(
+            cluster, global_hosts.SPACE, workload("Deployment", cluster), global_hosts.front()
+        )
+    fleet.apply(HERE, GSLB_NAMESPACE, *global_hosts.gslb_settings(HERE, THERE))
+    return fleet
+
+
+class TestGlobalHosts(global_hosts.GlobalHosts):
+    """With agents and DNS of the chart."""
+
+    shop = global_hosts.SPACE
+    preferred = (HERE,)
+    reserve = THERE
+
+
 def test_a_cut_from_the_broker_takes_nothing_away(fleet: NodesFleet) -> None:
     """The pods' connections to the broker are cut, not only those of other programs."""
     fleet.running.run_hanse("local", "cut", HERE, BROKER)
@@ -210,6 +260,19 @@ def _guarded_nodes(fleet: NodesFleet) -> int:
     return sum(b"hanse-guard" in subprocess.check_output(command) for command in commands)
 
 
+@pytest.fixture(scope="module")
+def lighthouse(fleet: NodesFleet) -> NodesFleet:
+    """The fleet changes its profile, so that these are the last tests of what is installed."""
+    change = ("--type=merge", "-p", '{"spec": {"profile": "lighthouse"}}')
+    fleet.must(BROKER, "patch", "clusterset", "default", *change)
+    create_lighthouse_services(fleet)
+    return fleet
+
+
+class TestLighthouse(LighthouseServices):
+    """With agents and DNS of the chart."""
+
+
 def test_hanse_uninstall_removes_what_the_chart_installed(
     installation: Installation, fleet: NodesFleet
 ) -> None:
@@ -218,6 +281,7 @@ def test_hanse_uninstall_removes_what_the_chart_installed(
     Only pods reach the broker at the address that they have, so that it is left by its context.
     """
     member = ("--cluster-id", HERE, "--context", HERE)
+    installation.hanse("leave", "--federation", FEDERATION, *member)
     installation.hanse("leave", "--broker", BROKER, *member)
     installation.hanse("uninstall", "--context", HERE, "--yes")
 

@@ -4,91 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.nodes.fleet import NodesFleet, until
-from tests.nodes.manifests import TCP, export, service, workload
-
-HERE, THERE = "lubeck", "hamburg"
-SPACE = "lighthouse"
-ZONE = f"{SPACE}.svc.clusterset.local"
+from tests.nodes.fleet import NodesFleet
+from tests.nodes.lighthouse import SPACE, LighthouseServices, create_services
 
 
 @pytest.fixture(scope="module")
-def fleet(routed: NodesFleet) -> Iterator[NodesFleet]:
-    """`web` is exported by both clusters; `there`, `sticky` and headless `db` by one of them."""
-    routed.create_namespace(SPACE)
-    for cluster in routed.clusters:
-        routed.apply(cluster, SPACE, workload("Deployment", cluster), service(), export())
-    for name, replicas, more in (
-        ("there", 2, {}),
-        ("sticky", 3, {"sessionAffinity": "ClientIP"}),
-    ):
-        deployment = workload("Deployment", THERE, name, replicas)
-        routed.apply(THERE, SPACE, deployment, service(name, **more), export(name))
-    headless = (workload("StatefulSet", THERE, "db", 2), service("db", clusterIP="None"))
-    routed.apply(THERE, SPACE, *headless, export("db"))
+def lighthouse(routed: NodesFleet) -> Iterator[NodesFleet]:
+    create_services(routed)
     yield routed
     routed.delete_namespace(SPACE)
 
 
-@pytest.mark.parametrize("target", ["http://{}", "tcp:{}:81", "udp:{}:82"])
-def test_a_pod_reaches_a_service_of_the_other_cluster_by_its_name(
-    fleet: NodesFleet, target: str
-) -> None:
-    seen = fleet.await_answers(HERE, SPACE, target.format(f"there.{ZONE}"), {THERE})
-
-    assert all(answer.pod.startswith("there-") for answer in seen.answers)
-
-
-def test_both_replicas_of_the_other_cluster_answer(fleet: NodesFleet) -> None:
-    until(
-        lambda: fleet.dial(HERE, SPACE, f"http://there.{ZONE}", 16),
-        lambda seen: len(seen.pods) == 2,
-    )
-
-
-@pytest.mark.parametrize("cluster", [HERE, THERE])
-def test_the_name_of_a_cluster_selects_its_endpoints(fleet: NodesFleet, cluster: str) -> None:
-    fleet.await_answers(HERE, SPACE, f"http://{cluster}.web.{ZONE}", {cluster})
-
-
-def test_the_pods_of_a_headless_service_are_reached_by_their_own_names(fleet: NodesFleet) -> None:
-    for pod in ("db-0", "db-1"):
-        target = f"tcp:{pod}.{THERE}.db.{ZONE}:{TCP}"
-        seen = fleet.await_answers(HERE, SPACE, target, {THERE}, 2)
-
-        assert seen.pods == {pod}
-
-
-def test_the_name_of_a_headless_service_has_the_addresses_of_its_pods(fleet: NodesFleet) -> None:
-    fleet.await_rollout(THERE, SPACE, "statefulset/db")
-    pods = fleet.get(THERE, "-n", SPACE, "pods", "-l", "app=db")["items"]
-
-    addresses = until(lambda: fleet.lookup(HERE, SPACE, f"db.{ZONE}"), lambda seen: len(seen) == 2)
-
-    assert addresses == sorted(pod["status"]["podIP"] for pod in pods)
-
-
-def test_the_ports_of_a_service_are_found_by_their_names(fleet: NodesFleet) -> None:
-    name = f"_tcp._tcp.there.{ZONE}"
-
-    found = until(lambda: fleet.netcheck(HERE, SPACE, "srv", name).out, bool)
-
-    assert found.split() == ["81", f"there.{ZONE}."]
-
-
-def test_session_affinity_holds_over_clusters(fleet: NodesFleet) -> None:
-    fleet.await_rollout(THERE, SPACE, "deployment/sticky")
-
-    seen = fleet.await_answers(HERE, SPACE, f"http://sticky.{ZONE}", {THERE}, 12)
-
-    assert len(seen.pods) == 1
-
-
-def test_the_other_cluster_answers_while_the_own_one_cannot(fleet: NodesFleet) -> None:
-    fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE})
-
-    fleet.must(HERE, "-n", SPACE, "scale", "deployment/web", "--replicas=0")
-    fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {THERE})
-    fleet.must(HERE, "-n", SPACE, "scale", "deployment/web", "--replicas=1")
-
-    fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE})
+class TestServicesOfAgents(LighthouseServices):
+    """With agents and DNS of `hanse up`."""
