@@ -183,13 +183,18 @@ class FederatedScenario:
         except NotFound:
             return None
 
+    async def slices(
+        self, cluster: ClusterId, name: str = "", space: str = SYSTEM
+    ) -> tuple[EndpointSlice, ...]:
+        """The EndpointSlices of a Service in a cluster; of the federated one without a name."""
+        labels = f"{KUBE_SERVICE}={name or self.web}"
+        listed = await self.admin(cluster).list(EndpointSlice, namespace=space, labels=labels)
+        return listed.objects
+
     async def endpoints(self, cluster: ClusterId, name: str = "", space: str = SYSTEM) -> Endpoints:
         """The addresses of a federated Service in a cluster, by where they come from."""
-        listed = await self.admin(cluster).list(
-            EndpointSlice, namespace=space, labels=f"{KUBE_SERVICE}={name or self.web}"
-        )
         observed: Endpoints = {}
-        for endpoint_slice in listed.objects:
+        for endpoint_slice in await self.slices(cluster, name, space):
             source = endpoint_slice.metadata.annotations.get(CLUSTER, "?")
             found = [a for e in endpoint_slice.endpoints or () for a in e.addresses]
             observed.setdefault(source, []).extend(found)
@@ -199,10 +204,8 @@ class FederatedScenario:
         """That exactly these addresses of the federated Service are ready in a cluster."""
 
         async def check() -> None:
-            listed = await self.admin(cluster).list(
-                EndpointSlice, namespace=SYSTEM, labels=f"{KUBE_SERVICE}={self.web}"
-            )
-            endpoints = [e for s in listed.objects for e in s.endpoints or () if e.ready]
+            slices = await self.slices(cluster)
+            endpoints = [e for s in slices for e in s.endpoints or () if e.ready]
             ready = sorted(a for e in endpoints for a in e.addresses)
             assert ready == sorted(addresses), f"{cluster} has {ready} ready"
 

@@ -1,6 +1,6 @@
 """Federated Services and machines with optional kinds, whose CRDs may be installed at any time."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 
 import pytest
 
@@ -148,6 +148,29 @@ async def test_machines_of_all_sources_are_one_service_and_entities(
         assert sorted(len(e.spec.endpoints) for e in entities) == [1, 1, 1, 3]
 
     await scenario.eventually(served)
+
+
+async def test_a_machine_is_an_endpoint_of_the_ports_alone_that_it_serves(
+    federated: FederatedScenario,
+) -> None:
+    for name, ip, ports in (("a", "10.7.0.1", "http:80/TCP"), ("b", "10.7.0.2", "alt:8080/TCP")):
+        await federated.machine("bergen", name, ip, ports=ports, joins=federated.web)
+    expected = {("10.7.0.1", 80), ("10.7.0.2", 8080)}
+
+    def served(slices: Iterable[EndpointSlice]) -> set[tuple[str, int | None]]:
+        endpoints = [(e, s.ports or ()) for s in slices for e in s.endpoints or ()]
+        return {(a, port.port) for e, ports in endpoints for a in e.addresses for port in ports}
+
+    async def apart() -> None:
+        own = await federated.slices("bergen", "db", federated.namespace)
+        assert served(own) == expected, own
+        for cluster in federated.membership.members:
+            made = await federated.admin(cluster).read(Service, federated.web, SYSTEM)
+            assert {port.port for port in made.spec.ports} == {80, 8080}, cluster
+            slices = await federated.slices(cluster)
+            assert served(slices) == expected, f"{cluster} has {slices}"
+
+    await federated.scenario.eventually(apart)
 
 
 async def test_a_service_with_the_name_of_a_machine_is_left_alone_and_reported(

@@ -17,6 +17,7 @@ from hanse.features.federated.status import REACHABLE_CONDITION
 from hanse.features.federation.feature import Membership
 from hanse.features.machines.feature import Machines
 from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.probes import ProbeTarget
 from hanse.providers.probe_sockets import SocketProbe
@@ -176,6 +177,34 @@ async def test_each_cluster_uses_its_own_endpoints_while_it_has_some(
 
     for cluster in ("lubeck", "bergen", "hamburg"):
         await scenario.eventually(federated.has_ready(cluster, B1))
+
+
+async def test_zones_of_endpoints_are_hints_where_a_member_prefers_what_is_close(
+    federated: FederatedScenario,
+) -> None:
+    scenario = federated.scenario
+    await federated.pods("lubeck", 1, 2)
+    zoned = [{"addresses": [L1], "zone": "west"}, {"addresses": [L2]}]
+    await federated.edit("lubeck", EndpointSlice, "web-pods", {"endpoints": zoned})
+
+    def hints(distribution: str, expected: dict[str, list[str]]) -> Check[None]:
+        async def check() -> None:
+            for cluster in federated.membership.members:
+                await federated.has(cluster, lubeck=[L1, L2], bergen=[B1])()
+                made = await federated.admin(cluster).read(Service, federated.web, SYSTEM)
+                assert made.spec.traffic_distribution == distribution, cluster
+                endpoints = [e for s in await federated.slices(cluster) for e in s.endpoints or ()]
+                hinted = {e.addresses[0]: e.hints.for_zones for e in endpoints if e.hints}
+                found = {address: [z.name for z in zones] for address, zones in hinted.items()}
+                assert found == expected, f"{cluster} has {found}"
+
+        return check
+
+    await scenario.eventually(hints("", {}))
+    for distribution, expected in (("PreferClose", {L1: ["west"]}), (None, {})):
+        change = {"spec": {"trafficDistribution": distribution}}
+        await federated.edit("lubeck", Service, "web", change)
+        await scenario.eventually(hints(distribution or "", expected))
 
 
 async def test_an_address_that_fails_probes_is_drained_until_it_answers_again(

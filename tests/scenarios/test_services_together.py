@@ -9,10 +9,11 @@ import pytest
 from hanse.app import BROKER
 from hanse.features.services.derived import derived_name
 from hanse.features.services.names import DERIVED_SERVICE, SERVICE_NAME
+from hanse.model.conditions import find_condition
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, EndpointSlice
 from hanse.model.kinds.hanse import Profile
-from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE, unique_name
 from hanse.model.plan import Key
 from tests.scenarios.services import ServicesScenario
@@ -143,6 +144,33 @@ async def test_one_name_with_two_numbers_is_a_port_of_the_oldest_or_of_none(
     await scenario.eventually(services.everywhere("web", "bergen", "lubeck", ports=ports))
     for cluster in ("bergen", "lubeck"):
         await scenario.eventually(services.has_conditions(cluster, Conflict="PortConflict"))
+
+
+async def test_a_union_tells_which_ports_it_leaves_out(services: ServicesScenario) -> None:
+    scenario = services.scenario
+    await services.set_profile("kep-1645")
+    await services.serve_and_export("bergen", "web", {"http": 80})
+    await services.serve_and_export("lubeck", "web", {"http": 81, "plain": 80, "tls": 443})
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck", ports=BOTH))
+    left_out = (
+        "the ports of all are imported but http TCP/81 of lubeck, whose name an older export uses "
+        "and plain TCP/80 of lubeck, whose number is that of http; "
+    )
+
+    async def told() -> None:
+        for cluster in ("bergen", "lubeck"):
+            export = await services.admin(cluster).read(ServiceExport, "web", scenario.namespace)
+            conflict = find_condition(export.status.conditions, "Conflict")
+            assert conflict is not None, cluster
+            assert conflict.message.startswith(left_out), conflict
+
+    await scenario.eventually(told)
+    agreed = [{"name": "http", "port": 80}, {"name": "tls", "port": 443}]
+    for cluster in ("bergen", "lubeck"):
+        await services.edit(cluster, Service, {"spec": {"ports": agreed}})
+
+    for cluster in ("bergen", "lubeck"):
+        await scenario.eventually(services.has_conditions(cluster, Conflict="NoConflicts"))
 
 
 @pytest.mark.parametrize(
