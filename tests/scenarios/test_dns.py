@@ -9,12 +9,20 @@ from datetime import timedelta
 
 import pytest
 
+from hanse.features.federated.feature import FederatedServices
+from hanse.features.federated.names import EXTERNAL_DNS
+from hanse.features.federated.zone import FederatedZone
+from hanse.features.federation.feature import Membership
+from hanse.features.machines.feature import Machines
 from hanse.model.dns.zones import View
-from hanse.model.kinds.core import Service
+from hanse.model.kinds.core import Node, NodeAddress, NodeStatus, ObservedCondition, Service
 from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.objects import Meta
 from tests.dns.builders import NODATA, NXDOMAIN
+from tests.scenarios.federated import GLOBAL, FederatedScenario, federated_scenario
 from tests.scenarios.names import DnsClient, serve_names
 from tests.scenarios.services import ServicesScenario
+from tests.support.scenario import Features, Scenario
 
 ZONE = "clusterset.local"
 NOBODY = View("all")
@@ -23,6 +31,11 @@ NOBODY = View("all")
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture
+def features() -> Features:
+    return lambda: (Membership(), FederatedServices(), Machines())
 
 
 async def served(services: ServicesScenario, cluster: str, name: str, ports: dict[str, int]) -> str:
@@ -175,3 +188,47 @@ async def test_a_dead_cluster_leaves_the_answers(services: ServicesScenario) -> 
 
         await scenario.eventually(gone, within=within)
         assert {(await ask(web)).records for _ in range(4)} == {(lubeck,)}
+
+
+async def test_names_outside_of_federated_services_lead_to_the_ports_to_dial(
+    scenario: Scenario,
+) -> None:
+    host, view = f"{scenario.namespace}.example.org", View("out", global_zones=("example.org",))
+    marks = {f"{EXTERNAL_DNS[1]}/hostname": host}
+    async with AsyncExitStack() as stack:
+        federated = await stack.enter_async_context(federated_scenario(scenario))
+        ask = await stack.enter_async_context(
+            serve_names(scenario, "hamburg", view, FederatedZone(view))
+        )
+        await scenario.eventually(ask.answers(host, "A", code=NXDOMAIN))
+        await federated.join("lubeck", 1, marks={GLOBAL: federated.web, **marks})
+        await scenario.eventually(ask.answers(host, "A", "10.210.1.1"))
+        await federated.join("bergen", 1, type="NodePort")
+        made = await federated.admin("bergen").read(Service, "web", federated.namespace)
+        node = await _ready_node(federated, "bergen", "203.0.113.3")
+        stack.push_async_callback(federated.admin("bergen").delete, Node, node, "")
+        [port] = made.spec.ports
+
+        async def leads_to_both() -> None:
+            assert {"10.210.1.1", "203.0.113.3"} <= {*(await ask(host)).records}
+            assert {
+                f"0 50 8080 10-210-1-1.{host}.",
+                f"0 50 {port.node_port} 203-0-113-3.{host}.",
+            } <= {*(await ask(f"_http._tcp.{host}", "SRV")).records}, "neither is the Service's 80"
+
+        await scenario.eventually(leads_to_both)
+        answer = await ask(f"203-0-113-3.{host}")
+        assert answer.records == ("203.0.113.3",)
+        await federated.admin("lubeck").delete(Service, "web", federated.namespace)
+        await scenario.eventually(ask.answers(host, "A", code=NXDOMAIN))
+
+
+async def _ready_node(federated: FederatedScenario, cluster: str, address: str) -> str:
+    """Register a node that is ready, with an address outside; gives its name."""
+    name = f"{federated.namespace}-node"
+    status = NodeStatus(
+        addresses=(NodeAddress(type="ExternalIP", address=address),),
+        conditions=(ObservedCondition(type="Ready", status="True"),),
+    )
+    await federated.put_with_status(cluster, Node(metadata=Meta(name=name), status=status))
+    return name

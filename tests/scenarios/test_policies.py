@@ -7,14 +7,21 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
+from hanse.app.views import examine, reads
+from hanse.cli.fleet import build_fleet, read_watches
 from hanse.features.federation.feature import Membership
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.feature import Policies
 from hanse.features.policies.ledger import RESOLVE_ANNOTATION
 from hanse.features.policies.options import PolicyOptions
-from hanse.model.objects import Meta
+from hanse.features.policies.view import OBJECTS
+from hanse.model.kinds.antrea import ClusterGroup
+from hanse.model.kinds.core import Service, ServicePort, ServiceSpec
+from hanse.model.objects import Meta, Wire
 from tests.scenarios.policies import PoliciesScenario, RandomScript, policies_scenario
+from tests.support.federation import install_crds
 from tests.support.scenario import Features, Scenario, describe_writes
 
 QUICK = PolicyOptions(retention=timedelta(seconds=2))
@@ -78,6 +85,46 @@ async def test_changes_that_cross_leave_one_for_all_and_the_other_is_kept(
         "hamburg", policy, {"metadata": {"annotations": {RESOLVE_ANNOTATION: "bergen"}}}
     )
     await scenario.eventually(policies.all_have(policy, 30))
+
+
+async def test_groups_and_services_that_a_policy_names_in_vain_are_told_until_they_are_there(
+    scenario: Scenario, policies: PoliciesScenario
+) -> None:
+    """As `hanse doctor` reads the clusters: in each, what it alone lacks."""
+    group, space = f"{scenario.namespace}-web", scenario.namespace
+    for cluster in policies.names:
+        await install_crds(scenario, cluster, ClusterGroup)
+    policy = policies.acnp(1)
+    egress = {"toServices": [{"name": "db", "namespace": space}]}
+    rules: Wire = {"ingress": [{"from": [{"group": group}]}], "egress": [egress]}
+    await policies.create("lubeck", replace(policy, spec={**policy.spec, **rules}))
+    await scenario.eventually(policies.all_have(policy, 1))
+
+    async def told() -> dict[str, str]:
+        read = [await read_watches(c, scenario.admin(c), reads()) for c in policies.names]
+        examined = examine(build_fleet(read, scenario.testbed.clock.now()), [OBJECTS])
+        found = [one for one in examined.findings if one.code == "PolicyNamesNothing"]
+        return {one.subject.cluster: one.summary for one in found}
+
+    found = await told()
+    assert sorted(found) == sorted(policies.names)
+    for summary in found.values():
+        assert f"spec.ingress[0].from[0].group: there is no ClusterGroup {group}" in summary
+        assert f"there is no Service {space}/db" in summary
+    for cluster in ("lubeck", "hamburg"):
+        admin = scenario.admin(cluster)
+        await admin.create(ClusterGroup(metadata=Meta(name=group)))
+        scenario.closing.push_async_callback(admin.delete, ClusterGroup, group, "")
+    service = Service(
+        metadata=Meta(name="db", namespace=space), spec=ServiceSpec(ports=(ServicePort(port=80),))
+    )
+    await scenario.admin("lubeck").create(service)
+
+    found = await told()
+    assert sorted(found) == ["bergen", "hamburg"]
+    assert "ClusterGroup" in found["bergen"]
+    assert "ClusterGroup" not in found["hamburg"]
+    assert f"there is no Service {space}/db" in found["hamburg"]
 
 
 async def test_a_lost_deletion_is_kept_and_may_be_taken(
