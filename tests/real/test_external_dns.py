@@ -68,9 +68,10 @@ async def _answered(theirs: ExternalServer, *addresses: str) -> None:
 async def _watching(theirs: ExternalServer) -> AsyncIterator[Sequence[tuple[str, ...]]]:
     """The answers of a name server, each that differs from the one before."""
     seen: list[tuple[str, ...]] = []
+    ended = asyncio.Event()
 
     async def watch() -> None:
-        while True:
+        while not ended.is_set():
             found = (await theirs.ask("shop")).records
             if seen[-1:] != [found]:
                 seen.append(found)
@@ -80,8 +81,8 @@ async def _watching(theirs: ExternalServer) -> AsyncIterator[Sequence[tuple[str,
     try:
         yield seen
     finally:
-        watcher.cancel()
-        await asyncio.wait({watcher})
+        ended.set()  # no cancellation: wait_for of Python 3.11, in the library, may swallow it
+        await watcher
 
 
 @asynccontextmanager
