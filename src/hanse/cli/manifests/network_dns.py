@@ -3,17 +3,16 @@
 from hanse.app.shared_dns import SHARED_DNS_WATCHES
 from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
 from hanse.cli.manifests.workloads import (
-    BROKER_FOLDER,
+    DNS_PROTOCOLS,
     METRICS_PORT,
     disruption_budget,
-    http_probe,
     labels_of,
-    make_container,
     make_deployment,
     make_object,
     make_service,
+    name_server_container,
     name_server_environment,
-    secret_volume,
+    name_server_volumes,
 )
 from hanse.features.networks.dns_server import PORT, UNPRIVILEGED_PORTS
 from hanse.features.networks.names import SHARED_DNS, TENANT
@@ -32,7 +31,6 @@ from hanse.model.rbac import rbac_rules
 LAST_ANSWERS_SECONDS = 30
 """How long a server that is about to end answers: until agents have told the DNS Service of every
 network, of which there may be thousands, that it is going."""
-_PROTOCOLS = (("dns", "UDP"), ("dns-tcp", "TCP"))
 _WHEN = Condition("networks.dns", ("networks",), equals="shared")
 
 
@@ -57,32 +55,16 @@ def _objects(values: ValueSource) -> list[Wire]:
     """The Deployment, budget and Service of the server, whose slices agents copy to networks."""
     arguments = ["dns", "--networks", f"--listen=0.0.0.0:{PORT}", "--forward=/etc/resolv.conf"]
     arguments += [f"--metrics-listen=0.0.0.0:{METRICS_PORT}"]
-    container = {
-        **make_container(values, "dns", arguments, name_server_environment(values)),
-        "ports": [
-            {"name": "metrics", "containerPort": METRICS_PORT},
-            *({"name": n, "containerPort": PORT, "protocol": p} for n, p in _PROTOCOLS),
-        ],
-        "livenessProbe": http_probe("/healthz", 20),
-        "readinessProbe": http_probe("/readyz", 5),
-        "lifecycle": {"preStop": {"sleep": {"seconds": LAST_ANSWERS_SECONDS}}},
-        "volumeMounts": [
-            {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
-            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
-        ],
-        "resources": values.value("dns.resources"),
-    }
-    volumes = [
-        secret_volume("broker", values.value("broker.secret")),
-        {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
-    ]
+    environment = name_server_environment(values)
+    container = name_server_container(values, arguments, environment, PORT, LAST_ANSWERS_SECONDS)
+    volumes = name_server_volumes(values)
     replicas = values.value("networks.dnsReplicas")
     deployment = make_deployment(values, SHARED_DNS, SHARED_DNS, replicas, container, volumes)
     pod = deployment["spec"]["template"]["spec"]
     pod["dnsPolicy"] = "Default"  # names outside are asked of the node's servers
     pod["terminationGracePeriodSeconds"] = 2 * LAST_ANSWERS_SECONDS
     pod["securityContext"]["sysctls"] = [UNPRIVILEGED_PORTS]
-    ports = [{"name": n, "port": PORT, "targetPort": n, "protocol": p} for n, p in _PROTOCOLS]
+    ports = [{"name": n, "port": PORT, "targetPort": n, "protocol": p} for n, p in DNS_PROTOCOLS]
     return [
         deployment,
         disruption_budget(SHARED_DNS),
@@ -94,7 +76,7 @@ def _objects(values: ValueSource) -> list[Wire]:
 def _policy() -> Wire:
     """A NetworkPolicy: pods of tenants' namespaces ask by DNS, everybody reads metrics."""
     tenants = {"namespaceSelector": {"matchExpressions": [{"key": TENANT, "operator": "Exists"}]}}
-    asked = [{"port": name, "protocol": protocol} for name, protocol in _PROTOCOLS]
+    asked = [{"port": name, "protocol": protocol} for name, protocol in DNS_PROTOCOLS]
     spec = {
         "podSelector": {"matchLabels": labels_of(SHARED_DNS)},
         "policyTypes": ["Ingress"],

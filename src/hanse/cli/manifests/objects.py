@@ -10,6 +10,7 @@ from hanse.cli.manifests.rights import dns_rights_files, rights_files
 from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
 from hanse.cli.manifests.workloads import (
     BROKER_FOLDER,
+    DNS_PROTOCOLS,
     METRICS_PORT,
     disruption_budget,
     http_probe,
@@ -18,7 +19,9 @@ from hanse.cli.manifests.workloads import (
     make_deployment,
     make_object,
     make_service,
+    name_server_container,
     name_server_environment,
+    name_server_volumes,
     pod_field,
     secret_volume,
     shared_environment,
@@ -169,30 +172,14 @@ def _dns_objects(values: ValueSource) -> list[Wire]:
         "HANSE_DNS_ALLOW_TRANSFER": values.joined("dns.allowTransfer", " "),
         "HANSE_DNS_CACHE": CACHE_FOLDER,
     }
-    protocols = [("dns", "UDP"), ("dns-tcp", "TCP")]
-    container = {
-        **make_container(values, "dns", arguments, environment),
-        "ports": [
-            {"name": "metrics", "containerPort": METRICS_PORT},
-            *({"name": n, "containerPort": DNS_PORT, "protocol": p} for n, p in protocols),
-        ],
-        "livenessProbe": http_probe("/healthz", 20),
-        "readinessProbe": http_probe("/readyz", 5),
-        "lifecycle": {"preStop": {"sleep": {"seconds": LAST_ANSWERS_SECONDS}}},
-        "volumeMounts": [
-            {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
-            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
-            {"name": "cache", "mountPath": CACHE_FOLDER},
-        ],
-        "resources": values.value("dns.resources"),
-    }
-    volumes = [
-        secret_volume("broker", values.value("broker.secret")),
-        {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
-        {"name": "cache", "emptyDir": {"sizeLimit": "64Mi"}},
-    ]
+    container = name_server_container(
+        values, arguments, environment, DNS_PORT, LAST_ANSWERS_SECONDS
+    )
+    container["volumeMounts"].append({"name": "cache", "mountPath": CACHE_FOLDER})
+    cache = {"name": "cache", "emptyDir": {"sizeLimit": "64Mi"}}
+    volumes = [*name_server_volumes(values), cache]
     service = make_service(
-        DNS, [{"name": n, "port": 53, "targetPort": n, "protocol": p} for n, p in protocols]
+        DNS, [{"name": n, "port": 53, "targetPort": n, "protocol": p} for n, p in DNS_PROTOCOLS]
     )
     service["spec"]["clusterIP"] = values.value("dns.clusterIp")
     return [

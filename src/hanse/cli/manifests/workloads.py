@@ -11,6 +11,8 @@ from hanse.model.objects import Wire
 NON_ROOT_USER = 65532
 METRICS_PORT = 8080
 BROKER_FOLDER = "/var/run/hanse/broker"
+DNS_PROTOCOLS = (("dns", "UDP"), ("dns-tcp", "TCP"))
+"""The ports of a name server, by name."""
 
 
 def labels_of(name: str) -> dict[str, str]:
@@ -118,6 +120,38 @@ def name_server_environment(values: ValueSource) -> dict[str, Any]:
         "HANSE_DNS_RATE_LIMIT": values.text("dns.rateLimit"),
         "HANSE_DNS_LOG_EVERY": values.text("dns.logEvery"),
     }
+
+
+def name_server_container(
+    values: ValueSource, arguments: list[str], environment: dict[str, Any], port: int, last: int
+) -> Wire:
+    """The container of a name server, with `name_server_volumes` mounted.
+
+    One that is about to end answers for `last` seconds more.
+    """
+    return {
+        **make_container(values, "dns", arguments, environment),
+        "ports": [
+            {"name": "metrics", "containerPort": METRICS_PORT},
+            *({"name": n, "containerPort": port, "protocol": p} for n, p in DNS_PROTOCOLS),
+        ],
+        "livenessProbe": http_probe("/healthz", 20),
+        "readinessProbe": http_probe("/readyz", 5),
+        "lifecycle": {"preStop": {"sleep": {"seconds": last}}},
+        "volumeMounts": [
+            {"name": "broker", "mountPath": BROKER_FOLDER, "readOnly": True},
+            {"name": "scratch", "mountPath": "/tmp"},  # noqa: S108 - the pod's own
+        ],
+        "resources": values.value("dns.resources"),
+    }
+
+
+def name_server_volumes(values: ValueSource) -> list[Wire]:
+    """The volumes that every name server has."""
+    return [
+        secret_volume("broker", values.value("broker.secret")),
+        {"name": "scratch", "emptyDir": {"sizeLimit": "16Mi"}},
+    ]
 
 
 def pod_field(path: str) -> Wire:
