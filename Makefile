@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes search soak mutants bench reference rights sbom image faults
+.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes test-search search soak mutants bench reference rights sbom image faults
 
 help: ## what can be done here
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -53,11 +53,12 @@ layers: install
 
 test: lint ## everything that needs no Go; types and layers are checked beside the tests
 	@{ $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports --no-cache; } >.checks.log 2>&1 & checks=$$!; \
-		echo "==> types, layers and tests"; $(BIN)/pytest -n auto --dist worksteal; tests=$$?; \
+		echo "==> types, layers and tests"; PYTHONDONTWRITEBYTECODE= $(BIN)/pytest -n auto --dist worksteal; tests=$$?; \
 		wait $$checks || { cat .checks.log; exit 1; }; exit $$tests
 
 faults: install ## every fault: told alike by all presentations, mended as printed; the page for all eyes
-	@echo "==> faults"; HANSE_FAULTS=1 $(BIN)/pytest -n0 tests/cli/test_faults.py tests/web/dashboard/test_page.py
+	@echo "==> faults"; HANSE_FAULTS=1 $(BIN)/pytest -n0 tests/cli/test_faults.py tests/cli/test_avi_faults.py tests/cli/test_membership_faults.py \
+		tests/cli/test_server_faults.py tests/cli/test_publishing_faults.py tests/web/dashboard/test_page.py tests/web/dashboard/test_large_fleet.py
 
 kube-binaries: install ## find or build real Kubernetes, etcd, kwok and CoreDNS
 	@echo "==> programs of real clusters"; $(BIN)/python -m hanse.local.real.build
@@ -74,9 +75,14 @@ test-nodes: kube-binaries ## packets between containers on real nodes; root on L
 	@echo "==> packet tests on real nodes"
 	@$(BIN)/pytest -n0 -m nodes tests/nodes
 
-search: install ## fresh schedules of users and faults for HOURS=1; HANSE_SEED=N repeats a search
+test-search: install ## COUNT=1000 fixed schedules of users and faults on all cores: does every law hold?
+	@echo "==> schedules of users and faults, the same in every run"
+	@$(BIN)/python -m tests.support.simulator --seed 52000 --count $(or $(COUNT),1000) --jobs $(shell nproc)
+
+search: install ## fresh schedules of users and faults for HOURS=1, or COUNT=2000 on all cores; HANSE_SEED=N repeats them
 	@echo "==> searching for a schedule that breaks a law"
-	@$(BIN)/python -m tests.support.simulator --hours $(or $(HOURS),1) --keep-going $(if $(HANSE_SEED),--seed $(HANSE_SEED))
+	@$(BIN)/python -m tests.support.simulator --keep-going $(if $(HANSE_SEED),--seed $(HANSE_SEED)) \
+		$(if $(COUNT),--count $(COUNT) --jobs $(shell nproc),--hours $(or $(HOURS),1))
 
 soak: kube-binaries ## MINUTES=60 of churn on real clusters: does anything grow? Writes docs/soak.md
 	@$(BIN)/python -m bench.soak --minutes $(or $(MINUTES),60) --page docs/soak.md

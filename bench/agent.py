@@ -47,12 +47,12 @@ async def main(cluster: str, kubeconfig: Path) -> None:
     agent = Agent(settings, AgentParts(local=home, broker=broker, features=features()))
     async with agent.running():
         await synced(agent)
-        _say("synced")
+        say("synced")
         await settled(agent)
-        _say("settled")
-        questions = await _lines()
+        say("settled")
+        questions = await lines_of_input()
         while await questions.readline():
-            _say(msgspec.json.encode(counters_of(agent, home, broker)).decode())
+            say(msgspec.json.encode(counters_of(agent, home, broker)).decode())
     await agent.close()
 
 
@@ -87,14 +87,16 @@ async def synced(agent: Agent) -> None:
         await asyncio.sleep(0.005)
 
 
-async def _lines() -> asyncio.StreamReader:
+async def lines_of_input() -> asyncio.StreamReader:
+    """Standard input, to be read by lines."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     return reader
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
+    """Print a line at once."""
     print(text, flush=True)
 
 

@@ -18,6 +18,8 @@ from hanse.local.real.errors import ProgramMissing
 from hanse.local.real.fleet import NAMES, RealFleet
 from hanse.local.real.programs import CLUSTER
 
+_LONGEST_LINE = 16 * 1024 * 1024
+
 
 class AgentProcess:
     """One agent, and how long it took from nothing to having read and to having done everything."""
@@ -41,9 +43,18 @@ class AgentProcess:
 
     async def ask(self) -> AgentCounters:
         """What it has done so far."""
-        assert self._process.stdin is not None
-        self._process.stdin.write(b"tell\n")
+        self.tell("tell")
         return msgspec.json.decode(await self._line(), type=AgentCounters)
+
+    async def seen(self) -> dict[str, float]:
+        """When it first had each address in an imported slice; of `bench.embedded_agent`."""
+        self.tell("seen")
+        return msgspec.json.decode(await self._line(), type=dict[str, float])
+
+    def tell(self, line: str) -> None:
+        """Send it a line."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{line}\n".encode())
 
     async def quiet(self) -> AgentCounters:
         """What it has done, once it does nothing more."""
@@ -68,18 +79,17 @@ class AgentProcess:
 
 
 @asynccontextmanager
-async def agent_process(cluster: str, kubeconfig: Path) -> AsyncIterator[AgentProcess]:
+async def agent_process(
+    cluster: str, kubeconfig: Path, *arguments: str, module: str = "bench.agent"
+) -> AsyncIterator[AgentProcess]:
     """An agent of a cluster, started and with nothing left to do, until the block ends."""
     process = await asyncio.create_subprocess_exec(
-        sys.executable,
-        "-m",
-        "bench.agent",
-        cluster,
-        str(kubeconfig),
+        *(sys.executable, "-m", module, cluster, str(kubeconfig), *arguments),
         cwd=Path(__file__).parent.parent,
         env=as_installed(),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
+        limit=_LONGEST_LINE,
     )
     agent = AgentProcess(process)
     try:

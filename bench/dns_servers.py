@@ -4,7 +4,7 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import dns.exception
 import dns.message
 import msgspec
 
+from bench.figures import percentile
 from bench.row import Skip
 from bench.rows.embedded import create_all, service
 from bench.served import connected
@@ -55,17 +56,18 @@ def coredns_command(program: Path, folder: Path, access: ClientConfig, port: int
     return (str(program), "-conf", str(corefile))
 
 
-def knot_command(folder: Path, addresses: Mapping[str, str], port: int) -> Sequence[str]:
-    zone = folder / "zone"
-    records = "".join(f"{name}. 5 A {address}\n" for name, address in addresses.items())
-    zone.write_text(
-        f"{ZONE}. 5 SOA ns.{ZONE}. h.{ZONE}. 1 5 5 5 5\n{ZONE}. 5 NS ns.{ZONE}.\n{records}"
-    )
-    configuration = folder / "knot.conf"
+def knot_command(
+    folder: Path, zone: str, records: Iterable[str], port: int, workers: int
+) -> Sequence[str]:
+    """Knot with the records of a zone, in a folder of its own."""
+    folder.mkdir()
+    file, configuration = folder / "zone", folder / "knot.conf"
+    apex = (f"{zone}. 5 SOA ns.{zone}. h.{zone}. 1 5 5 5 5\n", f"{zone}. 5 NS ns.{zone}.\n")
+    file.write_text("".join((*apex, *records)))
     configuration.write_text(
-        f"server:\n  rundir: {folder}\n  listen: 127.0.0.1@{port}\n"
+        f"server:\n  rundir: {folder}\n  listen: 127.0.0.1@{port}\n  udp-workers: {workers}\n"
         f"database:\n  storage: {folder}\n"
-        f"zone:\n  - domain: {ZONE}\n    storage: {folder}\n    file: {zone}\n"
+        f"zone:\n  - domain: {zone}\n    storage: {folder}\n    file: {file}\n"
     )
     return ("knotd", "-c", str(configuration))
 
@@ -90,7 +92,7 @@ async def serves(server: str, port: int, addresses: Mapping[str, str]) -> None:
     async with asyncio.timeout(PATIENCE):
         while await answer_of(first, port) is None:  # noqa: ASYNC110 - it tells when asked
             await asyncio.sleep(0.1)
-    for name in list(addresses)[:: NAMES // 50]:
+    for name in list(addresses)[:: -(-len(addresses) // 50)]:
         answer = await answer_of(name, port)
         assert answer == addresses[name], f"{server} says {answer} for {name}"
 
@@ -104,9 +106,11 @@ async def answer_of(name: str, port: int) -> str | None:
     return answer.answer[0][0].to_text() if answer.answer else None
 
 
-async def queries_per_second(port: int, queries: Path, seconds: int) -> float:
-    options = ("-s", "127.0.0.1", "-p", str(port), "-d", str(queries))
-    said = await _output("dnsperf", *options, "-l", str(seconds), "-c", str(CALLERS), "-e")
+async def queries_per_second(
+    port: int, queries: Path, seconds: int, cores: Sequence[int] = ()
+) -> float:
+    """As many as a server answers, asked from some cores, or from any."""
+    said = await _dnsperf(port, queries, seconds, cores)
     codes = re.search(r"Response codes:\s+NOERROR \d+ \(100.00%\)", said)
     rate = re.search(r"Queries per second:\s+([\d.]+)", said)
     assert codes is not None, f"not every query was answered well:\n{said}"
@@ -114,25 +118,45 @@ async def queries_per_second(port: int, queries: Path, seconds: int) -> float:
     return float(rate[1])
 
 
-async def latencies(port: int, queries: Path, seconds: int, rate: int) -> list[float]:
+async def latencies(
+    port: int, queries: Path, seconds: int, rate: int, cores: Sequence[int] = ()
+) -> list[float]:
     """Seconds that each answer took at a steady rate of questions."""
-    options = ("-s", "127.0.0.1", "-p", str(port), "-d", str(queries), "-Q", str(rate), "-v")
-    said = await _output("dnsperf", *options, "-l", str(seconds), "-c", str(CALLERS), "-e")
+    said = await _dnsperf(port, queries, seconds, cores, "-Q", str(rate), "-v")
     return [float(took) for took in re.findall(r"^> NOERROR \S+ A ([\d.]+)$", said, re.MULTILINE)]
 
 
-async def programs() -> Path:
-    """CoreDNS as built, Knot and dnsperf as packaged: installed if that is up to us."""
+async def _dnsperf(port: int, queries: Path, seconds: int, cores: Sequence[int], *more: str) -> str:
+    options = ("-s", "127.0.0.1", "-p", str(port), "-d", str(queries), "-l", str(seconds))
+    command = ("dnsperf", *options, "-c", str(CALLERS), "-e", *more)
+    return await _output(*on_cores(cores), *command)
+
+
+def on_cores(cores: Sequence[int]) -> tuple[str, ...]:
+    """What is put before a command that may use some cores only."""
+    return ("taskset", "-c", ",".join(map(str, cores))) if cores else ()
+
+
+def p99(seconds: list[float]) -> float:
+    """Milliseconds within which 99 of 100 were answered."""
+    assert seconds, "nothing was answered"
+    return 1000 * percentile(seconds, 0.99)
+
+
+async def coredns() -> Path:
+    """CoreDNS as built."""
     try:
         built = await find_programs((COREDNS_SERVER,), cache_folder())
     except ProgramMissing as missing:
         raise Skip(str(missing)) from None
-    missing_packages = [
-        package for program, package in PACKAGES.items() if shutil.which(program) is None
-    ]
-    if missing_packages:
-        await _install(missing_packages)
     return built[COREDNS_SERVER.name]
+
+
+async def packages() -> None:
+    """Knot and dnsperf as packaged: installed if that is up to us."""
+    missing = [package for program, package in PACKAGES.items() if shutil.which(program) is None]
+    if missing:
+        await _install(missing)
 
 
 async def _install(packages: Sequence[str]) -> None:

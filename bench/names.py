@@ -1,8 +1,10 @@
 """Names of multi-cluster services for benchmarks: three clusters each, so that answers rotate."""
 
+import os
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 
+from msgspec import Struct
 from msgspec.structs import replace
 from tests.support.builders import cluster, snapshot, stored
 
@@ -22,7 +24,7 @@ from hanse.model.snapshot import Change, Snapshot
 
 NAMESPACE, ZONE = "default", "clusterset.local"
 CLUSTERS = ("bergen", "hamburg", "lubeck")
-WORKERS = 2
+WORKERS = len(os.sched_getaffinity(0))
 
 
 class _Watching:
@@ -74,16 +76,24 @@ def compiler_of() -> Compiler:
     return Compiler(view, [ServiceZone(view)])
 
 
+class OwnServer(Struct, frozen=True):
+    """Our server while it runs."""
+
+    port: int
+    pids: tuple[int, ...]
+    feed: ViewUpdater
+
+
 @asynccontextmanager
-async def served(snapshot: Snapshot) -> AsyncIterator[int]:
-    """Our server on loopback with two workers; gives its port."""
-    compiler, listeners = compiler_of(), bind_listeners("127.0.0.1", 0, WORKERS)
+async def served(snapshot: Snapshot, workers: int = WORKERS) -> AsyncIterator[OwnServer]:
+    """Our server on loopback, with a worker for each core unless told otherwise."""
+    compiler, listeners = compiler_of(), bind_listeners("127.0.0.1", 0, workers)
     try:
         async with serving([ServedView(compiler, (listeners,))]) as server:
             feed = ViewUpdater(compiler, server, lambda: snapshot)
             async with feed.running():
                 await feed.wait_applied()
-                yield listeners.address[1]
+                yield OwnServer(listeners.address[1], server.pids, feed)
     finally:
         listeners.close()
 

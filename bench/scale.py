@@ -4,7 +4,8 @@
 """
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
 import msgspec
@@ -41,6 +42,8 @@ class Coefficients(Struct, frozen=True):
     """Milliseconds of an agent's CPU for a change that does not concern it; `beside`."""
     planned_import: float = 0.61
     """Milliseconds of an agent's CPU for each import, at its start; `restart`."""
+    broker_event: float = 0.16
+    """Milliseconds of CPU of the broker's API server for each event to an agent; `fleet`."""
     event_bytes: float = 2_000.0
     """Of a slice on a watch: a third of what a change of `services` brings each member."""
 
@@ -58,8 +61,8 @@ class Line(Struct, frozen=True):
 
 def fit(points: Mapping[int, float]) -> Line:
     """The line with the least squares."""
-    count, xs, ys = len(points), list(points), list(points.values())
-    mean_x, mean_y = sum(xs) / count, sum(ys) / count
+    number, xs, ys = len(points), list(points), list(points.values())
+    mean_x, mean_y = sum(xs) / number, sum(ys) / number
     spread = sum((x - mean_x) ** 2 for x in xs)
     each = sum((x - mean_x) * (y - mean_y) for x, y in points.items()) / spread
     return Line(mean_y - each * mean_x, each)
@@ -119,6 +122,7 @@ class Outlook(Struct, frozen=True):
     agent_start: float
     """Seconds of CPU."""
     broker_events: float
+    broker_cores: float
     broker_bytes: float
 
 
@@ -135,16 +139,14 @@ def outlook(clusters: int, by: Coefficients) -> Outlook:
         changes * by.passing_event / 1000,
         slices / EXPORTERS * by.planned_import / 1000,
         events,
+        events * by.broker_event / 1000,
         events * by.event_bytes,
     )
 
 
-def breaks_at(by: Coefficients) -> int:
-    """The number of clusters whose changes fill the broker's network interface."""
-    size = 1
-    while outlook(size, by).broker_bytes < INTERFACE:
-        size += 1
-    return size
+def breaks_at(by: Coefficients, full: Callable[[Outlook], bool]) -> int:
+    """The least number of clusters with which something at the broker is full."""
+    return next(size for size in count(1) if full(outlook(size, by)))
 
 
 def page(costs: Costs, by: Coefficients) -> str:
@@ -174,12 +176,16 @@ def page(costs: Costs, by: Coefficients) -> str:
         "",
         (
             "| clusters | slices | changes/s | agent: memory | CPU | CPU of a start "
-            "| broker: events/s | MB/s |"
+            "| broker: events/s | cores | MB/s |"
         ),
-        "|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
         *(_row(outlook(size, by)) for size in SIZES),
         "",
-        f"An interface of 1 Gbit/s at the broker is full at {breaks_at(by):,} clusters.",
+        (
+            "The broker's API server takes one core at "
+            f"{breaks_at(by, lambda one: one.broker_cores >= 1):,} clusters; an interface of "
+            f"1 Gbit/s is full at {breaks_at(by, lambda one: one.broker_bytes >= INTERFACE):,}."
+        ),
     ]
     return "\n".join(lines) + "\n"
 
@@ -188,7 +194,7 @@ def _row(one: Outlook) -> str:
     return (
         f"| {one.clusters:,} | {one.slices:,.0f} | {one.changes:,.1f} "
         f"| {one.agent_memory:,.0f} MiB | {one.agent_cpu:.1%} of a core | {one.agent_start:,.0f} s "
-        f"| {one.broker_events:,.0f} | {one.broker_bytes / 1e6:,.1f} |"
+        f"| {one.broker_events:,.0f} | {one.broker_cores:,.1f} | {one.broker_bytes / 1e6:,.1f} |"
     )
 
 

@@ -6,6 +6,8 @@ need one.
 
 import gc
 import os
+from importlib import import_module
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -33,7 +35,9 @@ LONG = frozenset(
 
 
 # How fast a noisy machine draws examples is no property of what they are examples of.
-settings.register_profile("hanse", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A test of the same tree has the same examples; `--hypothesis-profile search` draws fresh ones.
+settings.register_profile("hanse", settings.get_profile("search"), derandomize=True)
 settings.load_profile("hanse")
 
 
@@ -66,6 +70,21 @@ def pytest_xdist_auto_num_workers() -> int:
     return (os.cpu_count() or 1) + 1
 
 
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Import a part of the test modules, so that each worker rewrites the asserts of a part alone.
+
+    The rest is read from the caches that the other workers write meanwhile.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or session.config.args != session.config.getini("testpaths"):
+        return
+    root = Path(__file__).parents[1]
+    number, workers = int(worker["workerid"].removeprefix("gw")), worker["workercount"]
+    modules = sorted(file.relative_to(root) for file in root.glob("tests/**/test_*.py"))
+    for module in modules[number::workers]:
+        import_module(".".join(module.with_suffix("").parts))
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Begin with the files that take longest, or one worker is left alone with one at the end."""
     if config.getoption("--engine") == "kubernetes":
@@ -73,9 +92,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    """Leave what was collected to itself: each later garbage collection would walk all of it."""
+    """Leave what was collected to itself: each later garbage collection would walk all of it.
+
+    Later ones are rare, since a scenario makes many objects that live as long as it.
+    """
     gc.collect()
     gc.freeze()
+    gc.set_threshold(400_000, 20, 20)
 
 
 @pytest.fixture

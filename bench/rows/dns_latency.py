@@ -9,10 +9,12 @@ from tests.support.ports import free_ports
 
 from bench.dns_servers import (
     addresses_in,
+    coredns,
     coredns_command,
     latencies,
+    p99,
+    packages,
     program_running,
-    programs,
     queries_per_second,
     serves,
 )
@@ -26,7 +28,8 @@ SECONDS = 4
 
 @asynccontextmanager
 async def _prepared(effort: Effort) -> AsyncIterator[Once]:
-    program = await programs()
+    program = await coredns()
+    await packages()
     seconds = effort.of(SECONDS, 1)
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="hanse-bench-dns-")))
@@ -47,17 +50,11 @@ async def _prepared(effort: Effort) -> AsyncIterator[Once]:
             rate = int(most / 2)
             return {
                 "rate": rate,
-                "CoreDNS p99": _p99(await latencies(port, theirs, seconds, rate)),
-                "Hanse p99": _p99(await latencies(own, ours, seconds, rate)),
+                "CoreDNS p99": p99(await latencies(port, theirs, seconds, rate)),
+                "Hanse p99": p99(await latencies(own.port, ours, seconds, rate)),
             }
 
         yield once
-
-
-def _p99(seconds: list[float]) -> float:
-    """Milliseconds within which 99 of 100 were answered."""
-    assert seconds, "nothing was answered"
-    return sorted(seconds)[int(len(seconds) * 0.99)] * 1000
 
 
 DNS_LATENCY = Row(

@@ -16,9 +16,11 @@ from statistics import median
 
 from bench.figures import AtLeast, AtMost, Figure
 from bench.row import Effort, Row, Skip, unprepared
+from bench.tenants import wire
 from hanse.features.networks.guard.facts import AddressOwner, ClusterFacts, NetworkFacts
 from hanse.features.networks.guard.ruleset import TABLE, Ruleset, build_ruleset
 from hanse.features.networks.guard.transaction import REMOVAL, move_addresses, replacement
+from hanse.features.networks.guard.watches import GUARD_WATCHES
 from hanse.features.networks.names import NetworkName
 from hanse.providers.nftables import Nftables
 
@@ -42,8 +44,29 @@ for line in sys.stdin:
 
 
 async def _rules_once(effort: Effort) -> Mapping[str, float]:
-    size = (effort.of(NETWORKS, 50), effort.of(PODS, 500), effort.of(UPDATES, 20))
-    return await _measured(f"measure{size!r}")
+    networks, pods = effort.of(NETWORKS, 50), effort.of(PODS, 500)
+    size = (networks, pods, effort.of(UPDATES, 20))
+    return {**await _measured(f"measure{size!r}"), **await _weighed(networks, pods)}
+
+
+async def _weighed(networks: int, pods: int) -> Mapping[str, float]:
+    """What a guard weighs, in a process and a network namespace of its own."""
+    watched = {watch.kind.kind.name for watch in GUARD_WATCHES}
+    lines = [
+        b"%s %s\n" % (kind.kind.name.encode(), body)
+        for kind, body in wire(networks, pods)
+        if kind.kind.name in watched
+    ]
+    process = await asyncio.create_subprocess_exec(
+        *("unshare", "--net", sys.executable, "-m", "bench.guard_process"),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        cwd=Path(__file__).parents[2],
+    )
+    output, _ = await process.communicate(b"".join(lines))
+    assert process.returncode == 0, "the guard could not be weighed"
+    found: dict[str, float] = json.loads(output)
+    return found
 
 
 async def _packets_once(effort: Effort) -> Mapping[str, float]:
@@ -95,11 +118,9 @@ def measure(networks: int, pods: int, updates: int) -> None:
         rules.change(TABLE, move_addresses(ruleset, {f"10.99.0.{number}": owner}))
         took.append(time.perf_counter() - began)
     cpu = (time.process_time() - started) / updates
-    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     figures = {
         "one pod more": sorted(took)[updates // 2] * 1e3,
         "CPU of one pod more": cpu * 1e3,
-        "memory": resident / 2**20,
     }
     sys.stdout.write(json.dumps(figures))
 
@@ -186,11 +207,13 @@ def _throughput(inside: list[str], seconds: int) -> float:
 GUARD = Row(
     name="guard",
     about="the rules of a node with 20,000 pods in 1,000 networks: one pod more, and the memory of "
-    "the process beside what it watches",
+    "the guard, with its imports alone, with what it watches, and with all",
     against="fixed goals",
     figures=(
         Figure("one pod more", "ms", AtMost(5)),
         Figure("CPU of one pod more", "ms", AtMost(5)),
+        Figure("imports", "MiB"),
+        Figure("what it watches", "MiB"),
         Figure("memory", "MiB", AtMost(60)),
     ),
     prepare=unprepared(_rules_once),

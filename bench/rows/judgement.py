@@ -7,7 +7,8 @@ from bench.figures import AtMost, Figure
 from bench.processes import apart
 from bench.row import Effort, Row, unprepared
 from hanse.app.views import examine, reads, views
-from hanse.cli.fleet import BROKER_READS, ClusterRead, build_fleet
+from hanse.cli.fleet import ClusterRead, build_fleet
+from hanse.cli.fleet_lists import BROKER_READS
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.kube.watch_events import Listed
 from hanse.model.conditions import condition
@@ -42,7 +43,7 @@ def judging(services: int) -> dict[str, float]:
     """CPU of judging a fleet that imports everything, and of an update in one of its agents."""
     now = datetime.now(UTC)
     objects = fleet_objects(services, now)
-    read = {name: _read(name, found) for name, found in objects.items()}
+    read = {name: as_read(name, found) for name, found in objects.items()}
     started = time.process_time()
     found = examine(build_fleet(read.values(), now))
     fleet = time.process_time() - started
@@ -83,7 +84,8 @@ def fleet_objects(services: int, now: datetime) -> dict[str, list[Object]]:
     return found
 
 
-def _read(name: str, objects: list[Object]) -> ClusterRead:
+def as_read(name: str, objects: list[Object]) -> ClusterRead:
+    """A cluster as somebody has read it who listed everything."""
     by_kind: dict[type[Object], list[Object]] = {}
     for one in objects:
         by_kind.setdefault(type(one), []).append(one)

@@ -132,7 +132,7 @@ LATENCY = Row(
     against="its four unavoidable writes one after another, each seen on a watch before the next",
     figures=(
         Figure("p50", "ms", against="trips p50"),
-        Figure("p99", "ms", AtMost(3.0), against="trips p50"),
+        Figure("p99", "ms", AtMost(2.0), against="trips p50"),
         Figure("trips p99", "ms"),
     ),
     prepare=_prepared,

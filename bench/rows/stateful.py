@@ -155,20 +155,22 @@ def _size(generation: int) -> int:
 async def _trips(
     transports: Mapping[str, Transport], seen: Mapping[str, ObjectWaiter], generation: int
 ) -> float:
-    """Seconds of the same writes, each sent by us when the one before is seen on a watch.
+    """Seconds of the same writes, each sent by us when those before are seen on a watch.
 
-    Two at the door, for a smaller set a permit of one cluster after the other, and then the same
+    Two at the door, for a smaller set the permits of all clusters at once, and then the same
     scaling of a set of each cluster's own, whose controllers begin with its pods as soon as they
     hear of it.
     """
     wanted = {"spec": {"replicas": _size(generation)}}
-    permits = NAMES if _size(generation) < _size(generation - 1) else ()
+    steps: list[tuple[str, ...]] = [("door",), ("shares",)]
+    if _size(generation) < _size(generation - 1):
+        steps.append(tuple(f"permit-{cluster}" for cluster in NAMES))
     began = time.perf_counter()
-    for step in ("door", "shares", *permits):
-        name = f"{step}-{generation}"
-        stand_in = configmap(name, WORK, {}, {"text": "x" * 100})
-        await write_all(transports, [create(BROKER, stand_in)])
-        await seen[BROKER].until({name})
+    for step in steps:
+        names = [f"{each}-{generation}" for each in step]
+        stand_ins = [configmap(name, WORK, {}, {"text": "x" * 100}) for name in names]
+        await write_all(transports, [create(BROKER, each) for each in stand_ins])
+        await seen[BROKER].until({*names})
     await write_all(transports, [patch(cluster, _set(BARE, 1), wanted) for cluster in NAMES])
     await asyncio.gather(*(seen[c].until({f"{BARE} {generation}"}) for c in NAMES))
     seconds = time.perf_counter() - began
@@ -177,13 +179,15 @@ async def _trips(
 
 
 def _rolled_out(obj: Object) -> str | None:
-    """A set by the roll-out that all its replicas have come through; a ConfigMap by its name."""
+    """A set by the roll-out that its replicas have come through; a ConfigMap by its name."""
     if not isinstance(obj, StatefulSet):
         return obj.name
     status, pods = obj.status, obj.spec.template.get("metadata", {})
-    current = status.observed_generation == obj.metadata.generation
-    whole = {status.updated_replicas, status.ready_replicas, status.replicas} == {obj.spec.replicas}
-    return f"{obj.name} {pods.get('annotations', {}).get(_ROLL_OUT)}" if current and whole else None
+    is_current = status.observed_generation == obj.metadata.generation
+    if not is_current or {status.ready_replicas, status.replicas} != {obj.spec.replicas}:
+        return None
+    number = pods.get("annotations", {}).get(_ROLL_OUT)
+    return _released(obj.name, number, status.updated_replicas, obj.spec.replicas)
 
 
 @asynccontextmanager
@@ -203,6 +207,7 @@ async def _rolling_out(effort: Effort) -> AsyncIterator[Once]:
             await write_all(transports, [patch(NAMES[0], one, _with_annotation({}, number))])
             await seen[NAMES[0]].until({f"{BARE} {number}"})
             alone = time.perf_counter() - began
+            stepped = await _stepped(transports, seen, one, f"{number}-stepped")
             began = time.perf_counter()
             await write_all(transports, [patch(BROKER, several, _with_annotation({}, number))])
             await _all_rolled_out(seen, number)
@@ -210,11 +215,34 @@ async def _rolling_out(effort: Effort) -> AsyncIterator[Once]:
             return {
                 "whole": together,
                 "one StatefulSet": alone,
-                "added for each replica": 1000 * (together - alone) / replicas,
+                "one StatefulSet, released one by one": stepped,
+                "added for each replica": 1000 * (together - stepped) / replicas,
                 "trip": 1000 * percentile(trips, 0.5),
             }
 
         yield once
+
+
+async def _stepped(
+    transports: Mapping[str, Transport], seen: Mapping[str, ObjectWaiter], one: Wire, number: str
+) -> float:
+    """Seconds of a roll-out of one set that we release one by one, as its status counts the last.
+
+    Who decides before each replica whether it may go cannot do without that write, and its
+    controller's turn.
+    """
+    replicas, began = one["spec"]["replicas"], time.perf_counter()
+    for released in range(1, replicas + 1):
+        rolling = {"rollingUpdate": {"partition": replicas - released}}
+        change = _with_annotation({"spec": {"updateStrategy": rolling}}, number)
+        await write_all(transports, [patch(NAMES[0], one, change)])
+        await seen[NAMES[0]].until({_released(BARE, number, released, replicas)})
+    return time.perf_counter() - began
+
+
+def _released(name: str, number: str, released: int, replicas: int) -> str:
+    """The mark of a set with so many replicas of a roll-out; of all, that of its end."""
+    return f"{name} {number}" if released == replicas else f"{name} {number} {released}"
 
 
 def _with_annotation(obj: Wire, number: str) -> Wire:
@@ -254,7 +282,7 @@ SCALING = Row(
     name="scaling",
     about="a set scaled at the door of an idle fleet of real clusters until each has its share",
     against="its unavoidable writes one after another, each seen on a watch before the next: "
-    "three, and for a smaller set a permit of each cluster",
+    "three, and for a smaller set the permits of all clusters at once",
     figures=(
         Figure("growth p50", "ms", against="growth trips p50"),
         Figure("growth p99", "ms", AtMost(2.0), against="growth trips p50"),
@@ -267,10 +295,12 @@ SCALING = Row(
 ROLL_OUT = Row(
     name="roll-out",
     about="a new template for nine replicas, one after the other over three real clusters",
-    against="the same template for one StatefulSet of nine replicas in one cluster, and one trip: "
-    "a write at the broker until it is seen on a watch",
+    against="the same template for one StatefulSet of nine replicas in one cluster; for each "
+    "replica the same one by one, by a client that lowers the partition when the status counts "
+    "the last, and one trip: a write at the broker until it is seen on a watch",
     figures=(
         Figure("whole", "s", against="one StatefulSet"),
+        Figure("one StatefulSet, released one by one", "s", against="one StatefulSet"),
         Figure("added for each replica", "ms", AtMost(1.0), against="trip"),
     ),
     prepare=_rolling_out,

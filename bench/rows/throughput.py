@@ -61,8 +61,8 @@ THROUGHPUT = Row(
     about="300 Services exported by each of three real clusters until all have all",
     against="a bare client that writes the same objects, each once, at full concurrency",
     figures=(
-        Figure("time", "s", AtMost(1.5), against="bare client"),
-        Figure("writes", "", AtMost(1.1), against="objects"),
+        Figure("time", "s", AtMost(1.15), against="bare client"),
+        Figure("writes", "", AtMost(1.005), against="objects"),
         Figure("writes per service", ""),
         Figure("refused", "writes"),
         Figure("CPU of everything", "s", against="bare client's"),

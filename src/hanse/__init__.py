@@ -1,3 +1,3 @@
 """Hanse: a federation control plane for Kubernetes. Many clusters, one network."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

@@ -20,7 +20,10 @@ class Readiness(Struct, frozen=True):
 async def serving(
     listener: socket.socket, registry: CollectorRegistry, readiness: Callable[[], Readiness]
 ) -> AsyncIterator[None]:
-    """Serve `/healthz`, `/readyz` and `/metrics` on a socket until the block ends."""
+    """Serve `/healthz`, `/readyz` and `/metrics` on a socket until the block ends.
+
+    `/readyz` answers 503 while it is not ready.
+    """
 
     async def healthz(_: web.Request) -> web.Response:
         return web.Response(text="ok\n")

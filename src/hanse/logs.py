@@ -31,6 +31,7 @@ class JsonLines(logging.Formatter):
     """One JSON object per line: time, level, logger, message, and the fields by name."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """A JSON object: time in UTC, level, logger, message, extra fields, and any traceback."""
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
@@ -47,6 +48,7 @@ class HumanLines(logging.Formatter):
     """Time, level, message, and the fields as name=value."""
 
     def format(self, record: logging.LogRecord) -> str:
+        """Time, level, message, `name=value` of extra fields in one line; then any traceback."""
         at = datetime.fromtimestamp(record.created, UTC).astimezone().strftime("%H:%M:%S")
         fields = "".join(
             f" {name}={_quote(value)}" for name, value in _extra_fields(record).items()

@@ -5,6 +5,7 @@ from base64 import b64decode
 from binascii import Error as BadBase64
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -15,8 +16,9 @@ from tinykube import custom_resources, serializer
 from tinykube.admission_rules import (
     EXEMPT,
     AdmissionAttributes,
+    MatchCache,
     admission_request,
-    rule_matches,
+    matching_version,
     selectors_match,
 )
 from tinykube.builtin_types import type_of
@@ -58,11 +60,15 @@ class WebhookAdmission:
         call: WebhookCaller,
         resolve: ServiceResolver,
     ) -> None:
+        """Call webhooks through `call`, at the addresses that `resolve` gives for Services."""
         self._storage = storage
         self._registry = registry
         self._random = random
         self._caller = call
         self._resolve = resolve
+        self._matches = {
+            store: MatchCache[_Hook](storage, registry, store) for store in (_MUTATING, _VALIDATING)
+        }
 
     async def mutate(self, attributes: AdmissionAttributes) -> Object:
         """The object after all mutating webhooks, called one after the other; {} if there is none.
@@ -99,27 +105,19 @@ class WebhookAdmission:
         """
         if attributes.call.resource.store in EXEMPT or not self._storage.count(store):
             return
-        for configuration in [*self._storage.objects(store)]:
+        found = self._matches[store].matching(attributes, partial(self._find_hooks, store))
+        for hook in found:
+            if selectors_match(self._storage, hook.spec, attributes):
+                yield hook
+
+    def _find_hooks(self, store: str, attributes: AdmissionAttributes) -> Iterator[_Hook]:
+        """The webhooks of a store of configurations whose rules match the request."""
+        for configuration in self._storage.objects(store):
             for spec in configuration.get("webhooks") or ():
-                resource = self._matching_resource(spec, attributes)
-                if resource is not None and selectors_match(self._storage, spec, attributes):
+                policy, rules = spec.get("matchPolicy"), spec.get("rules") or ()
+                resource = matching_version(self._registry, policy, rules, attributes)
+                if resource is not None:
                     yield _Hook(spec, resource)
-
-    def _matching_resource(
-        self, spec: dict[str, Any], attributes: AdmissionAttributes
-    ) -> Resource | None:
-        """The resource in the first version that a rule of the webhook matches, or None.
-
-        The requested version comes first; the others are tried unless matchPolicy is Exact.
-        """
-        requested = attributes.call.resource
-        variants = [requested]
-        if spec.get("matchPolicy") != "Exact":
-            variants += [r for r in self._registry.in_store(requested.store) if r is not requested]
-        for variant in variants:
-            if any(rule_matches(rule, variant, attributes) for rule in spec.get("rules") or ()):
-                return variant
-        return None
 
     async def _call_hook(
         self, hook: _Hook, attributes: AdmissionAttributes
@@ -230,7 +228,10 @@ def _patched(hook: _Hook, requested: Resource, obj: Object, response: dict[str, 
 
 
 def _decode_patched(resource: Resource, patched: Object) -> Object:
-    """A patched object without unknown fields and with defaults; raises if a type is wrong."""
+    """A patched object without unknown fields and with defaults.
+
+    Raises a 500 for a value of a wrong type, of a custom resource a 400 for wrong metadata.
+    """
     if resource.custom is not None:
         return custom_resources.prune_and_default(resource, patched)[0]
     try:

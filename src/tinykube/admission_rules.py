@@ -1,15 +1,17 @@
 """Requests as admission sees them, and which rules and selectors match them."""
 
-from collections.abc import Iterable
-from typing import Any, Literal
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Generic, Literal, TypeVar
 
 from msgspec import Struct
 
 from tinykube.handlers.calls import Call
-from tinykube.resources import Object, Resource
+from tinykube.resources import Object, Registry, Resource
 from tinykube.selectors import matches_labels
 from tinykube.storage import Storage
 from tinykube.users import user_info
+
+T = TypeVar("T")
 
 Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
 _GROUP = "admissionregistration.k8s.io"
@@ -101,6 +103,58 @@ def admission_request(attributes: AdmissionAttributes, resource: Resource) -> di
     return request
 
 
+class MatchCache(Generic[T]):
+    """What matches requests by resource, subresource and operation alone, until something changes.
+
+    It is found anew after a change of its stores, and of the resources that are served.
+    """
+
+    def __init__(self, storage: Storage, registry: Registry, *stores: str) -> None:
+        """Subscribe to changes of the stores for as long as the storage lives."""
+        self._registry = registry
+        self._generation = -1
+        self._found: dict[tuple[str, ...], list[T]] = {}
+        for store in stores:
+            storage.subscribe(lambda _: self._found.clear(), store)
+
+    def matching(
+        self,
+        attributes: AdmissionAttributes,
+        find: Callable[[AdmissionAttributes], Iterable[T]],
+    ) -> list[T]:
+        """What `find` gives for the request, or gave for an earlier one like it."""
+        if self._generation != self._registry.generation:
+            self._found.clear()
+            self._generation = self._registry.generation
+        target, resource = attributes.call.target, attributes.call.resource
+        kind = (resource.group, resource.version, resource.plural)
+        key = (*kind, target.subresource, attributes.operation)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = [*find(attributes)]
+        return found
+
+
+def matching_version(
+    registry: Registry,
+    match_policy: str | None,
+    rules: Sequence[dict[str, Any]],
+    attributes: AdmissionAttributes,
+) -> Resource | None:
+    """The resource in the first version that a rule matches, or None.
+
+    The requested version comes first; the others are tried unless the policy is Exact.
+    """
+    requested = attributes.call.resource
+    variants = [requested]
+    if match_policy != "Exact":
+        variants += [r for r in registry.in_store(requested.store) if r is not requested]
+    for variant in variants:
+        if any(rule_matches(rule, variant, attributes) for rule in rules):
+            return variant
+    return None
+
+
 def rule_matches(rule: dict[str, Any], resource: Resource, attributes: AdmissionAttributes) -> bool:
     """Whether operation, group, version, scope and resource of a request all match a rule.
 
@@ -108,6 +162,7 @@ def rule_matches(rule: dict[str, Any], resource: Resource, attributes: Admission
     """
 
     def named(field: str, value: str) -> bool:
+        """Whether a list of the rule has the value, or `*`."""
         allowed = rule.get(field) or ()
         return "*" in allowed or value in allowed
 

@@ -140,7 +140,10 @@ class ApiServer:
         self._watch_handler.end_all()
 
     def _authorize(self, request: RequestLike, caller: User) -> User:
-        """The caller, or the user that Impersonate headers name; raises 403 if RBAC denies it."""
+        """The caller, or the user that Impersonate headers name; raises 403 if RBAC denies it.
+
+        Privileged users are not checked.
+        """
         user = caller
         if request.headers:
             user = effective_user(request.headers, caller, self._authorizer)
@@ -158,7 +161,8 @@ class ApiServer:
     async def _handle(self, request: RequestLike, user: User) -> Response:
         """Answer a request for a discovery document, or for a resource.
 
-        After a write, also a failed one, the CRDs' status and deletion are updated.
+        After a write, also a failed one, the CRDs' status and deletion are updated. Raises
+        `StatusError`, which the caller answers.
         """
         user = self._authorize(request, user)
         if not is_resource_path(request.path):
@@ -182,7 +186,8 @@ class ApiServer:
     async def _handle_write(self, call: Call) -> Response:
         """Answer a write, a review, or a subresource.
 
-        A created token Secret of a service account is also populated, unless on a dry run.
+        A created token Secret of a service account is also populated, unless on a dry run. Raises
+        405 for any other verb.
         """
         now = call.now
         result = await self._subresource_handler.handle(call)

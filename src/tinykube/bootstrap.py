@@ -35,6 +35,7 @@ class Bootstrap:
     def __init__(
         self, storage: Storage, clock: Clock, random: Random, allocator: ServiceAllocator
     ) -> None:
+        """Nothing is created yet."""
         self._storage = storage
         self._clock = clock
         self._random = random

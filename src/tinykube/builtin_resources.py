@@ -13,18 +13,18 @@ def _resource(
     group: str,
     kind: str,
     plural: str,
-    *more: Subresource | str,
+    *subresources: Subresource | str,
     short: tuple[str, ...] = (),
     namespaced: bool = True,
     verbs: tuple[str, ...] = ALL_VERBS,
     categories: tuple[str, ...] = (),
     store: str = "",
 ) -> Resource:
-    """A resource of version v1; `more` are its subresources.
+    """A resource of version v1; a subresource that is given by name has the resource's kind.
 
-    One given by name has the kind of the resource; `store` defaults to `plural.group`.
+    `short` are short names, such as "po"; `store` defaults to `plural.group`.
     """
-    subresources = tuple(Subresource(sub, kind) if isinstance(sub, str) else sub for sub in more)
+    given = (Subresource(sub, kind) if isinstance(sub, str) else sub for sub in subresources)
     return Resource(
         group=group,
         version="v1",
@@ -34,7 +34,7 @@ def _resource(
         short_names=short,
         namespaced=namespaced,
         verbs=verbs,
-        subresources=subresources,
+        subresources=tuple(given),
         categories=categories,
         store=store or (f"{plural}.{group}" if group else plural),
         list_kind=f"{kind}List",
@@ -45,16 +45,17 @@ def _cluster_resource(
     group: str,
     kind: str,
     plural: str,
-    *more: Subresource | str,
+    *subresources: Subresource | str,
     short: tuple[str, ...] = (),
     verbs: tuple[str, ...] = ALL_VERBS,
     categories: tuple[str, ...] = (),
 ) -> Resource:
+    """As `_resource`, but cluster-scoped, in the default store."""
     return _resource(
         group,
         kind,
         plural,
-        *more,
+        *subresources,
         short=short,
         namespaced=False,
         verbs=verbs,

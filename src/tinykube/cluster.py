@@ -35,6 +35,11 @@ class Cluster:
         simulation: Simulation | None = None,
         seed: int | None = None,
     ) -> None:
+        """Create the API server with its initial objects.
+
+        No controller runs before the cluster is entered. `simulation` defaults to three nodes; with
+        a `seed`, uids and generated names repeat.
+        """
         self.api = ApiServer(name, clock=clock or WallClock(), seed=seed)
         self._controllers = ControllerManager(self.api, enabled=controllers, simulation=simulation)
         self._running: asyncio.Task[None] | None = None

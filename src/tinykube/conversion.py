@@ -29,7 +29,10 @@ def to_served(resource: Resource, stored: Object) -> Object:
 
 
 def to_stored(resource: Resource, obj: Object) -> Object:
-    """An object of the resource's version in the version that is stored; shares its parts."""
+    """An object of the resource's version in the version that is stored; shares its parts.
+
+    The object itself if its version is the stored one.
+    """
     if resource.store == "events" and resource.group:
         return _rename_fields(obj, _CORE_NAMES, "v1")
     if resource.custom is not None and obj["apiVersion"] != resource.custom.stored_as:

@@ -1,7 +1,10 @@
 """The validation of CustomResourceDefinitions."""
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
+
+import msgspec
 
 from tinykube.errors import (
     FieldError,
@@ -73,7 +76,10 @@ _COLUMN_TYPES = ("boolean", "date", "integer", "number", "string")
 
 
 def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iterator[FieldError]:
-    """Validation errors of a version; those of the only one have the path of the whole spec."""
+    """Validation errors of a version; those of the only one (`alone`) have the path of the spec.
+
+    Without a schema nothing but that and the name is checked.
+    """
     name = version.get("name") or ""
     for problem in dns1035_label_problems(name):
         yield invalid(f"{field}.name", name, problem)
@@ -93,7 +99,13 @@ def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iter
             yield required(f"{where}.type", "must not be empty at the root")
         else:
             yield invalid(f"{where}.type", schema["type"], "must be object at the root")
-    yield from _structure_errors(schema, where)
+    yield from _encoded_structure_errors(msgspec.json.encode(schema), where)
+
+
+@lru_cache(256)  # the clusters of a process are given the same CRDs
+def _encoded_structure_errors(schema: bytes, field: str) -> tuple[FieldError, ...]:
+    """Errors of a schema and below."""
+    return tuple(_structure_errors(msgspec.json.decode(schema), field))
 
 
 def _structure_errors(
@@ -137,7 +149,7 @@ def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
 def crd_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     """Errors of changed scope, group, plural or kind, and of stored versions removed from the spec.
 
-    None unless the old CRD has the condition Established.
+    No errors unless the old CRD has the condition Established.
     """
     if not is_established(old):
         return

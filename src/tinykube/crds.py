@@ -1,6 +1,7 @@
 """CustomResourceDefinitions: validation, accepted names, and the resources that they define."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -23,7 +24,6 @@ from tinykube.resources import (
 from tinykube.schema_rules import RuleNode, compile_rules
 from tinykube.storage import Change, Storage, StorageEvent
 from tinykube.strategy import Strategy
-from tinykube.structural_schema import Schema
 
 CRD_CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
 Remove = Callable[[Resource, Object], object]
@@ -131,7 +131,10 @@ def resources_of(crd: Object) -> tuple[Resource, ...]:
 
 
 def _resource(crd: Object, version: dict[str, Any], stored_as: str) -> Resource:
-    """The resource of one version of a CRD."""
+    """The resource of one version of a CRD, with its subresources, columns and compiled rules.
+
+    A deprecated version has a warning, by default its own.
+    """
     spec, names = crd["spec"], crd["spec"]["names"]
     endpoints = version.get("subresources") or {}
     subresources: list[Subresource] = []
@@ -160,7 +163,7 @@ def _resource(crd: Object, version: dict[str, Any], stored_as: str) -> Resource:
         list_kind=names.get("listKind") or f"{names['kind']}List",
         custom=CustomVersion(
             schema=(schema := (version.get("schema") or {}).get("openAPIV3Schema") or {}),
-            rules=_rules(schema),
+            rules=_rules(msgspec.json.encode(schema)),
             columns=msgspec.convert(columns, tuple[Column, ...]),
             scale=msgspec.convert(scale, ScalePaths) if scale else None,
             selectable_fields=tuple(field["jsonPath"].lstrip(".") for field in fields),
@@ -171,15 +174,19 @@ def _resource(crd: Object, version: dict[str, Any], stored_as: str) -> Resource:
     )
 
 
-def _rules(schema: Schema) -> RuleNode | None:
-    """The CEL rules of a schema; None if there are none, or one (stored unchecked) is not valid."""
+@lru_cache(256)  # a CRD is registered with each change of its status, in each cluster of a process
+def _rules(schema: bytes) -> RuleNode | None:
+    """The CEL rules of an encoded schema.
+
+    None if there are none, or one (stored unchecked) is not valid.
+    """
     try:
-        return compile_rules(schema)
+        return compile_rules(msgspec.json.decode(schema))
     except CompileError:
         return None
 
 
-def with_defaults(crd: Object) -> None:
+def default_crd(crd: Object) -> None:
     """Default singular, listKind and conversion of a CRD in place."""
     spec = crd.setdefault("spec", {})
     names = spec.setdefault("names", {})
@@ -216,7 +223,10 @@ class _Reason(Struct, frozen=True):
 
 
 def _conditions(before: list[Object], conflict: _Reason | None, now: str) -> list[Object]:
-    """The conditions of a CRD, those of other types unchanged; Established never goes back."""
+    """The conditions of a CRD: NamesAccepted and Established, False if there is a conflict.
+
+    Established never goes back; those of other types are unchanged.
+    """
     known = {condition["type"]: condition for condition in before}
     status = "True" if conflict is None else "False"
     reason = conflict or _Reason("NoConflicts", "no conflicts found")
@@ -264,7 +274,7 @@ def _name_conflict(crd: Object, registry: Registry) -> _Reason | None:
     return None
 
 
-def with_history(crd: Object) -> None:
+def set_stored_versions(crd: Object) -> None:
     """Set status.storedVersions of a new CRD, in place, to the versions marked as storage."""
     stored = [
         version["name"] for version in crd["spec"].get("versions") or () if version.get("storage")
@@ -273,8 +283,8 @@ def with_history(crd: Object) -> None:
 
 
 CRD_STRATEGY = Strategy(
-    default=with_defaults,
-    prepare_for_create=with_history,
+    default=default_crd,
+    prepare_for_create=set_stored_versions,
     validate=crd_errors,
     validate_update=crd_update_errors,
     tracks_generation=True,

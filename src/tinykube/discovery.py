@@ -35,41 +35,48 @@ def respond(registry: Registry, request: RequestLike) -> Response | None:
         return check
     if path == "/openapi/v2":
         return _openapi_v2(request.accept)
-    answer = _document(registry, path, _aggregated_version(request.accept))
+    answer = _cached_document(registry, path, _aggregated_version(request.accept))
     if answer is None:
         return None
     return _unless_cached(request, answer)
 
 
-def _document(registry: Registry, path: str, aggregated: str) -> Response | None:
-    """The document at a path, cached until the registry changes."""
+def _cached_document(registry: Registry, path: str, aggregated_version: str) -> Response | None:
+    """The response to a GET of discovery, `/version` or OpenAPI v3; None if nothing is at the path.
+
+    It is cached until the registry changes. `aggregated_version` is the version of aggregated
+    discovery that the client accepts, such as v2; empty for the plain documents.
+    """
     generation, documents = _cached.get(registry, (-1, {}))
     if generation != registry.generation:
         documents = {}
         _cached[registry] = (registry.generation, documents)
-    key = (path, aggregated if path in ("/api", "/apis") else "")
+    key = (path, aggregated_version if path in ("/api", "/apis") else "")
     if key not in documents:
-        made = _build_document(registry, path, aggregated)
+        made = _build_document(registry, path, aggregated_version)
         if made is None:
             return None
         documents[key] = made
     return documents[key]
 
 
-def _build_document(registry: Registry, path: str, aggregated: str) -> Response | None:
-    """The discovery document at a path; None if there is none at it."""
+def _build_document(registry: Registry, path: str, aggregated_version: str) -> Response | None:
+    """The discovery document at a path, built anew; None if there is none at it.
+
+    `aggregated_version` matters only at `/api` and `/apis`; empty for the plain document.
+    """
     match path.split("/")[1:]:
         case [""]:
             return _json_response({"paths": _root_paths(registry)})
         case ["version"]:
             return _json_response(_version_info())
         case ["api"]:
-            return _aggregated_list(registry, [Group("", ("v1",))], aggregated) or _json_response(
-                _CORE_VERSIONS
-            )
+            return _aggregated_list(
+                registry, [Group("", ("v1",))], aggregated_version
+            ) or _json_response(_CORE_VERSIONS)
         case ["apis"]:
             groups = registry.groups()
-            return _aggregated_list(registry, groups, aggregated) or _json_response(
+            return _aggregated_list(registry, groups, aggregated_version) or _json_response(
                 _group_list(groups)
             )
         case ["api", version]:
@@ -94,7 +101,10 @@ def _json_response(document: Any, content_type: str = JSON) -> Response:
 
 
 def _openapi_v2(accept: str) -> Response:
-    """An empty document: kubectl requests one for `kind: List`, and finds all schemas in v3."""
+    """An empty document: kubectl requests one for `kind: List`, and finds all schemas in v3.
+
+    In protobuf if the client accepts that.
+    """
     if "protobuf" not in accept:
         info = {"title": "Kubernetes", "version": VERSION}
         return _json_response({"swagger": "2.0", "info": info, "paths": {}, "definitions": {}})
@@ -110,7 +120,10 @@ def _unless_cached(request: RequestLike, answer: Response) -> Response:
 
 
 def _health(path: str, request: RequestLike) -> Response | None:
-    """The answer of a health endpoint, which is always ok; None for other paths."""
+    """The answer of a health endpoint or its `/ping`, always ok; None for other paths.
+
+    With the query `verbose` it lists the checks.
+    """
     root, _, part = path[1:].partition("/")
     name = _CHECKS.get(f"/{root}")
     if name is None or part not in ("", "ping"):

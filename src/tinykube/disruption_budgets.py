@@ -58,23 +58,29 @@ def _is_allowed(pod: Object, spec: dict[str, Any], namespace: str, storage: Stor
 
 
 def _health(spec: dict[str, Any], namespace: str, storage: Storage) -> tuple[int, int]:
-    """How many pods of a budget are healthy, and how many it requires."""
+    """How many pods of a budget are healthy, and how many it requires.
+
+    Percentages and maxUnavailable are of the replicas that the controllers of its pods want.
+    """
     pods = [
         pod
         for pod in storage.objects("pods", namespace)
         if matches_labels(spec["selector"], pod["metadata"].get("labels") or {})
     ]
-    expected = sum(_controllers(pods, storage))
+    expected = sum(_controller_replicas(pods, storage))
     healthy = sum(map(_is_healthy, pods))
     if spec.get("maxUnavailable") is not None:
-        desired = max(expected - _scaled(spec["maxUnavailable"], expected), 0)
+        desired = max(expected - _resolve_percentage(spec["maxUnavailable"], expected), 0)
     else:
-        desired = _scaled(spec.get("minAvailable") or 0, expected)
+        desired = _resolve_percentage(spec.get("minAvailable") or 0, expected)
     return healthy, desired
 
 
-def _controllers(pods: Iterable[Object], storage: Storage) -> Iterator[int]:
-    """spec.replicas of each StatefulSet, ReplicaSet or Deployment that controls a pod, or 0."""
+def _controller_replicas(pods: Iterable[Object], storage: Storage) -> Iterator[int]:
+    """spec.replicas of each StatefulSet, ReplicaSet or Deployment that controls a pod, once.
+
+    0 for a controller that does not exist or does not say.
+    """
     seen = set[str]()
     for pod in pods:
         for owner in pod["metadata"].get("ownerReferences") or ():
@@ -92,7 +98,7 @@ def _is_healthy(pod: Object) -> bool:
     return ready and not pod["metadata"].get("deletionTimestamp")
 
 
-def _scaled(value: int | str, expected: int) -> int:
+def _resolve_percentage(value: int | str, expected: int) -> int:
     """A number as it is, or a percentage of the expected pods, rounded up."""
     if isinstance(value, int):
         return value

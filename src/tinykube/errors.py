@@ -80,6 +80,7 @@ class StatusError(Exception):
         details: dict[str, Any] | None = None,
         headers: dict[str, str] | None = None,
     ) -> None:
+        """An error that is answered as a Status with this code, reason, message and details."""
         super().__init__(message)
         self.code = code
         self.reason = reason

@@ -89,7 +89,8 @@ class _HttpHandler:
     async def handle(self, http: BaseRequest) -> web.StreamResponse:
         """Answer one HTTP request; a watch is streamed until it ends.
 
-        An unexpected error is logged and answered with 500.
+        An unexpected error is logged and answered with 500. If the client disconnects, the status
+        is 499.
         """
         try:
             user = self._authenticate(http)

@@ -40,7 +40,10 @@ def _encode(value: Any) -> bytes:
 
 
 def _apply_operation(document: Any, operation: dict[str, Any]) -> Any:
-    """The document after one operation, changed in place; raises PatchFailed."""
+    """The document after one operation, changed in place; raises PatchFailed.
+
+    `replace` creates a missing key; a failed `test` raises, too.
+    """
     path = _parse_pointer(operation.get("path"))
     match operation.get("op"):
         case "add":
@@ -128,7 +131,7 @@ def _value_or_none(document: Any, path: list[str]) -> Any:
 def _add(document: Any, path: list[str], value: Any) -> Any:
     """Set the value at the path, in a list insert it (`-` appends); changes the document in place.
 
-    With an empty path the value is the new document.
+    With an empty path the value is the new document. Raises `PatchFailed` if its parent is missing.
     """
     if not path:
         return value
@@ -140,9 +143,10 @@ def _add(document: Any, path: list[str], value: Any) -> Any:
 
 
 def _replace(document: Any, path: list[str], value: Any) -> Any:
-    """Set the value at the path in place; a missing key is created, a missing index fails.
+    """Set the value at the path in place; a missing key is created.
 
-    With an empty path the value is the new document.
+    With an empty path the value is the new document. Raises `PatchFailed` if its parent or, in a
+    list, its index is missing.
     """
     if not path:
         return value

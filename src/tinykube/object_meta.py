@@ -184,7 +184,8 @@ def metadata_update_errors(
 ) -> Iterator[FieldError]:
     """Validation errors of updated metadata, repeated as often as the API server does.
 
-    Checked are name, labels, annotations, owners and finalizers, and what is immutable.
+    Checked are name, labels, annotations, owners and finalizers, that the uid stays, and that no
+    finalizer is added to an object that is being deleted. Some come more often for `builtin` kinds.
     """
     for problem in rule(new["name"]):
         yield invalid("metadata.name", new["name"], problem)

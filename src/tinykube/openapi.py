@@ -71,11 +71,11 @@ def _group_versions(registry: Registry) -> dict[str, list[Resource]]:
 
 def _link(path: str, resources: list[Resource]) -> str:
     """The URL of a document, with a hash of its resources by which clients cache it."""
-    digest = hashlib.sha256(msgspec.msgpack.encode([_identity(one) for one in resources]))
+    digest = hashlib.sha256(msgspec.msgpack.encode([_hashed_fields(one) for one in resources]))
     return f"/openapi/v3/{path}?hash={digest.hexdigest()[:32].upper()}"
 
 
-def _identity(resource: Resource) -> Any:
+def _hashed_fields(resource: Resource) -> Any:
     """What the hash of a document depends on for one resource: plural, verbs, custom schema."""
     return (resource.plural, resource.verbs, resource.custom and resource.custom.schema)
 
@@ -239,6 +239,7 @@ def _patch_content(resource: Resource) -> Object:
 
 
 def _query_parameter(name: str) -> Object:
+    """The OpenAPI v3 parameter object of a query parameter; its type is always string."""
     return {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
 
 

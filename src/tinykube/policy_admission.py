@@ -8,7 +8,9 @@ from msgspec import Struct
 from tinykube.admission_rules import (
     EXEMPT,
     AdmissionAttributes,
+    MatchCache,
     admission_request,
+    matching_version,
     rule_matches,
     selectors_match,
 )
@@ -27,9 +29,6 @@ _NO_NAMESPACE = (
     "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources"
 )
 _CODES = {"Forbidden": 403, "Invalid": 422, "RequestEntityTooLarge": 413}
-
-_ResourceKey = tuple[str, str, str, str, str]
-"""Group, version, plural, subresource and operation of a request."""
 
 
 class _Bound(Struct, frozen=True):
@@ -51,76 +50,41 @@ class PolicyAdmission:
     """Evaluates the stored policies; they are compiled again only after they change."""
 
     def __init__(self, storage: Storage, registry: Registry) -> None:
+        """Subscribe to changes of policies and bindings, which clear the cache of those bound."""
         self._storage = storage
         self._registry = registry
-        self._generation = -1
-        self._bound: dict[_ResourceKey, list[_Bound]] = {}
-        for store in (POLICIES, BINDINGS):
-            storage.subscribe(lambda _: self._bound.clear(), store)
+        self._bound = MatchCache[_Bound](storage, registry, POLICIES, BINDINGS)
 
     def validate(self, attributes: AdmissionAttributes) -> None:
         """Raise the denial of the first bound policy whose validation fails; warn for others.
 
         The binding's validationActions decide: Deny raises, Warn adds a warning, Audit is ignored.
+        Nothing for resources in `EXEMPT`.
         """
         if not self._storage.count(BINDINGS) or attributes.call.resource.store in EXEMPT:
             return
         scopes: dict[tuple[str, str], Scope] = {}
-        for bound in self._bound_to(attributes):
+        for bound in self._bound.matching(attributes, self._find_bound):
             if self._is_in_scope(bound, attributes):
                 version = (bound.resource.group, bound.resource.version)
                 if version not in scopes:
                     scopes[version] = self._scope(bound.resource, attributes)
                 self._enforce(bound, attributes, scopes[version])
 
-    def _bound_to(self, attributes: AdmissionAttributes) -> list[_Bound]:
-        """The policies and bindings whose rules match the resource and operation.
-
-        Cached per resource and operation until policies, bindings or the registry change.
-        """
-        if self._generation != self._registry.generation:
-            self._bound.clear()
-            self._generation = self._registry.generation
-        call = attributes.call
-        resource = call.resource
-        subresource, operation = call.target.subresource, attributes.operation
-        key = (resource.group, resource.version, resource.plural, subresource, operation)
-        found = self._bound.get(key)
-        if found is None:
-            found = self._bound[key] = [*self._find_bound(attributes)]
-        return found
-
     def _find_bound(self, attributes: AdmissionAttributes) -> Iterator[_Bound]:
         """Each binding with its policy whose resourceRules match the resource of a request.
 
-        Left out are bindings whose policy is missing.
+        resourceNames are not compared. Left out are bindings whose policy is missing.
         """
         for binding in self._storage.objects(BINDINGS):
             policy = self._storage.get(POLICIES, "", binding["spec"].get("policyName", ""))
             if policy is None:
                 continue
             constraints = policy["spec"].get("matchConstraints") or {}
-            resource = self._matching_resource(constraints, attributes)
+            match_policy, rules = constraints.get("matchPolicy"), constraints.get("resourceRules")
+            resource = matching_version(self._registry, match_policy, rules or (), attributes)
             if resource is not None:
                 yield _Bound(_compiled(policy), binding, resource)
-
-    def _matching_resource(
-        self, constraints: Object, attributes: AdmissionAttributes
-    ) -> Resource | None:
-        """The resource in the first version that a resourceRule matches, or None.
-
-        The requested version comes first, others unless matchPolicy is Exact; resourceNames are
-        not compared here.
-        """
-        requested = attributes.call.resource
-        variants = [requested]
-        if constraints.get("matchPolicy") != "Exact":
-            variants += [r for r in self._registry.in_store(requested.store) if r is not requested]
-        for variant in variants:
-            rules = constraints.get("resourceRules") or ()
-            if any(rule_matches(rule, variant, attributes) for rule in rules):
-                return variant
-        return None
 
     def _is_in_scope(self, bound: _Bound, attributes: AdmissionAttributes) -> bool:
         """Whether names and selectors of the policy and of its binding match the request."""
@@ -135,6 +99,7 @@ class PolicyAdmission:
         """Whether constraints select a request: by a rule, no excluding rule, and selectors."""
 
         def named(rule: Object) -> bool:
+            """Whether a rule matches, and its resourceNames, if any, have the object's name."""
             names = rule.get("resourceNames") or ()
             return rule_matches(rule, resource, attributes) and (
                 not names or attributes.name in names
@@ -224,6 +189,7 @@ class _Variables:
     """
 
     def __init__(self, definitions: dict[str, Expression], scope: Scope) -> None:
+        """No variable is evaluated until `provide` for an expression that reads it."""
         self._definitions = definitions
         self._scope = scope
         self._values: dict[str, Any] = {}
@@ -232,7 +198,8 @@ class _Variables:
     def provide(self, expression: Expression) -> None:
         """Evaluate the policy's variables that an expression reads into the scope, each once.
 
-        Also those that they read; which ones is decided by `variables.NAME` in the source.
+        Also those that they read; which ones is decided by `variables.NAME` in the source. One that
+        fails is left out.
         """
         for name, definition in self._definitions.items():
             if name in self._known or f"variables.{name}" not in expression.source:

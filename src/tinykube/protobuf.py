@@ -37,7 +37,7 @@ def decode_body(body: bytes) -> dict[str, Any]:
 
 
 def _decode_message(type_name: str, buffer: memoryview) -> dict[str, Any]:
-    """Decode one message; unknown fields are skipped."""
+    """Decode one message; unknown fields are skipped. Raises `NotDecodable`."""
     fields = {field.number: field for field in fields_of(type_name) or ()}
     decoded: dict[str, Any] = {}
     for number, wire in _wire_fields(buffer):
@@ -66,14 +66,20 @@ def _is_left_out(field: Field, value: Any) -> bool:
 
 
 def _decode_map_entry(field: Field, wire: Wire) -> tuple[str, Any]:
-    """One entry of a map, which is encoded as a message of key and value."""
+    """One entry of a map, which is encoded as a message of key and value.
+
+    Raises `NotDecodable`.
+    """
     entry = dict(_wire_fields(_as_buffer(wire)))
     default: Wire = 0 if field.type in ("bool", "int32", "int64") else b""
     return _as_text(entry.get(1, b"")), _decode_value(field.type, entry.get(2, default))
 
 
 def _decode_value(type_name: str, wire: Wire) -> Any:
-    """Decode one value; types with a JSON form of their own are messages on the wire."""
+    """Decode one value; types with a JSON form of their own are messages on the wire.
+
+    Raises `NotDecodable` for wire data that is not of the type.
+    """
     match type_name:
         case "string":
             return _as_text(wire)
@@ -116,7 +122,10 @@ def _decode_special(type_name: str, parts: dict[int, Wire], wire: Wire) -> Any:
 
 
 def _timestamp(parts: dict[int, Wire], digits: int) -> str | None:
-    """RFC 3339 in UTC, with microseconds if `digits` is not 0; None for an empty message."""
+    """RFC 3339 in UTC, with microseconds if `digits` is not 0; None for an empty message.
+
+    Raises `NotDecodable` for a time outside of the calendar.
+    """
     seconds, nanos = (_to_signed(_as_number(parts.get(number, 0))) for number in (1, 2))
     if not seconds and not nanos:
         return None

@@ -129,6 +129,7 @@ class Registry:
     """The resources that one cluster serves: the built-ins and those of its CRDs."""
 
     def __init__(self, builtins: "Builtins") -> None:
+        """Only the built-in resources are served at first."""
         self._builtins = builtins
         self._custom: dict[str, tuple[Resource, ...]] = {}
         self._custom_paths: dict[tuple[str, str, str], Resource] = {}
@@ -141,7 +142,7 @@ class Registry:
         return self._builtins.paths.get(key) or self._custom_paths.get(key)
 
     def of_kind(self, api_version: str, kind: str) -> Resource | None:
-        """The resource of an apiVersion and kind, or None."""
+        """The resource that is served for an apiVersion and kind, built-in or custom; else None."""
         found = self._builtins.kinds.get((api_version, kind))
         if found is not None:
             return found
@@ -153,6 +154,10 @@ class Registry:
             ),
             None,
         )
+
+    def has_builtins(self, group: str) -> bool:
+        """Whether a group has built-in resources."""
+        return group in self._builtins.groups
 
     def in_store(self, store: str) -> Iterator[Resource]:
         """The resources that share one store, one per served version."""
@@ -210,8 +215,9 @@ class Builtins:
     """The built-in resources, indexed."""
 
     def __init__(self, resources: tuple[Resource, ...]) -> None:
-        """Index the resources by path, by kind and by store."""
+        """Index the resources by group, by path, by kind and by store."""
         self.resources = resources
+        self.groups = frozenset(r.group for r in resources)
         self.paths = {(r.group, r.version, r.plural): r for r in resources}
         self.kinds = {(r.api_version, r.kind): r for r in resources}
         self.stores: dict[str, list[Resource]] = {}

@@ -75,7 +75,10 @@ class RuleNode(Struct, frozen=True):
 
 
 def compile_rules(schema: Schema) -> RuleNode | None:
-    """The compiled rules of a schema; None if it has none. Raises `CompileError`."""
+    """The compiled rules of a schema and those below it; None if it has none.
+
+    Raises `CompileError`.
+    """
     properties = {
         name: node
         for name, inner in (schema.get("properties") or {}).items()
@@ -91,7 +94,10 @@ def compile_rules(schema: Schema) -> RuleNode | None:
 
 
 def _compile(rule: dict[str, Any]) -> SchemaRule:
-    """One compiled rule; raises `CompileError`, also for optionalOldSelf (it is not supported)."""
+    """One compiled rule; raises `CompileError`, also for optionalOldSelf (it is not supported).
+
+    Its message defaults to `failed rule:` and its source, its reason to FieldValueInvalid.
+    """
     if rule.get("optionalOldSelf"):
         raise CompileError("optionalOldSelf is not available in an embedded cluster")
     source, dynamic = rule.get("rule") or "", rule.get("messageExpression")
@@ -117,8 +123,9 @@ def is_uncorrelated(schema: Schema) -> bool:
 def rule_definition_errors(schema: Schema, field: str, uncorrelated: str) -> Iterator[FieldError]:
     """Errors of the rules of one schema, not of those below it.
 
-    A rule must compile here and have a known reason. `uncorrelated` is the field of a schema
-    around it without old values, within which `oldSelf` is refused; empty if there is none.
+    A rule must not be empty, must compile here and have a known reason. `uncorrelated` is the field
+    of a schema around it without old values, within which `oldSelf` is refused; empty if there is
+    none.
     """
     for at, rule in enumerate(schema.get(_RULES) or ()):
         where = f"{field}.{_RULES}[{at}]"
@@ -235,7 +242,10 @@ def _error(rule: SchemaRule, path: str, value: Any, text: str) -> FieldError:
 
 
 def _cel_value(schema: Schema, value: Any) -> Any:
-    """A value with the names of properties escaped, as rules spell them."""
+    """A value with the names of properties escaped, as rules spell them, also of values in it.
+
+    Keys of additionalProperties stay as they are.
+    """
     match value:
         case dict():
             known = schema.get("properties") or {}

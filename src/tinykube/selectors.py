@@ -1,7 +1,7 @@
 """Label and field selectors: parsed from text or objects, and matched against objects."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Literal
 
 from msgspec import Struct
@@ -21,20 +21,27 @@ class Requirement(Struct, frozen=True):
     values: tuple[str, ...] = ()
 
     def holds(self, labels: Mapping[str, str]) -> bool:
-        """Whether labels satisfy it; `!=` and `notin` hold for labels without the key."""
-        present = self.key in labels
-        match self.operator:
+        """Whether labels satisfy it."""
+        return self.predicate()(labels)
+
+    def predicate(self) -> Callable[[Mapping[str, str]], bool]:
+        """Whether labels satisfy it, as a function for many of them.
+
+        `!=` and `notin` hold for labels without the key.
+        """
+        key, values, operator = self.key, self.values, self.operator
+        match operator:
             case "=" | "in":
-                return present and labels[self.key] in self.values
+                return lambda labels: labels.get(key) in values
             case "!=" | "notin":
-                return not present or labels[self.key] not in self.values
+                return lambda labels: labels.get(key) not in values
             case "exists":
-                return present
+                return lambda labels: key in labels
             case "!":
-                return not present
+                return lambda labels: key not in labels
             case ">" | "<":
-                return present and _compare_integers(
-                    self.operator, labels[self.key], self.values[0]
+                return lambda labels: (
+                    key in labels and _compare_integers(operator, labels[key], values[0])
                 )
 
 
@@ -52,6 +59,9 @@ class FieldTerm(Struct, frozen=True):
     path: str
     value: str
     equal: bool = True
+
+
+_UNLABELLED: dict[str, str] = {}
 
 
 class Selector(Struct, frozen=True):
@@ -74,6 +84,14 @@ class Selector(Struct, frozen=True):
         return all(
             (field_value(obj, term.path) == term.value) == term.equal for term in self.fields
         )
+
+    def select(self, objects: Iterable[Object]) -> list[Object]:
+        """The objects that it matches, in their order."""
+        found = list(objects)
+        for requirement in self.labels:
+            holds = requirement.predicate()
+            found = [one for one in found if holds(one["metadata"].get("labels") or _UNLABELLED)]
+        return [one for one in found if self.matches(one)] if self.fields else found
 
 
 def field_value(obj: Object, path: str) -> str:
@@ -269,7 +287,7 @@ def _parse_number(tokens: _Tokens, key: str) -> str:
 
 
 def _parse_values(tokens: _Tokens, key: str) -> tuple[str, ...]:
-    """Consume values in parentheses; empty parentheses hold one empty value."""
+    """Consume values in parentheses; empty parentheses hold one empty value. Raises 400."""
     opened = tokens.take()
     if opened != "(":
         raise _unexpected_token(opened, "'('")

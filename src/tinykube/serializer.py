@@ -9,7 +9,7 @@ from base64 import b64decode
 from binascii import Error as BadBase64
 from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from tinykube.builtin_types import Field, fields_of, is_kind, json_fields
@@ -63,6 +63,10 @@ def _decode_struct(type_name: str, value: Any, path: str, place: str, unknown: l
             continue
         if inner is None:
             continue
+        if field.type == "string" and field.shape == "one" and isinstance(inner, str):
+            if inner or _written_when_empty(field):  # most fields: no path is needed for errors
+                decoded[name] = inner
+            continue
         inner_path = f"{path}.{name}" if path else name
         inner_place = f"{place}.{name}" if place else name
         decoded_value = _decode_field(field, inner, type_name, inner_path, inner_place, unknown)
@@ -109,7 +113,7 @@ def _decode_value(
 ) -> Any:
     """One decoded value; null for a message gives its zero value.
 
-    Unknown fields are added to `unknown`.
+    Unknown fields are added to `unknown`. Raises TypeMismatch for a value of another type.
     """
     if field.is_message:
         if value is None:
@@ -149,7 +153,10 @@ def _decode_bool(value: Any, owner: str, path: str) -> Any:
 
 
 def _integer_decoder(bits: int) -> Callable[[Any, str, str], Any]:
-    """A decoder of signed integers of so many bits."""
+    """A decoder of signed integers of so many bits, whole floats among them: (value, owner, path).
+
+    It raises TypeMismatch for other values and out of range.
+    """
     limit = 1 << (bits - 1)
 
     def integer(value: Any, owner: str, path: str) -> Any:
@@ -187,6 +194,12 @@ def _decode_time(value: Any, _owner: str, _path: str) -> Any:
         raise TypeMismatch(
             f"json: cannot unmarshal {_go_value(value)} into Go value of type string"
         )
+    return _utc_text(value)
+
+
+@lru_cache(4096)  # each write decodes the times that its object had before
+def _utc_text(value: str) -> str:
+    """The time in UTC to the second; raises TypeMismatch if it is none or has no zone."""
     try:
         moment = datetime.fromisoformat(value)
     except ValueError:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from tinykube.clock import Clock
-from tinykube.errors import bad_request, invalid, invalid_object, not_found
+from tinykube.errors import StatusError, bad_request, invalid, invalid_object, not_found
 from tinykube.object_meta import new_uid, timestamp
 from tinykube.resources import Object, Resource
 from tinykube.storage import Storage
@@ -22,26 +22,43 @@ _SHORTEST, _DEFAULT, _LONGEST = 600, 3600, 2**32
 SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 -- the name of a type
 
 
+def with_defaults(request: Object) -> Object:
+    """A TokenRequest with the duration that it gets if it has none, before admission sees it."""
+    spec = request["spec"]
+    if spec.get("expirationSeconds") is not None:
+        return request
+    return {**request, "spec": {**spec, "expirationSeconds": _DEFAULT}}
+
+
+_VERIFIED_TOKENS = 1024
+"""The tokens whose claims are kept."""
+
+
 class TokenIssuer:
     """Issues and authenticates the tokens of one cluster."""
 
     def __init__(self, storage: Storage, clock: Clock, random: Random, key: bytes) -> None:
+        """Sign with HMAC by this key; nothing is issued yet."""
         self._storage = storage
         self._clock = clock
         self._random = random
         self._key = key
+        self._verified: dict[str, dict[str, Any]] = {}
+        """The claims of tokens whose signature was found to be right, not to be modified."""
 
     def issue(self, resource: Resource, namespace: str, name: str, request: Object) -> Object:
         """A TokenRequest with a signed token in its status; nothing is stored.
 
-        By default for the cluster's audience and an hour; boundObjectRef is returned, not enforced.
-        Raises 404 without service account, 422 for a bad duration, 400 for another name.
+        The request has its defaults; without audiences it is for the cluster's own. A Secret in
+        boundObjectRef is enforced: the token ends with it; other kinds are returned only. Raises
+        404 without service account or that Secret, 409 if the Secret has another uid, 422 for a bad
+        duration, 400 for another name.
         """
         account = self._storage.get("serviceaccounts", namespace, name)
         if account is None:
             raise not_found(resource, name)
-        spec = request.get("spec") or {}
-        seconds = spec.get("expirationSeconds") or _DEFAULT
+        spec = request["spec"]
+        seconds = spec["expirationSeconds"]
         if seconds < _SHORTEST:
             detail = "may not specify a duration less than 10 minutes"
             raise _invalid_request("spec.expirationSeconds", seconds, detail)
@@ -54,7 +71,8 @@ class TokenIssuer:
         audiences = spec.get("audiences") or [_ISSUER]
         now = self._clock.now()
         expires = now + timedelta(seconds=seconds)
-        token = self._sign_token(account, {"aud": audiences, "exp": int(expires.timestamp())}, now)
+        claims = {"aud": audiences, "exp": int(expires.timestamp())}
+        token = self._sign_token(account, claims, now, self._bound_secret(namespace, spec))
         return {
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
@@ -84,8 +102,7 @@ class TokenIssuer:
         account = self._storage.get("serviceaccounts", namespace, name)
         if account is None or "token" in (secret.get("data") or {}):
             return
-        claims = {"secret": {"name": metadata["name"], "uid": metadata["uid"]}}
-        token = self._sign_token(account, claims, self._clock.now())
+        token = self._sign_token(account, {}, self._clock.now(), metadata)
         data = {
             **(secret.get("data") or {}),
             "token": b64encode(token.encode()).decode(),
@@ -114,7 +131,7 @@ class TokenIssuer:
         present = self._storage.get("serviceaccounts", namespace, account["name"])
         if present is None or present["metadata"]["uid"] != account["uid"]:
             return None
-        secret = claims.get("secret")
+        secret = bound.get("secret")
         if secret is not None:
             held = self._storage.get("secrets", namespace, secret["name"])
             if held is None or held["metadata"]["uid"] != secret["uid"]:
@@ -126,10 +143,39 @@ class TokenIssuer:
         )
         return User(claims["sub"], groups, account["uid"])
 
-    def _sign_token(self, account: Object, claims: dict[str, Any], now: datetime) -> str:
-        """A signed JWT of the service account with these claims, issued now."""
+    def _bound_secret(self, namespace: str, spec: Object) -> Object | None:
+        """The metadata of the Secret in a TokenRequest's boundObjectRef; None for another kind.
+
+        Raises 404 if the Secret is missing, and 409 if the reference has another uid.
+        """
+        reference = spec.get("boundObjectRef") or {}
+        if reference.get("kind") != "Secret":
+            return None
+        name, uid = reference.get("name", ""), reference.get("uid", "")
+        secret = self._storage.get("secrets", namespace, name)
+        if secret is None:
+            raise StatusError(404, "NotFound", f'secrets "{name}" not found')
+        metadata: Object = secret["metadata"]
+        if uid and uid != metadata["uid"]:
+            why = (
+                f"the UID in the bound object reference ({uid}) does not match the UID in record. "
+                "The object might have been deleted and then recreated"
+            )
+            raise StatusError(
+                409, "Conflict", f'Operation cannot be fulfilled on Secret "{name}": {why}'
+            )
+        return metadata
+
+    def _sign_token(
+        self, account: Object, claims: dict[str, Any], now: datetime, secret: Object | None
+    ) -> str:
+        """A signed JWT of the service account with these claims, issued now.
+
+        `secret` is the metadata of the Secret with which it ends.
+        """
         metadata = account["metadata"]
         namespace, name = metadata["namespace"], metadata["name"]
+        bound = {"secret": {"name": secret["name"], "uid": secret["uid"]}} if secret else {}
         payload = {
             "iss": _ISSUER,
             "iat": int(now.timestamp()),
@@ -138,6 +184,7 @@ class TokenIssuer:
             "kubernetes.io": {
                 "namespace": namespace,
                 "serviceaccount": {"name": name, "uid": metadata["uid"]},
+                **bound,
             },
             **claims,
         }
@@ -151,6 +198,9 @@ class TokenIssuer:
 
     def _verified_claims(self, token: str) -> dict[str, Any] | None:
         """The claims of a token, or None if its signature is wrong. Expiry is not checked here."""
+        known = self._verified.get(token)
+        if known is not None:
+            return known
         text, _, signature = token.rpartition(".")
         if not text or not token.isascii():
             return None
@@ -160,6 +210,9 @@ class TokenIssuer:
         claims: dict[str, Any] = msgspec.json.decode(
             urlsafe_b64decode(body + "=" * (-len(body) % 4))
         )
+        if len(self._verified) >= _VERIFIED_TOKENS:
+            del self._verified[next(iter(self._verified))]
+        self._verified[token] = claims
         return claims
 
 

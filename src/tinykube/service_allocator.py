@@ -137,7 +137,8 @@ class ServiceAllocator:
     ) -> None:
         """Raise `StatusError` unless an address is in a range and unallocated.
 
-        Addresses in `allocated`, which the Service already has, always pass.
+        The first of a range, and the last of IPv4, are no Service's. Addresses in `allocated`,
+        which the Service already has, always pass.
         """
         if address in allocated:
             return

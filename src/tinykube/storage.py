@@ -75,6 +75,7 @@ class _Bucket:
     __slots__ = ("changes", "floor", "listeners", "namespaces")
 
     def __init__(self, floor: int) -> None:
+        """An empty bucket; changes up to version `floor` are not in its history."""
         self.namespaces: dict[str, dict[str, Object]] = {}
         self.changes: deque[Change] = deque()
         self.floor = floor
@@ -88,6 +89,10 @@ class Storage:
     """
 
     def __init__(self, *, history: int = 4096, mirror: bool = False) -> None:
+        """An empty storage that keeps the last `history` changes of each store for watches.
+
+        A `mirror` keeps objects as they are, with the resourceVersion of their own server.
+        """
         self._history = history
         self._mirror = mirror
         self._buckets: dict[str, _Bucket] = {}
@@ -106,19 +111,18 @@ class Storage:
         return bucket.namespaces.get(namespace, {}).get(name) if bucket is not None else None
 
     def objects(self, store: str, namespace: str = "") -> Iterator[Object]:
-        """The objects of one namespace, or of all when it is empty, in the order of their keys.
+        """The objects of one namespace, or of all when it is empty, in the order of their keys."""
+        return iter(self.listed(store, namespace))
 
-        Lazy: copy them before the next write to the store.
-        """
+    def listed(self, store: str, namespace: str = "") -> list[Object]:
+        """The objects of one namespace, or of all when it is empty, as a new ordered list."""
         bucket = self._buckets.get(store)
         if bucket is None:
-            return
+            return []
         # etcd orders by the whole key, in which a slash follows the namespace
         spaces = (namespace,) if namespace else sorted(bucket.namespaces, key=lambda n: f"{n}/")
-        for space in spaces:
-            named = bucket.namespaces.get(space, {})
-            for name in sorted(named):
-                yield named[name]
+        named = (bucket.namespaces.get(space, {}) for space in spaces)
+        return [objects[name] for objects in named for name in sorted(objects)]
 
     def count(self, store: str, namespace: str = "") -> int:
         """How many objects a store holds, in one namespace, or in all when it is empty."""
@@ -197,7 +201,7 @@ class Storage:
         for change in reversed(self.since(store, version)):
             undone[name_of(change.object)] = change.before
         if not undone:
-            return list(self.objects(store, namespace))
+            return self.listed(store, namespace)
         present = {name_of(obj): obj for obj in self.objects(store, namespace)}
         for key, before in undone.items():
             if namespace and key[0] != namespace:
@@ -233,7 +237,7 @@ class Storage:
 
     def snapshot(self) -> Snapshot:
         """All current objects with the version, not copied: none of them may be modified."""
-        held = {store: list(self.objects(store)) for store in self._buckets}
+        held = {store: self.listed(store) for store in self._buckets}
         return Snapshot(self._version, {store: objs for store, objs in held.items() if objs})
 
     def restore(self, snapshot: Snapshot, *, bump: int = 0) -> None:

@@ -22,8 +22,8 @@ class KeyMissing(Exception):
 def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
     """The target with the patch applied; neither argument is changed, but parts are shared.
 
-    Fields of types not in the table are merged as in a JSON merge patch. Raises `BadDirective`
-    and `KeyMissing`.
+    Fields of types not in the table are merged as in a JSON merge patch. Raises `BadDirective` and
+    `KeyMissing`. With `$patch: replace` the patch alone, with `delete` {}.
     """
     fields = json_fields(type_name) if fields_of(type_name) is not None else {}
     match patch.get(_DIRECTIVE):
@@ -47,7 +47,8 @@ def strategic_merge(type_name: str, target: Object, patch: Object) -> Object:
 def _merge_field(merged: Object, key: str, value: Any, field: Field | None, patch: Object) -> None:
     """Merge one field of the patch into `merged` in place, by its type and patch strategy.
 
-    Null removes it. Lists are replaced unless their strategy is merge.
+    Null removes it. Lists are replaced unless their strategy is merge. Raises `BadDirective` or
+    `KeyMissing`.
     """
     if value is None:
         merged.pop(key, None)
@@ -74,7 +75,9 @@ def _merge_list(field: Field, current: list[Any], patch: list[Any], order: Any) 
     """A new list, merged by its merge key or, of primitives, as a set; sorted by `order`.
 
     Without `order` ($setElementOrder) the order is that of the patch. Objects and lists in place of
-    primitives are appended: the result is not of the field's type, and is refused as such.
+    primitives are appended: the result is not of the field's type, and is refused as such. Raises
+    `BadDirective`, or `KeyMissing` for an element without the merge key. With a `$patch: replace`
+    element, the patch's other elements replace the list; `$patch: delete` removes by merge key.
     """
     if not field.is_message:
         if any(isinstance(value, dict | list) for value in patch):
@@ -106,7 +109,10 @@ def _find_element(elements: list[Any], key: str, value: Any) -> int | None:
 
 
 def _sort_elements(merged: list[Any], current: list[Any], order: Any, key: str) -> list[Any]:
-    """The elements in the patch's order, the others at their places among them."""
+    """The elements in the patch's order, the others at their places among them.
+
+    Unchanged if `order` is no list; `key` is the merge key, empty for primitives.
+    """
     if not isinstance(order, list):
         return merged
     wanted = [_merge_key_value(entry, key) for entry in order]
@@ -157,7 +163,10 @@ def _apply_order(merged: Object, patch: Object, fields: dict[str, Field]) -> Non
 
 
 def _retain_keys(merged: Object, patch: Object) -> Object:
-    """The object with only the keys that $retainKeys lists; as it is without the directive."""
+    """The object with only the keys that $retainKeys lists; as it is without the directive.
+
+    Raises `BadDirective` if that is no list.
+    """
     retained = patch.get(_RETAIN)
     if retained is None:
         return merged

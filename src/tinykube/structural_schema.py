@@ -1,11 +1,7 @@
 """Structural schemas of CRDs: pruning, defaulting and validation."""
 
-import ipaddress
 import re
-from base64 import b64decode
-from binascii import Error as BadBase64
-from collections.abc import Callable, Iterator
-from datetime import date, datetime
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -21,6 +17,7 @@ from tinykube.errors import (
     unsupported,
 )
 from tinykube.serializer import clone
+from tinykube.string_formats import FORMATS
 
 Schema = dict[str, Any]
 _META = ("apiVersion", "kind", "metadata")
@@ -191,7 +188,7 @@ def _string_errors(schema: Schema, value: str, path: str) -> Iterator[FieldError
     pattern = schema.get("pattern")
     if pattern and not _matches_pattern(pattern, value):
         yield invalid(path, value, f"{path} in body should match '{pattern}'")
-    known = _FORMATS.get(schema.get("format", ""))
+    known = FORMATS.get(schema.get("format", ""))
     if known is not None and not known(value):
         message = f"{path} in body must be of type {schema['format']}: {quoted(value)}"
         yield FieldError(
@@ -257,7 +254,7 @@ def _array_errors(schema: Schema, value: list[Any], path: str) -> Iterator[Field
 
 
 def _object_errors(schema: Schema, value: dict[str, Any], path: str) -> Iterator[FieldError]:
-    """Errors of the size, of each known property, required keys and embedded metadata."""
+    """Errors of the size, each known property, required keys, and an embedded resource's kind."""
     most, least = schema.get("maxProperties"), schema.get("minProperties")
     if least is not None and len(value) < least:
         yield invalid(path, len(value), f"{path} in body should have at least {least} properties")
@@ -300,7 +297,7 @@ def _combination_errors(schema: Schema, value: Any, path: str) -> Iterator[Field
 
 
 def _any_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
-    """None if one alternative has no errors; else that, and the errors of the closest one."""
+    """No errors if one alternative has none; else an error, and those of the closest one."""
     if all(failures):
         yield _composite_error(f"{named} must validate at least one schema (anyOf)")
         yield from min(failures, key=len)
@@ -330,6 +327,7 @@ def _all_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[Fie
 
 
 def _composite_error(message: str) -> FieldError:
+    """The error of a value that does not fit a combination of schemas; it names no field."""
     return FieldError("FieldValueInvalid", "<nil>", f'Invalid value: "": {message}')
 
 
@@ -365,36 +363,3 @@ def _duplicate_errors(elements: list[Any], path: str) -> Iterator[FieldError]:
         times[key] = times.get(key, 0) + 1
         if times[key] == 2:
             yield duplicate(f"{path}[{index}]", element)
-
-
-def _is_parsable(parse: Callable[[str], Any]) -> Callable[[str], bool]:
-    """A check that a text parses without ValueError or bad base64."""
-
-    def is_parsable(text: str) -> bool:
-        try:
-            parse(text)
-        except (ValueError, BadBase64):
-            return False
-        return True
-
-    return is_parsable
-
-
-_HOST = re.compile(
-    r"(?=.{1,253}$)[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?(\.[a-zA-Z0-9]([-a-zA-Z0-9]*[a-zA-Z0-9])?)*"
-)
-_UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
-_DURATION = re.compile(r"([0-9.]+\s*(ns|us|µs|ms|s|m|h|d|w|[a-z]+)\s*)+")
-_FORMATS: dict[str, Callable[[str], bool]] = {
-    "date-time": _is_parsable(datetime.fromisoformat),
-    "date": _is_parsable(date.fromisoformat),
-    "ipv4": _is_parsable(ipaddress.IPv4Address),
-    "ipv6": _is_parsable(ipaddress.IPv6Address),
-    "cidr": _is_parsable(lambda text: ipaddress.ip_network(text, strict=False)),
-    "byte": _is_parsable(lambda text: b64decode(text, validate=True)),
-    "hostname": lambda text: _HOST.fullmatch(text) is not None,
-    "uuid": lambda text: _UUID.fullmatch(text) is not None,
-    "duration": lambda text: _DURATION.fullmatch(text) is not None,
-    "email": lambda text: "@" in text.strip("@"),
-    "uri": lambda text: re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:|/", text) is not None,
-}

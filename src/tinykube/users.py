@@ -23,7 +23,7 @@ ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 def user_info(user: User) -> dict[str, Any]:
-    """A user as in a userInfo field."""
+    """A user as in a userInfo field; uid, groups and extra only if there are any."""
     info: dict[str, Any] = {"username": user.name}
     if user.uid:
         info["uid"] = user.uid

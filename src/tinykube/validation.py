@@ -47,7 +47,7 @@ def _length_problems(value: str, limit: int) -> list[str]:
 
 
 def dns1123_label_problems(value: str) -> list[str]:
-    """Why a value is not a DNS-1123 label."""
+    """Why a value is not a DNS-1123 label of at most 63 characters; empty if it is one."""
     if _LABEL.fullmatch(value):
         return _length_problems(value, 63)
     dotted = _SUBDOMAIN.fullmatch(value) is not None
@@ -55,26 +55,29 @@ def dns1123_label_problems(value: str) -> list[str]:
 
 
 def dns1123_subdomain_problems(value: str) -> list[str]:
-    """Why a value is not a DNS-1123 subdomain."""
+    """Why a value is not a DNS-1123 subdomain of at most 253 characters; empty if it is."""
     messages = [] if _SUBDOMAIN.fullmatch(value) else [_SUBDOMAIN_MESSAGE]
     return _length_problems(value, 253) + messages
 
 
 def dns1035_label_problems(value: str) -> list[str]:
-    """Why a value is not a DNS-1035 label."""
+    """Why a value is not a DNS-1035 label of at most 63 characters; empty if it is one."""
     messages = [] if _DNS1035.fullmatch(value) else [_DNS1035_MESSAGE]
     return _length_problems(value, 63) + messages
 
 
 def path_segment_problems(value: str) -> list[str]:
-    """Why a value is not a path segment."""
+    """Why a value is not a path segment: it is `.` or `..`, or has `/` or `%`; else empty."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
     return [f"may not contain '{char}'" for char in ("/", "%") if char in value]
 
 
 def qualified_name_problems(value: str) -> list[str]:
-    """Why a value is not a qualified name, such as the keys of labels and annotations."""
+    """Why a value is not a qualified name, such as the keys of labels and annotations.
+
+    Empty if it is one: up to 63 characters after an optional prefix, a subdomain and a slash.
+    """
     prefix, slash, name = value.rpartition("/")
     problems: list[str] = []
     if slash:
@@ -100,11 +103,11 @@ def qualified_name_problems(value: str) -> list[str]:
 
 
 def is_label_value(value: str) -> bool:
-    """Whether a value is a label value."""
+    """Whether a value is a label value: at most 63 characters, and it may be empty."""
     return len(value) <= 63 and _VALUE.fullmatch(value) is not None
 
 
 def label_value_problems(value: str) -> list[str]:
-    """Why a value is not a label value."""
+    """Why a value is not a label value of at most 63 characters; empty if it is one."""
     messages = [] if _VALUE.fullmatch(value) else [_VALUE_MESSAGE]
     return _length_problems(value, 63) + messages

@@ -29,8 +29,11 @@ class _JumpingSelector(selectors.DefaultSelector):
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """The ready files without waiting; if none, the timeout is added to `passed`.
 
-        Raises NothingLeftToWaitFor if there is no timer either.
+        While callbacks are due, a loop without sockets is not polled: nothing but its own waking
+        could be ready. Raises NothingLeftToWaitFor if there is no timer either.
         """
+        if timeout == 0 and len(self.get_map()) <= 1:
+            return []
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
@@ -57,11 +60,17 @@ class LoopClock:
 
     def __init__(self, skew: timedelta = timedelta(0)) -> None:
         self.skew = skew
+        self._latest = (0.0, skew, EPOCH + skew)
+        """The time of the loop, the skew and the result of the latest call: time stands still."""
 
     def now(self) -> datetime:
         """`EPOCH` plus the time of the running loop and the skew; fails outside of a loop."""
         seconds = asyncio.get_running_loop().time()
-        return EPOCH + timedelta(seconds=seconds) + self.skew
+        then, skew, moment = self._latest
+        if seconds != then or skew is not self.skew:
+            moment = EPOCH + timedelta(seconds=seconds) + self.skew
+            self._latest = (seconds, self.skew, moment)
+        return moment
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:

@@ -12,14 +12,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from hanse.app import guard
+from hanse.app import guard, guard_removal
 from hanse.app.cni import UNCHECKED, NodePlugin
+from hanse.app.cni_attachments import Attachments
 from hanse.app.cni_folders import CniFolders, installed_folders
-from hanse.features.networks.cni import CONFIG_FILE, CniError, PodRef, wrap_config
+from hanse.features.networks.cni import CONFIG_FILE, CniError, KnownPod, PodRef, wrap_config
 from hanse.features.networks.guard.transaction import REMOVAL, ElementChange
+from hanse.features.networks.guard.vpcs import Attachment
 from hanse.kube.client_config import ClientConfig, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import Unreachable
+from hanse.kube.http_transport import HttpTransport
 from hanse.model.kinds.core import Pod
+from hanse.model.kinds.networks import Network, NetworkSpec
 from hanse.model.objects import Meta
 from hanse.providers.nftables import NftablesError
 from tests.app.test_guard import EMPTY
@@ -106,6 +110,7 @@ class Node:
     def __init__(self, folder: Path) -> None:
         self.rules = RecordedRules()
         self.pods: dict[str, Pod] = {"web": WEB}
+        self.network: Network | None = None
         self.reachable = True
         self.folder = folder
         for name in ("config", "plugins", "sys/class/net/br0/bridge", LINK):
@@ -116,10 +121,11 @@ class Node:
         delegate.write_text(DELEGATE)
         delegate.chmod(0o755)
 
-    async def read_pod(self, ref: PodRef) -> Pod | None:
+    async def read_pod(self, ref: PodRef) -> KnownPod | None:
         if not self.reachable:
             raise Unreachable("no answer")
-        return self.pods.get(ref.name)
+        pod = self.pods.get(ref.name)
+        return KnownPod(pod, self.network) if pod is not None else None
 
     @asynccontextmanager
     async def guarded(self) -> AsyncIterator[NodePlugin]:
@@ -207,6 +213,47 @@ async def test_a_pod_gets_its_arguments_and_its_port_rules(node: Node) -> None:
         assert sorted(path.name for path in node.folders.state.iterdir()) == KEPT
 
 
+async def test_a_pod_of_a_vpc_does_not_start_without_the_arguments_of_its_vpc(node: Node) -> None:
+    """As one that was made with its node, or before its namespace was a tenant's."""
+    spec = NetworkSpec(type="vpc", tenant="acme", vpc_id="vpc-a")
+    node.network = Network(metadata=Meta(name="acme.default"), spec=spec)
+    async with node.guarded():
+        status, answer = await node.call("ADD")
+        assert (status, answer["code"]) == (1, 11)
+        assert "has not prepared its port yet" in answer["msg"]
+        assert not (node.folders.plugins / "bridge.ADD.args").exists()
+
+        given = {"arktos.futurewei.com/cni-args": "IPV4=10.0.0.5;VPCID=vpc-a"}
+        node.pods["web"] = replace(WEB, metadata=replace(WEB.metadata, annotations=given))
+        assert (await node.call("ADD"))[0] == 0
+        node.pods["web"] = WEB
+        assert (await node.call("DEL"))[0] == 0
+
+
+async def test_the_interfaces_of_pods_are_known_while_they_are_attached(node: Node) -> None:
+    links = node.folders.system / "sys/class/net"
+    (links / "veth5/master").symlink_to("../br0")
+    told = []
+    async with node.guarded() as plugin:
+        plugin.on_attached = lambda: told.append([a.joined for a in plugin.attachments])
+        await node.call("ADD")
+        ref = PodRef("pods", "web", "u1")
+        assert [*plugin.attachments] == [Attachment(ref, "veth5", ("br0",), ("10.0.0.5",))]
+        assert plugin.attachments.is_attached("pods", "web")
+        assert not plugin.attachments.refresh()
+
+        (links / "veth5/master").unlink()
+        assert plugin.attachments.refresh()
+        assert [one.joined for one in plugin.attachments] == [()]
+        again = Attachments(node.folders)
+        again.load()
+        assert [*again] == [*plugin.attachments]
+
+        await node.call("DEL")
+        assert [*plugin.attachments] == []
+    assert told == [[("br0",)], []]
+
+
 async def test_a_pod_does_not_start_without_its_rules_or_its_port(node: Node) -> None:
     async with node.guarded():
         node.rules.refusal = "no room"
@@ -272,9 +319,11 @@ def removable(node: Node, monkeypatch: pytest.MonkeyPatch) -> Node:
     """A node whose guards find its folder for the state."""
     monkeypatch.setattr("hanse.app.cni_folders.RELOAD_SECONDS", 0.0)
     monkeypatch.setattr(
-        guard, "installed_folders", lambda: installed_folders(node.folders.state, node.folder)
+        guard_removal,
+        "installed_folders",
+        lambda: installed_folders(node.folders.state, node.folder),
     )
-    monkeypatch.setattr(guard, "_open_rules", lambda: node.rules)
+    monkeypatch.setattr(guard_removal, "open_rules", lambda: node.rules)
     return node
 
 
@@ -289,7 +338,7 @@ async def test_removal_leaves_no_trace_when_the_pods_are_gone(removable: Node) -
         assert (await node.call("ADD"))[0] == 0
         started_with = node.installed()
 
-    await guard.remove_rules(None)
+    await guard_removal.remove_rules(None)
 
     assert configs(node) == ["10-pods.conflist"]
     assert "delete table bridge hanse-guard" in node.rules.commands[-1]
@@ -297,7 +346,7 @@ async def test_removal_leaves_no_trace_when_the_pods_are_gone(removable: Node) -
     assert (await node.call("DEL", config=started_with))[0] == 0
     assert node.delegated("DEL", "args") == f"{ARGS};IPV4=10.0.0.5"
 
-    await guard.remove_rules(None)
+    await guard_removal.remove_rules(None)
 
     assert not (node.folders.plugins / "hanse").exists()
     assert list(node.folders.state.iterdir()) == []
@@ -309,7 +358,7 @@ async def test_pods_whose_interface_is_gone_keep_nothing_of_the_plugin(removable
         assert (await node.call("ADD"))[0] == 0
     shutil.rmtree((node.folder / LINK).parent)
 
-    await guard.remove_rules(node.folders)
+    await guard_removal.remove_rules(node.folders)
 
     assert not (node.folders.plugins / "hanse").exists()
     assert list(node.folders.state.iterdir()) == []
@@ -321,12 +370,12 @@ async def test_a_node_gets_its_configuration_back_though_nftables_refuses(remova
         pass
     node.rules.refusal = "not permitted"
 
-    with pytest.raises(guard.GuardUnavailable, match="not permitted"):
-        await guard.remove_rules(None)
+    with pytest.raises(guard_removal.GuardUnavailable, match="not permitted"):
+        await guard_removal.remove_rules(None)
     assert configs(node) == ["10-pods.conflist"]
 
     node.rules.refusal = ""
-    await guard.remove_rules(None)
+    await guard_removal.remove_rules(None)
     assert list(node.folders.state.iterdir()) == []
 
 
@@ -334,7 +383,8 @@ async def test_a_guard_that_is_no_plugin_any_more_removes_it(removable: Node) ->
     node = removable
     async with node.guarded():
         pass
-    nowhere = StaticCredentials(ClientConfig(ServerEndpoint("http://127.0.0.1:9")))
+    credentials = StaticCredentials(ClientConfig(ServerEndpoint("http://127.0.0.1:9")))
+    nowhere = HttpTransport(credentials)
 
     async with guard.guarding(nowhere, guard.GuardSettings("node-1"), node.rules):
         assert configs(node) == ["10-pods.conflist"]
@@ -479,7 +529,7 @@ async def test_a_plugin_of_that_name_that_others_installed_stays(removable: Node
     async with node.guarded() as plugin:
         assert f"{other} was not written by a guard; move it away" in plugin.problem
         assert configs(node) == ["10-pods.conflist"]
-    await guard.remove_rules(node.folders)
+    await guard_removal.remove_rules(node.folders)
     assert other.read_text() == "#!/bin/sh\nexec hanse cni\n"
 
     other.unlink()

@@ -28,7 +28,7 @@ class Kernel:
         self.applied: list[str] = []
         self.in_place = False
         self.refuses = False
-        self.written = asyncio.Event()
+        self.written, self.refused = asyncio.Event(), asyncio.Event()
 
     def run(self, commands: str) -> str:
         if commands.startswith("list chain"):
@@ -36,6 +36,7 @@ class Kernel:
                 raise NftablesError("No such file or directory")
             return "jump decide"
         if self.refuses:
+            self.refused.set()
             raise NftablesError("Device or resource busy")
         self.applied.append(commands)
         self.in_place = commands != REMOVAL
@@ -117,15 +118,15 @@ async def test_a_pod_costs_a_few_elements_and_what_changes_nothing_costs_nothing
 async def test_rules_that_were_refused_or_removed_are_written_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(guard_module, "installed_folders", lambda: None)
+    monkeypatch.setattr("hanse.app.guard_removal.installed_folders", lambda: None)
     monkeypatch.setattr(guard_module, "CHECK_SECONDS", 0.001)
     monkeypatch.setattr(guard_module, "RETRY_SECONDS", 0.0)
-    kernel = Kernel()
+    kernel, new = Kernel(), pod("b", "acme-web", "10.4.0.2")
     observed = guarded(pod("a", "acme-web", "10.4.0.1"))
     async with running(kernel, lambda: observed) as guard:
-        kernel.refuses = True
-        guard.on_change(appeared(network("acme.default")))
-        await settle()
+        kernel.refuses, observed = True, guarded(pod("a", "acme-web", "10.4.0.1"), new)
+        guard.on_change(appeared(new))
+        await kernel.refused.wait()
         kernel.refuses = False
         kernel.written.clear()
         await kernel.written.wait()

@@ -34,7 +34,7 @@ from tests.support.builders import cluster, snapshot, stored
 
 A1, A2, LAB, B1, PLATFORM = (f"10.4.0.{n}" for n in range(1, 6))
 SERVICES = ServiceZone(View("all"))
-SOCKET = ListeningSocket(NO_NETWORK.name, 0, stream=False, by_asker=True)
+SOCKET = ListeningSocket(NO_NETWORK.name, 0, stream=False, by_client=True)
 
 
 class Watching:
@@ -51,7 +51,7 @@ class TableServer:
 
     def __init__(self) -> None:
         self.tables = ViewTables(Random(1))
-        self.tables.askers_of(SOCKET)
+        self.tables.tables_by_client(SOCKET)
 
     def update(self, delta: Delta) -> None:
         self.tables.get_or_create(delta.view).apply(delta)
@@ -62,8 +62,8 @@ class TableServer:
     def drop_view(self, view: str) -> None:
         self.tables.drop(view)
 
-    def change_askers(self, changes: Mapping[bytes, str | None]) -> None:
-        self.tables.change_askers(changes.items())
+    def set_client_views(self, changes: Mapping[bytes, str | None]) -> None:
+        self.tables.set_client_views(changes.items())
 
     def answers(self) -> tuple[dict[str, dict[bytes, Entry]], dict[bytes, str]]:
         """All that clients are answered: each table, and who has which."""
@@ -72,7 +72,7 @@ class TableServer:
             for view, table in self.tables.by_view.items()
             if view != NO_NETWORK.name
         }
-        return views, {a: table.view for a, table in self.tables.by_asker.items()}
+        return views, {a: table.view for a, table in self.tables.by_client.items()}
 
 
 class Names:

@@ -8,6 +8,7 @@ import pytest
 from hanse.app.views import examine
 from hanse.cli.fleet import ClusterRead, build_fleet
 from hanse.features.networks.names import NETWORK, TENANT
+from hanse.features.statefulsets.disruption import AWAITS_CLUSTERS, AWAITS_READY
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.federation import Federation
@@ -195,6 +196,12 @@ CASES: dict[str, tuple[list[ClusterRead], str, str, str]] = {
         "degraded",
         "store-lubeck exists already",
     ),
+    "a set that lacks the replicas of a cluster in trouble": (
+        [broker(shares(lubeck=1), part("lubeck", trouble="store-lubeck exists already"))],
+        "SetTrouble",
+        "outage",
+        "store-lubeck exists already",
+    ),
     "a newer report": (
         [broker(shares(lubeck=0), part("lubeck", schema=9))],
         "RecordTooNew",
@@ -289,8 +296,17 @@ CASES: dict[str, tuple[list[ClusterRead], str, str, str]] = {
         "risk",
         "no name server answers it",
     ),
+    "a roll-out that does not go on": (
+        [broker(shares(lubeck=1), part("lubeck", ready=1, waits=AWAITS_READY))],
+        "SetHalted",
+        "degraded",
+        "the roll-out of StatefulSet shop/store has halted in lubeck: goes on when fewer",
+    ),
     "supervisors that disagree": (
-        [read("lubeck", made(Federation, "fed", status=bad("MembersDiffer", "True")))],
+        [
+            read(cluster, made(Federation, "fed", status=bad("MembersDiffer", "True")))
+            for cluster in ("lubeck", "hamburg")
+        ],
         "MembersDiffer",
         "risk",
         "no MembersDiffer",
@@ -302,6 +318,40 @@ CASES: dict[str, tuple[list[ClusterRead], str, str, str]] = {
         "no Led",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    ("members", "change"),
+    [
+        ([], '[{"op": "add", "path": "/spec/memberClusters", "value": [{"clusterContext": "l"}]}]'),
+        (
+            ["b"],
+            '[{"op": "add", "path": "/spec/memberClusters/-", "value": {"clusterContext": "l"}}]',
+        ),
+    ],
+)
+def test_a_cluster_that_a_configuration_lacks_is_added_there_unless_its_name_is_wrong(
+    members: list[str], change: str
+) -> None:
+    def mends(cluster: str) -> str:
+        config = {"memberClusters": [{"clusterContext": one} for one in members]}
+        error = f"spec.matchClusters[0].cluster: {cluster} is no member cluster of the GSLBConfig"
+        policy = made(
+            GlobalDeploymentPolicy,
+            "gdp",
+            "avi-system",
+            spec={"matchClusters": [{"cluster": cluster}]},
+            status={"errorStatus": f"{error}; add it there"},
+        )
+        site = amko("l", "l", leads=True)
+        here = read("l", policy, made(GSLBConfig, "gc", "avi-system", spec=config), site)
+        (found,) = (one for one in findings(here) if one.code == "GlobalPolicyInvalid")
+        (command,) = found.remedy.commands
+        return command
+
+    patch = "kubectl --context l -n avi-system patch gslbconfigs.amko.vmware.com gc --type json -p"
+    assert mends("l") == f"{patch} '{change}'"
+    assert "globaldeploymentpolicies" in mends("nowhere")
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -333,6 +383,51 @@ def test_a_dead_cluster_explains_services_sets_hosts_and_members() -> None:
         "StatefulSet",
     ]
     assert "has 1 of 2 replicas ready: bergen lost" in str(found.consequences)
+
+
+@pytest.mark.parametrize(
+    ("clusters", "cause"),
+    [
+        pytest.param(
+            [
+                broker(
+                    shares(lubeck=1, bergen=1),
+                    part("lubeck", ready=1, waits=AWAITS_CLUSTERS),
+                    part("bergen", ready=1),
+                    silent=("bergen",),
+                )
+            ],
+            "AgentSilent",
+            id="a cluster is away",
+        ),
+        pytest.param(
+            [broker(shares(lubeck=2), part("lubeck", ready=1, waits=AWAITS_READY))],
+            "SetShort",
+            id="a replica is not ready",
+        ),
+    ],
+)
+def test_what_halts_a_roll_out_is_told_before_it(clusters: list[ClusterRead], cause: str) -> None:
+    (found,) = findings(*clusters)
+
+    assert found.code == cause
+    assert any("has halted in lubeck" in one.summary for one in found.consequences)
+
+
+def test_a_set_is_short_because_of_a_cluster_that_left_with_a_share() -> None:
+    submitted = made(
+        StatefulSet,
+        "store",
+        "shop",
+        spec={"serviceName": "x", "selector": {}, "template": {}},
+        status=bad("Placed"),
+    )
+    placed, left = shares(lubeck=1, bergen=1), part("lubeck", ready=1)
+
+    (found,) = findings(broker(placed, left, submitted))
+
+    assert found.code == "SetNotPlaced"
+    assert "has 1 of 2 replicas ready: bergen 0/1" in found.consequences[0].summary
 
 
 def test_a_member_of_a_lost_cluster_is_shown_as_down_as_it_is_counted() -> None:

@@ -13,6 +13,7 @@ from hanse.model.facts import Role
 from hanse.model.manifests import Manifest
 from hanse.model.objects import Wire
 from hanse.model.write_rules import (
+    BOUND_TOKEN,
     METADATA,
     FeatureAccess,
     UndeclaredWrite,
@@ -20,7 +21,7 @@ from hanse.model.write_rules import (
     granted_rules,
     undeclared_writes,
 )
-from tinykube.expressions import Scope
+from tinykube.expressions import Scope, compile_expression
 from tinykube.policies import compile_policy
 
 HOME = "harbour"
@@ -125,6 +126,22 @@ def test_a_services_only_member_writes_in_the_broker_namespace_alone() -> None:
         "multicluster.x-k8s.io",
     }
     assert not [b for b in _of_kind("ClusterRoleBinding", only) if "statefulsets" in str(b)]
+
+
+@pytest.mark.parametrize(
+    ("secret", "allowed"),
+    [
+        pytest.param("rome-0a1b2c3d", True, id="its own"),
+        pytest.param("rome-2-0a1b2c3d", False, id="that of an account whose name begins alike"),
+        pytest.param("other", False, id="any other"),
+    ],
+)
+def test_a_token_is_bound_to_a_secret_of_its_own_account(secret: str, allowed: bool) -> None:
+    reference = {"kind": "Secret", "name": secret}
+    sent = {"object": {"spec": {"boundObjectRef": reference}}, "request": {"name": "rome"}}
+    rule = compile_expression(BOUND_TOKEN.expression, frozenset(sent))
+
+    assert rule.evaluate(Scope(sent)) is allowed
 
 
 def test_owner_references_and_finalizers_are_frozen_everywhere() -> None:

@@ -4,9 +4,8 @@ import json
 import os
 import re
 import subprocess
-import time
 import urllib.request
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from http.cookiejar import CookieJar
 from pathlib import Path
 from typing import Any
@@ -15,9 +14,8 @@ from click.testing import CliRunner
 from msgspec import Struct
 
 from hanse.cli.root import hanse
-from tests.cli.programs import COMMAND_TIMEOUT, HANSE, RunningFederation, environment
+from tests.cli.programs import COMMAND_TIMEOUT, RunningFederation, environment
 
-SETTLED_WITHIN = 120.0
 """Seconds after which what has not come never comes."""
 
 _SERIES = re.compile(r"^hanse_finding\{(.*)\} 1\.0$", re.MULTILINE)
@@ -47,8 +45,6 @@ class Faces:
     def __init__(self, fleet: RunningFederation, home: Path) -> None:
         self._fleet = fleet
         self._home = home
-        program = " ".join(f"'{word}'" for word in HANSE)
-        self._functions = f'hanse() {{ {program} "$@"; }}; '
         self._environment = environment(home, {"KUBECONFIG": str(fleet.kubeconfig)})
         self._page = urllib.request.build_opener(urllib.request.HTTPCookieProcessor(CookieJar()))
         link = self._run("dashboard").strip()
@@ -58,7 +54,7 @@ class Faces:
     def shell(self, script: str, *, may_fail: bool = False) -> str:
         """What a person types, as it stands; it has to succeed."""
         ended = subprocess.run(
-            ["bash", "-ec", "set -o pipefail\n" + self._functions + script],
+            ["bash", "-ec", "set -o pipefail\n" + script],
             cwd=self._home,
             env=self._environment,
             capture_output=True,
@@ -101,8 +97,7 @@ class Faces:
         running = json.loads(self._run("local", "list", "--json"))["clusters"]
         addresses = [one["metrics"] for one in running if one["metrics"]]
         texts = [urllib.request.urlopen(one).read().decode() for one in addresses]
-        labels = [dict(_LABEL.findall(found)) for text in texts for found in _SERIES.findall(text)]
-        return {Told(**one) for one in labels}
+        return {found for text in texts for found in findings_in(text)}
 
     def events(self) -> set[tuple[str, str]]:
         """Reason and message of all Events of Hanse that warn, in all clusters that answer."""
@@ -118,6 +113,11 @@ class Faces:
         return found
 
 
+def findings_in(metrics: str) -> set[Told]:
+    """The findings in the text of an agent's metrics."""
+    return {Told(**dict(_LABEL.findall(found))) for found in _SERIES.findall(metrics)}
+
+
 def told(findings: Iterable[dict[str, Any]]) -> set[Told]:
     """Findings of a JSON document without their words."""
     return {
@@ -131,11 +131,3 @@ def told(findings: Iterable[dict[str, Any]]) -> set[Told]:
         )
         for f in findings
     }
-
-
-def eventually(check: Callable[[], str]) -> None:
-    """Wait until a check has nothing to say."""
-    until = time.monotonic() + SETTLED_WITHIN
-    while reason := check():
-        assert time.monotonic() < until, reason
-        time.sleep(0.3)

@@ -2,8 +2,6 @@
 
 from msgspec import Struct
 
-EXPORT = "multicluster.x-k8s.io/v1beta1"
-
 FUNCTIONS = """
 k() { kubectl --context "$@"; }
 make() { kubectl --context "$1" create -f - <<<"# YAML
@@ -24,6 +22,8 @@ gone="--wait=false --ignore-not-found"
 for c in lubeck hamburg bergen broker; do k $c delete namespace faults $gone & done
 k lubeck -n avi-system delete gslbhostrule first nowhere sticky --ignore-not-found
 k bergen -n antrea-plus-system delete service mine --ignore-not-found
+k bergen -n hanse-system delete deployment hanse-agent --ignore-not-found
+k hamburg -n acme-web delete deployment asks --ignore-not-found
 wait
 """
 
@@ -37,6 +37,14 @@ class Fault(Struct, frozen=True):
     """What makes it go wrong, in a shell."""
     causes: bool = False
     """Whether users lose something by it, which is told under it, and it is told first."""
+    follows: tuple[str, ...] = ()
+    """What is said of things that follow from it."""
+    remembered: tuple[str, ...] = ()
+    """What the page alone says of such things, as agents remember what a lost cluster had."""
+    asked: str = ""
+    """What the person does whom the remedy names, where no command mends it."""
+    restore: str = ""
+    """What takes away what it needed, once it is mended."""
     seen_as: dict[str, str] = {}
     """The finding where a presentation knows less of the cause."""
     unseen_by: frozenset[str] = frozenset()
@@ -76,6 +84,16 @@ OBJECTS = (
         """
         k bergen -n faults create deployment none --image x --replicas 0
         k bergen -n faults create service clusterip none --tcp 80; share bergen none
+        """,
+    ),
+    Fault(
+        "NoEndpoints Service faults/idle",
+        """
+        make bergen '{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: idle,
+        namespace: faults, labels: {app: idle}}, spec: {serviceName: idle, replicas: 0,
+        selector: {matchLabels: {app: idle}}, template: {metadata: {labels: {app: idle}},
+        spec: {containers: [{name: a, image: x}]}}}}'
+        k bergen -n faults create service clusterip idle --tcp 80; share bergen idle
         """,
     ),
     Fault(
@@ -147,6 +165,10 @@ OBJECTS = (
         k lubeck -n avi-system patch globaldeploymentpolicy global-gdp --type merge \
             -p '{"spec":{"matchClusters":[{"cluster":"nowhere"}]}}'
         """,
+        restore="""
+        k lubeck -n avi-system patch globaldeploymentpolicy global-gdp --type merge -p \
+            '{"spec":{"matchClusters":[{"cluster":"lubeck"},{"cluster":"hamburg"},{"cluster":"bergen"}]}}'
+        """,
     ),
     Fault(
         "HostRuleRejected GSLBHostRule avi-system/second in lubeck",
@@ -186,10 +208,16 @@ OBJECTS = (
         spec: {serviceName: refused, replicas: 3, selector: {matchLabels: {a: b}}, template:
         {metadata: {labels: {a: b}}, spec: {containers: [{name: a, image: x}]}}}}'
         """,
+        follows=("3 of 3 replicas have no place",),  # SetNotPlaced
     ),
     Fault(
         "BrokerUnguarded ValidatingAdmissionPolicyBinding hanse-broker-imports in broker",
         "k broker delete validatingadmissionpolicybinding hanse-broker-imports",
+        unseen_by=OBSERVERS,
+    ),
+    Fault(
+        "MemberUnguarded ValidatingAdmissionPolicyBinding hanse-supervisor-slices in bergen",
+        "k bergen delete validatingadmissionpolicy hanse-supervisor-slices",
         unseen_by=OBSERVERS,
     ),
     Fault(
@@ -200,6 +228,17 @@ OBJECTS = (
         webhooks: [{name: old.hanse.dev, failurePolicy: Ignore, sideEffects: None, rules: [],
         admissionReviewVersions: [v1],
         clientConfig: {service: {name: hanse-old, namespace: hanse-system}}}]}'
+        """,
+        unseen_by=OBSERVERS,
+    ),
+    Fault(  # with a registry, arguments and replicas of its own, which stay
+        "VersionSkew Deployment hanse-system/hanse-agent in bergen",
+        """
+        make bergen '{apiVersion: apps/v1, kind: Deployment, metadata: {name: hanse-agent,
+        namespace: hanse-system, labels: {app.kubernetes.io/version: trunk}},
+        spec: {replicas: 3, selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}},
+        spec: {containers: [{name: hanse-agent, image: "registry.example:5000/hanse:trunk",
+        args: [agent, --own]}]}}}}'
         """,
         unseen_by=OBSERVERS,
     ),
@@ -277,7 +316,7 @@ SPANNING = (
         """,
     ),
     Fault(
-        "MembersDiffer Federation local in hamburg",
+        "MembersDiffer Federation local",
         """
         k hamburg patch federation local --type json -p \
             '[{"op": "remove", "path": "/spec/members/2"}]'
@@ -297,95 +336,17 @@ SPANNING = (
         host lubeck outside shop.example.org
         """,
     ),
+    Fault(
+        "DnsStale Network acme.default in hamburg",
+        """
+        k hamburg -n acme-web create deployment asks --image x
+        k hamburg -n acme-web wait --for=condition=Available --timeout=60s deployment/asks
+        k hamburg annotate namespace hanse-system hanse.dev/paused=true
+        was=$(k hamburg get network acme.default -o 'jsonpath={.status.dnsServiceIP}')
+        k hamburg -n acme-kube-system delete service kube-dns-default
+        k hamburg -n faults create service clusterip moved --tcp 80 --clusterip "$was"
+        k hamburg annotate namespace hanse-system hanse.dev/paused-
+        """,
+    ),
 )
 """More of them, of what spans clusters, which the others would hide."""
-
-KILLED = (
-    Fault("ClusterUnreachable Cluster bergen", "hanse local kill bergen", causes=True),
-    Fault(
-        "AgentPaused Cluster lubeck",
-        "k lubeck annotate namespace hanse-system hanse.dev/paused=true",
-    ),
-    Fault(
-        "FleetPaused ClusterSet local in broker",
-        """k broker patch clusterset local --type merge -p '{"spec":{"paused":true}}'""",
-    ),
-    Fault(
-        "CrdOld CustomResourceDefinition serviceexports.multicluster.x-k8s.io in hamburg",
-        """
-        k hamburg patch crd serviceexports.multicluster.x-k8s.io --type json -p '[{"op": "add",
-        "path": "/spec/versions/0/additionalPrinterColumns", "value": []}]'
-        """,
-        unseen_by=OBSERVERS,
-    ),
-)
-STOPPED = (
-    Fault(
-        "AgentSilent Cluster bergen",
-        "hanse local stop agent bergen",
-        causes=True,
-        seen_as={"metrics": "ClusterSilent Cluster bergen", "events": "ClusterSilent"},
-    ),
-    Fault(
-        "TwoLeaders AMKOCluster leader",
-        """
-        k hamburg -n avi-system patch amkocluster amkocluster-federation --type merge \
-            -p '{"spec":{"isLeader":true}}'
-        """,
-    ),
-)
-CUT = (
-    Fault("LinkCut Link lubeck-bergen in lubeck", "hanse local cut lubeck bergen", causes=True),
-    Fault(
-        "ProviderFailed GSLBConfig avi-system/second in lubeck",
-        """
-        make lubeck '{apiVersion: amko.vmware.com/v1alpha1, kind: GSLBConfig,
-        metadata: {name: second, namespace: avi-system},
-        spec: {memberClusters: [{clusterContext: lubeck}]}}'
-        """,
-        causes=True,
-    ),
-)
-REFUSED = (
-    Fault(
-        "TokenRevoked Link lubeck-bergen in lubeck",
-        "k bergen -n antrea-plus-system delete serviceaccount hanse-supervisor-lubeck",
-        causes=True,
-    ),
-    Fault(  # an agent that leads nobody knows nothing of the others' AMKOClusters
-        "LeaderMissing AMKOCluster leader",
-        "hanse gslb demote lubeck",
-        unseen_by=frozenset({"metrics", "events"}),
-    ),
-)
-SILENT = (
-    Fault("ClusterSilent Cluster bergen", "hanse local cut bergen broker", causes=True),
-    Fault("ClusterSetMissing ClusterSet default in broker", "k broker delete clusterset --all"),
-)
-BROKERLESS = (Fault("BrokerLost Cluster broker", "hanse local kill broker"),)
-EMPTIED = (
-    Fault(
-        "BrokerNamespaceMissing Cluster broker",
-        "k broker delete namespace hanse-broker",
-        causes=True,
-    ),
-)
-CLUSTERS = {
-    "killed": KILLED,
-    "stopped": STOPPED,
-    "cut": CUT,
-    "refused": REFUSED,
-    "brokerless": BROKERLESS,
-    "emptied": EMPTIED,
-    "silent": SILENT,
-}
-"""Faults of clusters, which hide others: one group after another."""
-
-SHORT_LEASES = """
-k broker patch "$(k broker get clusterset -o name)" --type merge \
-    -p '{"spec":{"leaseDurationSeconds":10}}'
-"""
-LONG_LEASES = """
-k broker patch "$(k broker get clusterset -o name)" --type merge \
-    -p '{"spec":{"leaseDurationSeconds":30}}'
-"""

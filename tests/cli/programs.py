@@ -4,19 +4,22 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
 
-from tests.cli.command_server import CommandResult, command_server
+from tests.cli.command_server import CommandResult, RunningCommand, command_server
 
 __all__ = ["CommandResult"]
 
 HANSE = (sys.executable, "-c", "from hanse.cli import main; main()")
 COMMAND_TIMEOUT = 60
 KUBECTL_TIMEOUT = 120
+SETTLED_WITHIN = 120.0
+POLL_INTERVAL = 0.3
 
 
 def hanse(
@@ -38,6 +41,19 @@ def hanse(
     return CommandResult(completed.returncode, completed.stdout, completed.stderr)
 
 
+def eventually(check: Callable[[], str]) -> None:
+    """Poll until a check has nothing to say; fails with what it says if that takes too long."""
+    until = time.monotonic() + SETTLED_WITHIN
+    while reason := check():
+        assert time.monotonic() < until, reason
+        time.sleep(POLL_INTERVAL)
+
+
+def soon(check: Callable[[], object]) -> None:
+    """Poll until a check is true."""
+    eventually(lambda: "" if check() else "it never came true")
+
+
 _forking: list[bool] = []
 
 
@@ -52,15 +68,19 @@ def commands_in_forks() -> Iterator[None]:
 
 
 def environment(home: Path, more: dict[str, str] | None = None) -> dict[str, str]:
-    """An environment without the variables of whoever runs the tests, but PATH and PYTHONPATH."""
+    """An environment without the variables of whoever runs the tests, but PATH and PYTHONPATH.
+
+    While `commands_in_forks` holds, `hanse` in scripts of bash is a fork, too.
+    """
     kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
-    return {**kept, "HOME": str(home), **(more or {})}
+    shells = {"BASH_ENV": str(command_server().bash_env)} if _forking else {}
+    return {**kept, **shells, "HOME": str(home), **(more or {})}
 
 
 class RunningFederation:
     """A `hanse up` that keeps running."""
 
-    def __init__(self, process: "subprocess.Popen[str]", folder: Path) -> None:
+    def __init__(self, process: "subprocess.Popen[str] | RunningCommand", folder: Path) -> None:
         self.process = process
         self.folder = folder
         self.output = ""
@@ -91,9 +111,10 @@ class RunningFederation:
         return self.folder / "kubeconfig"
 
     def kubectl(self, *arguments: str, stdin: str = "") -> CommandResult:
+        own = {"KUBECONFIG": str(self.kubeconfig), "GOGC": "off"}  # it ends before that is worth it
         completed = subprocess.run(
             ["kubectl", *arguments],
-            env=environment(self.folder, {"KUBECONFIG": str(self.kubeconfig)}),
+            env=environment(self.folder, own),
             input=stdin,
             capture_output=True,
             text=True,
@@ -120,21 +141,30 @@ class RunningFederation:
         assert "agent failed" not in self.output, self.output
 
 
+def _start(
+    arguments: list[str], cwd: Path, env: dict[str, str]
+) -> "subprocess.Popen[str] | RunningCommand":
+    """Start a command whose `stdout` is all that it prints."""
+    if _forking:
+        return command_server().start_with_pipe(arguments, cwd, env)
+    return subprocess.Popen(
+        [*HANSE, *arguments],
+        cwd=cwd,
+        env=env,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        stdin=subprocess.DEVNULL,
+    )
+
+
 @contextmanager
 def running(
     cwd: Path, *arguments: str, env: dict[str, str] | None = None
 ) -> Iterator[RunningFederation]:
     """A federation that runs in `DIR` or ./.hanse until the block ends."""
     folder = Path(arguments[arguments.index("--dir") + 1]) if "--dir" in arguments else None
-    process = subprocess.Popen(
-        [*HANSE, "up", *arguments],
-        cwd=cwd,
-        env=environment(cwd, env),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        stdin=subprocess.DEVNULL,
-    )
+    process = _start(["up", *arguments], cwd, environment(cwd, env))
     try:
         yield (federation := RunningFederation(process, cwd / (folder or ".hanse")))
     finally:

@@ -2,21 +2,37 @@
 
 import pytest
 
-from hanse.cli.apply import Effect, apply
+from hanse.cli.apply import OUR_CATEGORY, Effect, apply
 from hanse.features.services.manifests import broker_policies
 from hanse.features.services.write_rules import MEMBER_RULES
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request, Response
 from hanse.local.in_process import InProcessTransport
+from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
-from hanse.model.manifests import SERVICE_ACCOUNT, Manifest, manifest, namespace
+from hanse.model.manifests import CLUSTER_ROLE, SERVICE_ACCOUNT, Manifest, manifest, namespace
 from hanse.model.objects import Wire
 from tinykube.apiserver import ApiServer
 
 pytestmark = pytest.mark.anyio
 
 ACCOUNT = manifest(SERVICE_ACCOUNT, "rome", "league", labels={"a": "b"})
+
+
+def _definition(**limits: int) -> Manifest:
+    """Defines Ships with a field that has these limits."""
+    field: Wire = {"type": "object", "properties": {"flag": {"type": "string", **limits}}}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": field}}
+    names = {"plural": "ships", "kind": "Ship", "categories": [OUR_CATEGORY]}
+    spec: Wire = {"group": "sea.org", "scope": "Namespaced", "names": names, "versions": [version]}
+    return manifest(CustomResourceDefinition.kind, "ships.sea.org", body={"spec": spec})
+
+
+def _role(**limits: list[str]) -> Manifest:
+    """Lets whoever has it read Services."""
+    rule = {"apiGroups": [""], "resources": ["services"], "verbs": ["get"], **limits}
+    return manifest(CLUSTER_ROLE, "captain", body={"rules": [rule]})
 
 
 class _Older(InProcessTransport):
@@ -65,6 +81,21 @@ async def test_drift_is_corrected_and_what_others_added_is_kept() -> None:
     assert await _effects(client, marked) == [Effect.CHANGED]
     labels = (await client.read(Namespace, "league")).metadata.labels
     assert (labels["a"], labels["theirs"]) == ("b", "kept")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        pytest.param(_definition(maxLength=3), _definition(), id="limit of a field"),
+        pytest.param(_role(resourceNames=["web"]), _role(), id="narrower right"),
+    ],
+)
+async def test_what_a_manifest_no_longer_has_is_removed(before: Manifest, after: Manifest) -> None:
+    client = _client()
+    await apply(client, [before])
+
+    assert await _effects(client, after) == [Effect.CHANGED]
+    assert await _effects(client, after) == [Effect.UNCHANGED]
 
 
 async def test_an_older_server_does_without_admission_policies() -> None:

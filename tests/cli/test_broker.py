@@ -88,13 +88,15 @@ def test_a_cluster_of_which_only_a_share_is_left_is_made_to_leave(
     applied = fleet.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(shares))
     assert applied.status == 0, applied.err
 
-    forced, mistyped = (
-        fleet.run_hanse("leave", "--broker", "rome", "--cluster-id", cluster, "--force").out
-        for cluster in ("riga", "rigga")
+    forced, again, mistyped = (
+        fleet.run_hanse("leave", "--broker", "rome", "--cluster-id", cluster, "--force")
+        for cluster in ("riga", "riga", "rigga")
     )
 
-    assert forced.startswith("riga was made to leave rome")
-    assert mistyped == "rigga is no member of rome: nothing is left to do\n"
+    assert forced.out.startswith("riga was made to leave rome")
+    assert again.status == 0, again.err
+    assert (mistyped.status, mistyped.out) == (2, "")
+    assert mistyped.err == "hanse: rigga is no member of rome and never was one; there is: riga\n"
     phase = ("clustermember", "riga", "-o", "jsonpath={.status.phase}")
     assert fleet.kubectl("-n", "hanse-broker", "get", *phase).out == "Left"
 

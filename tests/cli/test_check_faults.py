@@ -102,7 +102,7 @@ def test_an_api_server_that_does_not_answer(bare: RunningFederation) -> None:
 
 def test_nodes_that_are_not_ready(bare: RunningFederation) -> None:
     [name, *_] = bare.kubectl("--context", "lubeck", "get", "nodes", "-o", "name").out.split()
-    ready = ("--context", "lubeck", "wait", name, "--timeout=30s")
+    ready = ("--context", "lubeck", "wait", name, "--timeout=90s")
     bare.kubectl("--context", "lubeck", "annotate", name, "sim.hanse.dev/ready=false")
     bare.kubectl(*ready, "--for=condition=Ready=false")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.programs import HANSE, RunningFederation, environment
+from tests.cli.programs import HANSE, RunningFederation, environment, eventually
 from tests.support.ports import free_ports
 
 RIGHTS = """# YAML
@@ -106,18 +106,24 @@ def sections(console: Console, token: str) -> dict[str, set[str]]:
 
 
 def test_rights_decide_what_is_shown(console: Console, people: dict[str, str]) -> None:
-    bert = sections(console, people["bert"])
+    def sees_everything() -> str:
+        bert = sections(console, people["bert"])
+        all_of_it = (
+            bert["clusters"] == {"lubeck", "hamburg", "bergen", "broker"}
+            and "shop/web" in bert["services"]
+            and "antrea-plus-system/web" in bert["federated"]
+            and bert["networks"]
+        )
+        return "" if all_of_it else str(bert)
+
+    eventually(sees_everything)
     anna = sections(console, people["anna"])
     carl = sections(console, people["carl"])
 
-    assert bert["clusters"] == {"lubeck", "hamburg", "bergen", "broker"}
-    assert "shop/web" in bert["services"]
-    assert "antrea-plus-system/web" in bert["federated"]
-    assert bert["networks"]
     assert anna["services"] == {"shop/web"}
     assert not anna["federated"]
     assert not anna["networks"]
-    assert anna["clusters"] == bert["clusters"]
+    assert anna["clusters"] == {"lubeck", "hamburg", "bergen", "broker"}
     assert not carl["services"]
 
 
@@ -128,6 +134,22 @@ def test_who_has_no_token_of_the_cluster_sees_nothing(console: Console, token: s
 
     assert refused.value.code == 401
     refused.value.close()
+
+
+def test_what_only_who_reads_every_cluster_can_check_is_shown_and_its_remedy_mends(
+    console: Console, fleet: RunningFederation, people: dict[str, str]
+) -> None:
+    def unguarded() -> list[dict[str, Any]]:
+        found = items(console, people["bert"])["findings"].values()
+        return [one for one in found if one["code"] == "BrokerUnguarded"]
+
+    binding = ("validatingadmissionpolicybinding", "hanse-broker-imports")
+    assert fleet.kubectl("--context", "broker", "delete", *binding).status == 0
+
+    eventually(lambda: "" if unguarded() else "it is not shown")
+    (command,) = unguarded()[0]["remedy"]["commands"]
+    assert fleet.run_hanse(*command.split()[1:]).status == 0
+    eventually(lambda: "it is still shown" if unguarded() else "")
 
 
 def test_a_cluster_that_is_gone_is_shown_as_it_was_with_its_age(

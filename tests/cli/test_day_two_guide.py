@@ -23,6 +23,10 @@ def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
     result = hanse(*up, "--exec", "bash walk.sh", cwd=tmp_path, patience=240)
 
     assert result.status == 0, result.out + result.err
+    assert "lubeck uses a new token for broker; 1 earlier one is revoked\n" in result.out
+    assert "You must be logged in to the server (Unauthorized)" in result.err
+    assert result.out.count("NAME     HOLDER") == 1, "the old token was known once, and then not"
+    assert "bergen lubeck" in result.out
     assert "ClusterSetMissing" in result.out
     assert "broker: created ClusterSet default\n" in result.out
     imported = re.findall(
@@ -38,3 +42,5 @@ def test_the_walk_on_your_machine_works(tmp_path: Path) -> None:
         r"^broker: hamburg \(kube-system uid \S+\) is replaced;", result.out, re.MULTILINE
     )
     assert "lubeck has joined broker as hamburg; start its agent:" in result.out
+    assert "epoch 2" in result.out
+    assert "fish of hamburg" in result.out

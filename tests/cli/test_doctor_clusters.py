@@ -8,7 +8,6 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.app import Options, own_kinds
-from hanse.cli.apply import contains
 from hanse.cli.doctor.clusters import CheckContext, check_clusters
 from hanse.cli.inventory import (
     AgentLease,
@@ -21,6 +20,7 @@ from hanse.cli.inventory import (
 from hanse.cli.permissions import Permission
 from hanse.model.crds import crds
 from hanse.model.kinds.multicluster import ServiceExport
+from hanse.runtime.compare import contains
 
 NOW = datetime(2026, 7, 1, 12, tzinfo=UTC)
 KNOWN = CheckContext(NOW, crds())
@@ -145,7 +145,8 @@ def _export(*conditions: tuple[str, str, str, str]) -> ExportState:
     fields = ("type", "status", "reason", "message")
     status = {"conditions": [dict(zip(fields, c, strict=True)) for c in conditions]}
     export = {"metadata": {"namespace": "shop", "name": "web"}, "status": status}
-    return service_inventory([msgspec.convert(export, ServiceExport)], 0).exports[0]
+    (state,) = service_inventory([msgspec.convert(export, ServiceExport)], 0).exports or ()
+    return state
 
 
 @pytest.mark.parametrize(

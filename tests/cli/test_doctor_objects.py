@@ -2,24 +2,32 @@
 
 import json
 from base64 import b64encode, urlsafe_b64encode
+from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
+from msgspec import Struct
+from msgspec.structs import replace
 
-from hanse import app
+from hanse import __version__, app
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import (
     ACCEPTANCE,
     COREFILE,
     DEPLOYMENTS,
     FIRST,
+    GUARD_LEASES,
     GUARDS,
+    NODE_GUARDS,
+    POLICIES,
     RANGES,
     SECRETS,
     SITE_SECRET,
     SLICES,
+    SUPERVISORS,
+    UNATTACHED,
     WEBHOOKS,
     further_lists,
 )
@@ -27,6 +35,7 @@ from hanse.cli.doctor.objects import check_objects
 from hanse.cli.fleet import ClusterRead
 from hanse.cli.gslb.leadership import LeaderChange, warnings
 from hanse.cli.gslb.view import GslbCluster, GslbView
+from hanse.features.federation.manifests import supervisor_policies
 from hanse.features.services.manifests import broker_policies
 from hanse.kube.decoding import decode_list_page
 from hanse.kube.watch_events import Listed
@@ -35,7 +44,9 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Node, ServiceAccount
 from hanse.model.kinds.federation import Federation
 from hanse.model.kinds.gslb import AMKOCluster
+from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.networks import Network
+from hanse.model.manifests import Manifest
 from hanse.model.snapshot import Watch
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
@@ -57,12 +68,17 @@ WATCHES: dict[str, tuple[Watch, dict[str, Any]]] = {
     "ranges": (RANGES, {}),
     "validating": (WEBHOOKS[0], {}),
     "guards": (GUARDS, {}),
+    "policies": (POLICIES, {}),
+    "supervisors": (SUPERVISORS, {"namespace": "antrea-plus-system"}),
     "slices": (SLICES, {"namespace": "hanse-system"}),
     "secrets": (SECRETS, {"namespace": "antrea-plus-system"}),
     "amkos": (Watch(Role.LOCAL, AMKOCluster), {"namespace": "avi-system"}),
     "sites": (SITE_SECRET, {"namespace": "avi-system"}),
     "deployments": (DEPLOYMENTS, {"namespace": "hanse-system"}),
     "corefile": (COREFILE, {"namespace": "kube-system"}),
+    "events": (UNATTACHED, {"namespace": "acme-web"}),
+    "daemonsets": (NODE_GUARDS, {"namespace": "hanse-system"}),
+    "guard_leases": (GUARD_LEASES, {"namespace": "hanse-guards"}),
 }
 """What is listed, by a short name, and the metadata that all of it has."""
 
@@ -89,33 +105,109 @@ def only(*clusters: ClusterRead) -> Finding:
     return finding
 
 
+def test_address_policies_of_0_1_0_are_found_once_no_such_agent_runs() -> None:
+    network = named("acme.lab", spec={"type": "flat", "tenant": "acme"})
+    names = ("networks.hanse.dev-pools", "networks.hanse.dev-pool-acme.lab", "others-pool")
+    bound: dict[str, Any] = {"networks": [network], "guards": [named(name) for name in names]}
+
+    found = only(lists("rome", **bound, deployments=[_agent(__version__)]))
+
+    assert found.code == "AdmissionPolicyOld"
+    assert found.remedy == (
+        "kubectl --context rome delete validatingadmissionpolicybinding,validatingadmissionpolicy "
+        "networks.hanse.dev-pool-acme.lab"
+    )
+    assert check_objects([lists("rome", **bound, deployments=[_agent("0.1.0")])], NOW) == []
+
+
 def test_a_fleet_with_nothing_in_it_has_nothing_wrong() -> None:
     assert check_objects([lists(), lists("bergen")], NOW) == []
 
 
-@pytest.mark.parametrize("namespace", ["league-accounts", "league"])
-def test_a_broker_whose_members_nothing_holds_is_unguarded(namespace: str) -> None:
-    account = {"metadata": {"name": "rome", "namespace": namespace}}
-    rules = [rule for access in app.broker_access() for rule in access.rules]
-    bound = [one.wire for one in broker_policies(rules, "league")]
+class Policies(Struct, frozen=True):
+    """Admission policies and their bindings, as they stand in a cluster."""
 
+    policies: tuple[dict[str, Any], ...]
+    bindings: tuple[dict[str, Any], ...]
+
+    @classmethod
+    def of(cls, made: Iterable[Manifest]) -> Self:
+        """All that these manifests make."""
+        wires = [one.wire for one in made]
+        kinds = ("ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding")
+        return cls(*(tuple(w for w in wires if w["kind"] == kind) for kind in kinds))
+
+    @property
+    def lists(self) -> dict[str, list[dict[str, Any]]]:
+        """What a cluster lists of them."""
+        return {"policies": list(self.policies), "guards": list(self.bindings)}
+
+    @property
+    def weakened(self) -> list[Self]:
+        """Without a policy, without a binding, and with a binding that only warns."""
+        first, *others = self.bindings
+        spec = {**first["spec"], "validationActions": ["Warn", "Audit"]}
+        return [
+            replace(self, policies=self.policies[1:]),
+            replace(self, bindings=tuple(others)),
+            replace(self, bindings=({**first, "spec": spec}, *others)),
+        ]
+
+
+def _of_broker() -> Policies:
+    rules = [rule for access in app.broker_access() for rule in access.rules]
+    return Policies.of(broker_policies(rules, "league"))
+
+
+@pytest.mark.parametrize("namespace", ["league-accounts", "league"])
+@pytest.mark.parametrize("weakened", _of_broker().weakened, ids=["policy", "binding", "warns"])
+def test_a_broker_whose_members_nothing_holds_is_unguarded(
+    namespace: str, weakened: Policies
+) -> None:
+    account = {"metadata": {"name": "rome", "namespace": namespace}}
     heartbeat = {"metadata": {"name": "rome", "namespace": "league"}}
 
-    finding = only(lists("broker", accounts=[account], guards=bound[2:], heartbeats=[heartbeat]))
+    finding = only(lists("broker", accounts=[account], heartbeats=[heartbeat], **weakened.lists))
 
-    assert "1 admission policies of league are missing" in finding.problem
+    assert "1 admission policies of league are missing or do not deny" in finding.problem
     assert finding.remedy == "hanse broker init --context broker --namespace league"
-    whole = lists("broker", accounts=[account], guards=bound, heartbeats=[heartbeat])
+    whole = lists("broker", accounts=[account], heartbeats=[heartbeat], **_of_broker().lists)
     assert check_objects([whole], NOW) == []
+
+
+def _of_member() -> Policies:
+    return Policies.of(supervisor_policies(app.supervisor_rules(), "bergen"))
+
+
+@pytest.mark.parametrize("weakened", _of_member().weakened, ids=["policy", "binding", "warns"])
+def test_a_member_whose_supervisors_nothing_holds_is_unguarded(weakened: Policies) -> None:
+    account = named("hanse-supervisor-rome")
+    account["metadata"]["labels"] = {"hanse.dev/supervisor": "rome"}
+    supervised: dict[str, Any] = {"federations": [named("fed")], "supervisors": [account]}
+
+    finding = only(lists("bergen", **supervised, **weakened.lists))
+
+    assert "1 admission policies for supervisors are missing or do not deny" in finding.problem
+    assert finding.code == "MemberUnguarded"
+    assert finding.remedy == (
+        "hanse join --federation fed --cluster-id bergen --context bergen --supervisor rome"
+    )
+    assert check_objects([lists("bergen", **supervised, **_of_member().lists)], NOW) == []
+    assert check_objects([lists("bergen", federations=[named("fed")])], NOW) == []
 
 
 def test_a_member_whose_lease_is_gone_is_reported() -> None:
     account = {"metadata": {"name": "rome", "namespace": "league-accounts"}}
-    rules = [rule for access in app.broker_access() for rule in access.rules]
-    bound = [one.wire for one in broker_policies(rules, "league")]
 
-    def broker(*heartbeats: dict[str, Any]) -> ClusterRead:
-        return lists("broker", accounts=[account], guards=bound, heartbeats=list(heartbeats))
+    def broker(*heartbeats: dict[str, Any], phase: str = "Ready") -> ClusterRead:
+        held = _of_broker().lists
+        found = lists("broker", accounts=[account], heartbeats=list(heartbeats), **held)
+        place = {"name": "rome", "namespace": "league"}
+        spec, status = {"clusterID": "rome", "uid": "any"}, {"phase": phase}
+        wire = {"metadata": place, "spec": spec, "status": status}
+        record = msgspec.convert(wire, ClusterMember)
+        found.lists[Watch(Role.LOCAL, ClusterMember)] = Listed((record,), "1")
+        return found
 
     missing = only(broker())
 
@@ -124,6 +216,8 @@ def test_a_member_whose_lease_is_gone_is_reported() -> None:
         "hanse join --broker broker --broker-namespace league --cluster-id rome --context rome"
     )
     assert check_objects([broker({"metadata": {"name": "rome", "namespace": "league"}})], NOW) == []
+    for phase in ("Leaving", "Left", "Replaced"):  # other findings say so, and how it ends
+        assert check_objects([broker(phase=phase)], NOW) == []
 
 
 def test_more_than_five_supervisors_are_too_many() -> None:
@@ -300,9 +394,33 @@ def test_a_change_to_an_object_of_helm_values_warns_to_change_the_values() -> No
 
 
 def test_an_agent_beyond_the_version_skew_is_reported() -> None:
-    agent = {"metadata": {"name": "hanse-agent", "labels": {"app.kubernetes.io/version": "9.9.0"}}}
+    found = only(lists(deployments=[_agent("9.9.0")]))
 
-    assert "its agent is version 9.9.0" in only(lists(deployments=[agent])).problem
+    assert "its agent is version 9.9.0" in found.problem
+    assert (found.remedy, found.pasteable) == ("update this program to 9.9.0", False)
+
+
+def test_a_rolling_upgrade_by_one_release_is_nothing_to_tell() -> None:
+    fleet = [lists("rome", deployments=[_agent("0.1.9")]), lists(deployments=[_agent("0.2.0")])]
+
+    assert check_objects(fleet, NOW) == []
+
+
+def test_agents_that_are_more_than_one_release_apart_from_each_other_are_reported() -> None:
+    major, minor = map(int, __version__.split(".")[:2])
+    old, new = f"{major}.{minor - 1}.0", f"{major}.{minor + 1}.0"
+
+    found = only(lists("rome", deployments=[_agent(old)]), lists("oslo", deployments=[_agent(new)]))
+
+    assert found.cluster == "rome"
+    assert found.problem == f"its agent is version {old}, and that of oslo is {new}"
+    assert found.remedy.startswith("kubectl --context rome -n hanse-system set image ")
+
+
+def _agent(version: str) -> dict[str, Any]:
+    meta = {"name": "hanse-agent", "labels": {"app.kubernetes.io/version": version}}
+    pod = {"containers": [{"name": "hanse-agent", "image": f"hanse:{version}"}]}
+    return {"metadata": meta, "spec": {"template": {"spec": pod}}}
 
 
 def test_an_acceptance_policy_that_cannot_be_read_is_found() -> None:

@@ -1,11 +1,12 @@
 """`hanse export` against agents that run, and where none does."""
 
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.programs import RunningFederation, running
+from tests.cli.programs import RunningFederation, eventually, running
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,8 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederatio
             found.kubectl(*inside, "create", "deployment", "web", "--image=web")
             found.kubectl(*inside, "expose", "deployment", "web", "--port=80")
             found.kubectl(*inside, "expose", "deployment", "web", "--name=db", f"--port={port}")
-            found.kubectl(*inside, "rollout", "status", "deployment/web", "--timeout=30s")
+            rolled = found.kubectl(*inside, "rollout", "status", "deployment/web", "--timeout=90s")
+            assert rolled.status == 0, rolled.err
         yield found
 
 
@@ -71,16 +73,23 @@ def test_status_shows_every_service_with_its_conflicts(fleet: RunningFederation)
     for cluster in ("rome", "paris"):
         fleet.run_hanse("export", "db", "-n", "shop", "--context", cluster)
 
+    both = ["paris", "rome"]
+
+    def conflict_of_both() -> str:
+        services = json.loads(fleet.run_hanse("status", "--json").out)["services"]
+        (db,) = [one for one in services if one["name"] == "db"]
+        all_said = (
+            db["exporters"] == db["importers"] == both
+            and db["endpoints"] == {name: {"ready": 1, "all": 1} for name in both}
+            and {one["cluster"] for one in db["problems"]} == set(both)
+        )
+        return "" if all_said else str(db)
+
+    eventually(conflict_of_both)
     shown = fleet.run_hanse("status")
-    services = json.loads(fleet.run_hanse("status", "--json").out)["services"]
 
     assert "shop/db" in shown.out
     assert "outage PortConflict: the export of shop/db" in shown.out
-    (db,) = [one for one in services if one["name"] == "db"]
-    assert db["exporters"] == ["paris", "rome"]
-    assert db["importers"] == ["paris", "rome"]
-    assert db["endpoints"] == {"paris": {"ready": 1, "all": 1}, "rome": {"ready": 1, "all": 1}}
-    assert {one["cluster"] for one in db["problems"]} == {"paris", "rome"}
 
 
 def test_a_program_reads_the_result(fleet: RunningFederation) -> None:
@@ -101,17 +110,19 @@ def test_nobody_has_to_wait(fleet: RunningFederation) -> None:
 def test_an_unreachable_broker_is_reported(fleet: RunningFederation) -> None:
     fleet.kubectl("-n", "shop", "expose", "deployment", "web", "--name=cut", "--port=1")
     fleet.run_hanse("local", "cut", "rome", "broker")
+    blind = re.compile(
+        "^! the agent of rome does not see broker as it is now: Unreachable: "
+        ".*broker does not answer rome",
+        re.MULTILINE,
+    )
     try:
         result = fleet.run_hanse("export", "cut", "-n", "shop", "--timeout", "4")
-        shown = fleet.run_hanse("status")
+        eventually(lambda: "" if blind.search(shown := fleet.run_hanse("status").out) else shown)
     finally:
         fleet.run_hanse("local", "heal", "--all")
 
     assert result.status == 1
     assert result.out.startswith("shop/cut is not exported by rome\n! Pending: ")
-    blind = "! the agent of rome does not see broker as it is now: Unreachable: "
-    (line,) = [line for line in shown.out.splitlines() if line.startswith(blind)]
-    assert "broker does not answer rome" in line
 
 
 def test_where_no_agent_runs_the_remedy_is_printed(fleet: RunningFederation) -> None:

@@ -1,28 +1,25 @@
 """Every fault: all presentations say the same of it, and what they say mends it."""
 
+import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import pytest
 
-from tests.cli.faces import Faces, eventually, told
-from tests.cli.fault_table import (
-    AFTER,
-    BEFORE,
-    CLUSTERS,
-    FUNCTIONS,
-    LONG_LEASES,
-    OBJECTS,
-    SHORT_LEASES,
-    SPANNING,
-    Fault,
-)
-from tests.cli.programs import RunningFederation
+from tests.cli.cluster_faults import CLUSTERS, LONG_LEASES, SHORT_LEASES, TIDY
+from tests.cli.faces import Faces, told
+from tests.cli.fault_table import AFTER, BEFORE, OBJECTS, SPANNING, Fault
+from tests.cli.fault_table import FUNCTIONS as OBJECT_FUNCTIONS
+from tests.cli.feature_faults import FEATURE_FUNCTIONS, FEATURES
+from tests.cli.programs import RunningFederation, eventually
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+
+
+FUNCTIONS = OBJECT_FUNCTIONS + FEATURE_FUNCTIONS
 
 
 @pytest.fixture(scope="module")
@@ -34,10 +31,11 @@ def test_faults_of_objects_are_told_by_all_and_mended_by_what_is_printed(faces: 
     faces.shell(FUNCTIONS + BEFORE)
 
     if os.environ.get("HANSE_FAULTS"):
+        play(faces, FEATURES)
         play(faces, SPANNING)
         play(faces, OBJECTS)
     else:
-        play(faces, OBJECTS[:6])
+        play(faces, OBJECTS[:7])
 
     faces.shell(FUNCTIONS + AFTER)
     nothing_is_wrong(faces)
@@ -52,7 +50,18 @@ def test_a_fault_of_a_cluster_is_told_first_by_all_and_mended_by_what_is_printed
 
     play(faces, faults)
 
-    faces.shell(FUNCTIONS + LONG_LEASES)
+    faces.shell(FUNCTIONS + LONG_LEASES + TIDY)
+
+
+def test_a_kubeconfig_that_cannot_be_read_is_told_and_mended_by_another(faces: Faces) -> None:
+    faces.shell("echo '{broken' >broken")
+
+    said = faces.shell("hanse --kubeconfig broken doctor --json || [ $? = 1 ]")
+    (found,) = json.loads(said)["findings"]
+    assert found["code"] == "KubeconfigInvalid"
+    assert "name a readable file with --kubeconfig" in found["remedy"]["advice"]
+
+    faces.shell('hanse --kubeconfig "$KUBECONFIG" doctor')
 
 
 def play(faces: Faces, faults: Sequence[Fault]) -> None:
@@ -65,16 +74,27 @@ def play(faces: Faces, faults: Sequence[Fault]) -> None:
 
     def look() -> str:
         found[:] = faces.doctor()
-        return missing(faults, found) or not_first(faults, found)
+        follows = {fault.finding: fault.follows for fault in faults}
+        return missing(faults, found) or not_first(faults, found) or without(follows, found)
 
     eventually(look)
+    remembered = {fault.finding: fault.remembered for fault in faults}
+    eventually(lambda: without(remembered, faces.dashboard()))
     for name, read in presentations(faces).items():
         eventually(partial(_compare, name, read, faults, found))
 
     for one in found:
         for command in one["remedy"]["commands"]:
             faces.shell(command)
+    for fault in faults:
+        if fault.asked:
+            (one,) = (f for f in found if next(iter(told([f]))).fault == fault.finding)
+            assert one["remedy"]["ask"], one
+            assert not one["remedy"]["commands"], one
+            faces.shell(FUNCTIONS + fault.asked)
     nothing_is_wrong(faces)
+    for fault in faults:
+        faces.shell(FUNCTIONS + fault.restore)
 
 
 def presentations(faces: Faces) -> dict[str, Callable[[], set[Any]]]:
@@ -102,6 +122,19 @@ def not_first(faults: Sequence[Fault], findings: Sequence[dict[str, Any]]) -> st
             before = findings[: names.index(fault.finding) + 1]
             if not all(one["consequences"] for one in before):
                 return f"{fault.finding} is not told first, with its consequences: {names}"
+    return ""
+
+
+def without(follows: Mapping[str, Sequence[str]], findings: Sequence[dict[str, Any]]) -> str:
+    """What is not told under the causes that it follows from."""
+    under: dict[str, list[str]] = {}
+    for one in findings:
+        fault = next(iter(told([one]))).fault
+        under.setdefault(fault, []).extend(each["summary"] for each in one["consequences"])
+    for fault, texts in follows.items():
+        for text in texts:
+            if not any(text in summary for summary in under.get(fault, ())):
+                return f"{text!r} is not told under {fault}: {under}"
     return ""
 
 

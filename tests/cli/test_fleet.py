@@ -7,17 +7,20 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.cli.clusters import ClusterAccess, ReadFailure
+from hanse.cli.doctor.checks import as_finding
 from hanse.cli.doctor.clusters import Finding as Check
-from hanse.cli.doctor.examination import as_finding
 from hanse.cli.findings import Report
-from hanse.cli.fleet import ClusterRead, read_objects, unread
+from hanse.cli.fleet import ClusterRead, unread
+from hanse.cli.fleet_lists import read_objects
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import error_from_response
 from hanse.kube.transport import Request, Response
+from hanse.model.agent_report import BROKER_CONNECTION
 from hanse.model.conditions import condition
 from hanse.model.findings import Finding, Severity, Unknown, cluster_ref, judge
+from hanse.model.kinds.antrea import AntreaNetworkPolicy
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import (
     Namespace,
@@ -30,7 +33,14 @@ from hanse.model.kinds.core import (
 )
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
 from hanse.model.kinds.federation import Federation, FederationStatus, MemberState
-from hanse.model.kinds.hanse import ClusterSet, ClusterSetSpec
+from hanse.model.kinds.hanse import (
+    ClusterMember,
+    ClusterMemberSpec,
+    ClusterMemberStatus,
+    ClusterSet,
+    ClusterSetSpec,
+    MemberPhase,
+)
 from hanse.model.kinds.multicluster import (
     ExportingCluster,
     ImportedPort,
@@ -47,7 +57,7 @@ from tests.support.fleet_reads import NOW, findings, lease, read
 GOOD = (condition("Valid", True, "Valid"), condition("Ready", True, "Exported"))
 
 
-def broker(*heartbeats: Lease, paused: bool = False) -> ClusterRead:
+def broker(*heartbeats: Object, paused: bool = False) -> ClusterRead:
     cluster_set = ClusterSet(metadata=Meta(name="hanse"), spec=ClusterSetSpec(paused=paused))
     return read(
         "broker", cluster_set, *published("lubeck"), *published("bergen"), *heartbeats, agent=None
@@ -119,6 +129,98 @@ def test_a_member_cut_from_the_broker_is_silent_although_its_agent_runs() -> Non
     assert found.code == "ClusterSilent"
     assert found.remedy.commands == ("hanse local heal bergen broker",)
     assert [c.subject.name for c in found.consequences] == ["web"]
+
+
+def reporting(connection: str) -> ClusterRead:
+    """Bergen, whose agent says this of its connection to the broker."""
+    agent = lease("hanse-agent", "hanse-system", "bergen_0")
+    said = {BROKER_CONNECTION: connection}
+    agent = replace(agent, metadata=replace(agent.metadata, annotations=said))
+    return read("bergen", agent, agent=None)
+
+
+@pytest.mark.parametrize(
+    ("connection", "told", "told_late"),
+    [
+        (
+            "CredentialsRejected {}",
+            "broker refuses the credentials of the agent of bergen",
+            "broker refuses the credentials of its agent",
+        ),
+        (
+            "AgentForbidden {} endpointslices,leases",
+            "broker refuses the agent of bergen: its account may not use endpointslices, leases",
+            "broker refuses its agent: its account may not use endpointslices, leases",
+        ),
+    ],
+)
+def test_a_member_that_exports_nothing_and_whom_the_broker_refuses_is_told_so(
+    connection: str, told: str, told_late: str
+) -> None:
+    since = NOW - timedelta(minutes=2)
+    member = reporting(connection.format(since.isoformat()))
+
+    (early,) = findings(member, broker(lease("bergen", "hanse-broker", "bergen")))
+    (late,) = findings(member, broker(lease("bergen", "hanse-broker", "bergen", age=41)))
+
+    join = ("hanse join --broker broker --cluster-id bergen --context bergen",)
+    assert (early.code, early.since, early.remedy.commands) == ("TokenRevoked", since, join)
+    assert (late.code, late.remedy.commands) == ("ClusterSilent", join)
+    assert told in early.summary
+    assert told_late in late.summary
+
+
+@pytest.mark.parametrize(("phase", "code"), [("Left", ""), ("Ready", "ClusterSilent")])
+def test_a_cluster_that_has_left_is_not_said_to_be_silent_or_cut_off(
+    phase: MemberPhase, code: str
+) -> None:
+    left = ClusterMember(
+        metadata=Meta(name="bergen", namespace="hanse-broker"),
+        spec=ClusterMemberSpec(cluster_id="bergen", uid="any"),
+        status=ClusterMemberStatus(phase=phase, since=NOW),
+    )
+    remains = broker(lease("bergen", "hanse-broker", "bergen", age=41), left)
+
+    found = findings(reporting(f"Disconnected {NOW.isoformat()}"), remains)
+
+    assert [one.code for one in found] == ([code] if code else [])
+
+
+def test_a_member_whose_token_the_broker_rejects_is_silent_until_it_joins_again() -> None:
+    rejected = (GOOD[0], condition("Ready", None, "CredentialsRejected"))
+    silent = broker(lease("bergen", "hanse-broker", "bergen", age=41))
+
+    (found,) = findings(HEALTHY[0], read("bergen", *web("bergen", conditions=rejected)), silent)
+
+    assert found.code == "ClusterSilent"
+    assert "broker refuses the credentials of its agent" in found.summary
+    assert found.remedy.commands == (
+        "hanse join --broker broker --cluster-id bergen --context bergen",
+    )
+
+
+def test_an_export_that_no_agent_has_looked_at_follows_from_the_pause_of_the_fleet() -> None:
+    beats = (lease(one, "hanse-broker", one) for one in ("lubeck", "bergen"))
+
+    (found,) = findings(read("lubeck", *web("lubeck", conditions=())), broker(*beats, paused=True))
+
+    assert found.code == "FleetPaused"
+    assert [c.summary for c in found.consequences] == [
+        "no agent has looked at the export of shop/web in lubeck"
+    ]
+
+
+def test_what_has_to_be_edited_is_named_with_its_cluster_and_group() -> None:
+    policy = AntreaNetworkPolicy(
+        metadata=Meta(name="machines", namespace="shop"),
+        spec={"appliedTo": [{"externalEntitySelector": {}}]},
+    )
+
+    (found,) = findings(read("lubeck", policy))
+
+    assert found.code == "PolicyNotEnforced"
+    edit = "kubectl --context lubeck -n shop edit networkpolicies.crd.antrea.io machines"
+    assert f"`{edit}`" in found.remedy.advice
 
 
 @pytest.mark.parametrize(
@@ -225,6 +327,14 @@ READY_NODE = Node(
             id="credentials",
         ),
         pytest.param(
+            read(ONE, agent_forbidden=("networks", "pods"), features=("services", "networks")),
+            "AgentForbidden",
+            "degraded",
+            "hanse manifests --cluster-id lubeck --features services,networks --rights | "
+            "kubectl --context lubeck apply -f -",
+            id="an agent without rights",
+        ),
+        pytest.param(
             read(ONE, denied={Secret.kind: "secrets is forbidden"}),
             "NotReadable",
             "risk",
@@ -235,7 +345,7 @@ READY_NODE = Node(
             read(ONE, *web(ONE, ready=False)),
             "NoEndpoints",
             "outage",
-            "kubectl --context lubeck -n shop rollout restart deployment --selector=app=web",
+            "kubectl --context lubeck -n shop rollout restart deployment,statefulset -l app=web",
             id="no endpoints",
         ),
         pytest.param(

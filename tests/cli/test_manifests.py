@@ -15,13 +15,15 @@ from hanse.model.feature_names import FEATURES, FeatureName, with_required
 from tests.cli.programs import hanse
 
 
+def objects(**choices: Any) -> list[dict[str, Any]]:
+    """The objects of an installation."""
+    values = msgspec.convert({"clusterId": "lubeck", **choices}, Values)
+    return list(yaml.safe_load_all(render_manifests(values, with_crds=False)))
+
+
 def installed(**choices: Any) -> dict[tuple[str, str], dict[str, Any]]:
     """The objects of an installation, by kind and name."""
-    values = msgspec.convert({"clusterId": "lubeck", **choices}, Values)
-    return {
-        (one["kind"], one["metadata"]["name"]): one
-        for one in yaml.safe_load_all(render_manifests(values, with_crds=False))
-    }
+    return {(one["kind"], one["metadata"]["name"]): one for one in objects(**choices)}
 
 
 def pods() -> list[dict[str, Any]]:
@@ -57,16 +59,19 @@ def test_no_role_has_all_rights_to_anything() -> None:
 
 @pytest.mark.parametrize("account", ["hanse-dns", "hanse-guard", "hanse-console"])
 def test_name_servers_guards_and_the_console_may_only_read(account: str) -> None:
-    found = installed(networks={"guard": True}, console={"enabled": True})
-    roles = [
-        one for (kind, name), one in found.items() if kind.endswith("Role") and name == account
-    ]
+    found = objects(networks={"guard": True}, console={"enabled": True})
+    roles = [o for o in found if o["kind"].endswith("Role") and o["metadata"]["name"] == account]
 
     assert roles
     rules = [rule for role in roles for rule in role["rules"]]
     verbs = {(verb, *rule["resources"]) for rule in rules for verb in rule["verbs"]}
     asked = {("create", "tokenreviews"), ("create", "subjectaccessreviews")}
-    assert {verb for verb, _ in verbs - asked} <= {"get", "list", "watch"}
+    told = {(verb, "leases") for verb in ("create", "delete", "patch")}
+    assert {verb for verb, _ in verbs - asked - told} <= {"get", "list", "watch"}
+    assert (told <= verbs) is (account == "hanse-guard"), "that the rules of their node hold"
+    if account == "hanse-guard":  # not where those are by which agents are elected
+        (role,) = (role for role in roles if "leases" in str(role))
+        assert role["metadata"]["namespace"] == "hanse-guards"
     assert asked <= verbs or account != "hanse-console", "who people are, and what they may see"
 
 

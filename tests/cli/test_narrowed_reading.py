@@ -16,15 +16,17 @@ from hanse.app.views import Examination, examine, first_reads
 from hanse.cli.clusters import ClusterAccess, ReadFailure
 from hanse.cli.console.poller import FleetPoller
 from hanse.cli.doctor.examination import examine_clusters
-from hanse.cli.fleet import (
-    BROKER_READS,
-    SAMPLE,
-    ClusterRead,
-    build_fleet,
-    complete,
-    read_further,
+from hanse.cli.fleet import ClusterRead, build_fleet
+from hanse.cli.fleet_lists import BROKER_READS, SAMPLE, complete, read_further, read_objects
+from hanse.cli.inventory import (
+    AccessAnswer,
+    ClusterInventory,
+    VersionAnswer,
+    service_inventory,
 )
-from hanse.cli.inventory import AccessAnswer, ClusterInventory, VersionAnswer
+from hanse.cli.status import clusters
+from hanse.cli.status.local import LocalFederationState
+from hanse.cli.status.services import json_document, print_table
 from hanse.features.services.clusters import source_cluster
 from hanse.features.services.names import (
     DOMAIN,
@@ -36,12 +38,12 @@ from hanse.features.services.names import (
 from hanse.features.services.reading import ALL_IMPORTS, COUNTED, slices_from
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
-from hanse.kube.errors import Unreachable
+from hanse.kube.errors import ServerError, Status, Unreachable
 from hanse.kube.rest_mapper import RestMapper
 from hanse.kube.transport import Response
 from hanse.kube.watch_events import Counted, Listed
 from hanse.model.conditions import Condition, condition
-from hanse.model.findings import Unknown
+from hanse.model.findings import Unknown, credentials_ref
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service, ServiceSpec
 from hanse.model.kinds.discovery import MANAGED_BY, Endpoint, EndpointConditions, EndpointSlice
@@ -419,7 +421,9 @@ async def test_a_further_list_may_take_as_long_as_the_first_ones(
             return await super().list(kind, **chosen)
 
     monkeypatch.setattr("hanse.cli.clusters.READ_TIMEOUT", timedelta(milliseconds=1))
-    monkeypatch.setattr("hanse.cli.fleet.READ_TIMEOUT", timedelta(milliseconds=1), raising=False)
+    monkeypatch.setattr(
+        "hanse.cli.fleet_lists.READ_TIMEOUT", timedelta(milliseconds=1), raising=False
+    )
     objects = objects_of(same_everywhere(3))
 
     reads = await narrowed(objects, (), servers={"bergen": Slow(objects["bergen"])})
@@ -448,31 +452,94 @@ async def test_endpoints_are_asked_of_another_importer_whose_imports_are_known()
     assert "NoEndpoints" not in codes(reads.values())
 
 
+async def test_a_service_whose_imports_nobody_gives_is_said_to_be_unknown() -> None:
+    objects = objects_of(same_everywhere(2))
+    slow = {m: Refusing(objects[m], ALL_IMPORTS, slices_from("bergen")) for m in MEMBERS}
+
+    reads = await narrowed(objects, (), servers=slow)
+
+    found = judged(reads.values())
+    item = found.items["services"]["shop/web0"]
+    assert item.state == "warn"
+    document = json_document(item)
+    assert document["unknown"] == "no answer in time"
+    unknown = ("type", "ports", "exporters", "importers", "endpoints")
+    assert [document[name] for name in unknown] == [None] * 5
+    (cause,) = [f for f in found.findings if f.subject == credentials_ref("bergen", "bergen")]
+    assert "who exports shop/web0 is not known" in [c.summary for c in cause.consequences]
+
+
+async def test_endpoints_that_nobody_gives_are_unknown_and_not_lost(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    objects = objects_of(same_everywhere(1))
+    slow = {m: Refusing(objects[m], slices_from("bergen")) for m in MEMBERS}
+
+    reads = await narrowed(objects, (), servers=slow)
+
+    found = judged(reads.values())
+    assert {f.code for f in found.findings} == {"NotReadable"}
+    item = found.items["services"]["shop/web0"]
+    assert json_document(item)["endpoints"] == {"bergen": None}
+    assert json_document(item)["exporters"] == ["bergen"]
+    print_table([item])
+    assert "bergen not known" in capsys.readouterr().out
+
+
+async def test_another_exporters_endpoints_are_judged_where_those_of_one_are_unknown() -> None:
+    down = Export(ready=False, conditions=GOOD, to=())
+    fleet = same_everywhere(0)
+    both = FederatedService("shop", {"bergen": down, "riga": down}, frozenset(), frozenset())
+    objects = objects_of(replace(fleet, services=[both]))
+    slow = {m: Refusing(objects[m], slices_from("bergen")) for m in MEMBERS}
+
+    reads = await narrowed(objects, (), servers=slow)
+
+    (item,) = judged(reads.values()).items["services"].values()
+    summaries = [f.summary for f in item.findings]
+    assert "shop/web0 is served by 0 of 2 clusters, not by riga; bergen is not known" in summaries
+    assert "NoEndpoints" not in codes(reads.values())
+
+
+async def test_imports_that_a_server_fails_to_count_are_listed() -> None:
+    class Failing(Server):
+        async def count(self, kind: type[Any], *, first: int) -> Counted[Any]:
+            raise ServerError(Status(500, "InternalError", f"{kind.kind.plural} {first}"))
+
+    server = Failing(objects_of(same_everywhere(1))["riga"])
+    cluster = ClusterAccess("riga", cast("Credentials", None))
+
+    found = await read_objects(cluster, cast("Client", server))
+
+    assert found.counts[ServiceImport.kind].total is None  # which has them listed
+
+
 async def test_the_console_keeps_the_endpoints_of_a_cluster_that_it_does_not_reach(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     objects = objects_of(same_everywhere(3, "riga"))
     servers = {name: Server(found) for name, found in objects.items() if name != "bergen"}
-    clusters = [ClusterAccess(name, cast("Credentials", None)) for name in servers]
+    accesses = [ClusterAccess(name, cast("Credentials", None)) for name in servers]
 
     async def reach(
         cluster: ClusterAccess, read: Callable[[ClusterAccess, Any], Awaitable[ClusterRead]]
     ) -> ClusterRead:
         return await read(cluster, servers[cluster.name])
 
-    async def discover(_: Client) -> None:
-        return
+    async def answered(*_: object) -> Any:
+        return AccessAnswer("", VersionAnswer("v1.34.0", Response(200, b"{}"), NOW, NOW), None)
 
-    async def read_objects(cluster: ClusterAccess, client: Client) -> ClusterRead:
+    async def read_objects(cluster: ClusterAccess, client: Client, _: object) -> ClusterRead:
         return await first_read(cluster.name, cast("Server", client))
 
     module = "hanse.cli.console.poller"
-    for name, value in {"discover_kinds": discover, "read_objects": read_objects}.items():
-        monkeypatch.setattr(f"{module}.{name}", value)
+    for name in ("read_version", "refresh", "read_access"):
+        monkeypatch.setattr(f"{module}.{name}", answered)
+    monkeypatch.setattr(f"{module}.read_objects", read_objects)
     monkeypatch.setattr(f"{module}.read_cluster", reach)
     for name in ("INTERVAL", "INTERVAL_PER_CLUSTER", "START_INTERVAL", "PUBLISH_INTERVAL"):
         monkeypatch.setattr(f"{module}.{name}", 0.0)
-    poller = FleetPoller(clusters, local=False)
+    poller = FleetPoller(accesses, local=False)
     seen: list[int] = []
 
     def count_slices() -> None:
@@ -495,7 +562,7 @@ async def test_the_doctor_counts_imports_where_a_server_does_not(
 ) -> None:
     objects = objects_of(same_everywhere(12))
     servers = {name: Uncounting(found) for name, found in objects.items()}
-    clusters = [ClusterAccess(name, cast("Credentials", None)) for name in servers]
+    accesses = [ClusterAccess(name, cast("Credentials", None)) for name in servers]
 
     @asynccontextmanager
     async def open_clients(_: object) -> AsyncIterator[dict[str, Server]]:
@@ -509,7 +576,7 @@ async def test_the_doctor_counts_imports_where_a_server_does_not(
     monkeypatch.setattr("hanse.cli.doctor.examination.open_clients", open_clients)
     monkeypatch.setattr("hanse.cli.doctor.examination.read_clusters", read_clusters)
 
-    found = await examine_clusters(clusters, local=False)
+    found = await examine_clusters(accesses, local=False)
 
     counts = {
         one.name: one.services.imports
@@ -517,6 +584,21 @@ async def test_the_doctor_counts_imports_where_a_server_does_not(
         if isinstance(one, ClusterInventory) and one.services is not None
     }
     assert counts == {**dict.fromkeys(MEMBERS, 12), "broker": 0}
+
+
+def test_exports_and_imports_that_could_not_be_read_are_unknown_in_the_table_of_clusters(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    inventory = ClusterInventory(
+        "riga", "", "v1", timedelta(0), services=service_inventory(None, None)
+    )
+
+    document = clusters.json_document(inventory, LocalFederationState())
+    clusters.print_table([inventory])
+
+    assert document["features"]["services"]["imports"] is None
+    assert document["features"]["services"]["exports"] is None
+    assert capsys.readouterr().out.splitlines()[1].split()[4:] == ["?", "?", "?"]
 
 
 async def test_a_cluster_that_was_never_read_has_no_age(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,11 +3,12 @@
 import os
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from tests.cli.programs import HANSE, CommandResult, hanse
+from tests.cli.programs import HANSE, POLL_INTERVAL, CommandResult, hanse
 
 
 def netcheck(*arguments: str) -> CommandResult:
@@ -26,7 +27,7 @@ def serving(port: int) -> Iterator[None]:
     process = subprocess.Popen(arguments, env={**os.environ, "CLUSTER": "lubeck"})
     try:
         while process.poll() is None and netcheck("tcp", f"127.0.0.1:{port}").status:
-            pass
+            time.sleep(POLL_INTERVAL)
         yield
     finally:
         process.terminate()

@@ -91,7 +91,7 @@ def test_a_plan_asks_every_agent_what_it_would_do(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr("hanse.app.features", lambda: (Toy(),))
+    monkeypatch.setattr("hanse.app.composition.features", lambda: (Toy(),))
     fleet.kubectl("--context", "broker", "create", "namespace", "toy")
     file = tmp_path / "offer.yaml"
     file.write_text(PRICES.replace("name: prices", f"name: bread, labels: {{{OFFER}: 'yes'}}"))

@@ -73,7 +73,7 @@ async def plan_in_lubeck(
         asked.applied = applied
         return []
 
-    monkeypatch.setattr("hanse.app.features", lambda: (Toy(),))
+    monkeypatch.setattr("hanse.app.composition.features", lambda: (Toy(),))
     for name, stub in (
         ("read_inventories", read),
         ("open_client", opened),

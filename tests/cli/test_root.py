@@ -70,7 +70,7 @@ def test_each_option_is_explained() -> None:
         f"{command.name} {param.name}"
         for command in _commands()
         for param in command.params
-        if isinstance(param, click.Option) and not param.help
+        if isinstance(param, click.Option) and not param.help and not param.hidden
     ]
 
     assert silent == []

@@ -60,6 +60,18 @@ at rollout status statefulset/store --timeout=60s
 kubectl --context c2 -n mynamespace get statefulset store-c2 -o jsonpath='{..image}'
 hanse statefulsets undo mynamespace/store --to-revision 7 2>&1 || true
 
+at patch statefulset store -p '{"spec":{"template":{"spec":{"nodeSelector":{"disk":"none"}}}}}'
+at wait --for=condition=Updated=false --timeout=60s statefulset/store
+at get statefulset store -o jsonpath='{.status.conditions[?(@.type=="Updated")].message}'; echo
+until kubectl --context c2 -n mynamespace get controllerrevisions -o yaml | grep 'disk: none'; do
+  sleep 0.2
+done
+hanse statefulsets undo mynamespace/store
+at rollout status statefulset/store --timeout=60s
+at rollout restart statefulset/store
+at rollout status statefulset/store --timeout=60s
+kubectl --context c1 -n mynamespace get pods -o yaml | sed -n 's/.*restartedAt:/restarted/p'
+
 host() { kubectl --context c1 -n mynamespace "$@"; }
 sed -i 's/replicas: 8/replicas: 2/' examples/statefulset/hosted.yaml
 host apply -f examples/statefulset/hosted.yaml
@@ -76,22 +88,41 @@ host get federatedstatefulset cache -o jsonpath='hosted {.spec.template.spec.tem
 
 
 def test_a_set_is_rolled_back_to_the_template_that_its_clusters_had(tmp_path: Path) -> None:
-    shutil.copytree(ROOT / "examples/statefulset", tmp_path / "examples/statefulset")
-    (tmp_path / "undo.sh").write_text(UNDO)
+    check_roll_back(tmp_path)
+
+
+def check_roll_back(folder: Path, *engine: str, env: dict[str, str] | None = None) -> None:
+    """Update, restart and roll back sets of both doors, by kubectl where it can and by `hanse`."""
+    shutil.copytree(ROOT / "examples/statefulset", folder / "examples/statefulset")
+    (folder / "undo.sh").write_text(UNDO)
 
     result = hanse(
-        *("up", "--clusters", "c1,c2", "--no-sample", "--exec", "timeout 150 bash undo.sh"),
-        cwd=tmp_path,
+        *(
+            "up",
+            "--clusters",
+            "c1,c2",
+            "--no-sample",
+            *engine,
+            "--exec",
+            "timeout 150 bash undo.sh",
+        ),
+        cwd=folder,
+        env=env,
         patience=180,
     )
 
     assert result.status == 0, result.out + result.err
     assert "No rollout history found." in result.out, result.out
     assert "no last revision to roll back to" in result.out, result.out
+    assert "to go back: hanse statefulsets undo mynamespace/store\n" in result.out, result.out
+    assert re.search(r'^restarted "2\d{3}-', result.out, re.MULTILINE), result.out
     assert re.search(r"2 +\S+ +etcd:next +now\n", result.out), result.out
     before = re.search(r"template of revision 1 again \((.*)\)", result.out)
     assert before is not None, result.out
     assert result.out.count(before[1]) >= 3, "in the history, by undo, and in the cluster"
+    assert re.search(r"template of revision 3 again", result.out), (
+        "of c2, which alone has the bad one"
+    )
     assert "c1 has no revision 7; see `hanse statefulsets history`" in result.out
     assert "mynamespace/cache has the template of revision 1 again (redis:8)" in result.out
     hosted = result.out.rpartition("hosted ")[2]

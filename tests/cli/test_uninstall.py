@@ -6,11 +6,15 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from hanse import app
 from hanse.cli.apply import apply, apply_definitions
+from hanse.cli.errors import CommandFailed
+from hanse.cli.member_records import set_phase
 from hanse.cli.uninstall import removal
 from hanse.cli.uninstall.command import print_installation
+from hanse.cli.uninstall.leaving import check_members
 from hanse.cli.uninstall.removal import (
     Installation,
     OwnedObject,
@@ -18,15 +22,20 @@ from hanse.cli.uninstall.removal import (
     kubectl_commands,
     remove_installation,
 )
+from hanse.features.federation import manifests as federation
+from hanse.features.statefulsets.names import CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import NotFound
 from hanse.local.in_process import InProcessTransport
 from hanse.model.agent_manifests import agent_manifests
 from hanse.model.kinds.admission import ValidatingAdmissionPolicy
-from hanse.model.kinds.apps import Deployment
-from hanse.model.kinds.core import ConfigMap, Namespace
+from hanse.model.kinds.apps import Deployment, StatefulSet, StatefulSetSpec
+from hanse.model.kinds.core import ConfigMap, Namespace, Service, ServicePort, ServiceSpec
+from hanse.model.kinds.hanse import ClusterMember, ClusterMemberSpec, MemberPhase
+from hanse.model.kinds.networking import LabelSelector
 from hanse.model.kinds.networks import Network, NetworkSpec
+from hanse.model.kinds.policy import PodDisruptionBudget, PodDisruptionBudgetSpec
 from hanse.model.manifests import Manifest, crd_manifests
 from hanse.model.objects import Meta
 from hanse.model.plan import Key
@@ -161,6 +170,44 @@ async def test_the_same_can_be_done_by_hand() -> None:
     assert "customresourcedefinitions" in commands[-1]
 
 
+async def test_replicas_of_a_set_over_clusters_run_on_without_an_owner() -> None:
+    client = await installed()
+    owner = Owner("statefulsets", Key("local", "store", "shop"), "rome")
+    meta = Meta(name="store-rome", namespace="shop")
+    labels = {"app": "store"}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [{"name": "a", "image": "a"}]},
+    }
+    spec = StatefulSetSpec(selector={"matchLabels": labels}, template=template, replicas=1)
+    budget = PodDisruptionBudget(
+        metadata=meta, spec=PodDisruptionBudgetSpec(selector=LabelSelector(match_labels=labels))
+    )
+    copy = Meta(name="store-riga-0", namespace="shop", annotations={CLUSTER: "riga"})
+    port = ServiceSpec(ports=(ServicePort(port=80),))
+    for obj in (
+        StatefulSet(metadata=meta, spec=spec),
+        Service(metadata=replace(meta, name="store-rome-0"), spec=port),
+        Service(metadata=copy, spec=port),
+        budget,
+    ):
+        await client.create(with_owner(obj, owner))
+    found = await find_installation(client, definitions=False)
+    by_hand = list(kubectl_commands(found, "rome"))
+
+    await remove_installation(client, found, print)
+
+    assert not await find_installation(client, definitions=False)
+    for kind, name in ((StatefulSet, "store-rome"), (Service, "store-rome-0")):
+        left = await client.read(kind, name, "shop")
+        assert not any(mark.startswith("hanse.dev/") for mark in left.metadata.annotations)
+        commands = [line for line in by_hand if f" {kind.kind.plural}" in line and name in line]
+        assert [" patch " in line for line in commands] == [True], commands
+    for gone, name in ((Service, "store-riga-0"), (PodDisruptionBudget, "store-rome")):
+        with pytest.raises(NotFound):
+            await client.read(gone, name, "shop")
+
+
 async def test_by_hand_as_by_us_finalizers_of_others_stay() -> None:
     client = await installed()
     both = {"metadata": {"finalizers": ["example.com/slow", "arktos.futurewei.com/network"]}}
@@ -199,6 +246,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningFederatio
 def test_an_agent_that_is_alive_elsewhere_is_named_and_nothing_is_deleted(
     fleet: RunningFederation,
 ) -> None:
+    shop = ("-n", "shop", "wait", "serviceimport/web", "--for=create", "--timeout=60s")
+    assert fleet.kubectl(*shop).status == 0
+
     looked = fleet.run_hanse("uninstall", "--context", "rome")
     refused = fleet.run_hanse("uninstall", "--context", "rome", "--yes")
 
@@ -230,3 +280,54 @@ def test_a_context_that_is_not_there_is_named(fleet: RunningFederation, tmp_path
 
     assert result.status == 2
     assert "nowhere" in result.err
+
+
+_MEMBERS: dict[str, MemberPhase] = {"oslo": "Ready", "paris": "Left", "rome": "Joining"}
+
+
+async def test_a_broker_whose_members_have_not_left_is_not_taken_from_them() -> None:
+    client = await installed()
+    await client.create(Namespace(metadata=Meta(name="league")))
+    for name, phase in _MEMBERS.items():
+        meta = Meta(name=name, namespace="league")
+        uid = (await client.read(Namespace, "kube-system")).metadata.uid if name == "rome" else name
+        spec = ClusterMemberSpec(cluster_id=name, uid=uid)
+        record = await client.create(ClusterMember(metadata=meta, spec=spec))
+        await set_phase(client, record, phase)
+
+    with pytest.raises(CommandFailed, match="rome is the broker of oslo, which would lose") as told:
+        await check_members(client, "rome")
+
+    assert "hanse leave --broker rome --cluster-id oslo" in str(told.value)
+    await client.delete(ClusterMember, "oslo", "league")
+    await check_members(client, "rome")
+
+
+async def test_a_cluster_without_members_is_no_broker() -> None:
+    client = Client(InProcessTransport(ApiServer("rome", clock=WallClock())))
+
+    await check_members(client, "rome")
+
+
+@pytest.mark.parametrize(
+    ("supervises", "members", "is_refused"),
+    [
+        pytest.param(True, ("rome", "oslo"), True, id="it leads another"),
+        pytest.param(True, ("rome",), False, id="it leads itself alone"),
+        pytest.param(False, (), True, id="another leads it"),
+    ],
+)
+async def test_a_cluster_of_a_federation_is_not_taken_from_the_others(
+    supervises: bool, members: tuple[str, ...], is_refused: bool
+) -> None:
+    client = await installed()
+    entries = tuple(federation.member_entry(one, f"https://{one}") for one in members)
+    made = federation.federation_with_members("league", "league", entries)
+    await apply(client, [*federation.claims("rome", "league", supervisor=supervises), made])
+    leave = "hanse leave --federation league --cluster-id rome --context rome"
+
+    if is_refused:
+        with pytest.raises(CommandFailed, match=leave):
+            await check_members(client, "rome")
+    else:
+        await check_members(client, "rome")

@@ -80,7 +80,7 @@ def test_the_sample_runs_in_every_cluster(fleet: RunningFederation) -> None:
             "rollout",
             "status",
             "deployment/web",
-            "--timeout=20s",
+            "--timeout=90s",
         )
 
         assert waited.status == 0, waited.err
@@ -134,7 +134,7 @@ def test_status_sees_every_agent_alive(fleet: RunningFederation) -> None:
 
 
 def test_doctor_finds_nothing_wrong(fleet: RunningFederation) -> None:
-    result = fleet.run_hanse("doctor")
+    result = fleet.run_hanse("doctor", "--wait", "60", patience=90)
 
     assert result.out == "✓ nothing is wrong in lubeck, hamburg, bergen, broker\n"
     assert result.status == 0
@@ -236,7 +236,7 @@ def test_cuts_and_slowness_are_listed_until_they_are_healed(plain: RunningFedera
     "sign", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP], ids=lambda sign: sign.name
 )
 def test_a_signal_ends_everything_whoever_watches(tmp_path: Path, sign: signal.Signals) -> None:
-    with running(tmp_path, "--clusters", "rome") as fleet:
+    with running(tmp_path, "--clusters", "rome", "--no-sample") as fleet:
         ports = _ports(fleet.kubeconfig)
         watching = subprocess.Popen(
             ["kubectl", "get", "namespaces", "-w", "-o", "name"],
@@ -262,7 +262,7 @@ def test_a_signal_ends_everything_whoever_watches(tmp_path: Path, sign: signal.S
 def interrupted_script(cwd: Path) -> Iterator[tuple["subprocess.Popen[str]", str]]:
     """A federation with a script that waits, and the script's process id."""
     process = subprocess.Popen(
-        [*HANSE, "up", "--clusters", "rome", "--exec", "echo $$; sleep 600"],
+        [*HANSE, "up", "--clusters", "rome", "--no-sample", "--exec", "echo $$; sleep 600"],
         cwd=cwd,
         env=environment(cwd),
         stdout=subprocess.PIPE,
@@ -303,7 +303,7 @@ def test_a_signal_ends_it_where_nobody_reads_what_it_writes(tmp_path: Path) -> N
 def test_a_second_signal_does_not_wait(tmp_path: Path) -> None:
     script = "trap '' TERM; echo stubborn; while :; do sleep 600; done"
     process = subprocess.Popen(
-        [*HANSE, "up", "--clusters", "rome", "--exec", script],
+        [*HANSE, "up", "--clusters", "rome", "--no-sample", "--exec", script],
         cwd=tmp_path,
         env=environment(tmp_path),
         stdout=subprocess.PIPE,
@@ -349,7 +349,8 @@ def test_a_script_is_run_once_each_cluster_can_be_given_work(tmp_path: Path) -> 
 
 
 def test_a_killed_script_has_the_exit_code_of_a_shell(tmp_path: Path) -> None:
-    result = hanse("up", "--clusters", "rome", "--exec", "kill -9 $$", cwd=tmp_path)
+    script = ("--no-sample", "--exec", "kill -9 $$")
+    result = hanse("up", "--clusters", "rome", *script, cwd=tmp_path)
 
     assert result.status == 128 + signal.SIGKILL
 

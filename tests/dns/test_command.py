@@ -3,12 +3,10 @@
 import asyncio
 import json
 import signal
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import monotonic
 
 import dns.message
 import dns.query
@@ -20,18 +18,20 @@ from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.http_transport import HttpTransport
 from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
-from tests.cli.conftest import fleet as fleet_of_clusters
-from tests.cli.programs import HANSE, RunningFederation, environment
+from tests.cli import conftest
+from tests.cli.command_server import RunningCommand, command_server
+from tests.cli.programs import RunningFederation, environment, soon
 from tests.dns.builders import NODATA, WEB, DnsAnswer, endpoint_slice, imported, parse_answer
 
-fleet = fleet_of_clusters
+fleet = conftest.fleet
+forked_commands = conftest.forked_commands
 COMMAND_TIMEOUT = 60
 
 
 class ServerSettings(Struct, frozen=True):
     """A process that serves, where it is asked, and where it tells its numbers."""
 
-    process: "subprocess.Popen[str]"
+    process: RunningCommand
     port: int
     metrics: str
 
@@ -40,25 +40,23 @@ class ServerSettings(Struct, frozen=True):
 def _dns(federation: RunningFederation, *arguments: str) -> Iterator["ServerSettings"]:
     """A DNS server of its own process."""
     listen = ("--listen", "127.0.0.1:0", "--workers", "1", "--log-format", "json")
-    process = subprocess.Popen(
-        [*HANSE, "dns", *listen, *arguments],
-        env=environment(federation.folder, {"KUBECONFIG": str(federation.kubeconfig)}),
-        stderr=subprocess.PIPE,
-        text=True,
+    home = environment(federation.folder, {"KUBECONFIG": str(federation.kubeconfig)})
+    process = command_server().start_with_pipe(
+        ["dns", *listen, *arguments], federation.folder, home
     )
     try:
         line = _said(process, "dns serves")
         yield ServerSettings(process, int(line["listen"].rpartition(":")[2]), line["metrics"])
     finally:
         process.terminate()
-        process.communicate(timeout=COMMAND_TIMEOUT)
-    assert process.returncode == 0
+        status = process.finish(COMMAND_TIMEOUT)
+    assert status == 0
 
 
-def _said(process: subprocess.Popen[str], message: str) -> dict[str, str]:
+def _said(process: RunningCommand, message: str) -> dict[str, str]:
     """The line of the log with a message; others may stand before it."""
-    assert process.stderr is not None
-    for line in process.stderr:
+    assert process.stdout is not None
+    for line in process.stdout:
         entry: dict[str, str] = json.loads(line)
         if entry["message"] == message:
             return entry
@@ -67,13 +65,16 @@ def _said(process: subprocess.Popen[str], message: str) -> dict[str, str]:
 
 def _ask(port: int, name: str, rtype: str) -> DnsAnswer:
     """Ask until the server has read its cluster: before that it fails, as it must."""
-    end = monotonic() + COMMAND_TIMEOUT
-    while monotonic() < end:
-        query = dns.message.make_query(name, rtype)
-        answer = parse_answer(dns.query.udp(query, "127.0.0.1", port=port, timeout=COMMAND_TIMEOUT))
-        if answer.code != "SERVFAIL":
-            return answer
-    raise AssertionError(f"still SERVFAIL after {COMMAND_TIMEOUT} s")
+    query = dns.message.make_query(name, rtype)
+    answers: list[DnsAnswer] = []
+
+    def check() -> bool:
+        packet = dns.query.udp(query, "127.0.0.1", port=port, timeout=COMMAND_TIMEOUT)
+        answers.append(parse_answer(packet))
+        return answers[-1].code != "SERVFAIL"
+
+    soon(check)
+    return answers[-1]
 
 
 def test_resolve_prints_what_the_server_answers(fleet: RunningFederation) -> None:
@@ -129,15 +130,18 @@ def test_a_cluster_whose_lease_ran_out_is_left_out_by_server_and_resolve(
     asyncio.run(_haunt(fleet))
 
     with _dns(fleet, "--context", "lubeck", "--broker-context", "broker") as serving:
-        end = monotonic() + COMMAND_TIMEOUT
-        while (answer := _ask(serving.port, name, "A")).code != NODATA and monotonic() < end:
-            assert answer.records == ("10.4.0.1",), "until its Lease has run out before our eyes"
+        soon(lambda: _is_nodata_after(_ask(serving.port, name, "A")))
         # It reads ages in whole seconds of the API server, and may see the end a second later.
-        while (lubeck := _resolved_in_lubeck(fleet, name))["code"] != NODATA and monotonic() < end:
-            assert lubeck["leftOut"] == []
+        soon(lambda: _resolved_in_lubeck(fleet, name)["code"] == NODATA)
 
-    assert answer.code == lubeck["code"] == NODATA
-    assert lubeck["leftOut"] == [{"cluster": "riga", "why": "its Lease on the broker has run out"}]
+    left_out = _resolved_in_lubeck(fleet, name)["leftOut"]
+    assert left_out == [{"cluster": "riga", "why": "its Lease on the broker has run out"}]
+
+
+def _is_nodata_after(answer: DnsAnswer) -> bool:
+    """Whether the Lease has run out before our eyes: until then its cluster is answered."""
+    assert answer.code == NODATA or answer.records == ("10.4.0.1",)
+    return answer.code == NODATA
 
 
 def _resolved_in_lubeck(fleet: RunningFederation, name: str) -> dict[str, object]:
@@ -218,7 +222,7 @@ def test_a_zone_is_transferred_to_those_who_may_have_it_alone(fleet: RunningFede
         (("dns", "corefile", "example.org"), "not ADDRESS"),
         (("dns", "--listen", "nonsense"), "ADDRESS:PORT"),
         (("dns", "--zone", "a..b"), "--zone"),
-        (("dns", "--allow-transfer", "everyone"), "--allow-transfer 'everyone' is not a network"),
+        (("dns", "--allow-transfer", "everyone"), "--allow-transfer 'everyone' is no network"),
         (("dns", "--metrics-listen", "nonsense"), "--metrics-listen 'nonsense' is not"),
     ],
 )
@@ -301,9 +305,7 @@ def test_global_hosts_follow_the_health_that_the_leader_reports(fleet: RunningFe
 
 def _until_answered(port: int, name: str, address: str) -> None:
     """Ask until a change has come through; whoever waits for too long fails."""
-    end = monotonic() + COMMAND_TIMEOUT
-    while (answer := _ask(port, name, "A").records) != (address,):
-        assert monotonic() < end, f"{name} is still {answer}"
+    soon(lambda: _ask(port, name, "A").records == (address,))
 
 
 @pytest.mark.parametrize(

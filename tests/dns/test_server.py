@@ -81,6 +81,23 @@ async def test_every_worker_answers() -> None:
         assert {one.code for one in answer} == {"NOERROR"}
 
 
+async def test_a_worker_starts_with_more_names_than_changes_may_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(server, "MAX_BACKLOG", 1_000)
+    services = [f"s{number}" for number in range(2_000)]
+    slices = [endpoint_slice("bergen", "10.2.0.1", service=name) for name in services]
+    observed = cluster_snapshot("lubeck", *(imported(name) for name in services), *slices)
+    view = View("test")
+    compiler, listeners = Compiler(view, [ServiceZone(view)]), bind_listeners("127.0.0.1", 0, 1)
+    compiler.enqueue_all(observed)
+    compiler.compile(observed)
+    async with serving([ServedView(compiler, (listeners,))]) as started:
+        here = Running(started, compiler, (listeners,))
+        assert (await here.ask(f"s1999.shop.svc.{ZONE}")).records == ("10.2.0.1",)
+    listeners.close()
+
+
 async def test_the_case_of_a_question_is_kept() -> None:
     async with running(cluster_snapshot("lubeck", *TWO)) as here:
         for edns in (False, True):

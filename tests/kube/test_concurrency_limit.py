@@ -68,6 +68,20 @@ async def test_no_more_than_the_window_are_sent_at_once() -> None:
     assert server.most_at_once == 3
 
 
+async def test_a_window_that_is_widened_admits_those_who_wait() -> None:
+    server = Server()
+    limit = AdaptiveConcurrencyLimit(first=1, most=1)
+
+    async with asyncio.TaskGroup() as group:
+        group.create_task(send_all(limit, server, 20), name="requests")
+        await asyncio.sleep(server.takes / 2)
+        before = server.at_once
+        limit.widen(4)
+        limit.widen(2)
+
+    assert (before, server.most_at_once) == (1, 4)
+
+
 async def test_requests_go_in_the_order_they_came() -> None:
     server = Server()
 

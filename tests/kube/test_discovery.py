@@ -1,5 +1,6 @@
 """Which kinds are served: in the new form and the old one, and as CRDs come and go."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager
 from random import Random
@@ -19,7 +20,9 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Node, Service
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Kind
+from hanse.runtime.api import ClusterClient
 from tests.kube.scripted_transport import ScriptedTransport, answer, refusal
+from tests.support.faults import Network
 from tinykube.apiserver import ApiServer
 from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
@@ -99,6 +102,18 @@ async def test_the_old_form_and_the_new_one_are_equivalent() -> None:
     assert {Service.kind, Node.kind, Lease.kind} <= newer.rest_mapper.served.kinds
 
 
+async def test_kinds_of_the_core_group_need_not_be_asked_for() -> None:
+    client = Client(InProcessTransport(ApiServer("lubeck", clock=LoopClock())))
+
+    await refresh(client, core=False)
+
+    served = client.rest_mapper.served
+    assert served is not None
+    assert (served.resolve(Lease), served.resolve(Node)) == (Lease.kind, None)
+    assert client.rest_mapper.served_kind(Node) == Node.kind
+    await client.list(Node)
+
+
 async def test_a_definition_that_appears_or_goes_is_reported() -> None:
     client = Client(cluster())
     await refresh(client)
@@ -138,6 +153,28 @@ async def test_a_stream_finds_its_kind_in_another_version_as_soon_as_it_is_defin
     await stream.aclose()
 
     assert absent == NotServed()
+    assert isinstance(found, Listed)
+
+
+async def test_a_kind_that_no_definition_has_is_rarely_asked_for_and_found_at_once() -> None:
+    network = Network(Random(0))
+    client = ClusterClient(network.transport("us", "lubeck", cluster()), Random(0))
+    stream = list_and_watch(client, ServiceExport, random=Random(1))
+
+    discovering = asyncio.create_task(client.discover(), name="discover")
+    absent = await anext(stream)
+    next_event = asyncio.create_task(anext(stream), name="next event")
+    await asyncio.sleep(600)
+    asked = [w for w in network.watched if w.request.path.endswith("/serviceexports")]
+    await define(client, "v1alpha1")
+    await asyncio.sleep(1)
+    found = next_event.result()
+    discovering.cancel()
+    await asyncio.wait({discovering})
+    await stream.aclose()
+
+    assert absent == NotServed()
+    assert len(asked) < 12
     assert isinstance(found, Listed)
 
 

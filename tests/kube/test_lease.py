@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from hanse.kube.lease import (
     DEFAULT_TIMINGS,
@@ -139,6 +140,15 @@ def test_a_write_holds_only_for_the_lease_that_was_seen() -> None:
 
     assert change["metadata"] == {"uid": "u1", "resourceVersion": "7"}
     assert change["spec"]["holderIdentity"] == ""
+
+
+def test_a_renewal_sets_annotations_that_differ_and_removes_empty_ones() -> None:
+    held = lease("me")
+    noted = replace(held, metadata=replace(held.metadata, annotations={"kept": "a", "ended": "b"}))
+
+    change = lease_patch(noted, held.spec, {"kept": "a", "ended": "", "new": "c", "absent": ""})
+
+    assert change["metadata"]["annotations"] == {"ended": None, "new": "c"}
 
 
 ZONES = st.sampled_from([UTC, timezone(timedelta(hours=5))])

@@ -222,6 +222,21 @@ def test_a_lease_about_as_old_as_our_own_is_not_too_old(behind: int, outdated: b
     assert state_of(observer) == HolderState.UNKNOWN
 
 
+@pytest.mark.parametrize(("version", "outdated"), [("11", True), ("13", False)])
+def test_a_lease_written_after_our_own_is_not_too_old_by_a_clock_that_was_set(
+    version: str, outdated: bool
+) -> None:
+    observer, server_time = LeaseObserver("hamburg"), NOON + timedelta(minutes=5)
+    own, other = written(0), written(-3600)
+    own = replace(own, metadata=replace(own.metadata, name="hamburg", resource_version="12"))
+    other = replace(other, metadata=replace(other.metadata, resource_version=version))
+
+    observer.observe(other, 0, server_time)
+    observer.observe(own, 0, server_time)
+
+    assert observer.is_outdated("sys", "lubeck") == outdated
+
+
 def test_a_lease_found_old_that_goes_back_is_still_too_old() -> None:
     observer, server_time = LeaseObserver(), NOON + timedelta(minutes=5)
     observer.observe(written(0, number=9), 0, server_time)

@@ -59,7 +59,7 @@ def test_a_create_names_its_field_manager_and_may_be_a_dry_run() -> None:
 def test_a_patch_is_a_merge_patch() -> None:
     change = {"metadata": {"resourceVersion": "7"}}
 
-    request = requests.merge_patch(
+    request = requests.patch(
         SERVICE, "web", "shop", change, field_manager="hanse", subresource="status"
     )
 

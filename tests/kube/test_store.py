@@ -243,6 +243,15 @@ def test_an_object_older_than_what_was_seen_of_it_is_a_restore_however_new_the_l
     assert store.version == 1000
 
 
+def test_a_list_that_lacks_what_was_written_at_its_version_is_a_restore() -> None:
+    store = filled(thing("a", 40), version=30)
+
+    changed = list(store.apply_event(Listed((), "40")))
+
+    assert store.rewinds == 1
+    assert changed == [StoreChange(thing("a", 40), None, live=False)]
+
+
 def test_a_bookmark_counts_as_seen() -> None:
     store = filled(version=10)
 

@@ -1,6 +1,7 @@
 """A token that is renewed before it ends, wherever it is kept."""
 
 import base64
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from hanse.local.in_process import InProcessTransport
 from hanse.local.kubeconfig import Context, write_kubeconfig
 from hanse.model.kinds.core import Secret
 from hanse.model.objects import Meta
+from hanse.model.tokens import BoundSecret, parse_claims
 from tests.support.builders import namespace
 from tinykube.apiserver import ApiServer
 from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
@@ -37,8 +39,14 @@ def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
 
 
-def token(account: ServiceAccountName, issued: datetime, life: timedelta | None = LIFE) -> str:
+def token(
+    account: ServiceAccountName,
+    issued: datetime,
+    life: timedelta | None = LIFE,
+    bound: Mapping[str, object] | None = None,
+) -> str:
     claims: dict[str, object] = {"sub": account.subject, "iat": issued.timestamp()}
+    claims["kubernetes.io"] = bound or {}
     if life is not None:
         claims["exp"] = (issued + life).timestamp()
     body = base64.urlsafe_b64encode(msgspec.json.encode(claims)).decode().rstrip("=")
@@ -94,6 +102,21 @@ async def test_a_token_past_half_its_life_is_renewed_in_file_and_secret(member: 
     assert await member.secret.token() == new
     assert URL in member._path.read_text()
     assert member._path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_renewed_token_is_bound_to_the_same_secret(member: Member) -> None:
+    old = token(LUBECK, member.clock.now() - LIFE * 0.6)
+    await member.joined(old)
+    meta = Meta(name="bound", namespace=LUBECK.namespace)
+    uid = (await member.broker.create(Secret(metadata=meta))).metadata.uid
+    bound = {"secret": {"name": "bound", "uid": uid}}
+    old = token(LUBECK, member.clock.now() - LIFE * 0.6, bound=bound)
+
+    await member.renewal(old).renew_if_due()
+
+    claims = parse_claims(await member.file.token())
+    assert claims is not None
+    assert claims.bound == BoundSecret("bound", uid)
 
 
 async def test_a_young_token_stays(member: Member) -> None:

@@ -3,12 +3,14 @@
 import asyncio
 from contextlib import aclosing
 from datetime import timedelta
+from itertools import pairwise
 from random import Random
 
 import pytest
 
 from hanse.kube.client import Client
 from hanse.kube.errors import (
+    BadCredentials,
     Forbidden,
     Invalid,
     KubeError,
@@ -18,7 +20,7 @@ from hanse.kube.errors import (
     Unreachable,
 )
 from hanse.kube.rest_mapper import ServedKinds
-from hanse.kube.transport import Request
+from hanse.kube.transport import Request, Response
 from hanse.kube.watch_events import (
     Applied,
     Deleted,
@@ -31,7 +33,8 @@ from hanse.kube.watch_events import (
     WatchEvent,
 )
 from hanse.kube.watcher import list_and_watch
-from hanse.model.kinds.core import Service
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Node, Service
 from tests.kube.scripted_transport import (
     Lines,
     ScriptedTransport,
@@ -272,6 +275,17 @@ async def test_an_outage_is_reported_once_and_its_end_too() -> None:
     assert isinstance(received[5], Applied)
 
 
+async def test_an_outage_in_which_the_server_begins_to_refuse_us_is_reported_anew() -> None:
+    refused = BadCredentials("Unauthorized")
+    server = ScriptedTransport(
+        page(version=5), Lines((bookmark(6),), ends=CUT), *[DOWN] * 3, *[refused] * 3, DOWN
+    )
+
+    received = await events(server, 5)
+
+    assert received[2:] == [Interrupted(DOWN), Interrupted(refused), Interrupted(DOWN)]
+
+
 async def test_an_outage_that_began_before_the_first_list_ends_with_a_standing_watch() -> None:
     server = ScriptedTransport(DOWN, DOWN, page(version=5), DOWN, page(version=5), Lines())
 
@@ -343,9 +357,10 @@ async def test_a_refusal_after_an_outage_is_the_first_of_its_kind() -> None:
     refused = Forbidden(Status(403, "Forbidden", "rights are not read yet"))
     server = ScriptedTransport(*[DOWN] * 5, refused, page(version=6), Lines())
 
-    received = await events(server, 3)
+    received = await events(server, 4)
 
-    assert [type(event) for event in received] == [Interrupted, Listed, Progress]
+    assert received[:2] == [Interrupted(DOWN), Interrupted(refused)]
+    assert [type(event) for event in received[2:]] == [Listed, Progress]
     assert asyncio.get_running_loop().time() < 12
 
 
@@ -409,6 +424,44 @@ async def test_discovery_wakes_a_stream_that_waits_for_its_kind() -> None:
     assert asyncio.get_running_loop().time() == pytest.approx(asked, abs=0.01)
 
 
+async def test_a_kind_that_discovery_rules_out_is_rarely_asked_for() -> None:
+    server = ScriptedTransport(*[refusal(404, "NotFound")] * 100)
+    client = Client(server)
+    client.supports_watch_list = False
+    client.rest_mapper.follows_definitions = True
+    client.rest_mapper.update(ServedKinds())
+    stream = list_and_watch(client, Service, random=Random(1))
+
+    async with aclosing(stream):
+        assert await anext(stream) == NotServed()
+        listed = asyncio.create_task(anext(stream), name="listed")
+        for other in (Node.kind, Lease.kind):
+            await asyncio.sleep(5)
+            client.rest_mapper.update(ServedKinds(frozenset({other})))
+        await asyncio.sleep(590)
+        listed.cancel()
+        await asyncio.wait({listed})
+
+    assert 5 <= len(server.requests) <= 12
+
+
+async def test_a_kind_is_polled_where_discovery_does_not_follow_definitions() -> None:
+    server = ScriptedTransport(*[refusal(404, "NotFound")] * 100)
+    client = Client(server)
+    client.supports_watch_list = False
+    client.rest_mapper.update(ServedKinds())
+    stream = list_and_watch(client, Service, random=Random(1))
+
+    async with aclosing(stream):
+        assert await anext(stream) == NotServed()
+        listed = asyncio.create_task(anext(stream), name="listed")
+        await asyncio.sleep(600)
+        listed.cancel()
+        await asyncio.wait({listed})
+
+    assert len(server.requests) > 20
+
+
 async def test_one_bad_object_does_not_break_a_watch() -> None:
     bad = service("b", 6, ports="eighty")
     server = ScriptedTransport(
@@ -461,3 +514,30 @@ async def test_a_flood_of_events_leaves_other_tasks_their_turn() -> None:
     counting.cancel()
 
     assert turns >= 10
+
+
+class TimedTransport(ScriptedTransport):
+    """A server that notes when it is asked."""
+
+    asked: tuple[float, ...] = ()
+
+    async def send(self, request: Request) -> Response:
+        self.asked += (asyncio.get_running_loop().time(),)
+        return await super().send(request)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [DOWN, BadCredentials("Unauthorized"), Forbidden(Status(403, "Forbidden", "no rights"))],
+    ids=["unreachable", "rejected", "forbidden"],
+)
+async def test_however_long_an_outage_lasts_the_server_is_asked_every_half_minute(
+    error: KubeError,
+) -> None:
+    server = TimedTransport(*[error] * 12, page(version=5), Lines())
+
+    await events(server, 3)
+
+    pauses = [after - before for before, after in pairwise(server.asked)]
+    assert len(pauses) == 12
+    assert max(pauses) <= 30

@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import hanse.cli
 import hanse.features
 import hanse.model
 from hanse.model.json_input import CUT, MAX_DEPTH, cut_off_deep, decode_json
@@ -140,9 +141,9 @@ def test_cutting_off_takes_any_bytes(body: bytes, depth: int) -> None:
     cut_off_deep(body, depth)
 
 
-def test_what_decides_decodes_json_within_the_bound_alone() -> None:
+def test_what_decides_or_reads_answers_decodes_json_within_the_bound_alone() -> None:
     """A decoder of its own raises RecursionError for a peer's field that nests deeply."""
-    packages = (Path(hanse.model.__file__).parent, Path(hanse.features.__file__).parent)
+    packages = (Path(str(one.__file__)).parent for one in (hanse.model, hanse.features, hanse.cli))
     own = [
         file.name
         for package in packages

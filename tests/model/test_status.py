@@ -47,3 +47,7 @@ def test_a_condition_without_a_message_is_named_when_it_is_good_again() -> None:
     (event,) = condition_events(FISH, (DISPUTE,), (AGREEMENT,))
 
     assert event.message == "Conflict is False again"
+
+
+def test_a_message_that_the_api_would_refuse_is_cut() -> None:
+    assert len(condition("Ready", False, "Broken", "x" * 40_000).message) == 32_768

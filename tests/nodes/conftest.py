@@ -1,11 +1,12 @@
-"""Fleets with containers, one for each fabric; each starts when the first test wants it.
+"""Fleets with containers, one for each fabric; tests of one fabric follow each other.
 
+A fleet starts when the first test wants it and ends before the next starts: idle ones take a core.
 These tests run only when asked for (`-m nodes`), as root on Linux with containerd.
 """
 
 import asyncio
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack
 
 import pytest
 
@@ -18,22 +19,61 @@ from hanse.local.real.programs import ETCD_SERVER, ETCDCTL
 from tests.nodes.fleet import NodesFleet
 from tests.nodes.starting import CLUSTERS, starting
 
-HERE = Path(__file__).parent
+HERE = "tests/nodes/"
+"""What the ids of these tests start with."""
 ETCD_IMAGE = "hanse.dev/etcd:1"
+FABRICS = ("flat", "isolated", "routed")
+LOG_LINES = 40
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark these tests as `nodes`, skip them with a reason, or deselect them without a mark."""
-    here = [item for item in items if HERE in item.path.parents]
+    """Mark these tests as `nodes`, skip them with a reason, or deselect them without a mark.
+
+    Sorts them by fabric; those with fleets of their own are the first.
+    """
+    here = [item for item in items if item.nodeid.startswith(HERE)]
     reason = why_not()
     for item in here:
         item.add_marker(pytest.mark.nodes)
         if reason:
             item.add_marker(pytest.mark.skip(reason=reason))
-    if not config.option.markexpr:
+    items[:] = [item for item in items if item not in here]
+    if config.option.markexpr:
+        items += sorted(here, key=_fabric_index)
+    else:
         config.hook.pytest_deselected(items=here)
-        items[:] = [item for item in items if item not in here]
+
+
+def _fabric_index(item: pytest.Item) -> int:
+    """The place of a test's fabric among FABRICS; -1 for tests with fleets of their own."""
+    assert isinstance(item, pytest.Function)
+    parameters = item.callspec.params.values() if hasattr(item, "callspec") else ()
+    wanted = {*item.fixturenames, *map(str, parameters)}
+    return next((index for index, fabric in enumerate(FABRICS) if fabric in wanted), -1)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: "pytest.CallInfo[None]"
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Add what doctor says and the last lines of agents in pods to the report of a failed test."""
+    report = yield
+    if report.failed and call.when == "call" and isinstance(item, pytest.Function):
+        fleets = [fleet for fleet in item.funcargs.values() if isinstance(fleet, NodesFleet)]
+        for fleet in fleets[:1]:
+            report.sections += list(_state_of(fleet))
+    return report
+
+
+def _state_of(fleet: NodesFleet) -> Iterator[tuple[str, str]]:
+    """Sections of a report: what `hanse doctor` finds, and the logs of agents that are pods."""
+    yield "hanse doctor", fleet.running.run_hanse("doctor").out
+    agents = ("-n", "hanse-system", "logs", "-l", "app.kubernetes.io/name=hanse-agent")
+    for cluster in fleet.clusters:
+        logs = fleet.kubectl(cluster, *agents, "--timestamps", f"--tail={LOG_LINES}").out
+        if logs:
+            yield f"agent of {cluster}", logs
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -61,23 +101,30 @@ def why_not() -> str:
 
 
 @pytest.fixture(scope="session")
-def routed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
+def shared() -> Iterator[ExitStack]:
+    """Holds the fleet that runs, for tests of one fabric."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="session")
+def routed(tmp_path_factory: pytest.TempPathFactory, shared: ExitStack) -> NodesFleet:
     """Pods and Services are routed; services follow lighthouse; nodes have names of their own."""
-    distinct = ("--node-names", "distinct")
-    with starting(tmp_path_factory.mktemp("routed"), "routed", "--no-sample", *distinct) as fleet:
-        yield fleet
+    shared.close()
+    options = ("--no-sample", "--node-names", "distinct")
+    return shared.enter_context(starting(tmp_path_factory.mktemp("routed"), "routed", *options))
 
 
 @pytest.fixture(scope="session")
-def flat(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
+def flat(tmp_path_factory: pytest.TempPathFactory, shared: ExitStack) -> NodesFleet:
     """Pods only are routed; services follow KEP-1645; nodes have the same names."""
-    folder = tmp_path_factory.mktemp("flat")
-    with starting(folder, "flat", "--no-sample", "--profile", "kep-1645") as fleet:
-        yield fleet
+    shared.close()
+    options = ("--no-sample", "--profile", "kep-1645")
+    return shared.enter_context(starting(tmp_path_factory.mktemp("flat"), "flat", *options))
 
 
 @pytest.fixture(scope="session")
-def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
+def isolated(tmp_path_factory: pytest.TempPathFactory, shared: ExitStack) -> NodesFleet:
     """Neither is routed, only addresses of nodes and load balancers; the sample runs there.
 
     It has a third cluster, and an image of etcd.
@@ -87,5 +134,5 @@ def isolated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodesFleet]:
     etcd = Image(ETCD_IMAGE, tuple(binaries.values()), ("/etcd",))
     write_images(folder / "etcd.tar", [etcd])
     names = (*CLUSTERS, "bergen")
-    with starting(folder, "isolated", "--image", "etcd.tar", names=names) as fleet:
-        yield fleet
+    shared.close()
+    return shared.enter_context(starting(folder, "isolated", "--image", "etcd.tar", names=names))

@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -9,9 +10,11 @@ from itertools import pairwise
 from operator import eq
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.cli.programs import CommandResult
+from tests.nodes import etcd_client
 from tests.nodes.conftest import ETCD_IMAGE
 from tests.nodes.fleet import NodesFleet, until
 from tests.nodes.manifests import Manifest, namespace
@@ -25,6 +28,20 @@ SPACE = "quorum"
 ZONE = f"etcd.{SPACE}.myfederation.svc.example.com"
 WISHES = "federation.kubernetes.io/statefulset-preferences"
 TWO_IN_LUBECK = '{"rebalance": true, "clusters": {"lubeck": {"minReplicas": 2}, "*": {}}}'
+HEARTBEAT_MILLISECONDS = 100
+ELECTION_MILLISECONDS = 1000
+BALLOTS = 3
+LONGEST_SECONDS_WITHOUT_READ = (
+    BALLOTS * 2 * ELECTION_MILLISECONDS / 1000
+    + etcd_client.READ_SECONDS
+    + etcd_client.PAUSE_SECONDS
+)
+"""How long an election may keep all members from reading.
+
+A member asks for votes at most two election timeouts (etcd adds up to one at random) after the last
+message of a leader, and again as long after a ballot that nobody won; three members of five have to
+agree, so that two ballots may be lost; the client's read of that moment ends at its deadline.
+"""
 
 
 def _submitted() -> tuple[Manifest, ...]:
@@ -42,6 +59,8 @@ def _submitted() -> tuple[Manifest, ...]:
             f"--initial-advertise-peer-urls=http://$(POD).{ZONE}:2380",
             f"--advertise-client-urls=http://$(POD).{ZONE}:2379",
             f"--initial-cluster={members}",
+            f"--heartbeat-interval={HEARTBEAT_MILLISECONDS}",
+            f"--election-timeout={ELECTION_MILLISECONDS}",
         ],
         "env": [{"name": "POD", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}}],
         "ports": [
@@ -108,33 +127,36 @@ def _etcdctl(fleet: NodesFleet, cluster: str, *arguments: str) -> CommandResult:
 
 
 @contextmanager
-def writing(fleet: NodesFleet, folder: Path) -> Iterator[Path]:
-    """Write through all members while the block runs; the file with what was acknowledged."""
+def using(fleet: NodesFleet, folder: Path) -> Iterator[Path]:
+    """Write and read through members of all clusters while the block runs; the client's log."""
     services = [
         fleet.get(cluster, "-n", SPACE, "service", f"store-{cluster}-0") for cluster in CLUSTERS
     ]
     addresses = [one["status"]["loadBalancer"]["ingress"][0]["ip"] for one in services]
     inside = ("nsenter", "--net", "--target", str(fleet.fabric_pid))
-    program = Path(__file__).with_name("etcd_writer.py")
-    log = folder / "acknowledged"
+    log = folder / "client.log"
     with log.open("w") as output:
-        process = subprocess.Popen([*inside, sys.executable, program, *addresses], stdout=output)
+        process = subprocess.Popen(
+            [*inside, sys.executable, etcd_client.__file__, *addresses], stdout=output
+        )
     try:
-        until(lambda: log.stat().st_size, bool)
+        until(log.read_text, lambda text: "n0 " in text and "read " in text)
         yield log
     finally:
         process.terminate()
         process.wait()
+        with log.open("a") as output:
+            output.write(f"end {time.monotonic()}\n")
 
 
-def test_no_acknowledged_write_is_lost_by_a_roll_out_a_scale_down_or_a_rebalance(
+def test_a_roll_out_a_scale_down_and_a_rebalance_lose_no_write_and_pause_reads_for_elections_alone(
     fleet: NodesFleet, tmp_path: Path
 ) -> None:
     until(lambda: _etcdctl(fleet, "lubeck", "put", "ship", "cog"), lambda put: put.status == 0)
     fleet.await_rollout("broker", SPACE, "statefulset/store")
     before = _pods(fleet)
 
-    with writing(fleet, tmp_path) as log:
+    with using(fleet, tmp_path) as log:
         fleet.must("broker", "-n", SPACE, "rollout", "restart", "statefulset/store")
         fleet.await_rollout("broker", SPACE, "statefulset/store")
         after = _pods(fleet)
@@ -147,16 +169,19 @@ def test_no_acknowledged_write_is_lost_by_a_roll_out_a_scale_down_or_a_rebalance
         until(lambda: set(_pods(fleet)), partial(eq, {*MEMBERS} - {"store-bergen-1"}))
         fleet.await_rollout("broker", SPACE, "statefulset/store")
 
-    _check_writes(fleet, "bergen", log)
+    _check(fleet, "bergen", log)
 
 
-def _check_writes(fleet: NodesFleet, cluster: str, log: Path) -> None:
-    """Check that the member of a cluster has all that was acknowledged."""
-    written = [line.split() for line in log.read_text().splitlines()]
-    times = [float(at) for _, at in written]
+def _check(fleet: NodesFleet, cluster: str, log: Path) -> None:
+    """Check that a cluster's member has what was acknowledged, and that elections alone paused."""
+    done = [line.split() for line in log.read_text().splitlines()]
+    written = {what for what, _ in done if what.startswith("n")}
     kept = _etcdctl(fleet, cluster, "get", "n", "--prefix", "--keys-only").out.split()
-    gap = max(later - earlier for earlier, later in pairwise(times))
-    assert {key for key, _ in written} <= set(kept), f"{len(written)} writes, {gap:.2f} s apart"
+    assert written <= set(kept), f"{len(written)} writes"
+
+    reads = [float(at) for what, at in done if what in {"read", "end"}]
+    pause = max(later - earlier for earlier, later in pairwise(sorted(reads)))
+    assert pause <= LONGEST_SECONDS_WITHOUT_READ, f"{len(reads) - 1} reads"
 
 
 def _pods(fleet: NodesFleet) -> dict[str, str]:
@@ -165,11 +190,26 @@ def _pods(fleet: NodesFleet) -> dict[str, str]:
     return {pod["metadata"]["name"]: pod["metadata"]["uid"] for found in pods for pod in found}
 
 
+def _make_leader(fleet: NodesFleet, cluster: str) -> bool:
+    """Whether the first member of a cluster leads; if not, its leader is asked to hand over."""
+    status = _etcdctl(fleet, cluster, "endpoint", "status", "-w=json")
+    if status.status != 0:
+        return False
+    [seen] = msgspec.json.decode(status.out)
+    member = seen["Status"]["header"]["member_id"]
+    everyone = ",".join(f"http://{name}.{ZONE}:2379" for name in _pods(fleet))
+    if seen["Status"]["leader"] != member:
+        _etcdctl(fleet, cluster, "move-leader", f"--endpoints={everyone}", f"{member:x}")
+        return False
+    return True
+
+
 def test_a_quorum_survives_the_loss_of_one_cluster(fleet: NodesFleet, tmp_path: Path) -> None:
     until(lambda: _etcdctl(fleet, "lubeck", "put", "ship", "cog"), lambda put: put.status == 0)
     assert _etcdctl(fleet, "bergen", "get", "ship").out == "ship\ncog\n"
+    until(lambda: _make_leader(fleet, "hamburg"), bool)  # so that the others have to elect one
 
-    with writing(fleet, tmp_path) as log:
+    with using(fleet, tmp_path) as log:
         for other in ("lubeck", "bergen"):
             fleet.running.run_hanse("local", "cut", "hamburg", other)
         until(lambda: _etcdctl(fleet, "bergen", "put", "ship", "hulk"), lambda put: put.status == 0)
@@ -181,4 +221,4 @@ def test_a_quorum_survives_the_loss_of_one_cluster(fleet: NodesFleet, tmp_path: 
         lambda: {_etcdctl(fleet, cluster, "get", "ship").out for cluster in CLUSTERS},
         lambda read: read in ({"ship\nhulk\n"}, {"ship\nraft\n"}),  # it may have been kept back
     )
-    _check_writes(fleet, "hamburg", log)
+    _check(fleet, "hamburg", log)

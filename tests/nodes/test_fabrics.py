@@ -1,5 +1,6 @@
 """What passes between clusters on each fabric, and what a cut does."""
 
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -59,6 +60,27 @@ def test_a_fabric_carries_what_it_says(fleet: NodesFleet, kind: str) -> None:
     reached = {way for way, target in targets.items() if fleet.dial(HERE, SPACE, target, 1).answers}
 
     assert reached == PASSES[kind]
+
+
+def test_a_machine_that_comes_and_goes_changes_no_address_of_the_router(
+    fleet: NodesFleet, kind: str
+) -> None:
+    """A bridge without an address of its own takes the lowest one of its ports."""
+    inside = ("nsenter", "--net", "--target", str(fleet.fabric_pid), "ip")
+
+    def run_ip(*arguments: str) -> str:
+        return subprocess.run(
+            [*inside, *arguments], check=True, capture_output=True, text=True
+        ).stdout
+
+    before = run_ip("-brief", "link", "show", "c1")
+    lowest = ("address", "00:00:00:00:00:01", "type", "veth", "peer", "name", "far")
+    run_ip("link", "add", "name", "near", *lowest)
+    run_ip("link", "set", "near", "master", "c1", "up")
+    with_machine = run_ip("-brief", "link", "show", "c1")
+    run_ip("link", "delete", "near")
+
+    assert with_machine == before == run_ip("-brief", "link", "show", "c1")
 
 
 def test_a_cut_stops_packets_until_it_is_healed(fleet: NodesFleet) -> None:

@@ -207,11 +207,14 @@ class TestGlobalHosts(global_hosts.GlobalHosts):
 
 def test_a_cut_from_the_broker_takes_nothing_away(fleet: NodesFleet) -> None:
     """The pods' connections to the broker are cut, not only those of other programs."""
+    fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE, THERE}, 24)
     fleet.running.run_hanse("local", "cut", HERE, BROKER)
 
-    fleet.must(HERE, "-n", SYSTEM, "rollout", "restart", "deployment/hanse-agent")
-    during = fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE, THERE}, 24)
-    healed = fleet.running.run_hanse("local", "heal", HERE, BROKER)
+    try:
+        fleet.must(HERE, "-n", SYSTEM, "rollout", "restart", "deployment/hanse-agent")
+        during = fleet.await_answers(HERE, SPACE, f"http://web.{ZONE}", {HERE, THERE}, 24)
+    finally:
+        healed = fleet.running.run_hanse("local", "heal", HERE, BROKER)
 
     assert healed.status == 0
     assert len(during.pods) == 2
@@ -227,6 +230,9 @@ def test_a_guard_runs_on_the_node_and_goes_without_a_trace(
     assert upgraded.status == 0, upgraded.err
     fleet.await_rollout(HERE, SYSTEM, "daemonset/hanse-guard")
     assert _guarded_nodes(fleet) == 1
+    until(lambda: _guard_leases(fleet), lambda boots: len(boots) == 1)
+    (node,) = fleet.get(HERE, "nodes")["items"]
+    assert _guard_leases(fleet) == {node["metadata"]["name"]: node["status"]["nodeInfo"]["bootID"]}
     fleet.must(HERE, "-n", SPACE, "rollout", "restart", "deployment/web")
     fleet.await_rollout(HERE, SPACE, "deployment/web")
     assert any("attached-" in name for name in _plugin_files(fleet))
@@ -237,6 +243,12 @@ def test_a_guard_runs_on_the_node_and_goes_without_a_trace(
     until(lambda: _plugin_files(fleet), lambda names: not any("conflist" in name for name in names))
     fleet.must(HERE, "-n", SPACE, "rollout", "restart", "deployment/web")
     fleet.await_rollout(HERE, SPACE, "deployment/web")
+
+
+def _guard_leases(fleet: NodesFleet) -> dict[str, str]:
+    """By node, the boot that its guard says it guards."""
+    leases = fleet.get(HERE, "-n", "hanse-guards", "leases")["items"]
+    return {one["metadata"]["name"]: one["spec"]["holderIdentity"] for one in leases}
 
 
 def _plugin_files(fleet: NodesFleet) -> list[str]:

@@ -5,8 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import IO
@@ -18,6 +19,7 @@ from hanse.local.real.nodes.image import NETCHECK_IMAGE
 from tests.cli.programs import HANSE
 from tests.nodes.fleet import NodesFleet, until
 from tests.nodes.manifests import TCP, Manifest, pod_spec, service
+from tests.nodes.policies import enforced
 from tests.nodes.processes import container_process, descendants
 from tests.nodes.starting import starting
 
@@ -254,7 +256,8 @@ def shared_server(fleet: NodesFleet) -> Iterator[None]:
     with subprocess.Popen([*enter, *HANSE, *where, *serving]) as server:
         yield
         server.terminate()
-    fleet.must(HERE, "delete", "namespace", SYSTEM, "--wait=false")
+    for kind in ("service", "pod"):  # the namespace is the agent's, too
+        fleet.must(HERE, "-n", SYSTEM, "delete", kind, SHARED, "--wait=false")
 
 
 QUERY = """
@@ -316,6 +319,8 @@ def test_pods_on_a_bridge_send_with_their_own_addresses_alone(fleet: NodesFleet)
         fleet.must(HERE, "-n", space, "delete", "pod", *names, "--grace-period=1")
     until(lambda: installed_config(folder), lambda text: "pods0" not in text)
     until(lambda: checked_ports(fleet), lambda count: count == 0)
+    there = ["nsenter", "--net", "--target", str(node_processes(fleet)[0])]
+    subprocess.run([*there, "ip", "link", "delete", "pods0"], check=True)  # it bypasses the rules
 
 
 def installed_config(folder: Path) -> str:
@@ -404,6 +409,138 @@ def test_rules_outlive_the_guard_until_they_are_removed(fleet: NodesFleet) -> No
     fleet.apply(HERE, "acme-web", pinned("later", NODES[0]))
     fleet.must(HERE, "-n", "acme-web", "delete", "pod", NODES[1], "--grace-period=1")
     fleet.await_ready(HERE, "acme-web", "pod/later")
+
+
+def test_no_packet_passes_while_guards_come_and_go(fleet: NodesFleet) -> None:
+    """After the test above: without guards, and with policies that are enforced from here on."""
+    for tenant in TENANTS:
+        fleet.must(HERE, "-n", f"{tenant}-web", "delete", "networkpolicy", "all")
+    fleet.must(HERE, "-n", LEASES, "delete", "leases", "--all")  # else they count for a minute
+    until(lambda: isolated_by(fleet), lambda told: told == {"GuardsMissing"})
+    nodes = node_processes(fleet)
+    pods = {
+        pod: address(fleet, *pod)
+        for pod in (
+            ("acme-web", NODES[0]),
+            ("acme-web", "later"),
+            *(("bolt-web", n) for n in NODES),
+        )
+    }
+    with enforced(fleet.running.kubeconfig, HERE, nodes, TCP), connecting(fleet, pods) as seen:
+        guards = [start_guard(fleet, nodes[0])]
+        until(lambda: leases(fleet), lambda names: len(names) == 1)
+        assert isolated_by(fleet) == {"GuardsMissing"}
+        guards.append(start_guard(fleet, nodes[1]))
+        until(lambda: isolated_by(fleet), lambda told: told == {"Guards"})
+        assert our_policies(fleet) == []
+        seen.pause()
+
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node-3"}}
+        fleet.apply(HERE, "default", node)
+        until(lambda: isolated_by(fleet), lambda told: told == {"GuardsMissing"})
+        fleet.must(HERE, "delete", "node", "node-3")
+        until(lambda: isolated_by(fleet), lambda told: told == {"Guards"})
+        seen.pause()
+
+        for guard in guards:
+            guard.terminate()
+        assert [guard.wait(60) for guard in guards] == [0, 0]
+        for pid in nodes:
+            tables = ["nsenter", "--net", "--target", str(pid), "nft", "list", "tables"]
+            assert b"hanse-guard" not in subprocess.check_output(tables)
+        assert isolated_by(fleet) == {"GuardsMissing"}
+        assert leases(fleet) == []
+        seen.pause()
+
+    assert seen.between_tenants == []
+    assert seen.failed_within == []
+
+
+LEASES = "hanse-guards"
+
+
+class Seen:
+    """What pods tell of their connections: within their tenant, and to another's."""
+
+    def __init__(self) -> None:
+        self.between_tenants: list[str] = []
+        self.failed_within: list[str] = []
+        self.lines = 0
+
+    def read(self, output: IO[str], space: str, names: dict[str, str]) -> None:
+        """Read the lines of a pod until it ends."""
+        for line in output:
+            target, _, outcome = line.strip().partition(" ")
+            self.lines += 1
+            told = f"{space} to {names[target]}: {outcome}"
+            if names[target] != space and outcome == "connected":
+                self.between_tenants.append(told)
+            elif names[target] == space and outcome != "connected":
+                self.failed_within.append(told)
+
+    def pause(self) -> None:
+        """Wait until all pods have tried all again."""
+        start = self.lines
+        until(lambda: self.lines, lambda lines: lines > start + 40)
+
+
+CONNECT = """
+import socket, sys, time
+port, *targets = sys.argv[1:]
+while True:
+    for target in targets:
+        try:
+            socket.create_connection((target, int(port)), timeout=0.5).close()
+            print(target, "connected", flush=True)
+        except OSError as error:
+            print(target, type(error).__name__, flush=True)
+    time.sleep(0.05)
+"""
+
+
+@contextmanager
+def connecting(fleet: NodesFleet, pods: dict[tuple[str, str], str]) -> Iterator[Seen]:
+    """Pods connect to all others all the time."""
+    seen, names = Seen(), {ip: space for (space, _), ip in pods.items()}
+    with ExitStack() as stack:
+        for (space, pod), ip in pods.items():
+            targets = [other for other in pods.values() if other != ip]
+            command = [*inside(fleet, space, pod), CONNECT, str(TCP), *targets]
+            client = stack.enter_context(
+                subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+            )
+            stack.callback(client.kill)
+            assert client.stdout is not None
+            reader = threading.Thread(target=seen.read, args=(client.stdout, space, names))
+            reader.start()
+        yield seen
+
+
+def start_guard(fleet: NodesFleet, pid: int) -> "subprocess.Popen[bytes]":
+    """A guard on the node of a process, whose DaemonSet is gone when it ends."""
+    config = Path(f"/proc/{pid}/root/run/node/cni/10-pods.conflist").read_text()
+    pods = ip_network(json.loads(config)["plugins"][0]["ipam"]["ranges"][0][0]["subnet"])
+    (node,) = (n for n in NODES if ip_address(address(fleet, "bolt-web", n)) in pods)
+    where = ("nsenter", "--net", "--mount", "--target", str(pid))
+    options = ("--kubeconfig=/run/node/guard.kubeconfig", "guard", f"--node={node}")
+    return subprocess.Popen([*where, *HANSE, *options, "--daemonset=hanse-system/none"])
+
+
+def isolated_by(fleet: NodesFleet) -> set[str]:
+    """What the networks say that isolates them."""
+    conditions = [
+        c for n in fleet.get(HERE, "networks")["items"] for c in n["status"]["conditions"]
+    ]
+    return {c["reason"] for c in conditions if c["type"] == "Isolated"}
+
+
+def our_policies(fleet: NodesFleet) -> list[str]:
+    items = fleet.get(HERE, "networkpolicies", "-A")["items"]
+    return [p["metadata"]["name"] for p in items if p["metadata"]["name"].startswith("hanse-")]
+
+
+def leases(fleet: NodesFleet) -> list[str]:
+    return [one["metadata"]["name"] for one in fleet.get(HERE, "-n", LEASES, "leases")["items"]]
 
 
 def guard_processes(fleet: NodesFleet) -> list[int]:

@@ -5,6 +5,7 @@ import resource
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from random import Random
 from typing import Literal, cast
 
@@ -131,6 +132,41 @@ def test_three_bad_tries_take_it_down_within_the_rule() -> None:
         assert (found.up, found.reason) == (False, "TCP 10.0.0.7:80: no answer in time")
 
     played(Wish(Probe(SEVEN)), play)
+
+
+def test_a_shorter_interval_holds_at_once_not_after_the_longer_one() -> None:
+    quick = ProbePolicy(timedelta(seconds=1), timedelta(seconds=1), up=1, down=2)
+
+    async def play(world: World) -> None:
+        await asyncio.sleep(21)
+        world.wish.wanted = (Probe(SEVEN, quick),)
+        world.prober.resync()
+        world.down.add(SEVEN.address)
+        await asyncio.sleep(1 + 1 + 1 + 0.1)
+        found = world.health()
+        assert found is not None
+        assert not found.up
+
+    played(Wish(Probe(SEVEN)), play)
+
+
+def test_a_target_of_two_hosts_is_probed_by_the_shorter_interval_whoever_comes_last() -> None:
+    quick = ProbePolicy(timedelta(seconds=1), timedelta(seconds=1))
+
+    async def play(world: World) -> None:
+        for first, last in ((quick, ProbePolicy()), (ProbePolicy(), quick)):
+            world.wish.wanted = (Probe(SEVEN, first),)
+            world.prober.resync()
+            with world.prober.probing_for(Wish(Probe(SEVEN, last))):
+                await asyncio.sleep(0.5)
+                world.tried.clear()
+                await asyncio.sleep(10)
+                assert len(world.tried) == 10
+        world.tried.clear()
+        await asyncio.sleep(20.5)
+        assert len(world.tried) <= 3
+
+    played(Wish(), play)
 
 
 def test_probers_do_not_keep_step_and_none_is_late() -> None:

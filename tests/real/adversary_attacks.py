@@ -119,6 +119,9 @@ def workload_attacks() -> Iterator[Attack]:  # noqa: PLR0915 - a list
     yield _patch("shares that stay", shares, _meta(finalizers=["a.b/c"]))
     permit = {"name": "bergen", "pods": 1}
     yield _patch("another's permit", shares, {"spec": {"permits": [permit]}})
+    handed_on = {"to": "hamburg", "pods": 9, "number": 7}
+    forged = {"name": "lubeck", "handedOn": handed_on, "setUID": "x"}
+    yield _patch("a permit that it never had", shares, {"spec": {"permits": [forged]}})
     yield _patch("shares that nobody reads", shares, {"spec": {"schema": 999}})
     yield _patch("shares taken over", shares, _meta(annotations={OWNER_KEY: own}))
     yield Attack(
@@ -220,6 +223,7 @@ def account_attacks() -> Iterator[Attack]:  # noqa: PLR0915 - a list
     for name, where, account, seconds in (
         ("a token for ten years", ACCOUNTS_NAMESPACE, "lubeck", 315_360_000),
         ("a token for a month and a second", ACCOUNTS_NAMESPACE, "lubeck", 2_592_001),
+        ("a token that no rotation ends", ACCOUNTS_NAMESPACE, "lubeck", 3600),
         ("a token of hamburg", ACCOUNTS_NAMESPACE, "hamburg", 3600),
         ("a token of nobody", ACCOUNTS_NAMESPACE, "default", 3600),
         ("a token of a controller", "kube-system", "namespace-controller", 3600),
@@ -350,6 +354,7 @@ def supervisor_attacks() -> Iterator[Attack]:  # noqa: PLR0915 - a list
     accounts = f"{_CORE}/{system}/serviceaccounts"
     own = f"{accounts}/hanse-supervisor-lubeck/token"
     yield Attack("a token for ten years", "POST", own, token)
+    yield Attack("a token that no rotation ends", "POST", own, {**token, "spec": {}})
     other = f"{accounts}/hanse-supervisor-hamburg/token"
     yield Attack("a token of another supervisor", "POST", other, {**token, "spec": {}})
     agent = f"{_CORE}/hanse-system/serviceaccounts/hanse-agent/token"

@@ -1,20 +1,15 @@
 """More attacks that were thought up from the guides, one line each: name, method, path, body."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from tests.real.adversary import Attack
-from tests.real.adversary_attacks import APPLY, JSON_PATCH, MERGE, SHOP, endpoint_slice
+from tests.real.adversary_attacks import APPLY, JSON_PATCH, MERGE, SHOP
 from tests.real.joined_fleet import ACCOUNTS_NAMESPACE, BROKER_NAMESPACE, SOURCE
 
-OWN_SLICE = "lubeck.own"
-"""A slice that lubeck itself publishes, to be turned against others."""
+OWN_SLICE = "OWN"
+"""Stands for a slice that lubeck itself publishes, to be turned against others."""
 STATED = "services.hanse.dev/exported-at"
-_SERVICE = {
-    SOURCE: "lubeck",
-    "multicluster.kubernetes.io/service-name": "own",
-    "services.hanse.dev/namespace": SHOP,
-}
 _Row = tuple[str, str, str, Any]
 
 _CORE, _HOME = "/api/v1/namespaces", BROKER_NAMESPACE
@@ -27,11 +22,6 @@ _ADMISSION = "/apis/admissionregistration.k8s.io/v1"
 _HANSE = "/apis/hanse.dev/v1alpha1"
 _AVI, _SYSTEM = "avi-system", "antrea-plus-system"
 _SUFFIXES = {"PATCH": MERGE, "JSON": JSON_PATCH, "APPLY": APPLY}
-
-
-def own_slice() -> dict[str, Any]:
-    """The slice that lubeck publishes for a service of its own."""
-    return endpoint_slice(OWN_SLICE, _SERVICE, annotations={STATED: "2026-01-01T00:00:00+00:00"})
 
 
 def _named(name: str, **fields: Any) -> dict[str, Any]:
@@ -47,7 +37,7 @@ def _token(seconds: int) -> dict[str, Any]:
     return {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
 
 
-def _attacks(rows: tuple[_Row, ...]) -> Iterator[Attack]:
+def _attacks(rows: Iterable[_Row]) -> Iterator[Attack]:
     """The requests of a table; JSON and APPLY are patches of these types."""
     for name, method, path, body in rows:
         verb = "PATCH" if method in _SUFFIXES else method
@@ -159,9 +149,12 @@ TENANT_OWN = frozenset(
 """What an administrator of the namespace may do there."""
 
 
-def member_table() -> Iterator[Attack]:
-    """With a member's token, on the broker."""
-    yield from _attacks(MEMBER)
+def member_table(own_slice: str) -> Iterator[Attack]:
+    """With a member's token, on the broker; the slice is one that the member has published."""
+    yield from _attacks(
+        (name, method, path.replace(OWN_SLICE, own_slice), body)
+        for name, method, path, body in MEMBER
+    )
 
 
 def table_in_a_member() -> Iterator[Attack]:

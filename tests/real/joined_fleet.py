@@ -54,10 +54,10 @@ class JoinedFleet(Struct):
         """The kubeconfig by which a cluster's agent connects to the broker."""
         return self.folder / f"{cluster}-broker.kubeconfig"
 
-    async def join(self, cluster: str) -> CommandResult:
+    async def join(self, cluster: str, *more: str) -> CommandResult:
         return await self.hanse(
             *("join", "--broker", "broker", "--cluster-id", cluster, "--context", cluster),
-            *("--broker-namespace", BROKER_NAMESPACE),
+            *("--broker-namespace", BROKER_NAMESPACE, *more),
         )
 
     async def grant_rights_of(self, cluster: str, source: Path) -> None:

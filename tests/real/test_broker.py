@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -100,12 +101,19 @@ async def test_an_export_is_visible_in_every_cluster(
 
 
 async def test_status_shows_the_service_once(fleet: JoinedFleet, exported: CommandResult) -> None:
-    services = parse_json(await fleet.hanse("status", "--json"))["services"]
+    (web,) = await _status_of_web(fleet)
+    async with asyncio.timeout(60):  # whose server or Lease is late on a busy machine is shown lost
+        while web["exporters"] == [] and web["findings"]:
+            (web,) = await _status_of_web(fleet)
 
-    (web,) = [one for one in services if one["name"] == "web"]
-    assert web["exporters"] == ["hamburg", "lubeck"]
+    assert web["exporters"] == ["hamburg", "lubeck"], web
     assert web["endpoints"]["lubeck"] == {"ready": 1, "all": 1}
     assert web["problems"] == []
+
+
+async def _status_of_web(fleet: JoinedFleet) -> list[Any]:
+    services = parse_json(await fleet.hanse("status", "--json"))["services"]
+    return [one for one in services if one["name"] == "web"]
 
 
 async def test_joining_again_changes_nothing(fleet: JoinedFleet) -> None:
@@ -135,13 +143,15 @@ async def test_every_member_renews_its_own_lease(
         assert waited.status == 0, waited.errors
 
 
-async def test_a_member_writes_slices_of_its_own_cluster(fleet: JoinedFleet) -> None:
+async def test_a_member_writes_slices_of_its_own_cluster_and_its_agent_withdraws_others(
+    fleet: JoinedFleet,
+) -> None:
     made = await fleet.as_member(
         "lubeck", "create", "-f", "-", stdin=endpoint_slice("own", "lubeck")
     )
-    deleted = await fleet.as_member("lubeck", "delete", "endpointslice", "own")
+    gone = await fleet.as_member("lubeck", "wait", "--for=delete", "endpointslice/own", UNTIL)
 
-    assert (made.status, deleted.status) == (0, 0), made.errors + deleted.errors
+    assert (made.status, gone.status) == (0, 0), made.errors + gone.errors
 
 
 async def test_a_member_cannot_write_a_slice_of_another_cluster(fleet: JoinedFleet) -> None:
@@ -551,20 +561,51 @@ async def _shared(fleet: JoinedFleet, exporter: str, name: str, importer: str) -
             await asyncio.sleep(0.2)
 
 
-async def test_an_agent_of_version_0_1_0_takes_turns_with_this_one_and_nothing_vanishes(
-    fleet: JoinedFleet, exported: CommandResult, tmp_path: Path
-) -> None:
-    earlier = earlier_source(tmp_path)
+@asynccontextmanager
+async def _noting_imports(
+    fleet: JoinedFleet, importer: str, name: str
+) -> AsyncIterator[set[tuple[str, ...]]]:
+    """The exporters that an import names while the block runs, each combination once."""
     seen: set[tuple[str, ...]] = set()
 
     async def watch() -> None:
-        """Note what the import in another cluster names, all the time."""
         while True:
-            seen.add(tuple(await _imports(fleet, "hamburg", "web")))
+            seen.add(tuple(await _imports(fleet, importer, name)))
             await asyncio.sleep(0.2)
 
     async with asyncio.TaskGroup() as group:
         watching = group.create_task(watch(), name="watch")
+        yield seen
+        watching.cancel()
+
+
+async def test_a_token_is_replaced_without_a_gap_and_the_earlier_one_ends(
+    fleet: JoinedFleet, exported: CommandResult, tmp_path: Path
+) -> None:
+    old = tmp_path / "old.kubeconfig"
+    old.write_bytes(fleet.broker_kubeconfig("hamburg").read_bytes())
+    lease = ("-n", BROKER_NAMESPACE, "get", "lease", "hamburg")
+    known = await fleet.kubectl(old, "broker", *lease)
+
+    async with _noting_imports(fleet, "lubeck", "web") as seen:
+        rotated = await fleet.join("hamburg", "--rotate")
+        async with asyncio.timeout(60):  # an API server remembers tokens for some seconds
+            while (lost := await fleet.kubectl(old, "broker", *lease)).status == 0:  # noqa: ASYNC110 - polls a server
+                await asyncio.sleep(0.5)
+        await _shared(fleet, "hamburg", "by-the-new-token", "lubeck")
+
+    assert known.status == 0, known.errors
+    assert "hamburg uses a new token for broker; 1 earlier one is revoked" in rotated.output
+    assert "Unauthorized" in lost.errors
+    assert seen == {("hamburg", "lubeck")}
+
+
+async def test_an_agent_of_version_0_1_0_takes_turns_with_this_one_and_nothing_vanishes(
+    fleet: JoinedFleet, exported: CommandResult, tmp_path: Path
+) -> None:
+    earlier = earlier_source(tmp_path)
+
+    async with _noting_imports(fleet, "hamburg", "web") as seen:
         await fleet.stop_agent("lubeck")
         await fleet.grant_rights_of("lubeck", earlier)
         async with fleet.agent("lubeck", earlier):
@@ -577,7 +618,6 @@ async def test_an_agent_of_version_0_1_0_takes_turns_with_this_one_and_nothing_v
                 await _imports(fleet, "hamburg", "by-the-earlier"),
                 await _imports(fleet, "lubeck", "by-the-later"),
             ]
-            watching.cancel()
 
     assert seen == {("hamburg", "lubeck")}
     assert kept == [["lubeck"], ["hamburg"]]

@@ -78,7 +78,7 @@ async def test_a_broker_that_is_set_up_again_judges_names_by_its_new_members(
 ) -> None:
     fleet = JoinedFleet(real_clusters, tmp_path, kubectl)
     init = ("broker", "init", "--context", "broker", "--namespace", BROKER_NAMESPACE)
-    uninstall = ("uninstall", "--context", "broker", "--yes")
+    uninstall = ("uninstall", "--context", "broker", "--yes", "--force")
     name = "s" * 45
     first = await fleet.hanse(*init)
     await fleet.on("broker", "create", "-f", "-", stdin=_record("lubeck-before"))

@@ -53,7 +53,8 @@ async def test_records_stay_and_do_not_flap_while_leadership_moves(
         serial = await theirs.serial()
         await asyncio.sleep(RUNS * INTERVAL_SECONDS)
 
-        assert answers == [(), (HAMBURG, BERGEN), (HAMBURG,)]
+        before = 1 if answers[0] == () else 0  # nothing was published when the first was asked for
+        assert answers[before:] == [(HAMBURG, BERGEN), (HAMBURG,)]
         assert await theirs.serial() == serial
         (owner,) = (await theirs.ask("owner-a-shop", "TXT")).records
         assert "external-dns/owner=hanse" in owner

@@ -10,7 +10,7 @@ from hanse.kube.clock import WallClock
 from hanse.kube.errors import Forbidden, KubeError, Status, Unreachable
 from hanse.kube.watch_events import Interrupted
 from hanse.local.in_process import InProcessTransport
-from hanse.model.facts import Facts, Phase, Role
+from hanse.model.facts import ClusterState, Facts, Phase, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.multicluster import ServiceImport
@@ -25,6 +25,12 @@ FORBIDDEN = Forbidden(Status(code=403, reason="Forbidden", message="you cannot l
 
 
 def state_of(role: Role, **failing: KubeError) -> tuple[Phase, str]:
+    """The phase and its reason of a cluster in which these kinds cannot be read."""
+    state = full_state(role, **failing)
+    return state.phase, state.reason
+
+
+def full_state(role: Role, **failing: KubeError) -> ClusterState:
     """How a cluster stands in which these kinds cannot be read."""
     api = ClusterClient(InProcessTransport(ApiServer("broker", clock=WallClock())), Random(0))
     connection = Connection("broker", frozenset({role}), api, NOW)
@@ -34,8 +40,15 @@ def state_of(role: Role, **failing: KubeError) -> tuple[Phase, str]:
         connection.informers[scope] = stream = Informer(scope, ())
         if kind.kind.name in failing:
             stream.take(Interrupted(failing[kind.kind.name]))
-    state = connection.next_state(NOW)
-    return state.phase, state.reason
+    return connection.current_state(NOW)
+
+
+def test_the_state_names_what_may_not_be_read_if_that_is_all_that_is_wrong() -> None:
+    refused = full_state(Role.LOCAL, Lease=FORBIDDEN, ServiceImport=FORBIDDEN)
+    lost = full_state(Role.LOCAL, Lease=FORBIDDEN, ServiceImport=Unreachable("refused"))
+
+    assert refused.forbidden == ("leases", "serviceimports")
+    assert (lost.forbidden, full_state(Role.LOCAL).forbidden) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -63,7 +76,7 @@ def test_a_cluster_that_rejects_our_credentials_while_its_watches_are_up_is_not_
     connection.informers[Scope(Lease, "", "")] = Informer(Scope(Lease, "", ""), ())
     connection.rejection = "Unauthorized"
 
-    state = connection.next_state(NOW)
+    state = connection.current_state(NOW)
 
     assert (state.phase, state.rejected, state.silent) == (Phase.UNREACHABLE, True, False)
 

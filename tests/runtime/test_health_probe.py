@@ -104,7 +104,7 @@ async def test_a_cluster_that_answers_nothing_is_unresponsive_within_half_a_minu
         assert probed.unresponsive_at == seconds(DETECTION_TIME.total_seconds())
         assert probed.unresponsive_at is not None
         assert probed.unresponsive_at <= 30
-        assert probed.connection.next_state(LoopClock().now()).reason == NO_ANSWER
+        assert probed.connection.current_state(LoopClock().now()).reason == NO_ANSWER
 
 
 async def test_one_probe_may_be_lost() -> None:

@@ -9,11 +9,18 @@ from random import Random
 import pytest
 
 from hanse.kube.client import Client
+from hanse.kube.client_config import (
+    ClientConfig,
+    Identity,
+    ServerEndpoint,
+    UpdatableCredentials,
+)
 from hanse.kube.lease import lease_patch
 from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.tokens import token_digest
 from hanse.runtime.heartbeat_lease import HeartbeatLease
-from tests.support.faults import Network
+from tests.support.faults import NO_FAULTS, LinkFaults, Network
 from tinykube.apiserver import ApiServer
 from tinykube.virtual_time import ON_VIRTUAL_TIME, LoopClock
 
@@ -25,6 +32,10 @@ SOON = 0.01
 @pytest.fixture
 def anyio_backend() -> object:
     return ON_VIRTUAL_TIME
+
+
+def _config(token: str) -> ClientConfig:
+    return ClientConfig(ServerEndpoint("https://broker.example"), Identity(token=token))
 
 
 class HeartbeatScenario:
@@ -39,6 +50,9 @@ class HeartbeatScenario:
         self.network = Network(Random(0))
         self.states: list[bool] = []
         self.rejections: list[bool] = []
+        self.denials: list[bool] = []
+        self.tokens: list[str] = []
+        self.credentials = UpdatableCredentials(_config("first"))
         self.repairs: list[bool] = []
         self.repair_time = 0.0
         transport = self.network.transport("agent", "broker", InProcessTransport(server))
@@ -50,12 +64,15 @@ class HeartbeatScenario:
             lambda: self.duration,
             self.on_state,
             self.repair,
+            credentials=self.credentials,
         )
 
-    def on_state(self, renewed: bool, rejected: bool) -> None:
-        """Note whether renewals succeed, and whether credentials are rejected."""
+    def on_state(self, renewed: bool, rejected: bool, token: str, forbidden: bool) -> None:
+        """Note whether renewals succeed, why the broker refuses them, and which token is used."""
         self.states.append(renewed)
         self.rejections.append(rejected)
+        self.denials.append(forbidden)
+        self.tokens.append(token)
 
     async def repair(self, restored: bool) -> None:
         """Note that everything is written anew, and whether a restore is the reason."""
@@ -100,6 +117,20 @@ async def test_rejected_credentials_are_told_at_once_and_until_they_are_accepted
 
         assert (rejected, scenario.states) == (True, [True, False, True])
         assert scenario.rejections == [False, True, False]
+
+
+async def test_renewals_that_are_forbidden_are_told_at_once_and_until_they_are_allowed() -> None:
+    scenario = HeartbeatScenario()
+    scenario.working = True
+    link = scenario.network.link("agent", "broker")
+    async with scenario.running():
+        link.faults = LinkFaults(forbids="everything")
+        await asyncio.sleep(20)
+        link.faults = NO_FAULTS
+        await asyncio.sleep(20)
+
+        assert scenario.states == [True, False, True]
+        assert (scenario.denials, any(scenario.rejections)) == ([False, True, False], False)
 
 
 async def test_a_new_duration_is_kept_to_at_once() -> None:
@@ -173,3 +204,19 @@ async def test_a_repair_that_takes_too_long_does_not_let_the_lease_expire() -> N
         await asyncio.sleep(10)
 
         assert scenario.presence.is_published
+
+
+async def test_it_is_told_with_which_token_a_renewal_succeeded() -> None:
+    presence = HeartbeatScenario()
+    presence.working = True
+    async with presence.running():
+        presence.credentials.update(_config("second"))
+        await asyncio.sleep(presence.duration.total_seconds())
+        presence.network.cut("agent", "broker")
+        presence.credentials.update(_config("third"))
+        await asyncio.sleep(presence.duration.total_seconds() * 2)
+
+    used = [token_digest("first"), token_digest("second"), token_digest("second")]
+    assert list(zip(presence.states, presence.tokens, strict=True)) == list(
+        zip([True, True, False], used, strict=True)
+    )

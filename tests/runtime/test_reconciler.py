@@ -14,7 +14,7 @@ from hanse.model.facts import Leadership, Phase, Role, WriteOutcome
 from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Wire, object_ref
-from hanse.model.plan import Desired, Key, Plan
+from hanse.model.plan import Desired, InOrder, Key, Plan
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch, Writes
 from hanse.runtime.actions import Create
 from hanse.runtime.diff import diff
@@ -122,7 +122,55 @@ async def test_a_repair_ends_when_writes_that_were_forbidden_are_done() -> None:
             await repairing
 
 
+async def test_a_repair_waits_until_the_local_cluster_is_listed() -> None:
+    async with toy_world("lubeck") as world:
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await world.settle()
+        await world.kill_agent("lubeck")
+        await world.client(BROKER).delete(ConfigMap, "shop.bread.lubeck", HOME)
+        world.network.cut("lubeck", "lubeck")
+        reconciler = world.start_agent("lubeck")
+        repairing = asyncio.create_task(reconciler.repair(BROKER, relist=False))
+        await asyncio.sleep(20)
+        assert not repairing.done(), "nobody knows yet what belongs on the broker"
+
+        world.network.heal("lubeck", "lubeck")
+        async with asyncio.timeout(60):
+            await repairing
+
+        await world.client(BROKER).read(ConfigMap, "shop.bread.lubeck", HOME)
+
+
 # steps
+
+
+class OrderedFeature:
+    """Says which of its keys is more urgent, and remembers what it planned."""
+
+    name = "ordered"
+    watches = (Watch(Role.LOCAL, ConfigMap),)
+
+    def __init__(self) -> None:
+        self.planned: list[str] = []
+
+    def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        return InOrder((Key("urgent"), Key("any")))
+
+    def plan(self, key: Key, snapshot: Snapshot) -> Plan:
+        self.planned.append(key.topic)
+        return Plan()
+
+
+async def test_keys_are_planned_in_the_order_that_their_feature_gives() -> None:
+    feature = OrderedFeature()
+    async with toy_world("lubeck", features=(feature,)) as world:
+        await world.settle()
+        feature.planned.clear()
+
+        await world.client("lubeck").create(configmap("order", SHOP))
+        await world.settle()
+
+        assert feature.planned == ["urgent", "any"]
 
 
 class TwoStepFeature:

@@ -7,6 +7,7 @@ from datetime import timedelta
 import pytest
 from msgspec.structs import replace
 
+from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.facts import (
     ClusterState,
     Phase,
@@ -17,7 +18,7 @@ from hanse.model.kinds.core import Event, Namespace, Pod, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
-from hanse.runtime.informers import RECOVERY
+from hanse.runtime.connection import RECOVERY
 from tests.runtime.toy_world import SHOP, find_configmap, offer, prices, toy_world
 from tests.support.builders import namespace
 from tests.support.faults import LinkFaults, Sent
@@ -153,6 +154,27 @@ async def test_a_second_restore_is_recovered_from_in_its_own_time() -> None:
         await asyncio.sleep(RECOVERY.total_seconds() - 18)
         assert home.recovering, "the second has its full time"
         await asyncio.sleep(5)
+        assert not home.recovering
+
+
+async def test_a_recovery_lets_no_time_pass_while_the_cluster_cannot_be_seen() -> None:
+    async with toy_world("lubeck") as world:
+        await world.settle()
+        backup = world.clusters["lubeck"].storage.snapshot()
+        home = world.agents["lubeck"].reconciler.informers.connections["lubeck"]
+        await world.client("lubeck").create(offer("salt", price="5"))
+        await asyncio.sleep(5)
+
+        world.clusters["lubeck"].storage.restore(backup)
+        await asyncio.sleep(10)
+        world.network.cut("lubeck", "lubeck")
+        await asyncio.sleep(RECOVERY.total_seconds() * 2)
+        world.network.heal_all()
+        await asyncio.sleep(RECONNECT_TIME)
+
+        assert home.state.phase is Phase.SYNCED
+        assert home.recovering, "what was done meanwhile has its time, too"
+        await asyncio.sleep(RECOVERY.total_seconds())
         assert not home.recovering
 
 

@@ -7,7 +7,6 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from hanse.kube.client import Client
 from hanse.local.in_process import InProcessTransport
 from hanse.model.facts import (
     Role,
@@ -17,6 +16,8 @@ from hanse.model.objects import ClusterObjectRef, K, Meta, ObjectRef
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.runtime.actions import Create
+from hanse.runtime.api import ClusterClient
+from hanse.runtime.background_task import running_task
 from hanse.runtime.broker_membership import BrokerMembership
 from hanse.runtime.external import ExternalApi
 from hanse.runtime.leaving import force_leave, leave
@@ -169,7 +170,7 @@ async def test_rule_16_a_plan_that_takes_too_long_is_counted() -> None:
 # and what stands around them
 
 
-class LastRead(Client):
+class LastRead(ClusterClient):
     """A client that has read the record of a leaving cluster, which is deleted since."""
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
@@ -185,8 +186,9 @@ async def test_a_cluster_whose_record_is_deleted_while_it_leaves_has_left() -> N
         client = LastRead(InProcessTransport(world.clusters[BROKER]))
         membership = BrokerMembership(reconciler, client, BROKER, HOME, world.clock)
 
-        async with asyncio.timeout(60):
-            await membership.run(lambda: True)
+        async with asyncio.timeout(60), running_task(membership.run(lambda: True), "membership"):
+            while not membership.has_left:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(1)
 
         assert membership.has_left
         assert BROKER not in reconciler.informers.connections

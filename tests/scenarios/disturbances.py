@@ -1,4 +1,4 @@
-"""What happens to a reader in the middle of a disaster: it restarts, or its broker is cut."""
+"""What happens to a reader in the middle of a disaster: it restarts, or is cut off from others."""
 
 import asyncio
 from typing import Literal
@@ -21,15 +21,20 @@ EACH = (
 """Undisturbed on every engine, and disturbed on virtual time."""
 
 
-async def disturb(scenario: Scenario, how: Disturbance, cluster: ClusterId) -> None:
-    """Disturb the agent of a cluster, and undo it."""
+async def disturb(
+    scenario: Scenario, how: Disturbance, cluster: ClusterId, *others: ClusterId
+) -> None:
+    """Disturb the agent of a cluster, and undo it; it is cut off from `others`, or the broker."""
+    targets = others or (scenario.broker,)
     match how:
         case "restarted":
             await scenario.kill_agent(cluster)
             await scenario.start_agent(cluster)
         case "cut":
-            scenario.network.cut(cluster, scenario.broker)
+            for target in targets:
+                scenario.network.cut(cluster, target)
             await asyncio.sleep(CUT)
-            scenario.network.heal(cluster, scenario.broker)
+            for target in targets:
+                scenario.network.heal(cluster, target)
         case _:
             return

@@ -297,3 +297,14 @@ async def federated_scenario(scenario: Scenario) -> AsyncIterator[FederatedScena
     for name in list(scenario.agents):
         await scenario.kill_agent(name)
     await federated.clear()
+
+
+@asynccontextmanager
+async def two_exporters(scenario: Scenario) -> AsyncIterator[FederatedScenario]:
+    """A federation with a federated Service that has an endpoint in lubeck and one in bergen."""
+    async with federated_scenario(scenario) as federated:
+        await federated.join("lubeck", 1)
+        await federated.join("bergen", 1)
+        both = {name: [address(name, 1)] for name in ("lubeck", "bergen")}
+        await scenario.eventually(federated.everywhere(**both))
+        yield federated

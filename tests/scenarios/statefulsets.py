@@ -289,7 +289,7 @@ class StatefulSetsScenario:
         return check
 
     def is_ready(self, ready: int, wanted: int | None = None) -> Check[StatefulSet]:
-        """That the door's status says so."""
+        """That the status on the broker says so."""
 
         async def check() -> StatefulSet:
             door = await self.door()
@@ -301,7 +301,7 @@ class StatefulSetsScenario:
         return check
 
     def has_conditions(self, **reasons: str) -> Check[dict[str, str]]:
-        """That the door's conditions have these reasons; gives their messages."""
+        """That the conditions on the broker have these reasons; gives their messages."""
 
         async def check() -> dict[str, str]:
             door = await self.door()

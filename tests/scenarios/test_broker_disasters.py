@@ -55,9 +55,16 @@ async def test_a_silent_cluster_does_not_return_when_its_lease_is_deleted(
     await scenario.always(all_of(*gone), for_=A_WHILE)
 
 
-@pytest.mark.parametrize("lease", [True, False], ids=["expired-lease", "deleted-lease"])
-async def test_a_silent_cluster_does_not_return_when_an_importer_restarts(
-    services: ServicesScenario, lease: bool
+@pytest.mark.parametrize(
+    ("how", "lease"),
+    [
+        pytest.param("restarted", True, id="expired-lease"),
+        pytest.param("restarted", False, id="deleted-lease"),
+        pytest.param("cut", True, id="importer-is-cut-off", marks=VIRTUAL),
+    ],
+)
+async def test_a_silent_cluster_does_not_return_when_an_importer_is_disturbed(
+    services: ServicesScenario, how: Disturbance, lease: bool
 ) -> None:
     scenario = services.scenario
     await silent(services, "lubeck", "bergen")
@@ -65,8 +72,7 @@ async def test_a_silent_cluster_does_not_return_when_an_importer_restarts(
         await services.admin(BROKER).delete(Lease, "lubeck", BROKER_NAMESPACE)
 
     await asyncio.sleep(CLOCK_PRECISION * 2)
-    await scenario.kill_agent("hamburg")
-    await scenario.start_agent("hamburg")
+    await disturb(scenario, how, "hamburg")
 
     await scenario.always(services.imports("hamburg", "web", "bergen"), for_=A_WHILE)
 

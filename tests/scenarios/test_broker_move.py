@@ -9,6 +9,7 @@ from hanse.cli.join.move import Broker, Brokers, begin_move, retire_broker, set_
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.naming import BROKER_NAMESPACE
+from tests.scenarios.disturbances import Disturbance, disturb
 from tests.scenarios.services import ServicesScenario
 from tests.support.scenario import all_of
 
@@ -22,9 +23,17 @@ NEW = "lubeck"
 """The broker to which the fleet moves: a member's API server."""
 
 
-@pytest.mark.parametrize("pause", [A_WHILE, pytest.param(LONG, marks=pytest.mark.virtual)])
+@pytest.mark.parametrize(
+    ("how", "pause"),
+    [
+        ("", A_WHILE),
+        pytest.param("", LONG, marks=pytest.mark.virtual),
+        pytest.param("restarted", A_WHILE, marks=pytest.mark.virtual),
+        pytest.param("cut", LONG, marks=pytest.mark.virtual),
+    ],
+)
 async def test_a_fleet_moves_to_another_broker_and_nothing_vanishes(
-    members: ServicesScenario, pause: timedelta
+    members: ServicesScenario, how: Disturbance, pause: timedelta
 ) -> None:
     scenario, names = members.scenario, members.scenario.names
     old = Broker(scenario.broker, members.admin(scenario.broker))
@@ -46,6 +55,8 @@ async def test_a_fleet_moves_to_another_broker_and_nothing_vanishes(
             await set_moving(members.admin(NEW), record, moving=True)
             await scenario.stop_agent(cluster)
             await scenario.start_agent(cluster)
+            if cluster != NEW:  # which has no other way to its broker than to itself
+                group.create_task(disturb(scenario, how, cluster), name="disturbance")
             await scenario.always(held, for_=pause)
 
     for kind in (EndpointSlice, ClusterMember):

@@ -21,7 +21,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.probes import ProbeTarget
 from hanse.providers.probe_sockets import SocketProbe
-from tests.scenarios.federated import FederatedScenario, address, federated_scenario
+from tests.scenarios.federated import FederatedScenario, address, two_exporters
 from tests.support.scenario import Check, Features, Scenario, all_of
 
 A_WHILE = timedelta(seconds=10)
@@ -39,10 +39,7 @@ def features() -> Features:
 @pytest.fixture
 async def federated(scenario: Scenario) -> AsyncIterator[FederatedScenario]:
     """A federated Service with a member in each of two clusters."""
-    async with federated_scenario(scenario) as federated:
-        await federated.join("lubeck", 1)
-        await federated.join("bergen", 1)
-        await scenario.eventually(federated.everywhere(lubeck=[L1], bergen=[B1]))
+    async with two_exporters(scenario) as federated:
         yield federated
 
 

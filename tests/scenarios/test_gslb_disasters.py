@@ -16,10 +16,12 @@ from msgspec import Struct
 from hanse.app.outside_view import OutsideView
 from hanse.dns.compiler import Compiler
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.names import site_of
+from hanse.features.gslb.names import HOSTS, LEADER_LEASE, site_of
 from hanse.features.gslb.zone import GlobalZone
 from hanse.model.dns.zones import View
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.objects import Meta
 from tests.scenarios.test_gslb_hosts import BERGEN, HAMBURG, LUBECK, QUICK
@@ -231,8 +233,6 @@ async def test_an_earlier_leader_that_writes_is_not_served(
         "metadata": {"annotations": {"gslb.hanse.dev/leader": "0/paris"}},
         "spec": {"members": [{"cluster": "paris", "address": "192.0.2.99"}]},
     }
-    from hanse.model.kinds.globalservice import GlobalService
-
     await sites.admin("bergen").patch(GlobalService, HOST, NAMESPACE, service)
     await asyncio.sleep(1)
 
@@ -253,6 +253,40 @@ async def test_the_last_member_stays_and_a_withdrawn_host_goes(
     for cluster in sites.members:
         await scenario.eventually(sites.answers(cluster))
     assert sites.name_servers["hamburg"].ask(HOST, CLIENT).code == "NXDOMAIN"
+
+
+async def test_a_host_that_ends_unseen_ends_when_its_name_server_sees_again(
+    sites: GslbScenario, scenario: Scenario
+) -> None:
+    scenario.network.cut("dns-hamburg", "hamburg")
+    for cluster in sites.members:
+        await sites.stop_serving(cluster)
+    for cluster in ("lubeck", "bergen"):
+        await scenario.eventually(sites.answers(cluster))
+    for cluster in sites.members:
+        await scenario.eventually(sites.has(cluster, GlobalService))
+    assert sites.ask("hamburg"), "who sees nothing goes on"
+
+    scenario.network.heal_all()
+    await scenario.eventually(sites.answers("hamburg"), timedelta(minutes=3))
+    assert sites.name_servers["hamburg"].ask(HOST, CLIENT).code == "NXDOMAIN"
+
+    await sites.start_names("hamburg")
+    await scenario.always(sites.answers("hamburg"), timedelta(seconds=2))
+
+
+@pytest.mark.virtual
+async def test_a_leader_names_its_hosts_only_while_it_decides_about_them(
+    sites: GslbScenario, scenario: Scenario
+) -> None:
+    async def names_hosts(*, expected: bool) -> None:
+        lease = await sites.admin("hamburg").read(Lease, LEADER_LEASE, NAMESPACE)
+        assert (HOSTS in lease.metadata.annotations) == expected
+
+    await scenario.eventually(partial(names_hosts, expected=True))
+    await sites.policy("lubeck", matchClusters=[{"cluster": "paris"}])
+    await scenario.eventually(partial(names_hosts, expected=False))
+    await scenario.always(sites.answers("hamburg", LUBECK, HAMBURG, BERGEN), RULE)
 
 
 @pytest.mark.virtual  # `hanse up` alone has this view; its answers do not depend on the engine

@@ -474,12 +474,12 @@ async def test_the_leader_and_its_followers_renew_their_tokens_for_sites(
 
     for cluster in sites.members:
         others = [one for one in sites.members if one != cluster]
-        short = await sites.contexts(*others, lifetime=timedelta(hours=1))
+        short = await sites.contexts(*others, lifetime=timedelta(minutes=10))
         await create_or_patch(sites.admin(cluster), short)
     before = await kubeconfigs()
-    await asyncio.sleep(timedelta(minutes=40).total_seconds())  # of an hour
+    await asyncio.sleep(timedelta(minutes=7).total_seconds())  # of ten
     renewed = await kubeconfigs()
-    await asyncio.sleep(timedelta(minutes=40).total_seconds())  # the first ones have ended
+    await asyncio.sleep(timedelta(minutes=7).total_seconds())  # the first ones have ended
 
     for cluster, text in renewed.items():
         tokens, former = set(site_tokens(text)), set(site_tokens(before[cluster]))

@@ -8,18 +8,21 @@ import pytest
 from hanse.cli.join.replace import replace_member
 from hanse.cli.member_records import MemberPlace, delete_objects, list_published, set_phase
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SOURCE_CLUSTER
+from hanse.model.agent_report import BROKER_CONNECTION
 from hanse.model.conditions import find_condition
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, ClusterSetSpec, MemberPhase
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.naming import AGENT, BROKER_NAMESPACE
 from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER
 from tests.scenarios.disturbances import EACH, Disturbance, disturb
 from tests.scenarios.services import ServicesScenario
-from tests.support.faults import READ_METHODS
+from tests.support.faults import READ_METHODS, LinkFaults
 from tests.support.scenario import Check, all_of
+from tests.support.testbed_embedded import EmbeddedTestbed
 
 
 def has_phase(services: ServicesScenario, cluster: str, phase: str) -> Check[None]:
@@ -122,8 +125,9 @@ async def test_a_cluster_that_has_left_is_imported_nowhere_although_its_agent_ru
     await scenario.eventually(members.imports("hamburg", "web", "bergen"))
 
 
+@pytest.mark.parametrize("how", ["", "cut", pytest.param("restarted", marks=pytest.mark.virtual)])
 async def test_an_agent_that_takes_another_cluster_for_its_own_ends_before_its_first_write(
-    members: ServicesScenario,
+    members: ServicesScenario, how: Disturbance
 ) -> None:
     scenario = members.scenario
     await members.serve_and_export("lubeck")
@@ -132,7 +136,15 @@ async def test_an_agent_that_takes_another_cluster_for_its_own_ends_before_its_f
     await scenario.kill_agent("lubeck")
     before = len(scenario.network.sent)
 
+    if how == "cut":
+        scenario.network.cut("lubeck", scenario.broker)
     await scenario.start_agent("lubeck", home="hamburg")
+    if how == "cut":  # it meets the broker late
+        await asyncio.sleep(5)
+        scenario.network.heal("lubeck", scenario.broker)
+    if how == "restarted":
+        await scenario.kill_agent("lubeck")
+        await scenario.start_agent("lubeck", home="hamburg")
     reason = await scenario.end_of("lubeck")
 
     wrote = [sent for sent in scenario.network.sent[before:] if sent.source == "lubeck"]
@@ -141,28 +153,9 @@ async def test_an_agent_that_takes_another_cluster_for_its_own_ends_before_its_f
     assert [sent for sent in wrote if sent.request.method not in READ_METHODS] == []
 
 
-async def test_an_agent_of_another_cluster_writes_nothing_when_it_meets_the_broker_late(
-    members: ServicesScenario,
-) -> None:
-    scenario = members.scenario
-    await members.serve_and_export("lubeck")
-    await scenario.eventually(members.everywhere("web", "lubeck"))
-    await scenario.settled()
-    await scenario.kill_agent("lubeck")
-    before = len(scenario.network.sent)
-
-    scenario.network.cut("lubeck", scenario.broker)
-    await scenario.start_agent("lubeck", home="hamburg")
-    await asyncio.sleep(5)
-    scenario.network.heal("lubeck", scenario.broker)
-    await scenario.end_of("lubeck")
-
-    wrote = [sent for sent in scenario.network.sent[before:] if sent.source == "lubeck"]
-    assert [sent for sent in wrote if sent.request.method not in READ_METHODS] == []
-
-
+@pytest.mark.parametrize("how", EACH)
 async def test_a_cluster_that_takes_the_id_of_a_dead_one_inherits_nothing(
-    members: ServicesScenario,
+    members: ServicesScenario, how: Disturbance
 ) -> None:
     scenario = members.scenario
     broker = members.admin(scenario.broker)
@@ -177,10 +170,12 @@ async def test_a_cluster_that_takes_the_id_of_a_dead_one_inherits_nothing(
     rebuilt = (await members.admin("hamburg").read(Namespace, "kube-system")).metadata.uid
     place = MemberPlace(scenario.broker, BROKER_NAMESPACE, "lubeck")
     await replace_member(broker, place, before.spec.uid, rebuilt, dry_run=False)
+    await disturb(scenario, how, "bergen")
     await scenario.eventually(members.imports("bergen", "old"))
     replaced = await broker.read(ClusterMember, "lubeck", BROKER_NAMESPACE)
     await set_phase(broker, replaced, "Joining", epoch=replaced.status.epoch + 1)
     await scenario.start_agent("lubeck", home="hamburg")
+    await disturb(scenario, how, "bergen")
 
     await scenario.eventually(has_phase(members, "lubeck", "Ready"))
     await scenario.eventually(members.imports("bergen", "new", "lubeck"))
@@ -243,6 +238,71 @@ async def test_a_cluster_that_leaves_withdraws_everything_and_others_keep_theirs
     assert await members.found("lubeck", ServiceExport, "web") is not None
 
 
+@pytest.mark.virtual
+async def test_an_agent_that_left_while_it_was_refused_no_longer_says_so(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    await scenario.stop_agent("lubeck")
+    await scenario.start_agent("lubeck", "1")  # one of several replicas: they have a Lease
+    await scenario.eventually(has_phase(members, "lubeck", "Ready"))
+
+    async def reported() -> str:
+        lease = await members.found("lubeck", Lease, AGENT, scenario.system)
+        assert lease is not None
+        return lease.metadata.annotations.get(BROKER_CONNECTION, "")
+
+    async def is_refused() -> None:
+        assert await reported()
+
+    async def says_nothing() -> None:
+        assert not await reported()
+
+    await scenario.eventually(says_nothing)
+    scenario.network.link("lubeck/1", scenario.broker).faults = LinkFaults(forbids="writes")
+    await scenario.eventually(is_refused)
+
+    await set_record(members, "lubeck", "Left")
+
+    await scenario.eventually(says_nothing)
+
+
+async def test_a_cluster_that_joins_again_after_leaving_is_a_member_without_a_new_agent(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    for cluster in ("bergen", "lubeck"):
+        await members.serve_and_export(cluster)
+    await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
+    broker = members.admin(scenario.broker)
+    for _ in range(2):
+        await set_record(members, "lubeck", "Leaving")
+        await scenario.eventually(has_phase(members, "lubeck", "Left"))
+        await scenario.eventually(nothing_of(members, "lubeck"))
+
+        left = await broker.read(ClusterMember, "lubeck", BROKER_NAMESPACE)
+        await set_phase(broker, left, "Joining", epoch=left.status.epoch + 1)
+
+        await scenario.eventually(has_phase(members, "lubeck", "Ready"))
+        await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
+    await scenario.settled()
+
+
+async def test_a_cluster_that_has_left_does_not_return_by_an_earlier_record(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    await members.serve_and_export("lubeck")
+    await scenario.eventually(members.everywhere("web", "lubeck"))
+    await set_record(members, "lubeck", "Leaving")
+    await scenario.eventually(has_phase(members, "lubeck", "Left"))
+    await scenario.eventually(nothing_of(members, "lubeck"))
+
+    await set_record(members, "lubeck", "Ready")  # as a restored broker has it
+
+    await scenario.always(nothing_of(members, "lubeck"), for_=timedelta(seconds=30))
+
+
 @pytest.mark.parametrize("how", EACH)
 async def test_a_dead_cluster_that_was_given_up_withdraws_at_home_when_it_returns(
     members: ServicesScenario, how: Disturbance
@@ -299,7 +359,7 @@ async def test_the_last_rules_stand_when_the_cluster_set_is_deleted(
     await scenario.always(unchanged, for_=timedelta(seconds=5))
 
 
-@pytest.mark.parametrize("how", ["", pytest.param("cut", marks=pytest.mark.virtual)])
+@pytest.mark.parametrize("how", EACH)
 async def test_imports_stand_while_the_brokers_namespace_is_gone_and_heal_with_it(
     members: ServicesScenario, how: Disturbance
 ) -> None:
@@ -312,12 +372,16 @@ async def test_imports_stand_while_the_brokers_namespace_is_gone_and_heal_with_i
     await scenario.eventually(members.everywhere("old", "lubeck"))
     await scenario.settled()
 
+    if isinstance(scenario.testbed, EmbeddedTestbed):  # else the new agent's account comes with it
+        scenario.testbed.keeps_accounts = True
     await broker.delete(Namespace, BROKER_NAMESPACE, "")
 
     held = [members.imports(cluster, "web", "bergen", "lubeck") for cluster in scenario.names]
     async with asyncio.TaskGroup() as group:
         group.create_task(disturb(scenario, how, "hamburg"), name="disturbance")
         await scenario.always(all_of(*held), for_=timedelta(seconds=12))
+    if isinstance(scenario.testbed, EmbeddedTestbed):
+        scenario.testbed.keeps_accounts = False
     await members.unexport("lubeck", "old")
     await scenario.eventually(scenario.has_no_namespace(scenario.broker, BROKER_NAMESPACE))
     await scenario.always(all_of(*held), for_=timedelta(seconds=12))

@@ -1,6 +1,5 @@
 """Two supervisors and a member that cannot reach them: leaders, failover, and status."""
 
-import asyncio
 from datetime import timedelta
 
 import msgspec
@@ -13,7 +12,7 @@ from hanse.model.facts import Phase
 from hanse.model.kinds import about
 from hanse.model.kinds.about import ClusterProperty
 from hanse.model.kinds.clusterprofile import ClusterProfile
-from hanse.model.kinds.core import ConfigMap, Secret
+from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import CLUSTER_ID, CLUSTER_SET, SYSTEM, ClusterClaim, Federation
 from hanse.model.objects import ClusterId, Meta, Wire
 from tests.scenarios.toy_offers import shop_of
@@ -185,21 +184,6 @@ async def test_a_new_token_is_used_without_a_disconnect(
         assert agent.reconciler.informers.connections["bergen"].state.phase is Phase.SYNCED
 
     await scenario.eventually(uses_it)
-
-
-@pytest.mark.virtual
-async def test_a_supervisor_renews_its_token_for_a_member(
-    scenario: Scenario, membership: FederationScenario
-) -> None:
-    await scenario.settled()
-    short = await membership.secret_for("bergen", "lubeck", timedelta(hours=1))
-    await create_or_patch(membership.admin("lubeck"), short)
-
-    await asyncio.sleep(timedelta(minutes=40).total_seconds())
-
-    meta = short.metadata
-    after = await membership.admin("lubeck").read(Secret, meta.name, meta.namespace)
-    assert after.data["token"] != short.data["token"]
 
 
 async def test_when_the_leaders_supervisor_stops_another_takes_over(

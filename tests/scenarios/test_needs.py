@@ -10,7 +10,7 @@ import pytest
 import tests.scenarios
 from tests.scenarios.engines import missing
 
-SKIPPED_ON_EMBEDDED_CLUSTERS = 2
+SKIPPED_ON_EMBEDDED_CLUSTERS = 3
 
 
 def _needs() -> Iterator[frozenset[str]]:

@@ -10,7 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from hanse.app.views import examine, reads
-from hanse.cli.fleet import build_fleet, read_watches
+from hanse.cli.fleet import build_fleet
+from hanse.cli.fleet_lists import read_watches
 from hanse.features.federation.feature import Membership
 from hanse.features.policies.content import FEDERATED
 from hanse.features.policies.feature import Policies

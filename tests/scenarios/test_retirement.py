@@ -1,5 +1,6 @@
 """Supervisors that retire or leave: nothing blinks, no address changes, nothing of ours remains."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
 
@@ -12,7 +13,8 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SUPERVISOR, ClusterClaim, Federation
 from hanse.model.objects import ClusterId
 from hanse.model.ownership import OWNER
-from tests.scenarios.federated import FederatedScenario, address, federated_scenario
+from tests.scenarios.disturbances import CUT, EACH, Disturbance, disturb
+from tests.scenarios.federated import FederatedScenario, address, two_exporters
 from tests.support.federation import NAME
 from tests.support.scenario import Check, Features, Scenario
 
@@ -29,10 +31,7 @@ def features() -> Features:
 @pytest.fixture
 async def federated(scenario: Scenario) -> AsyncIterator[FederatedScenario]:
     """A federated Service in all members; lubeck leads itself, and with it bergen or not."""
-    async with federated_scenario(scenario) as federated:
-        await federated.join("lubeck", 1)
-        await federated.join("bergen", 1)
-        await scenario.eventually(federated.everywhere(lubeck=[L1], bergen=[B1]))
+    async with two_exporters(scenario) as federated:
         await scenario.eventually(federated.membership.is_led(LEAVER, LEAVER))
         yield federated
 
@@ -69,34 +68,38 @@ def unchanged(
     return check
 
 
-RESTARTED = pytest.mark.parametrize(
-    "restarted", [False, pytest.param(True, marks=pytest.mark.virtual)], ids=["", "restarted"]
-)
+async def disturbed(
+    federated: FederatedScenario, how: Disturbance, supervisor: ClusterId, check: Check[None]
+) -> None:
+    """That something holds all the time, while a supervisor is disturbed and for a while after."""
+    others = [m for m in federated.membership.members if m != supervisor]
+    async with asyncio.TaskGroup() as group:
+        disturbance = disturb(federated.scenario, how, supervisor, *others)
+        group.create_task(disturbance, name="disturbance")
+        time = A_WHILE + timedelta(seconds=CUT if how == "cut" else 0)
+        await federated.scenario.always(check, time)
 
 
 @pytest.mark.parametrize(
-    "how", [pytest.param("claim", marks=pytest.mark.virtual), "federation", "members"]
+    "demoted", [pytest.param("claim", marks=pytest.mark.virtual), "federation", "members"]
 )
-@RESTARTED
+@pytest.mark.parametrize("how", EACH)
 async def test_a_demoted_supervisor_changes_no_address_anywhere(
-    federated: FederatedScenario, how: str, restarted: bool
+    federated: FederatedScenario, demoted: str, how: Disturbance
 ) -> None:
     scenario, before = federated.scenario, await addresses(federated)
 
-    await demote(federated, LEAVER, how)
-    if restarted:
-        await scenario.kill_agent(LEAVER)
-        await scenario.start_agent(LEAVER)
+    await demote(federated, LEAVER, demoted)
 
-    await scenario.always(unchanged(federated, before), A_WHILE)
+    await disturbed(federated, how, LEAVER, unchanged(federated, before))
     for member in federated.membership.members:
         await scenario.eventually(federated.membership.is_led(member, HEIR))
     await scenario.always(unchanged(federated, before), A_WHILE)
 
 
-@RESTARTED
+@pytest.mark.parametrize("how", EACH)
 async def test_nothing_of_ours_remains_in_a_supervisor_that_leaves(
-    federated: FederatedScenario, restarted: bool
+    federated: FederatedScenario, how: Disturbance
 ) -> None:
     scenario, membership = federated.scenario, federated.membership
     before = await addresses(federated)
@@ -104,9 +107,7 @@ async def test_nothing_of_ours_remains_in_a_supervisor_that_leaves(
     await demote(federated, LEAVER, "claim")
     await scenario.eventually(is_retired(federated, LEAVER))
     await membership.name_members(HEIR, HEIR, "bergen")
-    if restarted:
-        await scenario.kill_agent(HEIR)
-        await scenario.start_agent(HEIR)
+    await disturb(scenario, how, HEIR, LEAVER, "bergen")
 
     for cluster in (HEIR, "bergen"):
         await scenario.eventually(federated.has(cluster, bergen=[B1]))
@@ -135,22 +136,24 @@ async def nothing_of_ours(federated: FederatedScenario, cluster: ClusterId) -> N
 
 
 @pytest.mark.virtual
-@pytest.mark.parametrize("how", ["claim", "members"])
+@pytest.mark.parametrize("demoted", ["claim", "members"])
+@pytest.mark.parametrize("how", EACH)
 async def test_the_last_supervisor_keeps_what_stands(
-    federated: FederatedScenario, how: str
+    federated: FederatedScenario, demoted: str, how: Disturbance
 ) -> None:
     scenario, before = federated.scenario, await addresses(federated)
-    await demote(federated, HEIR, how)
+    await demote(federated, HEIR, demoted)
     await scenario.eventually(is_retired(federated, HEIR))
 
-    await demote(federated, LEAVER, how)
+    await demote(federated, LEAVER, demoted)
 
     await scenario.eventually(federated.membership.has_conditions(LEAVER, Valid="NoSuccessor"))
-    await scenario.always(unchanged(federated, before), A_WHILE)
+    await disturbed(federated, how, LEAVER, unchanged(federated, before))
 
 
+@pytest.mark.parametrize("how", EACH)
 async def test_supervisors_with_different_lists_say_so_and_keep_what_stands(
-    federated: FederatedScenario,
+    federated: FederatedScenario, how: Disturbance
 ) -> None:
     scenario, membership = federated.scenario, federated.membership
     before = await addresses(federated)
@@ -160,7 +163,8 @@ async def test_supervisors_with_different_lists_say_so_and_keep_what_stands(
         await scenario.eventually(
             membership.has_conditions(supervisor, MembersDiffer="ListsDiffer")
         )
-    await scenario.always(unchanged(federated, before), A_WHILE)
+    await disturbed(federated, how, LEAVER, unchanged(federated, before))
+    await disturbed(federated, how, HEIR, unchanged(federated, before))
     await scenario.kill_agent(HEIR)
     await scenario.start_agent(HEIR)
     await scenario.kill_agent(LEAVER)

@@ -11,7 +11,8 @@ from hanse.kube.requests import delete
 from hanse.model.kinds.federation import SYSTEM, MemberState
 from hanse.model.manifests import SERVICE_ACCOUNT
 from hanse.model.objects import ClusterId
-from tests.scenarios.federated import FederatedScenario, address, federated_scenario
+from tests.scenarios.disturbances import EACH, Disturbance, disturb
+from tests.scenarios.federated import FederatedScenario, address, two_exporters
 from tests.support.federation import create_or_patch
 from tests.support.scenario import Check, Features, Scenario
 
@@ -25,10 +26,7 @@ def features() -> Features:
 
 @pytest.fixture
 async def federated(scenario: Scenario) -> AsyncIterator[FederatedScenario]:
-    async with federated_scenario(scenario) as federated:
-        await federated.join("lubeck", 1)
-        await federated.join("bergen", 1)
-        await scenario.eventually(federated.everywhere(lubeck=[L1], bergen=[B1]))
+    async with two_exporters(scenario) as federated:
         yield federated
 
 
@@ -47,21 +45,17 @@ def member_state(
     return check
 
 
-@pytest.mark.parametrize(
-    "restarted", [False, pytest.param(True, marks=pytest.mark.virtual)], ids=["", "restarted"]
-)
+@pytest.mark.parametrize("how", EACH)
 async def test_a_revoked_token_is_in_the_status_with_its_remedy_until_there_is_a_new_one(
-    federated: FederatedScenario, restarted: bool
+    federated: FederatedScenario, how: Disturbance
 ) -> None:
     scenario, membership = federated.scenario, federated.membership
 
     for supervisor in membership.supervisors:
         account = delete(SERVICE_ACCOUNT, account_name(supervisor), SYSTEM)
         await federated.admin("bergen").send(account)
-    if restarted:
-        for supervisor in membership.supervisors:
-            await scenario.kill_agent(supervisor)
-            await scenario.start_agent(supervisor)
+    for supervisor in membership.supervisors:
+        await disturb(scenario, how, supervisor, "bergen")
 
     for supervisor in membership.supervisors:
         remedy = f"--cluster-id bergen --context bergen --supervisor {supervisor}"
@@ -81,10 +75,14 @@ async def test_a_revoked_token_is_in_the_status_with_its_remedy_until_there_is_a
     await scenario.eventually(membership.is_led("bergen"))
 
 
-async def test_revoking_one_supervisor_revokes_exactly_one(federated: FederatedScenario) -> None:
+@pytest.mark.parametrize("how", EACH)
+async def test_revoking_one_supervisor_revokes_exactly_one(
+    federated: FederatedScenario, how: Disturbance
+) -> None:
     scenario, membership = federated.scenario, federated.membership
 
     await federated.admin("bergen").send(delete(SERVICE_ACCOUNT, account_name("lubeck"), SYSTEM))
+    await disturb(scenario, how, "hamburg", "bergen")
 
     await scenario.eventually(member_state(federated, "lubeck", reachable=False, message="401"))
     await scenario.eventually(membership.is_led("bergen", "hamburg"))

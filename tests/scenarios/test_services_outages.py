@@ -1,6 +1,7 @@
 """Dead and returning clusters, missed events, foreign and legacy objects."""
 
 from datetime import timedelta
+from typing import Literal
 
 import msgspec
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from hanse.app import BROKER
 from hanse.features.services.legacy import LEGACY_CLUSTER, LEGACY_NAME, LEGACY_NAMESPACE
 from hanse.features.services.names import RECORD, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
+from hanse.model.agent_report import DISCONNECTED, FORBIDDEN, REJECTED, reported_connection
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import Endpoint, EndpointConditions, EndpointSlice
@@ -17,9 +19,11 @@ from hanse.model.kinds.multicluster import (
     ServiceImport,
     ServiceImportSpec,
 )
-from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.naming import AGENT, BROKER_NAMESPACE
 from hanse.model.objects import Meta
+from tests.scenarios.disturbances import Disturbance, disturb
 from tests.scenarios.services import ServicesScenario
+from tests.support.faults import NO_FAULTS, LinkFaults
 from tests.support.scenario import Check, all_of
 
 A_WHILE = timedelta(seconds=3)
@@ -78,8 +82,9 @@ async def test_while_the_broker_cannot_be_reached_everything_stays(
     await scenario.eventually(services.has_endpoints("hamburg", bergen=[False]))
 
 
+@pytest.mark.parametrize("how", ["", pytest.param("restarted", marks=pytest.mark.virtual)])
 async def test_an_export_whose_agent_is_cut_off_does_not_claim_to_be_ready(
-    services: ServicesScenario,
+    services: ServicesScenario, how: Disturbance
 ) -> None:
     scenario = services.scenario
     await exported(services, "bergen", "lubeck")
@@ -87,6 +92,7 @@ async def test_an_export_whose_agent_is_cut_off_does_not_claim_to_be_ready(
     await scenario.eventually(services.has_conditions("lubeck", Ready="Exported"))
 
     scenario.cut_off_from_broker("lubeck")
+    await disturb(scenario, how, "lubeck")
     await scenario.eventually(services.has_conditions("lubeck", Ready="Disconnected"))
     await scenario.eventually(services.imports("bergen", "web", "bergen"))
     export = await services.found("lubeck", ServiceExport)
@@ -119,6 +125,43 @@ async def test_an_export_whose_broker_rejects_its_token_says_what_to_do(
     )
     scenario.network.link("lubeck", scenario.broker).rejects = False
     await scenario.eventually(services.has_conditions("lubeck", Ready="Exported"))
+
+
+@pytest.mark.virtual
+@pytest.mark.parametrize("forbids", ["writes", "everything"])
+async def test_an_agent_says_in_its_own_lease_why_the_broker_refuses_it(
+    services: ServicesScenario, forbids: Literal["writes", "everything"]
+) -> None:
+    scenario = services.scenario
+    await scenario.stop_agent("lubeck")
+    await scenario.start_agent("lubeck", "1")  # one of several replicas: they have a Lease
+    link = scenario.network.link("lubeck/1", scenario.broker)
+    await scenario.eventually(reports(services, "lubeck", None))
+
+    link.rejects = True
+    scenario.network.break_watches("lubeck/1", scenario.broker)
+    await scenario.eventually(reports(services, "lubeck", REJECTED))
+    link.rejects = False
+    await scenario.eventually(reports(services, "lubeck", None))
+    link.faults = LinkFaults(forbids=forbids)
+    scenario.network.break_watches("lubeck/1", scenario.broker)
+    await scenario.eventually(reports(services, "lubeck", FORBIDDEN))
+    link.faults = NO_FAULTS
+    await scenario.eventually(reports(services, "lubeck", None))
+    scenario.cut_off_from_broker("lubeck/1")
+    await scenario.eventually(reports(services, "lubeck", DISCONNECTED))
+
+
+def reports(services: ServicesScenario, cluster: str, reason: str | None) -> Check[None]:
+    """That the agent of a cluster says why it is cut off from the broker; None if it is not."""
+
+    async def check() -> None:
+        lease = await services.found(cluster, Lease, AGENT, services.scenario.system)
+        assert lease is not None
+        found = reported_connection(lease)
+        assert (found.reason if found is not None else None) == reason
+
+    return check
 
 
 async def test_an_agent_that_starts_without_the_broker_keeps_what_it_finds(
@@ -227,14 +270,40 @@ async def test_foreign_slices_on_the_broker_are_ignored_and_stay(
         assert left == one
 
 
+async def test_what_somebody_published_with_the_token_of_a_member_is_withdrawn(
+    services: ServicesScenario,
+) -> None:
+    """Its agent knows what it published; a new token alone would leave the rest there."""
+    scenario = services.scenario
+    await exported(services, "bergen")
+
+    of_web = await foreign_slice(services, "bergen.forged", {RECORD: record()}, source="bergen")
+    other = {RECORD: record(name="bank")}
+    of_bank = await foreign_slice(services, "bergen.bank", other, source="bergen", service="bank")
+
+    async def withdrawn() -> None:
+        for one in (of_web, of_bank):
+            name = one.metadata.name
+            assert await services.found(BROKER, EndpointSlice, name, BROKER_NAMESPACE) is None
+
+    await scenario.eventually(withdrawn)
+    await scenario.eventually(services.everywhere("web", "bergen"))
+    await scenario.eventually(services.everywhere("bank"))
+
+
 async def foreign_slice(
-    services: ServicesScenario, name: str, annotations: dict[str, str]
+    services: ServicesScenario,
+    name: str,
+    annotations: dict[str, str],
+    *,
+    source: str = "visby",
+    service: str = "web",
 ) -> EndpointSlice:
-    """A slice of shop/web on the broker, as if a cluster visby had published it."""
+    """A slice of a service on the broker, as if a cluster had published it."""
     labels = {
-        SERVICE_NAME: "web",
+        SERVICE_NAME: service,
         SERVICE_NAMESPACE: services.scenario.namespace,
-        SOURCE_CLUSTER: "visby",
+        SOURCE_CLUSTER: source,
     }
     meta = Meta(name=name, namespace=BROKER_NAMESPACE, labels=labels, annotations=annotations)
     endpoint_slice = EndpointSlice(

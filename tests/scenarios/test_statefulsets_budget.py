@@ -333,7 +333,7 @@ def has_rolled_out(sets: StatefulSetsScenario, replicas: int) -> Check[None]:
         assert status.update_revision == status.current_revision, status
         assert (status.updated_replicas, status.ready_replicas) == (replicas, replicas), status
         record = await sets.admin(BROKER).read(StatefulSetShares, "store", sets.scenario.namespace)
-        assert not any(permit.pods for permit in record.spec.permits), record.spec.permits
+        assert not record.spec.permitted(door.metadata.uid), record.spec.permits
 
     return check
 

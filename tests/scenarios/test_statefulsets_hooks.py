@@ -13,7 +13,7 @@ from hanse.features.statefulsets.admission_policies import (
     immutable_fields_policy,
 )
 from hanse.features.statefulsets.feature import StatefulSets
-from hanse.features.statefulsets.webhooks import FederatedStatefulSetWebhook
+from hanse.features.statefulsets.webhooks import AutoscalerWebhook, FederatedStatefulSetWebhook
 from hanse.kube.errors import ApiError
 from hanse.kube.transport import Request
 from hanse.model.admission import AdmissionHook
@@ -40,7 +40,7 @@ def features() -> Features:
 
 @pytest.fixture
 def hooks() -> tuple[AdmissionHook, ...]:
-    return (FederatedStatefulSetWebhook(BROKER_NAMESPACE),)
+    return (FederatedStatefulSetWebhook(BROKER_NAMESPACE), AutoscalerWebhook())
 
 
 @pytest.fixture
@@ -119,22 +119,48 @@ async def test_the_broker_denies_autoscalers_of_sets(scenario: Scenario) -> None
     await scenario.make_namespace(BROKER, namespace)
     policies = autoscaler_policy(namespace)
     await apply(broker, policies)
-    target = {"apiVersion": "apps/v1", "kind": "StatefulSet", "name": "store"}
-    scaler: Wire = {
-        "kind": "HorizontalPodAutoscaler",
-        "apiVersion": "autoscaling/v2",
-        "metadata": {"name": "store"},
-        "spec": {"scaleTargetRef": target, "maxReplicas": 9},
-    }
-    path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
+    request = autoscaler(namespace, "apps/v1", "StatefulSet", "store")
 
     async def denied() -> None:
-        query = (("dryRun", "All"),)
-        request = Request("POST", path, query, body=msgspec.json.encode(scaler))
         assert "sees the pods of one cluster only" in await refusal(broker.send(request))
 
     await scenario.eventually(denied)  # an API server takes up policies a moment later
     await remove(broker, policies)
+
+
+@pytest.mark.needs("autoscaling")
+async def test_a_host_denies_autoscalers_of_sets_and_of_its_part_of_one(
+    guarded: StatefulSetsScenario,
+) -> None:
+    scenario, admin = guarded.scenario, guarded.admin(HOST)
+    await admin.create(headless("etcd", scenario.namespace))
+    await admin.create(submitted(scenario))
+    await scenario.eventually(guarded.shares(bergen=1, hamburg=1, lubeck=1))
+
+    for version, kind, name in (
+        ("hanse.dev/v1alpha1", "FederatedStatefulSet", "store"),
+        ("apps/v1", "StatefulSet", f"store-{HOST}"),
+    ):
+        request = autoscaler(scenario.namespace, version, kind, name)
+
+        async def denied(request: Request = request) -> None:
+            assert "sees the pods of one cluster only" in await refusal(admin.send(request))
+
+        await scenario.eventually(denied)
+    await admin.send(autoscaler(scenario.namespace, "apps/v1", "StatefulSet", "of-somebody-else"))
+
+
+def autoscaler(namespace: str, version: str, kind: str, name: str) -> Request:
+    """The creation of a HorizontalPodAutoscaler, without effect."""
+    target = {"apiVersion": version, "kind": kind, "name": name}
+    scaler: Wire = {
+        "kind": "HorizontalPodAutoscaler",
+        "apiVersion": "autoscaling/v2",
+        "metadata": {"name": name},
+        "spec": {"scaleTargetRef": target, "maxReplicas": 9},
+    }
+    path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers"
+    return Request("POST", path, (("dryRun", "All"),), body=msgspec.json.encode(scaler))
 
 
 @pytest.mark.virtual

@@ -15,10 +15,11 @@ from hanse.app.views import views
 from hanse.model.dns.zones import View
 from hanse.model.kinds.hanse import LighthouseVersion
 from tests.support.enqueuing import Observed
-from tests.support.simulator.fleet import GLOBAL_ZONE, Fleet
+from tests.support.simulator.fleet import Fleet
 from tests.support.simulator.loop import run
 from tests.support.simulator.migration import Migration
 from tests.support.simulator.migration import Step as MigrationStep
+from tests.support.simulator.names import GLOBAL_ZONE
 from tests.support.simulator.runner import Run
 from tests.support.simulator.schedule import Step, do
 from tests.support.testbed_embedded import embedded_testbed

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.support.simulator.runner import parts_named, play
+from tests.support.simulator.forks import play
+from tests.support.simulator.runner import parts_named
 from tests.support.simulator.schedule import Step, do
 
 SERVICES = parts_named(["services", "members"])
@@ -11,7 +12,11 @@ SERVICES = parts_named(["services", "members"])
 @pytest.mark.parametrize("restore", ["faults.restore", "faults.restore_forward"])
 @pytest.mark.parametrize("pause", [40, 81.01])
 def test_a_restored_broker_takes_no_answer_away(restore: str, pause: float) -> None:
-    play(do("services.offer", "lubeck", "web", False, pause=pause), do(restore, "broker", 0))
+    play(
+        do("services.offer", "lubeck", "web", False, pause=pause),
+        do(restore, "broker", 0),
+        parts=SERVICES,
+    )
 
 
 def test_exports_say_who_imports_them_when_a_cluster_leaves() -> None:
@@ -168,6 +173,16 @@ def test_an_import_deleted_unseen_is_missed_when_it_is_seen() -> None:
     )
 
 
+def test_an_import_lost_with_a_restore_unseen_is_missed_when_it_is_seen() -> None:
+    play(
+        do("services.offer", "lubeck", "db", False, pause=1),
+        do("faults.cut", "hamburg", "hamburg"),
+        do("faults.restore", "hamburg", 3, pause=95.1),
+        seed=51352,
+        parts=SERVICES,
+    )
+
+
 def test_an_export_that_nobody_could_withdraw_may_conflict() -> None:
     play(
         do("services.offer", "bergen", "db", False),
@@ -209,4 +224,323 @@ def test_an_import_stands_when_the_own_export_follows_the_last_of_others() -> No
         do("faults.restart", "hamburg", pause=25),
         seed=20506,
         parts=SERVICES,
+    )
+
+
+def test_an_aggregate_goes_when_its_last_exporter_is_heard_of_again() -> None:
+    play(
+        do("members.leave", "lubeck", pause=25),
+        do("members.give_up", "hamburg", pause=25),
+        do("services.offer", "bergen", "web", False, pause=55),
+        do("services.unexport", "bergen", "web"),
+        do("faults.kill", "bergen", pause=25),
+        seed=40002,
+        parts=SERVICES,
+    )
+
+
+def test_a_host_that_is_answered_late_and_served_nowhere_may_go() -> None:
+    play(
+        do("networks.build", "yard", pause=6),
+        do("gslb.serve", "bergen"),
+        do("faults.kill_at", "hamburg", 101, pause=65.12),
+        do("gslb.stop_serving", "bergen", pause=25.01),
+        seed=50015,
+        parts=parts_named(["gslb", "networks"]),
+    )
+
+
+def test_deletions_that_are_due_by_a_clock_set_right_are_collected_in_time() -> None:
+    play(
+        do("faults.jump_clock", "lubeck", -3600, pause=40),
+        do("policies.create", "hamburg", "allow", pause=0.1),
+        do("policies.delete", "hamburg", "allow", pause=0.1),
+        seed=31,
+        parts=parts_named(["federated", "policies"]),
+    )
+
+
+def test_a_service_that_joins_again_after_a_restore_keeps_its_address_everywhere() -> None:
+    play(
+        do("federated.join", "bergen", "shop-web", pause=40),
+        do("faults.restore", "bergen", 0, pause=5),
+        do("federated.join", "bergen", "shop-web", pause=40),
+        parts=parts_named(["federated"]),
+    )
+
+
+@pytest.mark.parametrize("first", ["lubeck", "hamburg"])
+def test_supervisors_that_start_keep_what_a_restored_member_will_record(first: str) -> None:
+    play(
+        do("federated.join", "bergen", "shop-web", pause=40),
+        do("faults.kill", "lubeck"),
+        do("faults.kill", "hamburg"),
+        do("faults.restore", "bergen", 0, pause=1),
+        do("federated.join", "bergen", "shop-web"),
+        do("faults.restart", first, pause=20),
+        parts=parts_named(["federated"]),
+    )
+
+
+def test_a_service_that_joins_again_while_nobody_sees_it_keeps_its_address_everywhere() -> None:
+    play(
+        do("federated.join", "bergen", "shop-web", pause=40),
+        do("faults.cut", "lubeck", "bergen"),
+        do("faults.restore", "bergen", 0, pause=3),
+        do("federated.join", "bergen", "shop-web", pause=1),
+        do("faults.cut", "hamburg", "bergen", pause=60),
+        parts=parts_named(["federated"]),
+    )
+
+
+def test_a_host_that_ended_is_answered_nowhere_after_a_restore() -> None:
+    play(
+        do("gslb.serve", "bergen", pause=40),
+        do("faults.forbid", "lubeck", "hamburg", "writes"),
+        do("faults.restore", "hamburg", 3, pause=40),
+        do("gslb.stop_serving", "bergen"),
+        parts=parts_named(["gslb"]),
+    )
+
+
+def test_a_person_may_evict_a_replica_where_no_budget_counts_them() -> None:
+    play(
+        do("statefulsets.launch", 3, pause=60),
+        do("statefulsets.scale", 4, pause=0.1),
+        do("statefulsets.drain", "bergen"),
+        parts=parts_named(["services", "statefulsets"]),
+    )
+
+
+def test_a_restored_cluster_may_be_promoted() -> None:
+    play(
+        do("faults.restore", "hamburg", 1, pause=40),
+        do("gslb.promote", "hamburg"),
+        parts=parts_named(["gslb"]),
+    )
+
+
+def test_a_set_that_grows_and_rolls_out_keeps_its_only_replica_until_others_are_ready() -> None:
+    play(
+        do("statefulsets.launch", 1, pause=1),
+        do("statefulsets.update", "2"),
+        do("statefulsets.scale", 2),
+        seed=9088,
+        parts=parts_named(["statefulsets"]),
+    )
+
+
+def test_a_host_that_ended_while_nobody_saw_it_is_answered_nowhere() -> None:
+    play(
+        do("gslb.serve", "bergen", pause=40),
+        do("faults.cut", "hamburg", "hamburg"),
+        do("gslb.stop_serving", "bergen", pause=20),
+        parts=parts_named(["gslb"]),
+    )
+
+
+@pytest.mark.parametrize("restored", [("lubeck", "hamburg"), ("lubeck", "hamburg", "bergen")])
+def test_a_host_that_ended_with_restored_clusters_is_answered_nowhere(
+    restored: tuple[str, ...],
+) -> None:
+    play(
+        do("gslb.serve", "lubeck", pause=20),
+        *(do("faults.restore_forward", cluster, 0, pause=0.01) for cluster in restored),
+        parts=parts_named(["gslb"]),
+    )
+
+
+def test_a_host_that_ended_while_nobody_was_allowed_to_read_is_answered_nowhere() -> None:
+    play(
+        do("gslb.serve", "lubeck", pause=5),
+        do("faults.forbid", "hamburg", "hamburg", "everything"),
+        do("faults.restore", "lubeck", 0, pause=30),
+        parts=parts_named(["gslb"]),
+    )
+
+
+def test_a_leader_that_is_restored_from_before_its_promotion_leads_on() -> None:
+    play(
+        do("gslb.serve", "lubeck"),
+        do("gslb.demote", "lubeck", pause=1),
+        do("gslb.promote", "lubeck", pause=1),
+        do("faults.restore", "lubeck", 3),
+        seed=355987420,
+        parts=parts_named(["gslb"]),
+    )
+
+
+def test_a_host_that_returns_while_nobody_sees_it_stays_answered() -> None:
+    play(
+        do("gslb.serve", "lubeck", pause=41),
+        do("faults.cut", "lubeck", "lubeck", pause=31.1),
+        do("faults.heal_links", pause=0.01),
+        do("faults.restore", "lubeck", 0, pause=75),
+        do("faults.forbid", "lubeck", "lubeck", "everything", pause=20),
+        do("gslb.serve", "bergen", pause=30.01),
+        seed=942958607,
+        parts=parts_named(["gslb"]),
+    )
+
+
+def test_a_fleet_that_waits_to_write_what_was_refused_is_not_at_rest() -> None:
+    play(
+        do("gslb.serve", "lubeck", pause=30),
+        do("faults.restore", "hamburg", 0, pause=0.1),
+        do("faults.restart", "lubeck"),
+        do("faults.forbid", "lubeck", "lubeck", "writes", pause=60),
+        seed=7,
+        parts=parts_named(["gslb"]),
+    )
+
+
+def test_a_replica_may_be_replaced_by_what_was_wanted_just_before() -> None:
+    play(
+        do("statefulsets.launch", 1, pause=1),
+        do("statefulsets.update", "1", pause=0.01),
+        do("statefulsets.scale", 6),
+        seed=9490,
+        parts=parts_named(["statefulsets"]),
+    )
+
+
+def test_a_set_is_rolled_out_while_a_cluster_without_a_share_is_away() -> None:
+    play(
+        do("statefulsets.launch", 3),
+        do("statefulsets.update", "1", pause=1),
+        do("faults.forbid", "lubeck", "broker", "writes", pause=20),
+        do("faults.restore", "broker", 1),
+        do("statefulsets.launch", 3, pause=40),
+        seed=9475,
+        parts=parts_named(["statefulsets"]),
+    )
+
+
+@pytest.mark.parametrize("unseen", [1, 25])
+def test_what_a_cluster_published_before_it_left_counts_nowhere_once_it_joined_again(
+    unseen: int,
+) -> None:
+    play(
+        do("services.offer", "hamburg", "db", True, pause=1),
+        do("faults.kill", "bergen", pause=40),
+        do("members.give_up", "hamburg", pause=40),
+        do("faults.cut", "hamburg", "hamburg"),
+        do("members.join", "hamburg", pause=unseen),
+        seed=50247,
+        parts=SERVICES,
+    )
+
+
+@pytest.mark.parametrize("restore", ["faults.restore", "faults.restore_forward"])
+def test_a_service_that_joins_again_right_after_a_restore_is_known_by_what_shows_it(
+    restore: str,
+) -> None:
+    play(
+        do("federated.join", "hamburg", "shop-fish", pause=40),
+        do(restore, "hamburg", 0, pause=0.1),
+        do("federated.join", "hamburg", "shop-fish", pause=20),
+        parts=parts_named(["federated"]),
+    )
+
+
+def test_a_fleet_is_at_rest_once_a_restored_cluster_has_recovered() -> None:
+    play(
+        do("services.offer", "lubeck", "web", False),
+        do("services.set_profile", "kep-1645", pause=1),
+        do("faults.back_up", "bergen"),
+        do("services.set_profile", "lighthouse", pause=1),
+        do("faults.restore", "bergen", 0, pause=20),
+        do("faults.forbid", "bergen", "bergen", "everything", pause=40),
+        seed=51306,
+        parts=SERVICES,
+    )
+
+
+def test_a_host_whose_members_are_all_replaced_stays_answered() -> None:
+    play(
+        do("gslb.serve", "lubeck", pause=40),
+        do("faults.kill", "lubeck", pause=60),
+        do("gslb.serve", "hamburg"),
+        do("gslb.stop_serving", "lubeck"),
+        parts=parts_named(["gslb"]),
+    )
+
+
+def test_a_cluster_that_renewed_while_we_were_away_counts_whatever_the_clock_was_set_to() -> None:
+    play(
+        do("services.offer", "lubeck", "web", False, pause=5),
+        do("faults.jump_clock", "broker", -3600),
+        do("faults.kill", "hamburg", pause=65.01),
+        seed=50,
+        parts=SERVICES,
+    )
+
+
+def test_a_slice_without_its_import_goes_once_its_cluster_is_known_not_to_export() -> None:
+    play(
+        do("services.offer", "lubeck", "db", False, pause=1),
+        do("faults.kill", "hamburg"),
+        do("faults.restart_server", "lubeck"),
+        do("services.delete_import", "hamburg", "db", pause=41),
+        do("faults.restore_forward", "lubeck", 0, pause=40.01),
+        do("faults.restore_forward", "broker", 1, pause=6),
+        seed=51920,
+        parts=SERVICES,
+    )
+
+
+def test_a_host_may_go_when_nobody_could_see_the_place_that_serves_it_now() -> None:
+    play(
+        do("gslb.serve", "hamburg", pause=65),
+        do("faults.forbid", "lubeck", "lubeck", "everything"),
+        do("gslb.serve", "lubeck"),
+        do("faults.restore", "hamburg", 1, pause=40.01),
+        seed=52089,
+        parts=parts_named(["gslb"]),
+    )
+
+
+def test_a_host_stays_answered_when_its_leader_reads_its_restored_cluster_again() -> None:
+    play(
+        do("gslb.serve", "lubeck", pause=20),
+        do("faults.forbid", "lubeck", "lubeck", "everything", pause=0.01),
+        do("faults.restore_forward", "lubeck", 1, pause=20),
+        do("gslb.serve", "lubeck", pause=60),
+        seed=52089,
+        parts=parts_named(["gslb"]),
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 7])
+def test_endpoints_that_a_restored_member_lost_unseen_go(seed: int) -> None:
+    play(
+        do("federated.join", "bergen", "shop-web", pause=20),
+        do("faults.cut", "hamburg", "bergen", pause=0.1),
+        do("faults.restore", "bergen", 1, pause=21.1),
+        seed=seed,
+        parts=parts_named(["federated"]),
+    )
+
+
+def test_a_cluster_that_died_while_others_were_reconnecting_has_their_time_to_reconnect() -> None:
+    play(
+        do("services.offer", "lubeck", "db", False),
+        do("faults.forbid", "bergen", "broker", "everything", pause=40),
+        do("faults.heal_links"),
+        do("faults.stop", "lubeck", pause=40),
+        seed=52871,
+        parts=parts_named(["services"]),
+    )
+
+
+def test_a_service_that_leaves_and_joins_at_once_may_be_gone_while_members_follow() -> None:
+    play(
+        do("networks.build", "field", pause=0.1),
+        do("networks.run", "p3", "field"),
+        do("federated.join", "bergen", "shop-web", pause=5.01),
+        do("faults.storm", "lubeck", "lubeck", pause=5),
+        do("federated.leave", "bergen", "shop-web", pause=0.1),
+        do("federated.join", "bergen", "shop-web"),
+        seed=52921,
+        parts=parts_named(["federated", "networks"]),
     )

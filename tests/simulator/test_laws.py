@@ -5,7 +5,8 @@
 
 import pytest
 
-from tests.support.simulator.runner import failure_of, parts_named, step_kinds
+from tests.support.simulator.forks import FLEETS
+from tests.support.simulator.runner import parts_named, step_kinds
 from tests.support.simulator.schedule import draw_schedule
 
 SEEDS = range(9)
@@ -17,7 +18,7 @@ MEMBERSHIP = parts_named(["services", "members"])
 def test_every_law_holds(seed: int) -> None:
     schedule = draw_schedule(seed, step_kinds())
 
-    failure = failure_of(schedule)
+    failure = FLEETS.failure_of(schedule)
 
     assert failure is None, f"{failure}\n{schedule}"
 
@@ -26,6 +27,6 @@ def test_every_law_holds(seed: int) -> None:
 def test_every_law_holds_as_clusters_leave_and_join(seed: int) -> None:
     schedule = draw_schedule(seed, step_kinds(MEMBERSHIP))
 
-    failure = failure_of(schedule, MEMBERSHIP)
+    failure = FLEETS.failure_of(schedule, MEMBERSHIP)
 
     assert failure is None, f"{failure}\n{schedule}"

@@ -4,13 +4,18 @@ import asyncio
 import os
 import subprocess
 import sys
+from typing import Any
 
 from tests.mutants.catalogue import ROOT
-from tests.support.simulator.behaviour import observed
+from tests.support.simulator.batch import batches_of, play_on_cores
+from tests.support.simulator.behaviour import TAKEN, Probed
+from tests.support.simulator.forks import StartedFleets, Wanted
 from tests.support.simulator.loop import PROCESS, SimulationLoop, run
-from tests.support.simulator.runner import PARTS, failure_of, parts_of, step_kinds
+from tests.support.simulator.runner import PARTS, parts_named, parts_of, step_kinds
 from tests.support.simulator.schedule import Schedule, do, draw_schedule
 from tests.support.simulator.shrink import shrink
+
+SERVICES = parts_named(["services"])
 
 
 def test_a_schedule_is_a_function_of_its_seed() -> None:
@@ -119,8 +124,68 @@ def test_a_schedule_is_played_with_the_parts_that_it_takes() -> None:
     assert parts_of(Schedule(steps, 10)) is PARTS
 
 
-def test_a_search_observes_the_branches_that_a_schedule_takes() -> None:
-    with observed() as behaviour:
-        failure_of(Schedule((do("services.offer", "lubeck", "web", False),)))
+def test_schedules_that_share_a_fleet_are_played_one_after_the_other_on_a_core() -> None:
+    schedules = [
+        Schedule((do("networks.build", "lab"),), 1),
+        Schedule((do("gslb.serve", "lubeck"),), 2),
+        Schedule((do("networks.build", "yard"),), 3),
+    ]
 
-    assert len(behaviour()) > 1000
+    batches = batches_of(schedules, PARTS)
+    played = [one for batch in play_on_cores(batches, 2, whole=True) for one in batch]
+
+    assert [len(batch.schedules) for batch in batches] == [2, 1]
+    assert {one.schedule for one in played} == set(schedules)
+    assert [one.failure for one in played] == [None] * 3
+
+
+def test_a_search_observes_the_branches_that_a_schedule_takes() -> None:
+    offer = do("services.offer", "lubeck", "web", False)
+    longer = Schedule((offer, do("faults.restart", "lubeck", pause=1)))
+    fleets = StartedFleets()
+    try:
+        first = fleets.play(Wanted(Schedule((offer,)), observed=True, traced=True), SERVICES)
+        second = fleets.play(Wanted(longer, observed=True), SERVICES)
+        alone = fleets.play(Wanted(Schedule((offer,)), traced=True), SERVICES)
+    finally:
+        fleets.end()
+
+    assert len(first.behaviour) > 1000
+    assert second.behaviour - first.behaviour
+    assert not alone.behaviour
+    assert first.trace == alone.trace
+
+
+BRANCHING = '''
+async def choose(number):
+    """Says what a number is."""
+    for _ in range(number):
+        break
+    try:
+        if number > 2:
+            return "many"
+        elif number == 2:
+            raise KeyError
+    except KeyError:
+        return "two"
+    match number:
+        case 0:
+            return "none"
+        case _:
+            return (lambda: "one")()
+'''
+
+
+def test_every_branch_is_told_from_the_others() -> None:
+    probed = Probed(BRANCHING, "branching.py")
+    module: dict[str, Any] = {TAKEN: probed.taken}
+    exec(probed.code, module)
+    paths = []
+    for number in range(4):
+        probed.taken[:] = [False] * len(probed.taken)
+        paths.append((run(module["choose"](number)), tuple(probed.taken)))
+
+    assert [said for said, _ in paths] == ["none", "one", "two", "many"]
+    assert len({taken for _, taken in paths}) == 4
+    assert all(any(taken) for taken in zip(*(taken for _, taken in paths), strict=True))
+    assert module["choose"].__doc__ == "Says what a number is."

@@ -3,8 +3,13 @@
 import pytest
 
 from hanse.features.statefulsets import disruption
-from tests.support.simulator.runner import failure_of, parts_named, play
+from tests.support.simulator.fleet import Fleet
+from tests.support.simulator.forks import play
+from tests.support.simulator.loop import run
+from tests.support.simulator.runner import Failure, Run, failure_of, failure_on, parts_named
 from tests.support.simulator.schedule import Schedule, do
+from tests.support.simulator.statefulsets import StatefulSets
+from tests.support.testbed_embedded import embedded_testbed
 
 SETS = parts_named(["services", "statefulsets"])
 LOST = (
@@ -61,3 +66,18 @@ def test_the_law_notices_who_does_not_count_what_is_down(monkeypatch: pytest.Mon
 
     assert failure is not None
     assert failure.law == "budget-kept"
+
+
+async def _failure_of_sets_alone(schedule: Schedule) -> Failure | None:
+    async with (
+        embedded_testbed() as testbed,
+        Fleet(testbed, "shop", features=("statefulsets",)) as fleet,
+    ):
+        game = Run(fleet, SETS)
+        game.laws = list(StatefulSets(fleet).laws())
+        await game.start()
+        return await failure_on(game, schedule)
+
+
+def test_agents_and_name_servers_with_sets_alone_have_the_rights_that_they_use() -> None:
+    assert run(_failure_of_sets_alone(Schedule((do("statefulsets.launch", 3, pause=40),)))) is None

@@ -1,6 +1,6 @@
 """The ServiceAccounts of agents in a scenario, with their generated RBAC rules."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import structs
 
@@ -11,7 +11,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
-from hanse.model.rbac import RbacRule, Right, rbac_rules
+from hanse.model.rbac import RbacRule, Right, rbac_rules, watch_rights
 from hanse.model.snapshot import Watch
 from hanse.runtime.pause import PAUSE_WATCHES
 from tests.support import service_accounts
@@ -19,25 +19,31 @@ from tests.support.service_accounts import Account
 
 
 def rules_of(
-    features: Iterable[Feature], cluster: ClusterId, role: Role, system: str
+    features: Iterable[Feature],
+    cluster: ClusterId,
+    role: Role,
+    system: str,
+    names: Sequence[Watch] = (),
 ) -> tuple[RbacRule, ...]:
     """The RBAC rules of an agent in its own cluster or on the broker.
 
-    In its own cluster it may also be the leader.
+    In its own cluster it may also be the leader. `names` are what a name server beside it watches.
     """
     chosen = tuple(features)
     if role is Role.LOCAL:
-        by_feature = rights_at_home(chosen, cluster, system)
+        by_feature = rights_at_home(chosen, cluster, system, names)
         return tuple(right.rule for rights in by_feature.values() for right in rights)
-    watches = [*(watch for feature in chosen for watch in feature.watches), *PAUSE_WATCHES]
+    own = (watch for feature in chosen for watch in feature.watches)
+    watches = [*own, *names, *PAUSE_WATCHES]
     return rbac_rules(watches, role, leases=[(BROKER_NAMESPACE, cluster)])
 
 
 def rights_at_home(
-    features: Iterable[Feature], cluster: ClusterId, system: str
+    features: Iterable[Feature], cluster: ClusterId, system: str, names: Sequence[Watch] = ()
 ) -> dict[str, list[Right]]:
-    """The rights of an agent in its own cluster, by feature."""
-    return rights_by_feature(watches_by_feature(features), cluster, system)
+    """The rights of an agent in its own cluster, by feature; also those of a name server."""
+    rights = rights_by_feature(watches_by_feature(features), cluster, system)
+    return {**rights, "dns": list(watch_rights(names, Role.LOCAL))} if names else rights
 
 
 def watches_by_feature(features: Iterable[Feature]) -> dict[str, tuple[Watch, ...]]:
@@ -60,9 +66,10 @@ def account_of(
     role: Role,
     system: str,
     only: Callable[[RbacRule], bool] = lambda _: True,
+    names: Sequence[Watch] = (),
 ) -> Account:
     """The account of an agent in its own cluster or on the broker, with selected rules."""
-    rules = [rule for rule in rules_of(features, cluster, role, system) if only(rule)]
+    rules = [rule for rule in rules_of(features, cluster, role, system, names) if only(rule)]
     name = cluster if role is Role.LOCAL else f"{cluster}-on-{role}"  # one server may be both
     return account_with(rules, name, system)
 

@@ -89,6 +89,8 @@ class Link(links.Link):
 
     async def answer(self, request: Request) -> None:
         """Wait while the link hangs, up to the request's timeout."""
+        if self.answers.is_set():
+            return
         patience = request.timeout.total_seconds()
         try:
             async with asyncio.timeout(patience):
@@ -133,7 +135,10 @@ class Network:
         self._links: dict[tuple[str, str], Link] = {}
 
     def link(self, source: str, target: str) -> Link:
-        return self._links.setdefault((source, target), Link(source, target))
+        found = self._links.get((source, target))
+        if found is None:
+            found = self._links[source, target] = Link(source, target)
+        return found
 
     def transport(self, source: str, target: str, inner: Transport) -> "FaultyTransport":
         """Wrap a transport with the faults of the link between two parties."""

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import timedelta
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ from hanse.model.kinds.federation import (
     Member,
 )
 from hanse.model.naming import holder_cluster
-from hanse.model.objects import ClusterId, K, Meta, Wire
+from hanse.model.objects import ClusterId, K, Meta, Object
 from tests.support.agent_accounts import supervisor_account
 from tests.support.scenario import Check, Scenario
 from tests.support.service_accounts import Account, grant
@@ -187,20 +188,25 @@ async def form_federation(
     return membership
 
 
-async def install_crds(scenario: Scenario, cluster: ClusterId, *kinds: type[Any]) -> None:
+async def install_crds(scenario: Scenario, cluster: ClusterId, *kinds: type[Object]) -> None:
     """Install CRDs, ours or minimal third-party ones, unless they are there already."""
     admin = scenario.admin(cluster)
     for kind in kinds:
-        definition = crd_of(kind) if hasattr(kind, "crd") else placeholder_crd(kind)
-        if not await scenario.eventually(lambda d=definition: _is_defined(admin, d)):  # type: ignore[misc]
+        if not await scenario.eventually(lambda kind=kind: _is_defined(admin, kind)):  # type: ignore[misc]
             with suppress(AlreadyExists, Conflict):
-                await admin.send(Request("POST", CRDS, body=msgspec.json.encode(definition)))
+                await admin.send(Request("POST", CRDS, body=_encoded_crd(kind)))
         await scenario.eventually(lambda kind=kind: admin.list(kind))  # type: ignore[misc]
 
 
-async def _is_defined(admin: Client, definition: Wire) -> bool:
-    """Whether a CRD exists: a read is much cheaper than a refused create."""
-    name = definition["metadata"]["name"]
+@cache
+def _encoded_crd(kind: type[Object]) -> bytes:
+    """The CRD of a kind of ours, or else a placeholder; encoded once for all scenarios."""
+    return msgspec.json.encode(crd_of(kind) if hasattr(kind, "crd") else placeholder_crd(kind))
+
+
+async def _is_defined(admin: Client, kind: type[Object]) -> bool:
+    """Whether the CRD of a kind exists: a read is much cheaper than a refused create."""
+    name = kind.kind.definition
     try:
         found = msgspec.json.decode((await admin.send(Request("GET", f"{CRDS}/{name}"))).body)
     except NotFound:

@@ -356,10 +356,10 @@ class Scenario:
     ) -> Account:
         features = self._with_admission(AdmissionOptions(namespace=self.system))
         if role is Role.LOCAL:
-            rights = rights_at_home(features, cluster, self.system)
+            rights = rights_at_home(features, cluster, self.system, self.extra_watches)
             known = self._rights.setdefault(cluster, {})
             known.update({name: [*known.get(name, []), *more] for name, more in rights.items()})
-        return account_of(features, cluster, role, self.system, only)
+        return account_of(features, cluster, role, self.system, only, self.extra_watches)
 
     def _with_admission(self, options: AdmissionOptions) -> tuple[Feature, ...]:
         """The features of an agent; with webhooks, also the one that registers them."""

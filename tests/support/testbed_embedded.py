@@ -55,6 +55,9 @@ class EmbeddedTestbed:
             )
             for n, clock in self.clocks.items()
         }
+        self.keeps_accounts = False
+        """Whether an agent that starts again has the account that it had, and nothing is made."""
+        self._users: dict[tuple[str, str, ClusterId], User] = {}
         self._webhook_servers: dict[str, WebhookServer] = {}
         self._endpoints = {name: _Server(server) for name, server in self.servers.items()}
 
@@ -62,9 +65,13 @@ class EmbeddedTestbed:
         return InProcessTransport(self.servers[cluster])
 
     async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
+        key = (account.namespace, account.name, cluster)
+        if self.keeps_accounts and key in self._users:
+            return InProcessTransport(self._endpoints[cluster], self._users[key])
         access = await grant(self.connect(cluster), ClientConfig(self.endpoint(cluster)), account)
         user = self.servers[cluster].authenticate(access.identity.token)
         assert user is not None, "the token was issued a moment ago"
+        self._users[key] = user
         return InProcessTransport(self._endpoints[cluster], user)
 
     def endpoint(self, cluster: ClusterId) -> ServerEndpoint:

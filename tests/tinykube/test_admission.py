@@ -248,6 +248,23 @@ async def test_a_webhook_is_called_for_what_its_rules_match(
     assert [request["operation"] for _, request in admitting.hooks.asked] == asked
 
 
+@pytest.mark.parametrize("kind", ["mutating", "validating"])
+async def test_webhooks_that_change_are_called_as_they_are_now(kind: str) -> None:
+    admitting = AdmissionCluster()
+    path = f"{CONFIGURATIONS}/{kind}webhookconfigurations"
+    await admitting.hook(kind, "a", allow)
+    await admitting.cluster.create(CONFIGMAPS, configmap("x"))
+
+    await admitting.hook(kind, "b", allow)
+    await admitting.cluster.create(CONFIGMAPS, configmap("y"))
+    await admitting.cluster.merge(f"{path}/a", {"webhooks": [webhook("a", rule("pods"))]})
+    await admitting.cluster.create(CONFIGMAPS, configmap("z"))
+    await admitting.cluster.send("DELETE", f"{path}/b")
+    await admitting.cluster.create(CONFIGMAPS, configmap("last"))
+
+    assert admitting.hooks.names() == ["a", "a", "b", "b"]
+
+
 async def test_an_equivalent_version_is_shown_as_the_webhook_knows_it() -> None:
     admitting = AdmissionCluster()
     await admitting.cluster.create(CRDS, widget_crd())

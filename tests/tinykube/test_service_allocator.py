@@ -172,6 +172,7 @@ async def test_a_dry_run_takes_no_address() -> None:
     [
         ("127.0.0.1", "may not be in the loopback range (127.0.0.0/8, ::1/128)"),
         ("169.254.1.1", "may not be in the link-local range"),
+        ("224.0.0.1", "may not be in the link-local multicast range"),
         ("0.0.0.0", "may not be unspecified (0.0.0.0)"),
         ("fd00::1", "must be an IPv4 address"),
         ("nowhere", "must be a valid IP address"),

@@ -87,6 +87,28 @@ async def test_a_requested_token_names_its_account_until_it_expires() -> None:
     assert cluster.api.authenticate(token) is None
 
 
+async def test_a_policy_sees_the_default_lifetime_of_a_token_that_asks_for_none() -> None:
+    cluster = Cluster()
+    await cluster.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    policies = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic"
+    rule = {"apiGroups": [""], "apiVersions": ["*"], "operations": ["CREATE"]}
+    spec = {
+        "matchConstraints": {"resourceRules": [{**rule, "resources": ["serviceaccounts/token"]}]},
+        "validations": [{"expression": "object.spec.expirationSeconds == 3600"}],
+    }
+    await cluster.create(f"{policies}ies", {"metadata": {"name": "p"}, "spec": spec})
+    bound = {"policyName": "p", "validationActions": ["Deny"]}
+    await cluster.create(f"{policies}ybindings", {"metadata": {"name": "p"}, "spec": bound})
+
+    sent = {"spec": {"expirationSeconds": None, "boundObjectRef": None}}
+    hour = await cluster.send("POST", f"{ACCOUNTS}/robot/token", sent)
+    longer = {"spec": {"expirationSeconds": 3601}}
+    refused = await cluster.send("POST", f"{ACCOUNTS}/robot/token", longer)
+
+    assert hour.status == 201, hour.message
+    assert "failed expression" in refused.message
+
+
 async def test_a_token_is_invalid_once_its_account_is_deleted() -> None:
     cluster = Cluster()
     await cluster.create(ACCOUNTS, {"metadata": {"name": "robot"}})
@@ -139,6 +161,31 @@ async def test_a_token_secret_is_filled_and_its_token_lasts_as_long_as_it() -> N
 
     assert known is not None
     assert cluster.api.authenticate(token) is None
+
+
+async def test_a_token_that_is_bound_to_a_secret_ends_with_it() -> None:
+    cluster = Cluster()
+    await cluster.create(ACCOUNTS, {"metadata": {"name": "robot"}})
+    secret = await cluster.create(SECRETS, {"metadata": {"name": "first"}})
+    uid = secret["metadata"]["uid"]
+
+    def bound(name: str, uid: str) -> dict[str, object]:
+        reference = {"apiVersion": "v1", "kind": "Secret", "name": name, "uid": uid}
+        return {"spec": {"boundObjectRef": reference}}
+
+    issued = await cluster.create(f"{ACCOUNTS}/robot/token", bound("first", uid))
+    free = await cluster.create(f"{ACCOUNTS}/robot/token", {"spec": {}})
+    other = await cluster.send("POST", f"{ACCOUNTS}/robot/token", bound("first", "other"))
+    absent = await cluster.send("POST", f"{ACCOUNTS}/robot/token", bound("second", uid))
+    known = cluster.api.authenticate(issued["status"]["token"])
+    await cluster.send("DELETE", f"{SECRETS}/first")
+
+    assert known is not None
+    assert cluster.api.authenticate(issued["status"]["token"]) is None
+    assert cluster.api.authenticate(free["status"]["token"]) is not None
+    assert (other.status, absent.status) == (409, 404)
+    assert "does not match the UID in record" in other.message
+    assert absent.message == 'secrets "second" not found'
 
 
 async def test_access_reviews_name_the_user_and_allow_an_administrator_everything() -> None:

@@ -3,11 +3,11 @@
 import asyncio
 import logging
 import socket
-from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
@@ -26,13 +26,14 @@ from hanse.features.gslb.names import LEADER_LEASE
 from hanse.features.networks.address_pools import PoolSlot
 from hanse.features.networks.feature import Networks
 from hanse.features.networks.service_addresses import AssignedSlot
+from hanse.kube.client_config import Credentials
 from hanse.kube.clock import Clock, WallClock
 from hanse.kube.lease import LeaseTimings
 from hanse.kube.transport import Transport
 from hanse.model.admission import AdmissionHook
 from hanse.model.clusterset import clusterset_spec
 from hanse.model.connections import ConnectionSource
-from hanse.model.facts import HeartbeatState, Role
+from hanse.model.facts import AgentFeatures, HeartbeatState, Role
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.naming import SLOT_LEASES, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
@@ -48,7 +49,8 @@ from hanse.providers.probes import ProbeFunction, Prober
 from hanse.providers.resolver import HostResolver
 from hanse.providers.tokens import TokenIssuer
 from hanse.runtime.api import ClusterClient
-from hanse.runtime.broker_membership import BrokerMembership
+from hanse.runtime.background_task import running_task
+from hanse.runtime.broker_membership import BrokerClient, BrokerMembership
 from hanse.runtime.connection_reconciler import ConnectionReconciler
 from hanse.runtime.external import POLL_INTERVAL, ExternalApi, ExternalSystem
 from hanse.runtime.heartbeat_lease import HeartbeatLease
@@ -66,7 +68,6 @@ from hanse.web.webhooks.server import WebhookServer
 if TYPE_CHECKING:  # few agents serve names: the others do not import DNS
     from hanse.dns.compiler import Compiler
     from hanse.dns.updater import DeltaReceiver
-
 
 log = logging.getLogger(__name__)
 
@@ -89,6 +90,8 @@ class AgentParts(Struct, frozen=True, kw_only=True):
 
     local: Transport
     broker: Transport | None = None
+    broker_credentials: Credentials | None = None
+    """Those of the broker's transport: the token that is used is told to others."""
     external_systems: Mapping[ClusterId, ExternalSystem] = {}
     features: Sequence[Feature] = ()
     hooks: Sequence[AdmissionHook] = ()
@@ -107,9 +110,10 @@ class Agent:
     """One cluster's agent: it watches, decides and writes."""
 
     def __init__(self, settings: AgentSettings, parts: AgentParts) -> None:
+        """Build the agent's parts by the settings; nothing is sent or served until `running`."""
         clock, random, features = parts.clock, parts.random, parts.features
         self.settings = settings
-        self._clock = clock
+        self._parts = parts
         self._local_client = ClusterClient(parts.local, random)
         self.reconciler = Reconciler(
             features,
@@ -134,8 +138,7 @@ class Agent:
             secret=WEBHOOKS,
         )
         self.reconciler.event_handlers.append(self.webhook_server.on_change)
-        self.ended = asyncio.Event()
-        """Set when this agent has to end; `end_reason` says why."""
+        self.ended = asyncio.Event()  # set when this agent has to end; `end_reason` says why
         self.end_reason = ""
         self.reconciler.on_refused = self._end
         identity = f"{settings.cluster}_{settings.identity}"
@@ -183,10 +186,14 @@ class Agent:
         self._heartbeat: HeartbeatLease | None = None
         self._membership: BrokerMembership | None = None
         if parts.broker is not None:
-            self._heartbeat = self._join_broker(ClusterClient(parts.broker, random))
+            client = BrokerClient(parts.broker, random)
+            self._heartbeat = self._join_broker(client, parts.broker_credentials)
 
     def _join_external_systems(self, systems: Mapping[ClusterId, ExternalSystem]) -> None:
-        """Connect external systems, among them the Avi controller if it is a provider."""
+        """Connect the given external systems, and the Avi controller if it is a GSLB provider.
+
+        Each gets the role OUTSIDE; the Avi controller is not among `systems`, and is polled.
+        """
         informers = self.reconciler.informers
         for name, system in systems.items():
             informers.join(name, {Role.OUTSIDE}, ExternalApi(system))
@@ -194,23 +201,28 @@ class Agent:
             avi = ExternalApi(self._avi, self._avi_poll_interval)
             informers.join(CONTROLLER, {Role.OUTSIDE}, avi)
 
-    def _join_broker(self, client: ClusterClient) -> HeartbeatLease:
+    def _join_broker(self, client: BrokerClient, credentials: Credentials | None) -> HeartbeatLease:
         """Connect the broker; returns the Lease that shows there that this cluster is alive."""
         self.reconciler.informers.join(BROKER, {Role.BROKER}, client)
         self.reconciler.event_handlers.append(self._on_change)
         self._membership = BrokerMembership(
-            self.reconciler, client, BROKER, self.settings.options.broker_namespace, self._clock
+            self.reconciler,
+            client,
+            BROKER,
+            self.settings.options.broker_namespace,
+            self._parts.clock,
         )
         self.reconciler.event_handlers.append(self._membership.on_change)
         return HeartbeatLease(
             client,
             self.settings.options.broker_namespace,
             self.settings.cluster,
-            self._clock,
+            self._parts.clock,
             self._lease_duration,
             self._publish_heartbeat,
             lambda restored: self.reconciler.repair(BROKER, relist=restored),
             self._may_renew,
+            credentials,
         )
 
     @asynccontextmanager
@@ -223,6 +235,8 @@ class Agent:
 
         Every replica serves health on `listener` and admission reviews on `webhooks`.
         """
+        features = AgentFeatures(self.settings.cluster, self.settings.options.features)
+        self.reconciler.informers.put_fact(features)
         async with AsyncExitStack() as stack:
             alone = not self.settings.replicated
             await stack.enter_async_context(self.reconciler.running(active=alone))
@@ -232,20 +246,20 @@ class Agent:
             await stack.enter_async_context(self._prober.running())
             if listener is not None:
                 reporting = self._report_findings()
-                await stack.enter_async_context(_running_task(reporting, "findings"))
+                await stack.enter_async_context(running_task(reporting, "findings"))
                 await stack.enter_async_context(serving(self.reconciler, listener))
             if webhooks is not None:
                 await stack.enter_async_context(self.webhook_server.running(webhooks))
             if self._heartbeat is not None:
                 await stack.enter_async_context(
-                    _running_task(self._heartbeat.run(self._is_member), "heartbeat lease")
+                    running_task(self._heartbeat.run(self._is_member), "heartbeat lease")
                 )
             if self._membership is not None:
                 membership = self._membership.run(lambda: self.reconciler.active)
-                await stack.enter_async_context(_running_task(membership, "broker membership"))
+                await stack.enter_async_context(running_task(membership, "broker membership"))
             if not alone and self._allocates:
                 await stack.enter_async_context(
-                    _running_task(self._replica_slots.run(self._publish_slot), "slot")
+                    running_task(self._replica_slots.run(self._publish_slot), "slot")
                 )
             if not alone:
                 self.elections.contend_among_replicas(
@@ -298,6 +312,8 @@ class Agent:
         """Close every connection."""
         await self._avi.close()
         await self.reconciler.informers.close()
+        if self._parts.broker is not None:
+            await self._parts.broker.close()
 
     def _avi_controller(self) -> AviAccess | NoController:
         """The Avi controller as configured now; `NoController`, with the reason, if invalid.
@@ -314,7 +330,7 @@ class Agent:
         return configured
 
     def _avi_poll_interval(self) -> timedelta:
-        """How often the Avi controller is polled, as configured now."""
+        """How often the Avi controller is polled, as configured now; else POLL_INTERVAL."""
         return configured_refresh_interval(self.reconciler.snapshot()) or POLL_INTERVAL
 
     def _end(self, reason: str) -> None:
@@ -344,20 +360,23 @@ class Agent:
         return clusterset_spec(self.reconciler.snapshot(), BROKER).lease_duration
 
     def _on_change(self, change: Change) -> None:
-        """Renew the heartbeat when its duration may have changed: others read it in our Lease."""
+        """Renew the heartbeat when its duration may have changed: others read it in our Lease.
+
+        Also when the ClusterSet is seen again after this cluster has joined once more.
+        """
         is_cluster_set = isinstance(change, ObjectChange) and isinstance(change.object, ClusterSet)
         if is_cluster_set and self._heartbeat is not None:
             self._heartbeat.renew_soon()
 
-    def _publish_heartbeat(self, renewed: bool, rejected: bool) -> None:
+    def _publish_heartbeat(self, renewed: bool, rejected: bool, token: str, denied: bool) -> None:
         """Put a `HeartbeatState` fact of the last renewal; logs a token that was rejected."""
         if rejected:
             log.error(
                 "the broker rejects our token: it ended, or this cluster was made to leave",
                 extra={"mend": "hanse join --broker CONTEXT", "end": "hanse uninstall"},
             )
-        namespace = self.settings.options.broker_namespace
-        state = HeartbeatState(BROKER, renewed, self._clock.now(), rejected, namespace)
+        namespace, now = self.settings.options.broker_namespace, self._parts.clock.now()
+        state = HeartbeatState(BROKER, renewed, now, rejected, namespace, token, denied)
         self.reconciler.informers.put_fact(state)
 
     def _publish_slot(self, number: int | None) -> None:
@@ -378,14 +397,3 @@ class Agent:
         self._prober.resync()
         if self._heartbeat is not None:
             self._heartbeat.renew_soon()
-
-
-@asynccontextmanager
-async def _running_task(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
-    """Run a task for as long as the block lasts."""
-    async with asyncio.TaskGroup() as group:
-        task = group.create_task(work, name=name)
-        try:
-            yield
-        finally:
-            task.cancel()

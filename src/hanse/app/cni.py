@@ -6,18 +6,20 @@ import os
 import re
 import shutil
 import stat
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from hanse.app.cni_attachments import Attachments, changed_at, is_virtual, remove_stale_call_folders
 from hanse.app.cni_folders import (
     CniFolders,
     Commands,
+    first_config,
     installed_folders,
     is_our_script,
+    names_our_plugin,
     remember_folders,
     write_file,
 )
@@ -27,6 +29,7 @@ from hanse.features.networks.cni import (
     POD_COMMANDS,
     TRY_AGAIN,
     CniError,
+    KnownPod,
     PodRef,
     merge_cni_args,
     parse_config,
@@ -35,7 +38,6 @@ from hanse.features.networks.cni import (
     render_error,
     render_versions,
     unread_pod_args,
-    uses_our_plugin,
     wrap_config,
 )
 from hanse.features.networks.cni_script import plugin_script
@@ -49,7 +51,6 @@ from hanse.features.networks.guard.ports import (
 )
 from hanse.kube.errors import KubeError
 from hanse.model.json_input import decode_json
-from hanse.model.kinds.core import Pod
 from hanse.providers.nftables import NftablesError
 
 log = logging.getLogger(__name__)
@@ -58,8 +59,6 @@ ANSWER_SECONDS = 20
 READ_SECONDS = 10.0
 REFRESH_SECONDS = 5.0
 """How often it is checked that the rules, the plugin and the configuration are in place."""
-_LONGEST_CALL = 3600.0
-"""Older folders of calls are left from calls that were killed."""
 _CALL = re.compile(r"(call-[A-Za-z0-9]+) (begin|end)")
 _ENVIRONMENT = ("CNI_COMMAND", "CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_ARGS")
 
@@ -68,7 +67,7 @@ UNCHECKED = (
     "does not list their interface on the node; restart them, or use a plugin that lists it"
 )
 
-ReadPod = Callable[[PodRef], Awaitable[Pod | None]]
+ReadPod = Callable[[PodRef], Awaitable[KnownPod | None]]
 """Reads a pod; None if it is not there, and raises `KubeError` if the server does not say."""
 
 
@@ -76,11 +75,15 @@ class NodePlugin:
     """The plugin of one node; pods start only while it is answered, and end also without."""
 
     def __init__(self, folders: CniFolders, rules: Commands, read_pod: ReadPod) -> None:
+        """Nothing is installed and no port is known yet; `rules` runs the commands of nftables."""
         self._folders = folders
         self._rules = rules
         self._read_pod = read_pod
         self._ports: dict[str, PodPort] = {}
         """The port of each attachment, by the name of its folder."""
+        self.attachments = Attachments(folders)
+        self.on_attached: Callable[[], None] = lambda: None
+        """Told when pods have other interfaces."""
         self._outdated = True
         """Whether the rules may be others than those of the ports."""
         self.problem = "the CNI plugin is not installed yet"
@@ -91,9 +94,12 @@ class NodePlugin:
 
     async def run(self) -> None:
         """Install the plugin and answer its calls until cancelled; it stays installed."""
+        remove_stale_call_folders(self._folders.state)
         questions = _open_questions(self._folders.state)
         loop = asyncio.get_running_loop()
         self._ports = self._known_ports()
+        self.attachments.load()
+        self.on_attached()
         self.refresh()
         try:
             async with asyncio.TaskGroup() as group:
@@ -110,9 +116,15 @@ class NodePlugin:
             os.close(questions)
 
     async def _refresh_regularly(self) -> None:
+        """Refresh plugin and attachments at intervals.
+
+        Tells `on_attached` if interfaces have changed.
+        """
         while True:
             await asyncio.sleep(REFRESH_SECONDS)
             self.refresh()
+            if self.attachments.refresh():
+                self.on_attached()
 
     def refresh(self) -> None:
         """Write what is missing: the rules, the plugin, the configuration as others left it.
@@ -136,7 +148,7 @@ class NodePlugin:
         """
         checked = {port.interface for port in self._ports.values()}
         links = (self._folders.system / "sys/class/net").glob("*/brport")
-        names = (path.parent.name for path in links if _is_virtual(path.parent))
+        names = (path.parent.name for path in links if is_virtual(path.parent))
         found = tuple(sorted({*names} - checked))
         if found and found != self.unchecked:
             log.warning(UNCHECKED, extra={"ports": ", ".join(found)})
@@ -151,8 +163,8 @@ class NodePlugin:
         before = installed_folders(folders.state)
         if before is not None and before.config != folders.config:
             (before.config / CONFIG_FILE).unlink(missing_ok=True)
-        path, base = folders.plugins / PLUGIN, _first_config(folders.config)
-        if base is not None and _names_us(base):
+        path, base = folders.plugins / PLUGIN, first_config(folders.config)
+        if base is not None and names_our_plugin(base):
             message = f"{base} names the plugin {PLUGIN} itself: write its delegate in its place"
             raise CniError(TRY_AGAIN, f"{message}, then move a {path} of your own away")
         if not is_our_script(path):
@@ -177,7 +189,8 @@ class NodePlugin:
     def _write_fallback(self, wrapped: dict[str, Any]) -> None:
         """Write the node's own plugin and its configuration to `fallback` in the state folder.
 
-        By it the script ends containers that it has not attached, while no guard runs.
+        By it the script ends containers that it has not attached, while no guard runs. Raises
+        `CniError` if that configuration is invalid.
         """
         common = {name: wrapped[name] for name in ("cniVersion", "name") if name in wrapped}
         config = parse_config(msgspec.json.encode({**common, **wrapped["plugins"][0]}))
@@ -204,6 +217,7 @@ class NodePlugin:
     async def _decide(self, call: Path, environment: dict[str, str], step: str) -> str:
         """What the caller shall do next: `run` the delegate, or end as `done` or `failed`.
 
+        At step `begin` the delegate runs; after it the pod is attached. A VERSION is done at once.
         The particulars are written to the folder of its call; a failure is logged.
         """
         version = "0.4.0"
@@ -228,7 +242,8 @@ class NodePlugin:
     async def _begin(self, call: Path, environment: dict[str, str], text: bytes) -> None:
         """Write plugin, arguments and configuration of the delegate to the folder of the call.
 
-        The command DEL also removes the rules of the port now.
+        The command DEL also removes the rules of the port now. Raises `CniError` for a bad
+        configuration, and for a pod that is not ready to be attached.
         """
         config = parse_config(text)
         command, args = environment["CNI_COMMAND"], environment["CNI_ARGS"]
@@ -238,7 +253,7 @@ class NodePlugin:
         (call / "args").write_text(args)
         (call / "delegate").write_bytes(msgspec.json.encode(config.delegate))
         if command == "DEL":
-            self._forget_port(_attachment(environment))
+            self._forget_port(_attachment_name(environment))
 
     async def _cni_args(self, ref: PodRef, command: str) -> str:
         """The CNI arguments of a pod, which is read within READ_SECONDS.
@@ -247,10 +262,10 @@ class NodePlugin:
         """
         try:
             async with asyncio.timeout(READ_SECONDS):
-                pod = await self._read_pod(ref)
+                known = await self._read_pod(ref)
         except (KubeError, TimeoutError) as error:
             return unread_pod_args(ref, command, error)
-        return pod_cni_args(ref, pod, command)
+        return pod_cni_args(ref, known, command)
 
     def _attach(self, call: Path, environment: dict[str, str]) -> None:
         """Copy the files of a call to its attachment's folder, and write the rules of its port.
@@ -258,13 +273,15 @@ class NodePlugin:
         Raises `CniError` or `NftablesError`.
         """
         result = decode_json((call / "result").read_bytes(), type=dict[str, Any])
-        name = _attachment(environment)
+        name = _attachment_name(environment)
         kept = self._folders.state / name
         kept.mkdir(mode=0o700, exist_ok=True)
         os.utime(kept)
         for file in ("plugin", "args", "delegate", "result"):
             shutil.copyfile(call / file, kept / file)
         self._change_port(name, self._port_of(kept, result))
+        if self.attachments.add(name):
+            self.on_attached()
 
     def _port_of(self, attachment: Path, result: dict[str, Any]) -> PodPort | None:
         """The port that a plugin's result names; None if the pod is on no bridge.
@@ -304,13 +321,15 @@ class NodePlugin:
         self._ports = ports
 
     def _write_ports(self, ports: dict[str, PodPort]) -> None:
-        """Write all rules of ports anew; raises `NftablesError`."""
+        """Write all rules of ports anew; outdated until that succeeds. Raises `NftablesError`."""
         self._outdated = True
         self._rules.run(ports_table(ports.values()))
         self._outdated = False
 
     def _forget_port(self, attachment: str) -> None:
-        """Take the rules of a port away; a refusal does not hold up the end of its pod."""
+        """Forget an attachment and remove the rules of its port; a refusal of that is logged."""
+        if self.attachments.drop(attachment):
+            self.on_attached()
         try:
             self._change_port(attachment, None)
         except NftablesError as error:
@@ -324,7 +343,7 @@ class NodePlugin:
         """
         links, found = self._folders.system / "sys/class/net", {}
         paths = self._folders.state.glob("attached-*")
-        for path in sorted(paths, key=lambda path: (_changed_at(path), path.name)):
+        for path in sorted(paths, key=lambda path: (changed_at(path), path.name)):
             try:
                 result = decode_json((path / "result").read_bytes(), type=dict[str, Any])
                 port = self._port_of(path, result)
@@ -336,7 +355,7 @@ class NodePlugin:
         return dict(found.values())
 
     def _is_in_place(self) -> bool:
-        """Whether nftables has the table of ports."""
+        """Whether nftables has the table of ports; False also if it cannot say."""
         try:
             return "vmap @ports" in self._rules.run(f"list chain {PORTS_TABLE} prerouting")
         except NftablesError:
@@ -344,15 +363,9 @@ class NodePlugin:
 
 
 def _open_questions(state: Path) -> int:
-    """Open the named pipe of questions in the state folder; both are made if they are not there.
-
-    Also removes the folders of calls that were left behind.
-    """
+    """Open the named pipe of questions in the state folder; both are made if they are not there."""
     state.mkdir(parents=True, exist_ok=True)
     state.chmod(0o700)
-    for call in state.glob("call-*"):
-        if _changed_at(call) < time.time() - _LONGEST_CALL:
-            shutil.rmtree(call, ignore_errors=True)
     pipe = state / "questions"
     if not pipe.exists() or not stat.S_ISFIFO(pipe.lstat().st_mode):
         pipe.unlink(missing_ok=True)
@@ -360,25 +373,8 @@ def _open_questions(state: Path) -> int:
     return os.open(pipe, os.O_RDWR | os.O_NONBLOCK)
 
 
-def _is_virtual(link: Path) -> bool:
-    """Whether an interface may be the node's end of a pod's: neither hardware nor a tunnel."""
-    try:
-        described = "DEVTYPE=" in (link / "uevent").read_text()
-    except OSError:
-        described = False
-    return not (described or (link / "device").exists() or (link / "tun_flags").exists())
-
-
-def _changed_at(path: Path) -> float:
-    """When a folder was last changed, as Unix time; 0 if its caller has removed it."""
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
-
-
 def _read_questions(pipe: int) -> list[tuple[str, str]]:
-    """The calls in the pipe, each with `begin` or `end`; other lines are ignored."""
+    """The calls that wait in the pipe, each with `begin` or `end`; other lines are ignored."""
     try:
         lines = os.read(pipe, 65536).decode("ascii", "replace").splitlines()
     except BlockingIOError:
@@ -387,24 +383,12 @@ def _read_questions(pipe: int) -> list[tuple[str, str]]:
     return [(one[1], one[2]) for one in found if one is not None]
 
 
-def _attachment(environment: dict[str, str]) -> str:
-    """The name of an attachment's folder; raises `CniError` for names that are no file names."""
+def _attachment_name(environment: dict[str, str]) -> str:
+    """The name of the state folder of one interface of a container.
+
+    Raises `CniError` if it has a slash.
+    """
     name = f"attached-{environment['CNI_CONTAINERID']}-{environment['CNI_IFNAME']}"
     if "/" in name:
         raise CniError(TRY_AGAIN, "CNI_CONTAINERID and CNI_IFNAME may have no slash")
     return name
-
-
-def _names_us(config: Path) -> bool:
-    """Whether a configuration uses our plugin by itself; what is wrong with it is told later."""
-    try:
-        return uses_our_plugin(config.read_bytes())
-    except CniError:
-        return False
-
-
-def _first_config(folder: Path) -> Path | None:
-    """The file that runtimes would take without ours: the first by name; None if there is none."""
-    kinds = (".conf", ".conflist", ".json")
-    found = [p for p in folder.iterdir() if p.suffix in kinds and p.name != CONFIG_FILE]
-    return min(found, key=lambda path: path.name, default=None)

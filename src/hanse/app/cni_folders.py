@@ -10,7 +10,13 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-from hanse.features.networks.cni import CONFIG_FILE, PLUGIN, STATE_FOLDER
+from hanse.features.networks.cni import (
+    CONFIG_FILE,
+    PLUGIN,
+    STATE_FOLDER,
+    CniError,
+    uses_our_plugin,
+)
 from hanse.features.networks.cni_script import SCRIPT_MARK
 from hanse.features.networks.guard.ports import PORTS_REMOVAL
 from hanse.model.json_input import decode_json
@@ -93,7 +99,7 @@ async def remove_plugin(places: Iterable[CniFolders], rules: Commands) -> None:
 
 
 def _remove_files(folders: CniFolders) -> None:
-    """Remove the script and the state, but those of pods that run."""
+    """Remove the script and the state; what pods that run need to end stays, which is logged."""
     found = list(folders.state.iterdir()) if folders.state.is_dir() else []
     running = {path for path in found if _is_attached(path, folders)}
     kept = running | {folders.state / name for name in (_REMEMBERED, "fallback") if running}
@@ -136,10 +142,25 @@ def _is_attached(path: Path, folders: CniFolders) -> bool:
 
 
 def write_file(path: Path, content: bytes, mode: int) -> None:
-    """Write a file at once, unless it is so already; no runtime reads half of it."""
+    """Replace a file atomically, with this mode, unless it has this content already."""
     if path.is_file() and path.read_bytes() == content:
         return
     written = path.with_name(f".{path.name}.new")
     written.write_bytes(content)
     written.chmod(mode)
     written.rename(path)
+
+
+def names_our_plugin(config: Path) -> bool:
+    """Whether the first plugin of a configuration is ours; False if it is malformed."""
+    try:
+        return uses_our_plugin(config.read_bytes())
+    except CniError:
+        return False
+
+
+def first_config(folder: Path) -> Path | None:
+    """The network configuration that runtimes take without ours: the first by name; else None."""
+    kinds = (".conf", ".conflist", ".json")
+    found = [p for p in folder.iterdir() if p.suffix in kinds and p.name != CONFIG_FILE]
+    return min(found, key=lambda path: path.name, default=None)

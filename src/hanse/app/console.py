@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 
 from hanse.app.views import views
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.view import View
 from hanse.web.dashboard.actions import PageActions
 from hanse.web.dashboard.items import ItemCache
 from hanse.web.dashboard.people import People, Send
@@ -16,6 +17,7 @@ from hanse.web.dashboard.updates import LiveUpdates
 @asynccontextmanager
 async def serving_console(
     take_snapshot: Callable[[], MultiClusterSnapshot],
+    beside: Iterable[View],
     list_namespaces: Callable[[], Iterable[str]],
     send: Send,
     listener: socket.socket,
@@ -23,9 +25,10 @@ async def serving_console(
 ) -> AsyncIterator[Callable[[], None]]:
     """Serve the page until the block ends; gives a function to call when snapshots changed.
 
-    `send` asks the cluster that knows the people who come.
+    `beside` are views that only who reads every cluster has. `send` asks the cluster that knows the
+    people who come.
     """
-    items = ItemCache(views(), take_snapshot)
+    items = ItemCache((*views(), *beside), take_snapshot)
     people = People(send, list_namespaces)
     async with serving(LiveUpdates(items), people, PageActions(), listener, hosts):
         yield items.invalidate

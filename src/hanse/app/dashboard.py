@@ -26,6 +26,10 @@ class Dashboard:
     """The snapshots of all agents as one dashboard."""
 
     def __init__(self, auth: Authenticator, local_state: LocalStateSource | None = None) -> None:
+        """A dashboard without agents, which `showing` adds.
+
+        With `local_state` the agents are those of a local federation, whose state is shown, too.
+        """
         self._auth = auth
         self._agents: dict[str, Agent] = {}
         self._local = local_state is not None
@@ -38,7 +42,7 @@ class Dashboard:
 
     @asynccontextmanager
     async def showing(self, agent: Agent) -> AsyncIterator[None]:
-        """Include an agent's snapshot until the block ends."""
+        """Include an agent's snapshot, and push its changes to the page, until the block ends."""
         name = agent.settings.cluster
 
         def on_change(change: Change) -> None:
@@ -67,9 +71,10 @@ class Dashboard:
             yield
 
     async def _resolve(self, query: Mapping[str, Any]) -> Any:
-        """The answer to a DNS question in each cluster's view, with the reasons.
+        """The full `name` of a DNS question, and `answers` with reasons by cluster's `view`.
 
-        Raises `ActionRefused` for an invalid name or type.
+        A short name is one of the zone, and the type is A by default. Raises `ActionRefused` for an
+        invalid name or type.
         """
         try:
             name = full_name(str(query.get("name", "")), ZONE)

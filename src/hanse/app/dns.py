@@ -96,7 +96,8 @@ async def serving_zones(
 ) -> AsyncIterator[None]:
     """Serve a view of one cluster until the block ends, and close the listeners then.
 
-    Members of global hosts are probed here.
+    Also serves health, replaces the workers on `process.reload`, and probes the members of global
+    hosts.
     """
     clock, probe, access = WallClock(), SocketProbe(), process.access
     known = [each for each in (access.local, access.broker) if each is not None]
@@ -123,7 +124,7 @@ async def serving_zones(
 async def open_server(
     stack: AsyncExitStack, served: ServedView, process: ServerProcess
 ) -> DnsServer:
-    """Start the workers of a process, until the stack is closed."""
+    """Start the workers of a process; closing the stack ends them, then closes the listeners."""
     # Questions are refused once no worker answers: whoever asks then asks another server.
     for each in process.listeners:
         stack.callback(each.close)
@@ -145,7 +146,7 @@ async def open_health(
 
 
 async def open_reloads(stack: AsyncExitStack, server: DnsServer, process: ServerProcess) -> None:
-    """Replace the workers whenever the process is told to."""
+    """Replace the workers each time `process.reload` is set, until the stack is closed."""
     if process.reload is not None:
         group = await stack.enter_async_context(asyncio.TaskGroup())
         reloads = _reload_workers(server, process.settings, process.reload)
@@ -155,7 +156,7 @@ async def open_reloads(stack: AsyncExitStack, server: DnsServer, process: Server
 def new_informers(
     access: DnsCredentials, view: View, watched: Sequence[Watch], clock: Clock
 ) -> ClusterInformers:
-    """Informers of the served cluster and its broker, with the broker's Leases and records."""
+    """Informers of the served cluster and, if any, its broker with its Leases and records."""
     random = Random()  # noqa: S311 - spreads retries, guards nothing
     members = (
         Watch(Role.BROKER, Lease, namespace=access.broker_namespace),
@@ -175,7 +176,7 @@ def new_informers(
 async def _reload_workers(
     server: DnsServer, settings: ServerSettings, requested: asyncio.Event
 ) -> None:
-    """Replace the workers each time that it is requested, until it is cancelled."""
+    """Replace the workers each time that it is requested, until it is cancelled; each is logged."""
     while True:
         await requested.wait()
         requested.clear()
@@ -201,6 +202,10 @@ class LocalDns:
         bind: BindView,
         networks: Sequence[NetworkName] = (),
     ) -> None:
+        """Bind the sockets of all views: one per cluster, one outside of clusters, and of networks.
+
+        Nothing is answered until `running`; `bind` gives the sockets of a view by its name.
+        """
         global_zones = zones.global_hosts
         views = [
             View(CLUSTERLESS_VIEW, global_zones=global_zones),
@@ -238,7 +243,10 @@ class LocalDns:
 
     @asynccontextmanager
     async def feeding_from(self, agent: "Agent") -> AsyncIterator[None]:
-        """Let an agent feed its cluster's views, and the clusterless one when that is its turn."""
+        """Let an agent feed its cluster's views, and the clusterless one when that is its turn.
+
+        Networks that are created meanwhile get views, too.
+        """
         assert self._server is not None, "views are fed while the server runs"
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self._outside.feeding_from(agent, self._server))
@@ -298,14 +306,22 @@ class LocalDns:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Serve until the block ends, with SERVFAIL until an agent feeds a view."""
+        """Serve until the block ends, with SERVFAIL until an agent feeds a view.
+
+        The block starts while the workers do: `wait_applied` waits for them.
+        """
         served = [ServedView(self._compilers[n], s) for n, s in self._listeners.items()]
         try:
-            async with serving(served) as self._server:
+            async with serving(served, wait=False) as self._server:
                 yield
         finally:
             for listeners in chain(*self._listeners.values()):
                 listeners.close()
+
+    async def wait_applied(self) -> None:
+        """Wait until every worker answers from all that was compiled so far."""
+        assert self._server is not None, "views are fed while the server runs"
+        await self._server.wait_applied()
 
     def _views_of(self, cluster: str) -> tuple[str, ...]:
         """The views of a cluster: its own, and its networks'."""

@@ -35,7 +35,10 @@ class DomainMetrics(Collector):
         self._parts: dict[str, dict[str, tuple[ClusterPart, ...]]] = {name: {} for name in _PARTS}
 
     def on_item(self, view: str, key: str, item: Any | None) -> None:
-        """Take in an item as it was rendered last; None where it is gone."""
+        """Take in an item as it was rendered last; None where it is gone.
+
+        Items of views without such metrics are ignored.
+        """
         if view == "services":
             self._services.pop(key, None)
         self._parts.get(view, {}).pop(key, None)
@@ -79,6 +82,9 @@ class DomainMetrics(Collector):
         endpoints: Counter[Labels] = Counter()
         for one in self._services.values():
             for exporter in one.exporters:
+                if exporter.unknown:
+                    exports[exporter.cluster, "unknown"] += 1
+                    continue
                 state = "lost" if exporter.lost else "ready" if exporter.ready else "empty"
                 exports[exporter.cluster, state] += 1
                 endpoints[exporter.cluster, "ready"] += exporter.ready
@@ -91,6 +97,7 @@ class DomainMetrics(Collector):
 def _gauge(
     name: str, meaning: str, labels: Labels, rows: Iterable[tuple[Labels, float]]
 ) -> GaugeMetricFamily:
+    """A gauge with a value for each row of label values."""
     made = GaugeMetricFamily(name, meaning, labels=labels)
     for values, value in rows:
         made.add_metric(values, value)

@@ -204,7 +204,7 @@ def _without_port_labels(name: bytes) -> bytes:
 def _explain_global(
     service: GlobalService, rtype: int, view: View, snapshot: Snapshot
 ) -> Explanation:
-    """Explain the answer of a global host name."""
+    """Explain the answer of a global host; the code is SILENCE if queries are dropped."""
     found = global_rrset(service, rtype, view, snapshot)
     silent = found is not None and found.selection is not None and found.selection.silent
     code = "SILENCE" if silent else "NOERROR" if found is not None else "NODATA"
@@ -239,7 +239,7 @@ def _explain_unknown_host(name: str, zone: str, snapshot: Snapshot) -> Explanati
 
 
 def explained_records(rrset: RRset) -> tuple[ExplainedRecord, ...]:
-    """The records of an RRset, and how often each is answered."""
+    """The records of an RRset, each with the percentage of responses that have it."""
     total = sum(variant.weight for variant in rrset.variants)
     return tuple(
         ExplainedRecord(value, round(100 * variant.weight / total))
@@ -260,7 +260,7 @@ Reasons = tuple[str, tuple[ExcludedCluster, ...]]
 def _reasons(
     question: ServiceQuestion | None, code: str, view: View, snapshot: Snapshot, name: bytes
 ) -> Reasons:
-    """The rule for a service name, and the excluded clusters."""
+    """The rule of the answer to a service name in words, and the clusters that it leaves out."""
     if question is None:
         if name == version_name(wire_name(view.zone)):
             return "the version of the names themselves", ()
@@ -283,7 +283,10 @@ def _rule(
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> str:
-    """The rule that selects the records, in words."""
+    """Which rule selects the records, in words: the cluster or pod asked for, type, affinity.
+
+    Or why there is no record.
+    """
     if question.cluster and not question.pod and not has_cluster_names(view, rules):
         return f"{rules.profile}: no name is of a single cluster"
     if question.cluster:

@@ -88,7 +88,10 @@ def _reasons(
     zone: StatefulSetZone,
     snapshot: Snapshot,
 ) -> tuple[str, tuple[ExcludedCluster, ...]]:
-    """The rule for a name of a set, and the excluded clusters."""
+    """The rule for a name of a set in words, and the excluded clusters.
+
+    There are some only for a federation's name with load balancers.
+    """
     if question is None or shares is None:
         return "no federated StatefulSet is named so", ()
     if not question.is_federation_name:
@@ -101,7 +104,10 @@ def _reasons(
 
 
 def _find_shares(question: ReplicaQuestion, snapshot: Snapshot) -> StatefulSetShares | None:
-    """The set that a name belongs to, by its Service, its name or a replica's; None if none."""
+    """The set that a name belongs to, by its Service, its name or a replica's; None if none.
+
+    Of several whose names it begins with, the longest.
+    """
     for broker in snapshot.clusters(Role.BROKER):
         for name in reversed(question.names):
             for shares in snapshot.by(broker, SHARES_BY_SERVICE, f"{question.namespace}/{name}"):
@@ -116,7 +122,10 @@ def _find_shares(question: ReplicaQuestion, snapshot: Snapshot) -> StatefulSetSh
 def _excluded_clusters(
     shares: StatefulSetShares, zone: StatefulSetZone, snapshot: Snapshot
 ) -> tuple[ExcludedCluster, ...]:
-    """The clusters with missing replicas, each with the reason."""
+    """The clusters with missing replicas, each with why: its report, its Lease, no address.
+
+    Of several reasons the first in the order: newer schema, Lease, too few replicas, no address.
+    """
     meta = shares.metadata
     brokers = snapshot.clusters(Role.BROKER)
     expired = zone.expired_clusters(snapshot, brokers)

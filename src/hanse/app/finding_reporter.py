@@ -23,13 +23,14 @@ class FindingReporter:
     """Judges an agent's own snapshot, and records an Event for each finding that begins or ends."""
 
     def __init__(self, reconciler: Reconciler, namespace: str) -> None:
+        """Nothing is judged or reported yet; Events about foreign objects are of `namespace`."""
         self._reconciler = reconciler
         self._namespace = namespace
         self.totals = DomainMetrics(self._snapshot)
         self.judgement = Judgement(views(), self._snapshot, self.totals.on_item)
         self._seen: dict[tuple[str, Ref], int] = {}
         """How many judgements in a row have had a finding, by code and subject."""
-        self._told: dict[tuple[str, Ref], Finding] = {}
+        self._reported: dict[tuple[str, Ref], Finding] = {}
 
     async def run(self) -> None:
         """Judge at intervals; never returns."""
@@ -63,16 +64,16 @@ class FindingReporter:
         }
         self._seen = {key: self._seen.get(key, 0) + 1 for key in current}
         for key, one in current.items():
-            if self._seen[key] >= REPEATED and key not in self._told:
-                self._told[key] = one
+            if self._seen[key] >= REPEATED and key not in self._reported:
+                self._reported[key] = one
                 message = f"{one.summary}. Mend it: {one.remedy}"
                 yield EventRequest(self._target(one), one.code, message, "Warning")
-        for key in [key for key in self._told if key not in current]:
-            one = self._told.pop(key)
+        for key in [key for key in self._reported if key not in current]:
+            one = self._reported.pop(key)
             yield EventRequest(self._target(one), f"{one.code}Resolved", one.summary, "Normal")
 
     def _target(self, one: Finding) -> ClusterObjectRef:
-        """The subject if it is an object of this cluster, else the agent's namespace."""
+        """What a finding's Event is about: its subject, or our namespace if that is elsewhere."""
         local = self._reconciler.informers.local
         subject = one.subject
         if subject.cluster in ("", local):

@@ -10,20 +10,17 @@ from random import Random
 from typing import Protocol
 
 from msgspec import Struct
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from msgspec.structs import replace
 
 from hanse.app.cni import NodePlugin
-from hanse.app.cni_folders import (
-    CniFolders,
-    all_folders,
-    give_back_config,
-    installed_folders,
-    remove_plugin,
-)
-from hanse.features.networks.cni import PodRef, is_prepared
+from hanse.app.cni_folders import CniFolders
+from hanse.app.guard_lease import GuardLease, RulesState
+from hanse.app.guard_metrics import GuardMetrics
+from hanse.app.guard_removal import open_rules, remove_all, remove_installed_plugin
+from hanse.features.networks.cni import KnownPod, PodRef, is_prepared
 from hanse.features.networks.guard.facts import (
-    AddressOwner,
     ClusterFacts,
+    Owner,
     address_owner,
     cluster_facts,
     concerns_rules,
@@ -31,26 +28,26 @@ from hanse.features.networks.guard.facts import (
 )
 from hanse.features.networks.guard.ruleset import TABLE, Ruleset, build_ruleset
 from hanse.features.networks.guard.transaction import (
-    REMOVAL,
     ElementChange,
     can_move,
     difference,
     move_addresses,
     replacement,
 )
+from hanse.features.networks.guard.vpcs import vpc_facts
 from hanse.features.networks.guard.watches import GUARD_WATCHES
-from hanse.features.networks.lookups import tenant_namespaces
+from hanse.features.networks.lookups import pod_network, tenant_namespaces
 from hanse.health import Readiness
-from hanse.kube.client_config import Credentials
-from hanse.kube.clock import WallClock
-from hanse.kube.errors import NotFound
-from hanse.kube.http_transport import HttpTransport
+from hanse.kube.clock import Clock, WallClock
+from hanse.kube.errors import Unreachable
+from hanse.kube.optional_reads import read_or_none
+from hanse.kube.transport import Transport
 from hanse.model.facts import Facts, Role
 from hanse.model.kinds.core import Namespace, Pod
 from hanse.model.kinds.networks import Network
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
-from hanse.providers.nftables import Nftables, NftablesError, bridge_bypass
+from hanse.providers.nftables import NftablesError, bridge_bypass
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.informers import ClusterInformers
 
@@ -59,10 +56,6 @@ log = logging.getLogger(__name__)
 CHECK_SECONDS = 5.0
 """How often it is checked that nobody has removed the rules."""
 RETRY_SECONDS = 1.0
-
-
-class GuardUnavailable(Exception):
-    """This machine cannot be guarded; the message says why."""
 
 
 class Rules(Protocol):
@@ -81,33 +74,8 @@ class GuardSettings(Struct, frozen=True):
     """Its pod ranges, where its Node does not have them."""
     cni: CniFolders | None = None
     """Where the CNI plugin is installed, if it is."""
-
-
-class GuardMetrics:
-    """What a guard tells Prometheus."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.addresses = Gauge(
-            "hanse_guard_addresses", "Pod addresses in the rules.", registry=self.registry
-        )
-        self.networks = Gauge(
-            "hanse_guard_networks", "Networks in the rules.", registry=self.registry
-        )
-        self.unchecked = Gauge(
-            "hanse_guard_unchecked_ports",
-            "Ports of bridges that may be pods' and have no rules.",
-            registry=self.registry,
-        )
-        self.failures = Counter(
-            "hanse_guard_failures", "Changes that nftables refused.", registry=self.registry
-        )
-        self.updates = Histogram(
-            "hanse_guard_update_seconds",
-            "How long a change of the rules took.",
-            buckets=(0.001, 0.002, 0.005, 0.01, 0.05, 0.2, 1.0, 5.0),
-            registry=self.registry,
-        )
+    boot: str = ""
+    """The boot id of the machine."""
 
 
 class Guard:
@@ -131,12 +99,17 @@ class Guard:
         self._snapshot = snapshot
         self._bypass = bypass
         self.plugin: NodePlugin | None = None
+        self.lease: GuardLease | None = None
         self._ruleset: Ruleset | None = None
+        self._in_kernel = False
+        """Whether rules of this guard, or of an earlier one, are in place."""
         self._facts = ClusterFacts()
-        self._owners: dict[str, AddressOwner] = {}
+        self._owners: dict[str, Owner] = {}
         self._addresses: set[str] = set()
         """Addresses whose owner may have changed."""
         self._facts_changed = True
+        self._interfaces_changed = False
+        """Whether pods may have other interfaces, or belong to others."""
         self._changed = asyncio.Event()
 
     @property
@@ -150,43 +123,69 @@ class Guard:
         more = f"; not checked are the ports {', '.join(unchecked)}" if unchecked else ""
         return Readiness(True, f"{len(self._owners)} addresses guarded{more}")
 
+    @property
+    def rules_state(self) -> RulesState:
+        """BROKEN without rules in the kernel or if packets bypass them, HOLD if ready and synced.
+
+        Else OLD: only while the cluster is watched do rules follow it.
+        """
+        snapshot = self._snapshot()
+        if not self._in_kernel or self._bypass():
+            return RulesState.BROKEN
+        follows = self.readiness.ready and snapshot.synced(snapshot.local)
+        return RulesState.HOLD if follows else RulesState.OLD
+
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
-        """Note what a change concerns; the rules follow soon."""
+        """Mark the addresses of a changed pod, or the facts of another object, and wake `run`."""
         if not isinstance(change, ObjectChange):
             return
         if isinstance(change.object, Pod):
             before = change.before if isinstance(change.before, Pod) else None
             after = change.after if isinstance(change.after, Pod) else None
             self._addresses |= pod_addresses(before) | pod_addresses(after)
+            meta, plugin = change.object.metadata, self.plugin
+            if plugin is not None and plugin.attachments.is_attached(meta.namespace, meta.name):
+                self._interfaces_changed = True
         elif self._ruleset is not None and not concerns_rules(change.before, change.after):
             return
         else:
             self._facts_changed = True
             if self._ruleset is not None:
-                self._addresses |= _addresses_of(change.object, self._snapshot())
+                self._addresses |= _affected_addresses(change.object, self._snapshot())
+        self._changed.set()
+
+    def on_attached(self) -> None:
+        """Note that pods of this node have other interfaces; the rules follow soon."""
+        self._interfaces_changed = True
         self._changed.set()
 
     def on_unwatched(self, where: ClusterId, obj: Object) -> None:
         """Ignored: an address stays until the deletion of its pod is observed."""
 
     async def run(self) -> None:
-        """Keep the rules, also if others remove them, until cancelled; they stay when it ends."""
-        if not self._is_in_place():
+        """Keep the rules, also if others remove them, until cancelled; they stay when it ends.
+
+        If there are none at the start, pods are cut off until the cluster is listed. A failure is
+        logged and retried.
+        """
+        self._in_kernel = self._is_in_place()
+        if not self._in_kernel:
             self._close_pods()
-        check_at = time.monotonic() + CHECK_SECONDS
+        loop = asyncio.get_running_loop()
+        check_at = loop.time() + CHECK_SECONDS
         while True:
             with suppress(TimeoutError):
-                async with asyncio.timeout(max(0.0, check_at - time.monotonic())):
+                async with asyncio.timeout_at(check_at):
                     await self._changed.wait()
-            if time.monotonic() >= check_at:  # also while changes come all the time
-                check_at = time.monotonic() + CHECK_SECONDS
+            if loop.time() >= check_at:  # also while changes come all the time
+                check_at = loop.time() + CHECK_SECONDS
                 if self._ruleset is not None and not self._is_in_place():
                     log.warning("the rules were removed; they are written again")
                     self._ruleset = None
-                    self._facts_changed = True
+                    self._facts_changed, self._in_kernel = True, False
             self._changed.clear()
             try:
-                self._update()
+                self.update()
             except NftablesError as error:
                 self.metrics.failures.inc()
                 log.warning("the rules cannot be changed", extra={"why": str(error)})
@@ -195,25 +194,29 @@ class Guard:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def remove(self) -> None:
-        """Remove all rules, and the CNI plugin if it was installed."""
-        await _remove(self._settings.cni, lambda: self._rules)
+        """Remove all rules, and the CNI plugin if it was installed; raises `NftablesError`."""
+        await remove_all(self._settings.cni, lambda: self._rules)
 
     async def remove_plugin(self) -> None:
         """Remove the CNI plugin if it was installed; the other rules stay. Errors are logged."""
-        await _leave_cni(self._rules)
+        await remove_installed_plugin(self._rules)
 
-    def _update(self) -> None:
-        """Change the rules if something has changed; nothing until everything is listed."""
+    def update(self) -> None:
+        """Change the rules if something has changed; nothing until everything is listed.
+
+        Sets the metrics. Raises `NftablesError`.
+        """
         snapshot, started = self._snapshot(), time.perf_counter()
         if not all(
             snapshot.listed_or_unserved(snapshot.local, watch.kind) for watch in GUARD_WATCHES
         ):
             return
-        commands = self._replace(snapshot) if self._ruleset is None else self._advance(snapshot)
+        commands = self._replace(snapshot) if self._ruleset is None else self._changes(snapshot)
         if isinstance(commands, str) and commands:
             self._rules.run(commands)
         elif not isinstance(commands, str) and commands:
             self._rules.change(TABLE, commands)
+        self._in_kernel = True
         if commands:
             self.metrics.updates.observe(time.perf_counter() - started)
         self.metrics.addresses.set(len(self._owners))
@@ -224,14 +227,16 @@ class Guard:
         every = {a for pod in snapshot.all(snapshot.local, Pod) for a in pod_addresses(pod)}
         self._addresses.clear()
         self._owners = {a: o for a in every if (o := address_owner(a, snapshot)) is not None}
-        self._facts = cluster_facts(snapshot, self._settings.node, self._settings.pod_ranges)
-        self._facts_changed = False
+        self._facts = self._read_facts(snapshot)
         self._ruleset = build_ruleset(self._facts, self._owners)
         log.info("rules written", extra={"addresses": len(self._owners)})
         return replacement(self._ruleset)
 
-    def _advance(self, snapshot: Snapshot) -> str | list[ElementChange]:
-        """What has changed since the last update: elements of sets alone, or nftables commands."""
+    def _changes(self, snapshot: Snapshot) -> str | list[ElementChange]:
+        """Set elements, or nftables commands, for what has changed since the last update.
+
+        Owners, facts and ruleset are updated.
+        """
         assert self._ruleset is not None
         moved = {address: address_owner(address, snapshot) for address in self._addresses}
         self._addresses.clear()
@@ -240,18 +245,25 @@ class Guard:
                 self._owners.pop(address, None)
             else:
                 self._owners[address] = owner
-        facts = self._facts
-        if self._facts_changed:
-            self._facts_changed = False
-            facts = cluster_facts(snapshot, self._settings.node, self._settings.pod_ranges)
+        facts = self._read_facts(snapshot)
         if facts == self._facts and can_move(self._ruleset, moved):
             return move_addresses(self._ruleset, moved)
         old, self._facts = self._ruleset, facts
         self._ruleset = build_ruleset(facts, self._owners)
         return difference(old, self._ruleset)
 
+    def _read_facts(self, snapshot: Snapshot) -> ClusterFacts:
+        """The facts, read anew as far as they are marked as changed; clears the marks."""
+        facts, attached = self._facts, self.plugin.attachments if self.plugin is not None else ()
+        if self._facts_changed:
+            facts = cluster_facts(snapshot, self._settings.node, self._settings.pod_ranges)
+        if self._facts_changed or self._interfaces_changed:
+            facts = replace(facts, vpcs=vpc_facts(attached, snapshot))
+        self._facts_changed = self._interfaces_changed = False
+        return facts
+
     def _close_pods(self) -> None:
-        """Close the node's pod ranges, as far as they are known without the API server."""
+        """Write rules that cut the configured pod ranges off; a failure is logged."""
         ranges = self._settings.pod_ranges
         closed = build_ruleset(ClusterFacts(inside=ranges, local_pods=ranges), {})
         try:
@@ -260,15 +272,18 @@ class Guard:
             log.warning("the pods of this node cannot be closed", extra={"why": str(error)})
 
     def _is_in_place(self) -> bool:
-        """Whether the table exists with its first chain."""
+        """Whether the table exists with its first chain; False also if nftables cannot say."""
         try:
             return "jump decide" in self._rules.run(f"list chain inet {TABLE} forward")
         except NftablesError:
             return False
 
 
-def _addresses_of(changed: Object, snapshot: Snapshot) -> set[str]:
-    """Addresses whose network may change with a namespace or a network."""
+def _affected_addresses(changed: Object, snapshot: Snapshot) -> set[str]:
+    """The addresses of the pods in a changed namespace, or in those of a Network's tenant.
+
+    Empty for other kinds.
+    """
     match changed:
         case Namespace():
             spaces = [changed.metadata.name]
@@ -283,28 +298,42 @@ def _addresses_of(changed: Object, snapshot: Snapshot) -> set[str]:
 
 @asynccontextmanager
 async def guarding(
-    credentials: Credentials, settings: GuardSettings, rules: Rules | None = None
+    transport: Transport,
+    settings: GuardSettings,
+    rules: Rules | None = None,
+    clock: Clock = WallClock(),  # noqa: B008 - it has no state
 ) -> AsyncIterator[Guard]:
     """Guard this machine as a node of a cluster until the block ends; the rules stay.
 
-    Raises `GuardUnavailable` where nftables is not installed.
+    Without a CNI plugin in the settings, an installed one is removed. Raises `GuardUnavailable`
+    where nftables is not installed.
     """
-    rules = rules or _open_rules()
+    rules = rules or open_rules()
     if settings.cni is None:
-        await _leave_cni(rules)
-    clock, random = WallClock(), Random()  # noqa: S311 - spreads retries, guards nothing
+        await remove_installed_plugin(rules)
+    random = Random()  # noqa: S311 - spreads retries, guards nothing
     informers = ClusterInformers(GUARD_WATCHES, Facts(), clock, "here")
-    client = ClusterClient(HttpTransport(credentials), random)
+    client = ClusterClient(transport, random)
     informers.join("here", {Role.LOCAL}, client)
-    guard = Guard(settings, rules, informers.snapshot)
+    guard = Guard(settings, rules, informers.snapshot, bridge_bypass)
     informers.change_handler = guard
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(guard.run(), name="guard")]
+            guard.lease = GuardLease(
+                client,
+                settings.node,
+                settings.boot,
+                clock,
+                informers.snapshot,
+                lambda: guard.rules_state,
+            )
+            tasks.append(group.create_task(guard.lease.run(), name="Lease"))
             if settings.cni is not None:
                 guard.plugin = NodePlugin(
                     settings.cni, rules, partial(_read_pod, informers.snapshot, client)
                 )
+                guard.plugin.on_attached = guard.on_attached
                 guard.metrics.unchecked.set_function(partial(_count_unchecked, guard.plugin))
                 tasks.append(group.create_task(guard.plugin.run(), name="CNI plugin"))
             async with informers.running():
@@ -321,51 +350,19 @@ def _count_unchecked(plugin: NodePlugin) -> int:
 
 async def _read_pod(
     snapshot: Callable[[], Snapshot], client: ClusterClient, ref: PodRef
-) -> Pod | None:
-    """A pod from the informers once its port is prepared, else from the API server; or None."""
-    view = snapshot()
-    known = view.get(view.local, Pod, ref.name, ref.namespace)
-    if known is not None and known.metadata.uid == ref.uid and is_prepared(known):
-        return known
-    try:
-        return await client.read(Pod, ref.name, ref.namespace)
-    except NotFound:
-        return None
+) -> KnownPod | None:
+    """A pod from the informers if it is prepared and not attached, else from the API server.
 
-
-async def remove_rules(cni: CniFolders | None) -> None:
-    """Remove the rules of this machine and its CNI plugin, also if its folders are not given.
-
-    Raises `GuardUnavailable`.
+    None if it is not there. Raises `KubeError` if its namespace, by which its network is known, is
+    not known yet.
     """
-    try:
-        await _remove(cni, _open_rules)
-    except (NftablesError, OSError) as error:
-        raise GuardUnavailable(f"the rules cannot be removed: {error}") from None
-
-
-async def _remove(cni: CniFolders | None, open_rules: Callable[[], Rules]) -> None:
-    """Give the node its network configuration back, whatever nftables says, then remove all."""
-    places = all_folders(cni, installed_folders())
-    await give_back_config(places)
-    rules = open_rules()
-    rules.run(REMOVAL)
-    await remove_plugin(places, rules)
-
-
-async def _leave_cni(rules: Rules) -> None:
-    """Remove the plugin that an earlier guard installed: nobody would answer it."""
-    if (installed := installed_folders()) is None:
-        return
-    try:
-        await remove_plugin([installed], rules)
-        log.info("the CNI plugin of this node is removed")
-    except (NftablesError, OSError) as error:
-        log.warning("the CNI plugin is not wholly removed", extra={"why": str(error)})
-
-
-def _open_rules() -> Nftables:
-    try:
-        return Nftables()
-    except NftablesError as error:
-        raise GuardUnavailable(str(error)) from None
+    view = snapshot()
+    namespace = view.get(view.local, Namespace, ref.namespace)
+    if namespace is None:
+        raise Unreachable(f"namespace {ref.namespace} is not known yet")
+    pod = view.get(view.local, Pod, ref.name, ref.namespace)
+    if pod is None or pod.metadata.uid != ref.uid or not is_prepared(pod) or pod.status.pod_ips:
+        pod = await read_or_none(client, Pod, ref.name, ref.namespace)
+    if pod is None:
+        return None
+    return KnownPod(pod, pod_network(pod, namespace, snapshot()))

@@ -55,7 +55,7 @@ class _DaemonSet(Struct):
 
 
 async def find_end(credentials: Credentials, namespace: str, daemonset: str) -> GuardEnd:
-    """What a DaemonSet says of the time after this guard; one that cannot be read is not gone.
+    """Whether another guard follows this one, by its DaemonSet; RESTART if that cannot be read.
 
     With an installation the guard's account goes, too: when the server does not know the account
     several times in a row, that is what has happened.
@@ -73,7 +73,7 @@ async def find_end(credentials: Credentials, namespace: str, daemonset: str) -> 
                 case HTTPStatus.FORBIDDEN:  # rights may go before the account
                     unknown = 0
                 case HTTPStatus.OK:
-                    return _end_by(answer.body)
+                    return _end_from_daemonset(answer.body)
                 case HTTPStatus.NOT_FOUND:
                     return GuardEnd.GONE
                 case _:
@@ -86,8 +86,11 @@ async def find_end(credentials: Credentials, namespace: str, daemonset: str) -> 
     return GuardEnd.RESTART
 
 
-def _end_by(body: bytes) -> GuardEnd:
-    """What follows from a DaemonSet as JSON: by its deletion, then by its pods' hostPaths."""
+def _end_from_daemonset(body: bytes) -> GuardEnd:
+    """GONE for a DaemonSet (JSON) that is being deleted, NO_PLUGIN for one without hostPaths.
+
+    Else RESTART.
+    """
     if b'"deletionTimestamp"' in body:
         return GuardEnd.GONE
     try:

@@ -17,7 +17,6 @@ from hanse.features.networks.zone import NetworkZone
 from hanse.kube.clock import Clock
 from hanse.model.facts import Role
 from hanse.model.kinds.core import ConfigMap
-from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.objects import ClusterId, Object
 from hanse.model.probes import TargetHealth
 from hanse.model.snapshot import Change, FactChange, ObjectChange
@@ -51,6 +50,7 @@ class NameServer:
         clock: Clock,
         judgement: Judgement,
     ) -> None:
+        """Known hosts and their health are loaded from the cache folder, if there is one."""
         self._informers = informers
         self._compiler = compiler
         self._zones = [s for s in compiler.sources if isinstance(s, GlobalZone)]
@@ -72,6 +72,7 @@ class NameServer:
         self._leases = LeaseTracker(informers, clock)
         self._freshness = LeaseFreshnessTracker(informers, frozenset({LEADER_LEASE}))
         self._cache: HostCache | None = None
+        self._known_changes = 0
         if judgement.cache is not None and self._zones:
             self._cache = HostCache(
                 judgement.cache, self._zones, lambda: informers.facts.all(TargetHealth)
@@ -81,8 +82,8 @@ class NameServer:
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
         """Pass a change on to updater, prober, Lease trackers and the cache of hosts.
 
-        A ConfigMap may change which namespaces are watched; that is done first. Until all is
-        listed, every change may be the list of it: that is told as a fact before its objects are.
+        Before that, a changed ConfigMap may change which namespaces are watched; until all is
+        listed, this is checked at every change.
         """
         if self._networks and (not self._compiler.synced or _is_config(change)):
             self._follow_namespaces()
@@ -90,8 +91,16 @@ class NameServer:
         self._freshness.on_change(change)
         self.updater.on_change(change)
         self.prober.on_change(change)
-        if self._cache is not None and _concerns_hosts(change):
+        if self._cache is not None and self._concerns_hosts(change):
             self._cache.note_change()
+
+    def _concerns_hosts(self, change: Change) -> bool:
+        """Whether a change was of known hosts or of a target's health, which the cache keeps."""
+        before, self._known_changes = self._known_changes, sum(z.known.changes for z in self._zones)
+        if before != self._known_changes:
+            return True
+        is_health = isinstance(change, FactChange) and isinstance(change.fact, TargetHealth)
+        return is_health and change.after is not None
 
     def on_unwatched(self, where: ClusterId, obj: Object) -> None:
         """Treat an object that is no longer watched as deleted, if networks are served.
@@ -126,15 +135,6 @@ class NameServer:
 def _is_config(change: Change) -> bool:
     """Whether a change is one of a ConfigMap, which names the namespaces of a network."""
     return isinstance(change, ObjectChange) and isinstance(change.object, ConfigMap)
-
-
-def _concerns_hosts(change: Change) -> bool:
-    """Whether a change is of a GlobalService or of a target's health, which the cache keeps."""
-    match change:
-        case ObjectChange():
-            return isinstance(change.object, GlobalService)
-        case FactChange():
-            return isinstance(change.fact, TargetHealth) and change.after is not None
 
 
 def server_addresses(urls: Iterable[str]) -> frozenset[str]:

@@ -23,6 +23,7 @@ class OutsideView:
     """
 
     def __init__(self, compiler: Compiler, order: Sequence[ClusterId]) -> None:
+        """Nobody feeds the view yet; of the agents that can, the first in `order` does."""
         self._compiler = compiler
         self._order = tuple(order)
         self._agents: dict[ClusterId, Agent] = {}
@@ -76,7 +77,7 @@ class OutsideView:
         If none answers, the one chosen last stays if its agent runs, else the first that does.
         """
         running = [cluster for cluster in self._order if cluster in self._agents]
-        able = [cluster for cluster in running if _answers(self._agents[cluster])]
+        able = [cluster for cluster in running if _api_answers(self._agents[cluster])]
         if able:
             chosen: ClusterId | None = able[0]
         elif self._chosen in running:
@@ -89,7 +90,7 @@ class OutsideView:
             self._changed = asyncio.Event()
 
 
-def _answers(agent: "Agent") -> bool:
+def _api_answers(agent: "Agent") -> bool:
     """Whether an agent's own API server answers and was listed: its `ClusterState` is SYNCED."""
     state = agent.reconciler.informers.facts.get(ClusterState, agent.settings.cluster)
     return state is not None and state.phase is Phase.SYNCED

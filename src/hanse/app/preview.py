@@ -124,7 +124,8 @@ def preview_agent_writes(
 ) -> list[AgentWrite]:
     """Let each agent react to what is applied and what the others would write, until none does.
 
-    Deletions are reported but cause no reaction: a preview only overlays objects on a snapshot.
+    At most MAX_ROUNDS times. Deletions are reported but cause no reaction: a preview only overlays
+    objects on a snapshot.
     """
     found: dict[ClusterObjectRef, AgentWrite] = {}
     for _ in range(MAX_ROUNDS):
@@ -155,7 +156,7 @@ def _add_writes(
         if known is None or known.by == name:
             verb = known.verb if known is not None and known.verb == "create" else _verb(action)
             why = planned.warnings.get(place, "")
-            found[place] = AgentWrite(place, verb, name, why, _after(action, known))
+            found[place] = AgentWrite(place, verb, name, why, _object_after(action, known))
     for obstacle in planned.obstacles:
         found.setdefault(
             obstacle.target, AgentWrite(obstacle.target, "refused", name, obstacle.message)
@@ -175,8 +176,11 @@ def _verb(action: Action) -> WriteVerb:
             assert_never(action)
 
 
-def _after(action: Action, known: AgentWrite | None) -> Object | None:
-    """The object as it is after an action; None after a deletion."""
+def _object_after(action: Action, known: AgentWrite | None) -> Object | None:
+    """The object as it is after an action; None after a deletion.
+
+    An update is applied to what the same agent has written already (`known`), if anything.
+    """
     match action:
         case Create():
             return action.object

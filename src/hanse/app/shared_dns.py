@@ -52,6 +52,7 @@ class TenantServices:
     """The multi-cluster services in the namespaces of one tenant."""
 
     def __init__(self, tenant: str, services: ServiceZone) -> None:
+        """The same zone as `services`, limited to the tenant."""
         self.name = services.name
         self.watches = services.watches
         self.zones = services.zones
@@ -69,14 +70,14 @@ class TenantServices:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """Those of the keys of all services that are in the tenant's namespaces."""
         found = self._services.keys_for(change, snapshot)
-        return [key for key in found if self._has(key, snapshot)]
+        return [key for key in found if self._is_in_tenant(key, snapshot)]
 
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
         """A function that builds a key's nodes; none outside of the tenant's namespaces."""
         build = self._services.records_for(snapshot)
-        return lambda key: build(key) if self._has(key, snapshot) else ()
+        return lambda key: build(key) if self._is_in_tenant(key, snapshot) else ()
 
-    def _has(self, key: Key, snapshot: Snapshot) -> bool:
+    def _is_in_tenant(self, key: Key, snapshot: Snapshot) -> bool:
         """Whether a key is in a namespace of the tenant, or in none."""
         return not key.namespace or namespace_tenant(key.namespace, snapshot) == self._tenant
 
@@ -96,7 +97,7 @@ class ViewServer(Protocol):
         """Serve a view no longer."""
         ...
 
-    def change_askers(self, changes: Mapping[bytes, str | None]) -> None:
+    def set_client_views(self, changes: Mapping[bytes, str | None]) -> None:
         """Let packed addresses of clients select other views; None: they have none."""
         ...
 
@@ -111,7 +112,7 @@ class NetworkViews:
         self._server = server
         self._serial = serial
         self._compilers: dict[NetworkName, Compiler] = {}
-        self._askers: dict[str, NetworkName] = {}
+        self._client_networks: dict[str, NetworkName] = {}
         self._dirty: dict[NetworkName, None] = {}
         """Networks with keys to compile."""
         self._networks: set[NetworkName] = set()
@@ -133,14 +134,14 @@ class NetworkViews:
 
     def on_change(self, change: Change, snapshot: Snapshot) -> None:
         """Enqueue what a change concerns; `advance` takes it up."""
-        self._note(change, snapshot)
+        self._enqueue_network_changes(change, snapshot)
         for key in self._services.keys_for(change, snapshot):
             tenant = namespace_tenant(key.namespace, snapshot) if key.namespace else ""
             for name, compiler in self._compilers.items():
                 if not key.namespace or name.tenant == tenant:
                     self._enqueue(name, compiler, _SERVICES, key)
 
-    def _note(self, change: Change, snapshot: Snapshot) -> None:
+    def _enqueue_network_changes(self, change: Change, snapshot: Snapshot) -> None:
         """Enqueue the keys, networks and addresses of tenant networks that a change concerns."""
         concerned = concerned_names(change, snapshot)
         self._addresses |= concerned.addresses
@@ -159,8 +160,8 @@ class NetworkViews:
         return bool(self._dirty or self._networks or self._addresses)
 
     def advance(self, snapshot: Snapshot) -> None:
-        """Send a part of what has changed: clients, a network, a batch of the names of one."""
-        self._update_askers(snapshot)
+        """Do a part of what is due: some clients' views, one network, a batch of a view's names."""
+        self._update_client_views(snapshot)
         self._update_network(snapshot)
         name = next(iter(self._dirty), None)
         if name is None:
@@ -171,7 +172,10 @@ class NetworkViews:
             del self._dirty[name]
 
     def _update_network(self, snapshot: Snapshot) -> None:
-        """Add the view of a network that is new, or drop that of one that is gone."""
+        """Take one pending network: add its view, if needed, and enqueue all its names.
+
+        If it is no flat network any more, drop its view.
+        """
         if not self._networks:
             return
         name = self._networks.pop()
@@ -185,34 +189,35 @@ class NetworkViews:
             self._server.drop_view(str(name))
 
     def _add(self, name: NetworkName) -> Compiler:
-        """Serve one more network."""
+        """Create the compiler of a network's view, and have that view served."""
         view = replace(self._view, name=str(name))
         sources = (SharedNetworkZone(view, name), TenantServices(name.tenant, self._services))
         compiler = self._compilers[name] = Compiler(view, sources, self._serial)
         self._server.add_view(compiler)
         return compiler
 
-    def _update_askers(self, snapshot: Snapshot) -> None:
-        """Let addresses, of many a part, select the views of their networks."""
+    def _update_client_views(self, snapshot: Snapshot) -> None:
+        """Send the new views of pending addresses whose network changed, at most MAX_ADDRESSES."""
         changes: dict[bytes, str | None] = {}
         for _ in range(min(MAX_ADDRESSES, len(self._addresses))):
             address = self._addresses.pop()
             name = asker_network(address, snapshot)
-            if name == self._askers.get(address):
+            if name == self._client_networks.get(address):
                 continue
             changes[ip_address(address).packed] = str(name) if name is not None else None
             if name is None:
-                del self._askers[address]
+                del self._client_networks[address]
             else:
-                self._askers[address] = name
+                self._client_networks[address] = name
         if changes:
-            self._server.change_askers(changes)
+            self._server.set_client_views(changes)
 
 
 class SharedNameServer:
     """Keeps the views of all networks up to date from informers of its own."""
 
     def __init__(self, views: NetworkViews, informers: ClusterInformers, clock: Clock) -> None:
+        """Become the change handler of the informers; nothing is served yet."""
         self._views = views
         self._informers = informers
         self._leases = LeaseTracker(informers, clock)
@@ -279,7 +284,7 @@ async def serving_networks(process: ServerProcess, domain: str) -> AsyncIterator
     clock, services = WallClock(), ServiceZone(process.view)
     informers = new_informers(process.access, process.view, SHARED_DNS_WATCHES, clock)
     serial = int(clock.now().timestamp())
-    nobody = ServedView(Compiler(NO_NETWORK, ()), process.listeners, by_asker=True)
+    nobody = ServedView(Compiler(NO_NETWORK, ()), process.listeners, by_client=True)
     try:
         async with AsyncExitStack() as stack:
             server = await open_server(stack, nobody, process)

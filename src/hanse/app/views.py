@@ -16,6 +16,7 @@ from hanse.features.policies import view as policies
 from hanse.features.services import view as services
 from hanse.features.services.reading import NARROWED
 from hanse.features.services.reading import further_reads as further_service_reads
+from hanse.features.statefulsets import conditions_view as stateful_sets
 from hanse.features.statefulsets import view as statefulsets
 from hanse.model.crds import CUSTOM_RESOURCES
 from hanse.model.facts import Role
@@ -28,7 +29,16 @@ from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Watch
 from hanse.model.view import View
 
-_WITH_OBJECTS = (federated, federation, gslb, machines, networks, policies, services, statefulsets)
+_WITH_OBJECTS = (
+    federated,
+    federation,
+    gslb,
+    machines,
+    networks,
+    policies,
+    services,
+    stateful_sets,
+)
 
 
 class Examination(Struct, frozen=True):
@@ -36,8 +46,6 @@ class Examination(Struct, frozen=True):
 
     items: dict[str, dict[str, Any]]
     findings: tuple[Finding, ...]
-    unjudged: tuple[Finding, ...]
-    """The same before consequences are put under their causes, to be judged with others."""
 
 
 def views() -> tuple[View, ...]:
@@ -79,7 +87,7 @@ _OF_BROKERS = (MEMBER_ACCOUNTS, NARROWED[EndpointSlice])
 
 
 def _is_absent(view: View, unserved: Collection[type[Object]]) -> bool:
-    """Whether a feature's view reads custom resources, and none of them is served."""
+    """Whether a view reads custom resources and none is served; never the view of clusters."""
     custom = [watch.kind for watch in view.reads if watch.kind in CUSTOM_RESOURCES]
     return (
         bool(custom)
@@ -117,7 +125,5 @@ def examine(snapshot: MultiClusterSnapshot, chosen: Sequence[View] = ()) -> Exam
     for view in chosen or views():
         rendered = ((key, view.render(key, snapshot)) for key in sorted(view.keys(snapshot)))
         items[view.name] = {key: item for key, item in rendered if item is not None}
-    found = tuple(
-        f for several in items.values() for item in several.values() for f in item.findings
-    )
-    return Examination(items, judge(found), found)
+    found = (f for several in items.values() for item in several.values() for f in item.findings)
+    return Examination(items, judge(found))

@@ -55,6 +55,7 @@ class HostCache:
         zones: Iterable[GlobalZone],
         health: Callable[[], Iterable[TargetHealth]],
     ) -> None:
+        """Nothing is saved until `running`; `health` gives the state of targets to be saved."""
         self._folder = folder
         self._zones = tuple(zones)
         self._health = health

@@ -1,11 +1,15 @@
-"""Addresses in options: of name servers, and to listen on."""
+"""Addresses in options: of name servers, to listen on, and of networks."""
 
 import logging
 import socket
-from ipaddress import ip_address
+from collections.abc import Callable
+from ipaddress import ip_address, ip_network
 from pathlib import Path
+from typing import TypeVar
 
 from hanse.cli.errors import InputError
+
+T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
@@ -54,21 +58,49 @@ def parse_forward(option: str) -> list[tuple[str, int]]:
     return [(address.partition("%")[0], 53) for address in named]
 
 
-def bind_listener(option: str, address: str) -> socket.socket:
+def bind_listener(option: str, address: str, example: str = "0.0.0.0:8080") -> socket.socket:
     """A bound TCP socket, not listening yet, for ADDRESS:PORT, IPv6 in brackets.
 
     Raises `InputError`, naming the option, for other text or an address that cannot be bound.
     """
+    return bind_address(option, address, example, _bind_tcp)
+
+
+def bind_address(option: str, address: str, example: str, bind: Callable[[str, int], T]) -> T:
+    """What `bind` makes of host and port of an ADDRESS:PORT, IPv6 in brackets.
+
+    Raises `InputError`, naming the option, for other text, or if `bind` raises OSError.
+    """
     host, _, port = address.rpartition(":")
     if not host or not port.isdecimal() or int(port) > 65535:
-        raise InputError(f"{option} {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:8080")
-    bare = host.removeprefix("[").removesuffix("]")
-    bound = socket.socket(socket.AF_INET6 if ":" in bare else socket.AF_INET, socket.SOCK_STREAM)
-    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        raise InputError(f"{option} {address!r} is not ADDRESS:PORT; write it as {example}")
     try:
-        bound.bind((bare, int(port)))
+        return bind(host.removeprefix("[").removesuffix("]"), int(port))
     except OSError as error:
-        bound.close()
         why = error.strerror or "the address cannot be used"
         raise InputError(f"{option} {address}: {why}; choose another address or port") from None
+
+
+def _bind_tcp(host: str, port: int) -> socket.socket:
+    """A bound TCP socket, not listening yet; raises OSError if the address cannot be used."""
+    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        bound.bind((host, port))
+    except OSError:
+        bound.close()
+        raise
     return bound
+
+
+def parse_network(
+    option: str, text: str, example: str = "198.51.100.0/24", *, strict: bool = True
+) -> str:
+    """The network in CIDR notation; raises `InputError` for other text.
+
+    Host bits that are set are an error with `strict`, and else cleared.
+    """
+    try:
+        return str(ip_network(text, strict=strict))
+    except ValueError:
+        raise InputError(f"{option} {text!r} is no network; write it as {example}") from None

@@ -2,24 +2,25 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 from enum import StrEnum
 from typing import Any
 
 import click
-import msgspec
 from msgspec import Struct
 
 from hanse.cli.errors import CommandFailed
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
-from hanse.kube.requests import create, delete, merge_patch, read, resource_path
+from hanse.kube.requests import create, delete, patch, read, resource_path
 from hanse.kube.transport import Request
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.manifests import Manifest
 from hanse.model.objects import Wire
+from hanse.runtime.compare import contains
 
 SERVE_TIMEOUT = timedelta(seconds=30)
 """How long a server may take until it serves newly defined kinds."""
@@ -109,7 +110,7 @@ async def read_existing(client: Client, wanted: Manifest) -> Wire | None:
         answer = await client.send(read(wanted.kind, wanted.name, wanted.namespace))
     except NotFound:
         return None
-    found: Wire = msgspec.json.decode(answer.body)
+    found: Wire = decode_json(answer.body)
     return found
 
 
@@ -121,14 +122,14 @@ async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
     found = await read_existing(client, wanted)
     if found is None:
         return await _create(client, wanted, dry_run=dry_run)
-    if wanted.create_only or contains(found, wanted.wire):
+    if wanted.create_only or is_applied(found, wanted.wire):
         return Effect.UNCHANGED
     if _is_foreign(wanted, found):
         return Effect.FOREIGN
     if not dry_run:
         change = {k: v for k, v in wanted.wire.items() if k not in ("apiVersion", "kind")}
         place = (wanted.kind, wanted.name, wanted.namespace)
-        await client.send(merge_patch(*place, change, field_manager=_MANAGER))
+        await client.send(patch(*place, change, field_manager=_MANAGER))
     return Effect.CHANGED
 
 
@@ -185,22 +186,18 @@ async def _is_established(client: Client, definition: Manifest) -> bool:
     return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
 
-def contains(existing: Any, wanted: Any) -> bool:
-    """Whether a value has all wanted fields, recursively; additional fields are ignored.
+def is_applied(existing: Wire, wanted: Wire) -> bool:
+    """Whether an object has all wanted fields, recursively; others are of servers or of people.
 
-    Lists have to be of the same length, with each item containing the wanted one at its place.
+    Not in the rules of roles and the schemas of definitions, which have no other fields.
     """
-    if isinstance(wanted, Mapping):
-        return isinstance(existing, Mapping) and all(
-            key in existing and contains(existing[key], value) for key, value in wanted.items()
-        )
-    if isinstance(wanted, list | tuple):
-        return (
-            isinstance(existing, list)
-            and len(existing) == len(wanted)
-            and all(contains(left, right) for left, right in zip(existing, wanted, strict=True))
-        )
-    return bool(existing == wanted)
+    return contains(existing, wanted) and _closed_fields(existing) == _closed_fields(wanted)
+
+
+def _closed_fields(obj: Wire) -> tuple[Any, list[Any]]:
+    """The fields to which nobody adds any: what they have besides is of an earlier version."""
+    versions = obj.get("spec", {}).get("versions", ())
+    return obj.get("rules"), [version.get("schema") for version in versions]
 
 
 def report_applied(where: str, done: Sequence[AppliedManifest], *, dry_run: bool) -> None:
@@ -228,18 +225,21 @@ def report_applied(where: str, done: Sequence[AppliedManifest], *, dry_run: bool
 
 
 def _show_manifests(where: str, done: Sequence[AppliedManifest]) -> None:
-    """Print what a dry run would do, and the YAML of what it would create or change."""
+    """Print a line for each manifest of a dry run, and the YAML of those to create or change.
+
+    The YAML is of the manifest itself, for a Secret without `data`: a dry run only reads clusters.
+    """
     import yaml
 
     for one in done:
-        click.echo(f"# {where}: {_would(one.effect)} {one.manifest}")
+        click.echo(f"# {where}: {_dry_run_verb(one.effect)} {one.manifest}")
         if one.effect in (Effect.CREATED, Effect.CHANGED):
             text = yaml.safe_dump(_public(one.manifest), sort_keys=False, width=100)
             click.echo(f"---\n{text}", nl=False)
 
 
-def _would(effect: Effect) -> str:
-    """The verb of a dry run for an effect."""
+def _dry_run_verb(effect: Effect) -> str:
+    """What a dry run would do for an effect, such as "would create"."""
     match effect:
         case Effect.CREATED:
             return "would create"

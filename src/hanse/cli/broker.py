@@ -100,6 +100,10 @@ def retire(context: click.Context, successor: str, namespace: str, dry_run: bool
     old, new = select_cluster(settings), select_cluster(settings, successor)
 
     async def run() -> None:
+        """Connect to both brokers, and retire the old one.
+
+        Raises `InputError` or `CommandFailed`.
+        """
         async with connected(old, new, namespace) as brokers:
             await retire_broker(brokers, dry_run=dry_run)
 

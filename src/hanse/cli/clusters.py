@@ -46,9 +46,15 @@ IN_CLUSTER = "in-cluster"
 MAX_CONCURRENT_READS = 16
 """Clusters that are read at a time: with more, their time-outs include waiting for our own CPU."""
 
-MAX_CONNECTIONS = 48
-"""Connections to all clusters that are read at a time: each costs a TLS handshake, and so many
-carry as many requests as our own CPU can follow."""
+MAX_CONNECTIONS = 128
+"""Connections to all clusters of `open_clients`, and clusters of those that are read at a time.
+
+Each connection costs a TLS handshake, and so many carry as many requests as our own CPU can
+follow: many clusters at once by few connections each wait less for the network than few by many.
+"""
+
+BROKER_CONNECTIONS = 4
+"""Connections to a broker, at least: it has more to list than its members, and all wait for it."""
 
 READ_TIMEOUT = timedelta(seconds=10)
 REQUEST_TIMEOUT = timedelta(seconds=5)
@@ -100,14 +106,15 @@ async def read_clusters(
     limit: timedelta | None = READ_TIMEOUT,
     clients: Mapping[str, Client] | None = None,
 ) -> list[T | ReadFailure]:
-    """Call `read` for every cluster, sixteen at a time; results are in the order of the clusters.
+    """Call `read` for every cluster, several at a time; results are in the order of the clusters.
 
     One that fails, or takes longer than `limit`, is a `ReadFailure`; nothing is raised for it.
     `clients` by name are used instead of new ones, and are not closed; it needs one per cluster.
     """
-    turns = asyncio.Semaphore(MAX_CONCURRENT_READS)
+    turns = asyncio.Semaphore(MAX_CONCURRENT_READS if clients is None else MAX_CONNECTIONS)
 
     async def read_in_turn(cluster: ClusterAccess) -> T | ReadFailure:
+        """Read one cluster, when not too many are being read."""
         async with turns:
             return await read_cluster(cluster, read, limit=limit, clients=clients)
 
@@ -153,7 +160,7 @@ async def open_clients(clusters: Iterable[ClusterAccess]) -> AsyncIterator[dict[
     The more clusters there are, the fewer connections does each have.
     """
     chosen = list(clusters)
-    width = MAX_CONNECTIONS // min(max(len(chosen), 3), MAX_CONCURRENT_READS)
+    width = max(MAX_CONNECTIONS // max(len(chosen), 8), 1)
     clients: dict[str, Client] = {
         one.name: _RetryingClient(
             _transport(one.credentials), limit=AdaptiveConcurrencyLimit(first=width, most=width)
@@ -196,16 +203,16 @@ class _RetryingClient(Client):
     People wait for lists, so that pages are larger than those of agents.
     """
 
-    page_size = 2_500
+    page_size = 5_000
 
     async def send(self, request: Request) -> Response:
         """Send a request, again after 429 or 5xx, up to `ATTEMPTS` times; raises the last error."""
-        random = Random()  # noqa: S311 - jitter
         for attempt in range(ATTEMPTS - 1):
             try:
                 return await super().send(request)
             except (Throttled, ServerError) as error:
-                pause = retry_delay(error, attempt, random) or timedelta(0)
+                jitter = Random()  # noqa: S311
+                pause = retry_delay(error, attempt, jitter) or timedelta(0)
                 await asyncio.sleep(min(pause, MAX_PAUSE).total_seconds())
         return await super().send(request)
 
@@ -278,7 +285,8 @@ def own_and_others(
 ) -> tuple[ClusterAccess, ...]:
     """The cluster of this pod under `name`, then those of the kubeconfig, if one exists.
 
-    A context that is also called `name` is left out; `--context` narrows the others to one.
+    A context that is also called `name` is left out; `--context` narrows the others to one. Raises
+    `InputError` for an unusable kubeconfig.
     """
     own = ClusterAccess(name, credentials.in_cluster(environment))
     files = kubeconfig_files(settings, environment) or ()

@@ -19,8 +19,10 @@ from hanse.features.networks.cni import (
     POD_COMMANDS,
     CniConfig,
     CniError,
+    KnownPod,
     PodRef,
     merge_cni_args,
+    names_vpc,
     parse_config,
     parse_pod,
     pod_cni_args,
@@ -28,10 +30,14 @@ from hanse.features.networks.cni import (
     render_versions,
     unread_pod_args,
 )
+from hanse.features.networks.membership import network_of
 from hanse.kube import credentials
-from hanse.kube.errors import BadCredentials, KubeError, NotFound
+from hanse.kube.client import Client
+from hanse.kube.errors import BadCredentials, KubeError
+from hanse.kube.optional_reads import read_or_none
 from hanse.model.json_input import decode_json
-from hanse.model.kinds.core import Pod
+from hanse.model.kinds.core import Namespace, Pod
+from hanse.model.kinds.networks import Network
 
 READ_TIMEOUT = timedelta(seconds=10)
 COMMANDS = ("ADD", "DEL", "CHECK", "GC", "STATUS", "VERSION")
@@ -84,20 +90,35 @@ async def _annotation(config: CniConfig, ref: PodRef | None, command: str) -> st
     if ref is None:
         return ""
     try:
-        pod = await _read_pod(config, ref)
-    except NotFound:
-        pod = None
+        known = await _read_pod(config, ref)
     except (KubeError, BadCredentials, TimeoutError) as error:
         return unread_pod_args(ref, command, error)
-    return pod_cni_args(ref, pod, command)
+    return pod_cni_args(ref, known, command)
 
 
-async def _read_pod(config: CniConfig, ref: PodRef) -> Pod:
-    """Read the pod from the API server of the plugin configuration, within `READ_TIMEOUT`."""
+async def _read_pod(config: CniConfig, ref: PodRef) -> KnownPod | None:
+    """Read the pod from the API server of the plugin configuration, within `READ_TIMEOUT`.
+
+    Its network, too, unless its arguments name a VPC, which nobody but a provider writes; None if
+    it is not there. Raises `TimeoutError`.
+    """
     file = Path(config.kubeconfig) if config.kubeconfig else None
     access = credentials.find_credentials(file, context=config.context)
     async with open_client(access) as client, asyncio.timeout(READ_TIMEOUT.total_seconds()):
-        return await client.read(Pod, ref.name, ref.namespace)
+        pod = await read_or_none(client, Pod, ref.name, ref.namespace)
+        if pod is None:
+            return None
+        return KnownPod(pod, None if names_vpc(pod) else await _read_network(client, pod))
+
+
+async def _read_network(client: Client, pod: Pod) -> Network | None:
+    """The network of a pod by its namespace and label; None if it is in none, or it is not there.
+
+    The account needs to get namespaces and networks, beside pods.
+    """
+    namespace = await client.read(Namespace, pod.metadata.namespace)
+    name = network_of(pod, namespace, lambda _: True)
+    return await read_or_none(client, Network, str(name)) if name is not None else None
 
 
 async def _delegate(call: CniCall, config: CniConfig, args: str) -> CniResult:

@@ -27,7 +27,7 @@ def command(code: str) -> None:
     known = names.get(code.lower())
     if known is None:
         near = difflib.get_close_matches(code.lower(), names, n=1)
-        hint = f", did you mean {names[near[0]]}?" if near else ""
+        hint = f", did you mean {names[near[0]]}?" if near else ";"
         raise InputError(f"there is no finding {code!r}{hint} `hanse explain` lists all")
     one = CODES[known]
     click.echo(f"{known}\n\n{one.meaning}\n\nResolved when: {one.resolved}\n")

@@ -1,22 +1,19 @@
 """Exported services, read from the API servers of all clusters."""
 
 from collections.abc import Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 from hanse.features.services.exported import ClusterServices, ExportedService
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE
 from hanse.kube.client import Client
-from hanse.kube.errors import NotFound
+from hanse.kube.optional_reads import list_or_empty, read_or_none
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
 from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceImport
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
-from hanse.model.objects import Object
 
 _IMPORTED_SLICES = f"{SERVICE_NAME},{MANAGED_BY}={DOMAIN},!{SERVICE_NAMESPACE}"
 """Selects imported slices; those with the namespace as a label are on a broker."""
-
-K = TypeVar("K", bound=Object)
 
 
 async def read_cluster_services(client: Client, name: str, namespace: str = "") -> ClusterServices:
@@ -38,22 +35,9 @@ async def read_cluster_services(client: Client, name: str, namespace: str = "") 
 
 async def read_cluster_id(client: Client, default: str) -> str:
     """Read the cluster id from the holder of the agent's Lease; the default without a holder."""
-    try:
-        lease = await client.read(Lease, AGENT, SYSTEM_NAMESPACE)
-    except NotFound:
-        return default
-    cluster, parted, _ = lease.spec.holder_identity.partition("_")
+    lease = await read_or_none(client, Lease, AGENT, SYSTEM_NAMESPACE)
+    cluster, parted, _ = (lease.spec.holder_identity if lease else "").partition("_")
     return cluster if parted else default
-
-
-async def list_or_empty(
-    client: Client, kind: type[K], namespace: str = "", labels: str = ""
-) -> tuple[K, ...]:
-    """List all objects of a kind, in one namespace or in all; none where the kind is not served."""
-    try:
-        return (await client.list(kind, namespace=namespace, labels=labels)).objects
-    except NotFound:
-        return ()  # the kind itself is not served
 
 
 def json_document(service: ExportedService) -> dict[str, Any]:

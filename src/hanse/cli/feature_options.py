@@ -12,7 +12,10 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def features_option(about: str) -> Callable[[Command], Command]:
-    """Decorate a command with `--features`; `about` says what they decide there."""
+    """Decorate a command with `--features`, else $HANSE_FEATURES, else all.
+
+    `about` says what they decide there.
+    """
     return click.option(
         "--features",
         default="all",
@@ -20,13 +23,13 @@ def features_option(about: str) -> Callable[[Command], Command]:
         envvar="HANSE_FEATURES",
         show_envvar=True,
         metavar="NAMES",
-        callback=_parse,
+        callback=lambda _context, _option, text: parse_features_option(text),
         help=f"{about}, parted by commas: {', '.join(FEATURES)}.",
     )
 
 
-def _parse(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:  # noqa: ARG001 - click's signature
-    """Callback of --features: the features, with those that they require, or `InputError`."""
+def parse_features_option(text: str) -> tuple[str, ...]:
+    """The features of a list, with those that they require; raises `InputError`."""
     try:
         return parse_features(text)
     except UnknownFeature as error:

@@ -69,7 +69,7 @@ def print_findings(report: Report) -> None:
 
 
 def print_finding(one: Finding) -> None:
-    """Print a finding with its consequences and its remedy."""
+    """Print a finding with at most `SHOWN_CONSEQUENCES` consequences, and its remedy."""
     mark = "·" if one.severity is Severity.NOTE else "✗"
     label = click.style(f"{mark} {one.severity}", fg=_COLORS[one.severity])
     click.echo(f"{label} {one.code}: {one.summary}{_since(one)}")

@@ -1,36 +1,22 @@
 """The fleet as a person sees it: every cluster read once, as snapshots that views judge."""
 
-import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from hanse.app import BROKER
-from hanse.app.views import first_reads, further_reads
-from hanse.cli.clusters import MAX_CONCURRENT_READS, ClusterAccess, ReadFailure
+from hanse.cli.clusters import ReadFailure
 from hanse.features.services.names import SOURCE_CLUSTER
-from hanse.features.services.reading import COUNTED, NARROWED
-from hanse.features.services.status import DISCONNECTED
-from hanse.kube.client import Client
-from hanse.kube.errors import (
-    ApiError,
-    BadCredentials,
-    Forbidden,
-    KubeError,
-    NotFound,
-    ServerError,
-    Throttled,
-)
+from hanse.features.services.reading import NARROWED
+from hanse.kube.errors import ApiError, BadCredentials, ServerError, Throttled
 from hanse.kube.listed_objects import ListedObjects
 from hanse.kube.watch_events import Counted, Listed
+from hanse.model.agent_report import CUT_OFF, LostConnection, reported_connection
 from hanse.model.broker_namespace import MEMBER
-from hanse.model.conditions import Condition
-from hanse.model.crds import CUSTOM_RESOURCES
 from hanse.model.facts import (
+    AgentFeatures,
     AgentRun,
     ClusterState,
     CredentialsRefused,
@@ -44,23 +30,27 @@ from hanse.model.facts import (
     Phase,
     Role,
 )
+from hanse.model.feature_names import FEATURES
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.core import ServiceAccount
 from hanse.model.kinds.federation import Federation
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE, holder_cluster
-from hanse.model.objects import ClusterId, Kind, Object
+from hanse.model.objects import ClusterId, Kind
 from hanse.model.snapshot import Snapshot, Watch
 
+ACCOUNT = Watch(Role.LOCAL, ServiceAccount, SYSTEM_NAMESPACE, name=AGENT, optional=True)
+"""The account of a cluster's agent."""
 GRACE = timedelta(seconds=5)
 """How much longer than its Lease a holder may be silent, as its clock is not ours."""
 
-SAMPLE = 10
-"""How many objects are on the page by which a kind is counted: so many without a count."""
 
-BROKER_READS = tuple(Watch(Role.LOCAL, kind) for kind in (Lease, ClusterSet, ClusterMember))
+class SelectedList(Watch, frozen=True):
+    """A list by fields beside a name, which commands read and nobody watches."""
+
+    fields: str = ""
 
 
 class ClusterRead(Struct, frozen=True):
@@ -78,6 +68,10 @@ class ClusterRead(Struct, frozen=True):
     """Whether that is for our credentials."""
     failed: frozenset[Watch] = frozenset()
     """Further lists that could not be read."""
+    agent_forbidden: tuple[str, ...] = ()
+    """The resources that the account of its agent may not watch, as far as we may ask."""
+    features: tuple[str, ...] = FEATURES
+    """What the agent has rights for; all where its account does not say."""
 
     def objects(self, kind: type[Any]) -> list[Any]:
         """All objects of a kind, from every list of it that was read; none if it was not listed."""
@@ -114,82 +108,6 @@ class ClusterRead(Struct, frozen=True):
         return bool(self.objects(ClusterSet) or self.objects(ClusterMember))
 
 
-Wanted = Mapping[str, Collection[Watch]]
-"""Lists by the context of the cluster that is to be asked for them."""
-
-
-def nothing_more(reads: Iterable[ClusterRead]) -> Wanted:  # noqa: ARG001 - as every such function
-    """Nothing beside what views need."""
-    return {}
-
-
-async def complete(
-    reads: dict[str, ClusterRead],
-    clients: Mapping[str, Client],
-    beside: Callable[[Collection[ClusterRead]], Wanted] = nothing_more,
-) -> dict[str, ClusterRead]:
-    """List from API servers what `missing_reads` names, repeatedly, until nothing is missing.
-
-    `beside` names what others than views need, and may name again what was tried. At most
-    `MAX_CONCURRENT_READS` clusters at a time; there is no time limit beside requests' own.
-    """
-    turns = asyncio.Semaphore(MAX_CONCURRENT_READS)
-
-    async def read_in_turn(name: str, more: Collection[Watch]) -> ClusterRead:
-        """The reading of a cluster with further lists, once it is its turn."""
-        async with turns:
-            return await read_further(reads[name], clients[name], more)
-
-    while True:
-        wanted = missing_reads(reads.values())
-        for name, several in beside(reads.values()).items():
-            if more := {*several} - reads[name].tried:
-                wanted.setdefault(name, set()).update(more)
-        if not wanted:
-            return reads
-        found = await asyncio.gather(*(read_in_turn(*one) for one in wanted.items()))
-        reads = {**reads, **dict(zip(wanted, found, strict=True))}
-
-
-def missing_reads(reads: Iterable[ClusterRead]) -> dict[str, set[Watch]]:
-    """By context, the lists that views need and that were not tried; nothing is read here.
-
-    Clusters that could not be read at all are left out.
-    """
-    known = [one for one in reads if not one.failure]
-    fleet = build_fleet(known, datetime.now(UTC))
-    tried = {one.cluster: one.tried for one in known}
-    wanted = further_reads(fleet, tried, {one.cluster: one.failed for one in known})
-    return {
-        one.context: more for one in known if (more := wanted[one.cluster] - tried[one.cluster])
-    }
-
-
-async def read_further(
-    read: ClusterRead, client: Client, watches: Collection[Watch]
-) -> ClusterRead:
-    """List more from the API server, and return the reading with it; errors do not raise.
-
-    Lists that fail go to `failed`, so that they are not tried again, and their kinds to `denied`.
-    """
-    try:
-        found = await _list_all(client, watches)
-    except (KubeError, TimeoutError) as error:
-        reason = str(error) or "no answer in time"
-        denied = {**read.denied, **{watch.kind.kind: reason for watch in watches}}
-        return replace(read, denied=denied, failed=read.failed | {*watches})
-    merged = {**read.lists, **found.lists}
-    lists = {w: one for w, one in merged.items() if not _is_part(w, merged)}
-    failed = read.failed | ({*watches} - found.lists.keys())
-    return replace(read, lists=lists, denied={**read.denied, **found.denied}, failed=failed)
-
-
-def _is_part(watch: Watch, lists: Collection[Watch]) -> bool:
-    """Whether a list of some objects of a kind is superseded by a list of all of them."""
-    narrowed = NARROWED.get(watch.kind) == watch or bool(watch.name)
-    return narrowed and Watch(watch.role, watch.kind) in lists
-
-
 def unread(failure: ReadFailure) -> ClusterRead:
     """The reading of a cluster that could not be read, with the error's text as its `failure`.
 
@@ -211,112 +129,34 @@ def build_fleet(
     """
     found = {one.cluster: one for one in reads}
     brokers = [name for name, one in found.items() if one.is_broker]
-    broker = brokers[0] if len(brokers) == 1 else BROKER
+    broker, left = BROKER, set[ClusterId]()
+    if len(brokers) == 1:
+        broker = brokers[0]
+        left = {one.name for one in found[broker].objects(ClusterMember) if one.has_left}
     return MultiClusterSnapshot(
-        {name: _snapshot(name, one, now, broker) for name, one in found.items()},
+        {
+            name: _snapshot(name, one, now, broker if name not in left else None)
+            for name, one in found.items()
+        },
         contexts={name: one.context for name, one in found.items()},
         local=local,
         indexed=True,
     )
 
 
-async def read_objects(
-    cluster: ClusterAccess, client: Client, beside: Iterable[Watch] = ()
-) -> ClusterRead:
-    """List what views need first, what tells a broker, and what `beside` names.
+def _snapshot(
+    name: ClusterId, read: ClusterRead, now: datetime, broker: ClusterId | None
+) -> Snapshot:
+    """The snapshot of one cluster from its lists and facts; `broker` is the broker's id in it.
 
-    The kinds have been discovered before. Kinds that are not served go to `unserved`; those
-    forbidden or failing with 5xx to `denied`.
+    None if the cluster has left the broker.
     """
-    unserved = unserved_kinds(client)
-    needed = dict.fromkeys((*first_reads(unserved), *BROKER_READS, *beside))
-    counts: dict[Kind, Counted[Any]] = {}
-
-    async def count(kind: type[Any]) -> None:
-        """Count a kind, and keep its first objects; after an error it is not counted."""
-        with suppress(ApiError):
-            counts[kind.kind] = await client.count(kind, first=SAMPLE)
-
-    counting = asyncio.gather(*(count(one) for one in COUNTED if one not in unserved))
-    found, _ = await asyncio.gather(_list_all(client, needed), counting)
-    return ClusterRead(cluster.name, found.lists, counts, frozenset(found.unserved), found.denied)
-
-
-async def read_watches(name: str, client: Client, watches: Collection[Watch]) -> ClusterRead:
-    """List what the watches name, and nothing else."""
-    found = await _list_all(client, watches)
-    return ClusterRead(name, found.lists, {}, frozenset(found.unserved), found.denied)
-
-
-def unserved_kinds(client: Client) -> frozenset[type[Object]]:
-    """The custom resources that a server does not serve, as discovered; none before discovery."""
-    served = client.rest_mapper.served
-    if served is None:
-        return frozenset()
-    return frozenset(kind for kind in CUSTOM_RESOURCES if served.resolve(kind) is None)
-
-
-class _Lists(Struct):
-    """Lists of one cluster while they are read."""
-
-    lists: dict[Watch, Listed[Any]] = {}
-    unserved: set[Kind] = set()
-    denied: dict[Kind, str] = {}
-
-
-_NAMESPACES = Watch(Role.LOCAL, Namespace)
-
-
-async def _list_all(client: Client, watches: Collection[Watch]) -> _Lists:
-    """List concurrently from the API server what the watches name, and nothing twice.
-
-    Namespaces come first, if they are among it: what is not there has no objects. Errors by kind:
-    404 to `unserved`, as kinds that discovery did not find; 403, unless the watch is optional, and
-    5xx to `denied`.
-    """
-    found = _Lists({}, set(), {})
-    unserved = unserved_kinds(client)
-
-    async def read(watch: Watch) -> None:
-        if watch.kind in unserved:
-            found.unserved.add(watch.kind.kind)
-            return
-        spaces = found.lists.get(_NAMESPACES)
-        if watch.namespace and spaces is not None and not _has_name(spaces, watch.namespace):
-            found.lists[watch] = Listed((), spaces.resource_version)
-            return
-        fields = f"metadata.name={watch.name}" if watch.name else ""
-        try:
-            found.lists[watch] = await client.list(
-                watch.kind, namespace=watch.namespace, labels=watch.labels, fields=fields
-            )
-        except NotFound:
-            found.unserved.add(watch.kind.kind)
-        except Forbidden as error:
-            if not watch.optional:
-                found.denied[watch.kind.kind] = str(error)
-        except ServerError as error:
-            found.denied[watch.kind.kind] = str(error)
-
-    if _NAMESPACES in watches:
-        await read(_NAMESPACES)
-    await asyncio.gather(*(read(watch) for watch in watches if watch != _NAMESPACES))
-    return found
-
-
-def _has_name(listed: Listed[Namespace], name: str) -> bool:
-    """Whether a namespace exists, also one that is being deleted or cannot be decoded."""
-    names = (*(one.name for one in listed.objects), *(one.name for one in listed.unreadable))
-    return name in names
-
-
-def _snapshot(name: ClusterId, read: ClusterRead, now: datetime, broker: ClusterId) -> Snapshot:
-    """The snapshot of one cluster from its lists and facts; `broker` is the broker's id in it."""
     facts = Facts()
     stores: dict[tuple[ClusterId, Kind], list[Any]] = {}
     for watch, listed in read.lists.items():
         complete = NARROWED.get(watch.kind) != watch and not (
             watch.name
+            or isinstance(watch, SelectedList)
             or watch.labels.startswith(SOURCE_CLUSTER)
             or (watch.kind in NARROWED and watch.namespace)
         )
@@ -328,13 +168,26 @@ def _snapshot(name: ClusterId, read: ClusterRead, now: datetime, broker: Cluster
 
 
 def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
-    """The facts of a cluster: roles, counts, unserved and denied kinds, agent, heartbeats."""
+    """The facts of a cluster: roles, counts, unserved and denied kinds, agent, heartbeats.
+
+    Neither agent nor heartbeats of one that could not be read; heartbeats only of a broker.
+    """
     phase = Phase.UNREACHABLE if read.failure else Phase.SYNCED
     lease = read.agent_lease
     roles = {Role.BROKER} if read.is_broker else set()
     if lease is not None or not (roles or read.failure):
         roles.add(Role.LOCAL)
-    yield ClusterState(name, frozenset(roles), phase, now, read.failure, listed=not read.failure)
+    yield ClusterState(
+        name,
+        frozenset(roles),
+        phase,
+        now,
+        read.failure,
+        listed=not read.failure,
+        forbidden=read.agent_forbidden,
+        rejected=_lacks_account(read, now),
+    )
+    yield AgentFeatures(name, read.features)
     for kind, counted in read.counts.items():
         yield KindCounted(name, kind, counted.total)
     for kind in read.unserved:
@@ -352,11 +205,11 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
 
 
 def _reported_links(
-    name: ClusterId, read: ClusterRead, now: datetime, broker: ClusterId
+    name: ClusterId, read: ClusterRead, now: datetime, broker: ClusterId | None
 ) -> Iterator[ClusterState]:
-    """The agent's connections to members and broker, by the status of its Federations and exports.
+    """The connections of an agent to members and broker, by its Federations and its Lease.
 
-    The broker only where an export has a condition with the reason of a lost connection.
+    The broker only while the agent is cut off from it; by its exports where the Lease says nothing.
     """
     if read.failure:
         return
@@ -372,43 +225,48 @@ def _reported_links(
                     one.message,
                     rejected="hanse join" in one.message,
                 )
-    lost = next((c for e in read.objects(ServiceExport) for c in _disconnections(e)), None)
-    if lost is not None and name != broker:
-        since = lost.last_transition_time or now
+    lost = reported_connection(read.agent_lease) or next(_lost_connections(read), None)
+    if lost is not None and broker is not None and name != broker:
         yield ClusterState(
-            broker, frozenset({Role.BROKER}), Phase.UNREACHABLE, since, "its exports say so"
+            broker,
+            frozenset({Role.BROKER}),
+            Phase.UNREACHABLE,
+            lost.since or now,
+            "it says so itself",
+            rejected=lost.rejected,
+            forbidden=lost.denied,
         )
 
 
-def _disconnections(export: ServiceExport) -> Iterator[Condition]:
-    """The condition by which an agent says that it does not reach the broker."""
-    return (one for one in export.status.conditions if one.reason == DISCONNECTED)
+def _lost_connections(read: ClusterRead) -> Iterator[LostConnection]:
+    """What exports say of a broker that their agent does not reach, or that rejects its token."""
+    for export in read.objects(ServiceExport):
+        for one in export.status.conditions:
+            if one.reason in CUT_OFF:
+                yield LostConnection(one.reason, one.last_transition_time)
+
+
+def _lacks_account(read: ClusterRead, now: datetime) -> bool:
+    """Whether an agent has stopped renewing its Lease, and its account is known to be gone."""
+    lease = read.agent_lease
+    if lease is None or lease.silence(now, GRACE) is None:
+        return False
+    return ACCOUNT in read.lists and not read.listed(ACCOUNT)
 
 
 def _agent_run(name: ClusterId, lease: Lease | None, now: datetime) -> AgentRun:
     """Whether the agent holds its Lease and renews it; one without holder was released by it."""
     if lease is None:
         return AgentRun(name, "", alive=False)
-    if not lease.spec.holder_identity:
-        return AgentRun(name, "nobody", alive=False, renewed=lease.renewed)
-    return AgentRun(name, lease.spec.holder_identity, not is_late(lease, now), lease.renewed)
+    holder, in_time = lease.spec.holder_identity, lease.silence(now, GRACE) is None
+    return AgentRun(name, holder or "nobody", bool(holder) and in_time, lease.renewed)
 
 
 def _heartbeats(broker: ClusterId, read: ClusterRead, now: datetime) -> Iterable[LeaseLiveness]:
     """Ready or silent, for each Lease with a member's label or in the default broker namespace."""
     for lease in read.objects(Lease):
         if MEMBER in lease.metadata.labels or lease.namespace == BROKER_NAMESPACE:
-            state = HolderState.SILENT if is_late(lease, now) else HolderState.READY
+            state = HolderState.READY if lease.silence(now, GRACE) is None else HolderState.SILENT
             since = lease.renewed or now
             holder = lease.spec.holder_identity
             yield LeaseLiveness(broker, lease.namespace, lease.name, holder, state, since)
-
-
-def is_late(lease: Lease, now: datetime) -> bool:
-    """Whether a Lease has a holder and was not renewed within its duration and `GRACE`.
-
-    False for one that nobody holds, or whose renewTime is missing or unreadable.
-    """
-    last, duration = lease.renewed, timedelta(seconds=lease.spec.lease_duration_seconds)
-    held = bool(lease.spec.holder_identity)
-    return held and last is not None and now - last > duration + GRACE

@@ -16,7 +16,8 @@ from hanse.cli.clusters import (
     read_clusters,
 )
 from hanse.cli.errors import CommandFailed
-from hanse.cli.fleet import ClusterRead, read_watches
+from hanse.cli.fleet import ACCOUNT, ClusterRead
+from hanse.cli.fleet_lists import read_watches
 from hanse.cli.permissions import (
     Permission,
     agent_permissions,
@@ -28,7 +29,8 @@ from hanse.features.services.exported import bad_conditions
 from hanse.kube.client import Client
 from hanse.kube.client_config import Identity
 from hanse.kube.discovery import refresh
-from hanse.kube.errors import BadCredentials, NotFound, Unreachable
+from hanse.kube.errors import BadCredentials, Unreachable
+from hanse.kube.optional_reads import list_or_empty
 from hanse.kube.transport import Request, Response
 from hanse.model.agent_manifests import granted_features
 from hanse.model.facts import Role
@@ -36,7 +38,7 @@ from hanse.model.feature_names import FEATURES
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Node, ServiceAccount
+from hanse.model.kinds.core import Node
 from hanse.model.kinds.federation import ClusterClaim, Federation, spelled_value
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
@@ -56,7 +58,6 @@ class Definition(Object, frozen=True, kw_only=True):
 
 DEFINITIONS = Watch(Role.LOCAL, Definition, optional=True)
 CLAIMS = Watch(Role.LOCAL, ClusterClaim, optional=True)
-ACCOUNT = Watch(Role.LOCAL, ServiceAccount, SYSTEM_NAMESPACE, name=AGENT, optional=True)
 BESIDE_OBJECTS = (DEFINITIONS, ACCOUNT)
 """What the inventory needs beside `fleet.read_objects`; `CLAIMS` only if there is a Federation."""
 
@@ -99,15 +100,15 @@ class ExportState(Struct, frozen=True):
 
 
 class ServiceInventory(Struct, frozen=True):
-    """What one cluster exports and imports."""
+    """What one cluster exports and imports; None where it could not be read."""
 
-    exports: tuple[ExportState, ...] = ()
-    imports: int = 0
+    exports: tuple[ExportState, ...] | None = ()
+    imports: int | None = 0
 
     @property
     def ready(self) -> int:
-        """How many exports are ready."""
-        return sum(export.ready for export in self.exports)
+        """How many exports are ready, as far as they could be read."""
+        return sum(export.ready for export in self.exports or ())
 
 
 class ListedMember(Struct, frozen=True):
@@ -155,8 +156,6 @@ class ClusterInventory(Struct, frozen=True):
     expires: datetime | None = None
     """When the credentials that we used expire, if they say so."""
     denied: tuple[Permission, ...] = ()
-    agent_denied: tuple[Permission, ...] = ()
-    """What the account of its agent may not do, as far as we may ask."""
     features: tuple[str, ...] = FEATURES
     """What the agent has rights for; all where its account does not say."""
 
@@ -174,6 +173,7 @@ async def read_inventories(
     checked = tuple(permissions)
 
     async def read(cluster: ClusterAccess, client: Client) -> ClusterInventory:
+        """Read the version, the objects and the access of one cluster."""
         answer = await read_version(client)
         found = await read_watches(cluster.name, client, _INVENTORY)
         return describe_cluster(found, await read_access(cluster, client, checked, answer, found))
@@ -246,7 +246,6 @@ def describe_cluster(read: ClusterRead, access: AccessAnswer) -> ClusterInventor
         is_broker=read.is_broker,
         expires=access.expires,
         denied=access.denied,
-        agent_denied=access.agent_denied,
         features=access.features,
     )
 
@@ -273,13 +272,9 @@ async def find_broker(clusters: Sequence[ClusterAccess]) -> ClusterAccess:
 
 async def _is_broker(_: ClusterAccess, client: Client) -> bool:
     """Whether the cluster has a ClusterSet, or records of members; not if neither is served."""
-    for kind in (ClusterSet, ClusterMember):
-        try:
-            if (await client.list(kind)).objects:
-                return True
-        except NotFound:
-            continue
-    return False
+    return bool(
+        await list_or_empty(client, ClusterSet) or await list_or_empty(client, ClusterMember)
+    )
 
 
 # -- requests
@@ -334,9 +329,12 @@ def agent_lease_at(lease: Lease | None, now: datetime) -> AgentLease | None:
     return AgentLease(lease.spec.holder_identity, max(now - renewed, timedelta(0)), duration)
 
 
-def service_inventory(exports: Iterable[ServiceExport], imports: int) -> ServiceInventory:
-    """What a cluster exports, and how many services it imports."""
-    return ServiceInventory(tuple(_export_state(one) for one in exports), imports)
+def service_inventory(
+    exports: Iterable[ServiceExport] | None, imports: int | None
+) -> ServiceInventory:
+    """What a cluster exports, and how many services it imports; None for what was not read."""
+    states = None if exports is None else tuple(_export_state(one) for one in exports)
+    return ServiceInventory(states, imports)
 
 
 def _export_state(export: ServiceExport) -> ExportState:

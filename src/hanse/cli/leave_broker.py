@@ -8,7 +8,7 @@ import click
 from msgspec import Struct
 
 from hanse.app import BROKER
-from hanse.cli.apply import apply
+from hanse.cli.apply import apply, remove
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.member_records import (
@@ -23,14 +23,14 @@ from hanse.cli.member_records import (
 )
 from hanse.features.services import manifests
 from hanse.kube.client import Client
-from hanse.kube.errors import NotFound
-from hanse.kube.requests import delete
+from hanse.kube.optional_reads import list_or_empty, read_or_none
 from hanse.model.clusterset import IDENTITY_NAMESPACE
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.manifests import SECRET, SERVICE_ACCOUNT
+from hanse.model.manifests import SECRET, SERVICE_ACCOUNT, manifest
 from hanse.model.naming import AGENT, BROKER_SECRET, SYSTEM_NAMESPACE
 from hanse.model.ownership import OWNER, SOURCES
 
@@ -51,19 +51,38 @@ class BrokerLeave(Struct, frozen=True):
 async def leave_broker(request: BrokerLeave, *, dry_run: bool) -> None:
     """Let a cluster leave, and print the progress; resumes what was begun. A dry run only prints.
 
-    Without `request.member` the cluster is not asked. Does nothing if the broker has nothing of it.
-    Raises `CommandFailed` if its agent does not withdraw in time, or objects remain.
+    Without `request.member` the cluster is not asked. Does nothing if it has left already. Raises
+    `CommandFailed` if its agent does not withdraw in time, or objects remain, `InputError` if the
+    broker is none, or has never had such a member.
     """
     async with connect(request.broker) as broker:
-        if not await _is_member(broker, request.place):
+        is_member = await _is_member(broker, request.place)
+        if is_member and request.member is None:
+            await give_up_member(broker, request.place, dry_run=dry_run)
+        elif request.member is not None:
+            async with connect(request.member) as member:
+                if is_member or await _has_secret(broker, member, request.place):
+                    await _leave(broker, member, request, dry_run=dry_run)
+                    return
+        if not is_member:
+            await _check_has_left(broker, request.place)
             place = request.place
             click.echo(f"{place.cluster} is no member of {place.broker}: nothing is left to do")
-            return
-        if request.member is None:
-            await _force(broker, request.place, dry_run=dry_run)
-            return
-        async with connect(request.member) as member:
-            await _leave(broker, member, request, dry_run=dry_run)
+
+
+async def _check_has_left(broker: Client, place: MemberPlace) -> None:
+    """Raise `InputError` unless the broker has a record of a cluster, which says that it left."""
+    if await read_or_none(broker, Namespace, place.namespace) is None:
+        raise InputError(
+            f"{place.broker} is no broker: it has no namespace {place.namespace}; name the "
+            "one that has it with --broker and --broker-namespace"
+        )
+    if await find_record(broker, place) is None:
+        records = await list_or_empty(broker, ClusterMember, place.namespace)
+        known = ", ".join(sorted(one.name for one in records)) or "none"
+        raise InputError(
+            f"{place.cluster} is no member of {place.broker} and never was one; there is: {known}"
+        )
 
 
 async def _is_member(broker: Client, place: MemberPlace) -> bool:
@@ -84,7 +103,9 @@ async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_ru
     """Set the record's phase to Leaving and wait for the agent to withdraw; then delete the rest.
 
     That is what it still has on the broker, its account and rights there, and the broker's Secret
-    in the cluster. The record stays. A dry run only prints.
+    in the cluster, unless it has joined elsewhere. The record stays. A dry run only prints. Raises
+    `InputError` if the record is missing or another cluster's, and `CommandFailed` if the agent
+    does not withdraw, or something is left.
     """
     place = request.place
     record = await _checked_record(broker, member, request)
@@ -93,17 +114,54 @@ async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_ru
         published = await list_published(broker, place)
         _show_deletions(place, [*published, *prepared])
         return
-    if not record.has_left:
+    if not record.has_left and await _had_agent(broker, record):
         if record.status.phase != "Leaving":
             await set_phase(broker, record, "Leaving")
         await _wait_until_left(broker, request)
+    elif not record.has_left:
+        await set_phase(broker, record, "Left")
+    elsewhere = await _is_joined_elsewhere(broker, member, place)
     await delete_objects(broker, await list_published(broker, place))
     await delete_objects(broker, prepared)
-    await _delete_secret(member)
-    await _check_nothing_left(broker, member, request)
+    if not elsewhere:
+        await remove(member, [manifest(SECRET, BROKER_SECRET, SYSTEM_NAMESPACE)])
+    await _check_nothing_left(broker, None if elsewhere else member, request)
     click.echo(
         f"{place.cluster} has left {place.broker}: nothing of it is left there but its record"
     )
+
+
+async def _had_agent(broker: Client, record: ClusterMember) -> bool:
+    """Whether an agent has ever held the Lease of a member, or may have, as there is none.
+
+    Not of one whose join was killed before it began: no token was issued for it.
+    """
+    if record.status.since is None:
+        return False
+    lease = await read_or_none(broker, Lease, record.name, record.namespace)
+    return lease is None or bool(lease.spec.holder_identity)
+
+
+async def _is_joined_elsewhere(broker: Client, member: Client, place: MemberPlace) -> bool:
+    """Whether the cluster has a Secret of another broker, or of another id on this one."""
+    secret = await read_or_none(member, Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
+    known = secret.metadata.annotations if secret is not None else {}
+    uid = (await broker.read(Namespace, IDENTITY_NAMESPACE)).metadata.uid
+    other_id = known.get(manifests.CLUSTER_ID, place.cluster) != place.cluster
+    return other_id or known.get(manifests.BROKER_UID, uid) != uid
+
+
+async def _has_secret(broker: Client, member: Client, place: MemberPlace) -> bool:
+    """Whether the Secret of a member that has left is still in its cluster.
+
+    False also if the broker has no ClusterMember, if the Secret lacks the broker's uid, or if the
+    cluster has joined another broker, or by another id, since.
+    """
+    if await find_record(broker, place) is None:
+        return False
+    secret = await read_or_none(member, Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
+    is_known = secret is not None and manifests.BROKER_UID in secret.metadata.annotations
+    return is_known and not await _is_joined_elsewhere(broker, member, place)
 
 
 async def _checked_record(broker: Client, member: Client, request: BrokerLeave) -> ClusterMember:
@@ -143,9 +201,9 @@ async def _wait_until_left(broker: Client, request: BrokerLeave) -> None:
         left = len(await list_published(broker, request.place))
         if left != known:
             last, known = clock(), left
+            place = request.place
             click.echo(
-                f"{request.place.cluster} is leaving: {left} objects on {request.place.broker}",
-                err=True,
+                f"{place.cluster} is leaving: {place.broker} has {left} of its objects", err=True
             )
         if clock() - last > WITHDRAWAL_TIMEOUT.total_seconds():
             raise CommandFailed(_stuck_message(request, left))
@@ -157,12 +215,13 @@ def _stuck_message(request: BrokerLeave, left: int) -> str:
     context = request.member.name if request.member is not None else request.place.cluster
     return (
         f"{request.place.cluster} does not withdraw {left} objects from {request.place.broker}; "
-        f"see whether its agent runs: kubectl --context {context} -n {SYSTEM_NAMESPACE} logs "
-        f"deployment/{AGENT}; run this again to go on, or with --force if the cluster is dead"
+        "`hanse doctor` tells whether its agent runs and reaches the broker, and kubectl --context "
+        f"{context} -n {SYSTEM_NAMESPACE} logs deployment/{AGENT} what it does; run this again to "
+        "go on, or with --force if the cluster is dead"
     )
 
 
-async def _force(broker: Client, place: MemberPlace, *, dry_run: bool) -> None:
+async def give_up_member(broker: Client, place: MemberPlace, *, dry_run: bool) -> None:
     """Give a dead cluster up: set its record to Left, delete what it published, and its rights.
 
     Its account stays with the right to read its record: if it returns, its agent finds that it has
@@ -199,20 +258,16 @@ def _show_deletions(place: MemberPlace, objects: Sequence[BrokerObject]) -> None
         click.echo(f"# {place.broker}: would delete {one}")
 
 
-async def _delete_secret(member: Client) -> None:
-    """Delete the Secret with the broker's kubeconfig in the member cluster, if it exists."""
-    try:
-        await member.send(delete(SECRET, BROKER_SECRET, SYSTEM_NAMESPACE))
-    except NotFound:
-        return
+async def _check_nothing_left(broker: Client, member: Client | None, request: BrokerLeave) -> None:
+    """Raise `CommandFailed` naming the first of what is left on the broker or in the cluster.
 
-
-async def _check_nothing_left(broker: Client, member: Client, request: BrokerLeave) -> None:
-    """Raise `CommandFailed` naming the first of what is left on the broker or in the cluster."""
+    Without a `member` only on the broker: what the cluster has may be of another one.
+    """
     place = request.place
     left = [str(one) for one in await list_published(broker, place)]
     left += [str(one) for one in await list_prepared(broker, place)]
-    left += [f"{one} in the cluster" for one in await list_derived(member, place.namespace)]
+    derived = await list_derived(member, place.namespace) if member is not None else []
+    left += [f"{one} in the cluster" for one in derived]
     if left:
         raise CommandFailed(
             f"{len(left)} objects of {place.cluster} are left, first {left[0]}; "
@@ -227,18 +282,12 @@ async def list_derived(member: Client, broker_namespace: str) -> list[BrokerObje
     """
     found: list[BrokerObject] = []
     for kind in (ServiceImport, EndpointSlice, Service):
-        try:
-            listed = (await member.list(kind, labels=OWNER)).objects
-        except NotFound:
-            continue
         found += [
             BrokerObject(kind.kind, obj.name, obj.namespace)
-            for obj in listed
+            for obj in await list_or_empty(member, kind, labels=OWNER)
             if BROKER in obj.metadata.annotations.get(SOURCES, "").split(",")
             and obj.namespace != broker_namespace
         ]
-    try:
-        await member.read(Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
-    except NotFound:
-        return found
-    return [*found, BrokerObject(SECRET, BROKER_SECRET, SYSTEM_NAMESPACE)]
+    if await read_or_none(member, Secret, BROKER_SECRET, SYSTEM_NAMESPACE) is not None:
+        found.append(BrokerObject(SECRET, BROKER_SECRET, SYSTEM_NAMESPACE))
+    return found

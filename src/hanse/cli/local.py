@@ -181,7 +181,7 @@ def save(context: click.Context, cluster: str, name: str, folder: Path | None) -
     """Back a cluster up under a name: all its objects, as they are now.
 
     With --engine kubernetes it is a snapshot of etcd. What is saved goes when `hanse up` starts
-    again, unless that has --keep.
+    again, unless that has --dir.
 
     \b
     Examples:
@@ -294,7 +294,7 @@ def _print_status(status: "LocalFederationStatus") -> None:
 
 
 def _agent_state(cluster: "LocalClusterStatus") -> str:
-    """The AGENT cell of the table: runs or stopped, "-" for a cluster without an agent."""
+    """The coloured cell AGENT of the table: `runs`, `stopped`, or `-` without an agent."""
     if not cluster.agent:
         return "-"
     running = cluster.agent_running

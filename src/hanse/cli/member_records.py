@@ -9,6 +9,7 @@ from hanse.cli.errors import CommandFailed
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
+from hanse.kube.optional_reads import list_or_empty, read_or_none
 from hanse.kube.requests import delete, resource_path
 from hanse.kube.transport import Request
 from hanse.model.broker_namespace import MEMBER, accounts_namespace
@@ -53,10 +54,7 @@ class BrokerObject(Struct, frozen=True):
 
 async def find_record(broker: Client, place: MemberPlace) -> ClusterMember | None:
     """Read a member's ClusterMember on the broker; None if it, or the kind, does not exist."""
-    try:
-        return await broker.read(ClusterMember, place.cluster, place.namespace)
-    except NotFound:
-        return None
+    return await read_or_none(broker, ClusterMember, place.cluster, place.namespace)
 
 
 async def recorded_rules(broker: Client, namespace: str) -> ClusterSetSpec | None:
@@ -64,10 +62,7 @@ async def recorded_rules(broker: Client, namespace: str) -> ClusterSetSpec | Non
 
     Members that have left do not count. Raises `CommandFailed` if no majority has the same rules.
     """
-    try:
-        records = (await broker.list(ClusterMember, namespace=namespace)).objects
-    except NotFound:
-        return None
+    records = await list_or_empty(broker, ClusterMember, namespace)
     kept = sorted(r.name for r in records if r.status.rules is not None and not r.has_left)
     rules = agreed_rules(records)
     if kept and rules is None:
@@ -113,9 +108,11 @@ async def list_published(broker: Client, place: MemberPlace) -> list[BrokerObjec
     legacy = f"{_LEGACY_SOURCE}={cluster}"
     parts = await _listed(broker, StatefulSetPart.kind, namespace)
     return [
-        *_objects(EndpointSlice.kind, await _listed(broker, EndpointSlice.kind, namespace, own)),
-        *_objects(ServiceImport.kind, await _listed(broker, ServiceImport.kind, namespace, legacy)),
-        *_objects(
+        *_references(EndpointSlice.kind, await _listed(broker, EndpointSlice.kind, namespace, own)),
+        *_references(
+            ServiceImport.kind, await _listed(broker, ServiceImport.kind, namespace, legacy)
+        ),
+        *_references(
             StatefulSetPart.kind, [p for p in parts if p.get("spec", {}).get("cluster") == cluster]
         ),
     ]
@@ -130,13 +127,13 @@ async def list_prepared(broker: Client, place: MemberPlace) -> list[BrokerObject
     spaces = (place.namespace, accounts_namespace(place.namespace))
     found: list[BrokerObject] = []
     for kind in (CLUSTER_ROLE_BINDING, ROLE_BINDING):
-        bound = _objects(kind, await _listed(broker, kind, "", labelled))
+        bound = _references(kind, await _listed(broker, kind, "", labelled))
         found += [one for one in bound if f"{one.name}:".startswith(f"{own_role}:")]
     for kind in (CLUSTER_ROLE, ROLE):
-        roles = _objects(kind, await _listed(broker, kind, ""))
+        roles = _references(kind, await _listed(broker, kind, ""))
         found += [one for one in roles if one.name == own_role]
     for kind in (Lease.kind, SERVICE_ACCOUNT):
-        made = _objects(kind, await _listed(broker, kind, "", labelled))
+        made = _references(kind, await _listed(broker, kind, "", labelled))
         found += [one for one in made if one.namespace in spaces]
     return found
 
@@ -168,7 +165,8 @@ async def _listed(broker: Client, kind: Kind, namespace: str, labels: str = "") 
     return list(found.get("items") or ())
 
 
-def _objects(kind: Kind, wires: list[Wire]) -> list[BrokerObject]:
+def _references(kind: Kind, wires: list[Wire]) -> list[BrokerObject]:
+    """Kind, name and namespace of each listed object."""
     return [
         BrokerObject(kind, one["metadata"]["name"], one["metadata"].get("namespace", ""))
         for one in wires

@@ -96,9 +96,9 @@ def amko(filename: BinaryIO) -> None:
 async def _translate(cluster: "ClusterAccess", namespace: str) -> "AntreaManifests":
     """Read a cluster, and return the manifests for Antrea and notes; nothing is written."""
     from hanse.cli.clusters import connect
-    from hanse.cli.exported_services import list_or_empty
     from hanse.features.federated.antrea import MigratedObjects, antrea_manifests
     from hanse.kube.discovery import refresh
+    from hanse.kube.optional_reads import list_or_empty
     from hanse.model.kinds.antrea import ClusterGroup, Group
     from hanse.model.kinds.core import Service
     from hanse.model.kinds.discovery import EndpointSlice

@@ -43,6 +43,7 @@ def _complete(param: click.Parameter, names: Names) -> None:
     """Set a parameter's completion to sorted names with the typed prefix; none after any error."""
 
     def complete(context: click.Context, incomplete: str) -> list[CompletionItem]:
+        """The known names that begin with what was typed; none after any error."""
         with suppress(Exception):
             known = names(global_options(context), str(context.params.get("namespace") or ""))
             return [CompletionItem(one) for one in sorted(set(known)) if one.startswith(incomplete)]
@@ -65,16 +66,19 @@ def _listed(kind: type[Any]) -> Callable[[GlobalOptions, str], list[tuple[str, A
     """
 
     def read(settings: GlobalOptions, namespace: str) -> list[tuple[str, Any]]:
+        """List the kind in a namespace of all clusters that answer in time."""
         import asyncio  # late: every command imports this module
 
         from hanse.cli.clusters import ClusterAccess, ReadFailure, read_clusters, select_clusters
         from hanse.kube.client import Client
 
         async def list_objects(cluster: ClusterAccess, client: Client) -> list[tuple[str, Any]]:
+            """The objects of one cluster, each with the cluster's name."""
             found = await client.list(kind, namespace=namespace)
             return [(cluster.name, obj) for obj in found.objects]
 
         async def list_all() -> list[tuple[str, Any]]:
+            """The objects of all clusters, but for those that fail or are too slow."""
             results = await read_clusters(select_clusters(settings), list_objects, limit=LIMIT)
             return [one for r in results if not isinstance(r, ReadFailure) for one in r]
 
@@ -116,6 +120,7 @@ def _sets(settings: GlobalOptions, _: str) -> Iterable[str]:
 
 
 def _codes(_: GlobalOptions, __: str) -> Iterable[str]:
+    """The codes of all findings."""
     from hanse.model.finding_codes import CODES
 
     return CODES

@@ -94,6 +94,7 @@ async def _serve(port: int) -> None:
     """
 
     async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Write the line with our name and the client's address, and close."""
         client = writer.get_extra_info("peername")[0]
         words = (os.environ.get("CLUSTER", ""), socket.gethostname(), client)
         writer.write(f"{' '.join(words)}\n".encode())
@@ -106,7 +107,10 @@ async def _serve(port: int) -> None:
 
 
 async def _ask(host: str, port: int, seconds: int) -> str:
-    """Connect once, and return the first line received without blanks; raises `OSError`."""
+    """Connect once, and return the first line received, stripped.
+
+    Raises `OSError`, also at the time-out.
+    """
     async with asyncio.timeout(seconds):
         reader, writer = await asyncio.open_connection(host, port)
         line = await reader.readline()

@@ -21,10 +21,9 @@ from hanse.model.kinds.rbac import (
     RbacRole,
     RoleBinding,
 )
-from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.naming import AGENT, AGENT_USER, SYSTEM_NAMESPACE
 from hanse.model.objects import Object
 
-AGENT_USER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{AGENT}"
 _AGENT_ACCOUNT = BoundSubject(kind="ServiceAccount", name=AGENT, namespace=SYSTEM_NAMESPACE)
 
 

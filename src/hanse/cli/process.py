@@ -14,9 +14,6 @@ from hanse.logs import configure
 T = TypeVar("T")
 
 
-CLOSE_GRACE = 0.05
-"""Seconds in which connections may close before the loop ends."""
-
 GC_THRESHOLD = 5_000
 """New objects after which the garbage collector looks at the youngest generation."""
 
@@ -28,11 +25,11 @@ MMAP_THRESHOLD = 128 * 1024
 
 
 def run_async(main: Callable[[], Coroutine[Any, Any, T]], *, long_running: bool = False) -> T:
-    """Run a coroutine to its end on a new event loop; long-running ones on uvloop.
+    """Run a coroutine to its end on a new event loop, a long-running one on uvloop if it is there.
 
-    For those the objects that exist now are frozen: a garbage collector that traversed them again
-    would block the loop for some tens of milliseconds each time. Few later objects are in cycles,
-    so collecting seldom takes a tenth of the time.
+    Returns its result. For a long-running one the objects that exist now are frozen: a garbage
+    collector that traversed them again would block the loop for some tens of milliseconds each
+    time. Few later objects are in cycles, so collecting seldom takes a tenth of the time.
     """
     if not long_running:
         with asyncio.Runner() as runner:
@@ -62,24 +59,28 @@ def _release_large_buffers() -> None:
 
 
 def _run(runner: asyncio.Runner, main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run the coroutine, then sleep so that connections can close, also after an error.
+    """Run the coroutine, then let the loop see which connections closed, also after an error.
 
     The task has no result: the runner formats its `repr`, which takes long for that of a fleet.
     """
     results: list[T] = []
 
     async def run() -> None:
+        """Run `main`, and keep its result."""
         try:
             results.append(await main())
         finally:
-            await asyncio.sleep(CLOSE_GRACE)
+            await asyncio.sleep(0)
 
     runner.run(run())
     return results[0]
 
 
 def start_logging(settings: GlobalOptions, *, service: bool = False) -> None:
-    """Configure logging; services log more than commands, and JSON unless on a terminal."""
+    """Configure logging; services log more than commands, and JSON unless on a terminal.
+
+    Services from INFO on, commands from WARNING on, with `verbose` one level more each.
+    """
     usual = "json" if service and not sys.stderr.isatty() else "human"
     level = logging.INFO if service else logging.WARNING
     if settings.verbose:

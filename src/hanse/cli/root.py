@@ -1,9 +1,9 @@
 """The root command: loads and runs a command, and prints errors as one line."""
 
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
-from pathlib import Path
 
 import click
 
@@ -117,9 +117,10 @@ def hanse(context: click.Context) -> None:
 def run(arguments: Sequence[str]) -> int:
     """Run a command and return its exit status; an error is printed as one line on stderr.
 
-    With --debug an unexpected error is printed with its traceback.
+    It is 130 after an interrupt, and 70 for an unexpected error, which has its traceback with
+    --debug.
     """
-    name = "kubectl hanse" if Path(sys.argv[0]).name == "kubectl-hanse" else "hanse"
+    name = "kubectl hanse" if os.path.basename(sys.argv[0]) == "kubectl-hanse" else "hanse"
     try:
         status = hanse.main(
             list(arguments), name, complete_var="_HANSE_COMPLETE", standalone_mode=False

@@ -1,10 +1,12 @@
 """The global options: which clusters a command is about, and how it logs."""
 
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
+
+if TYPE_CHECKING:  # its import is a tenth of a start
+    from pathlib import Path
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -12,7 +14,7 @@ C = TypeVar("C", bound=Callable[..., Any])
 class GlobalOptions(NamedTuple):
     """The global options as they were given; no Struct, since msgspec is a fifth of a start."""
 
-    kubeconfig: Path | None = None
+    kubeconfig: "Path | None" = None
     context: str = ""
     verbose: bool = False
     log_format: str = ""
@@ -47,9 +49,13 @@ def accept_global_options(command: click.Command) -> click.Command:
 
 
 def _global_options(*, hidden: bool) -> list[click.Option]:
-    """New options for every command; eager, and their callback remembers the values."""
+    """New options for every command, `hidden` in its help or not.
+
+    They are eager, and their callback remembers the values.
+    """
 
     def option(*names: str, **about: Any) -> click.Option:
+        """An eager option whose value `_remember` keeps; commands do not get it."""
         about.setdefault("default", None)
         return click.Option(
             names, **about, expose_value=False, callback=_remember, hidden=hidden, is_eager=True
@@ -58,7 +64,7 @@ def _global_options(*, hidden: bool) -> list[click.Option]:
     return [
         option(
             "--kubeconfig",
-            type=click.Path(path_type=Path, dir_okay=False),
+            type=click.Path(dir_okay=False),
             metavar="FILE",
             help="Read clusters from this file; else $KUBECONFIG, else ~/.kube/config.",
         ),
@@ -79,7 +85,7 @@ def _global_options(*, hidden: bool) -> list[click.Option]:
 
 
 def _contexts(context: click.Context, parameter: click.Parameter, prefix: str) -> list[str]:  # noqa: ARG001 - click's signature
-    """The contexts for shell completion; none where the kubeconfig is at fault."""
+    """Shell completion: the contexts that begin so; none where the kubeconfig is at fault."""
     from hanse.cli.clusters import configured_clusters
     from hanse.kube.errors import BadCredentials
 
@@ -94,6 +100,10 @@ def _remember(context: click.Context, parameter: click.Parameter, value: Any) ->
     """Option callback: store a value in the root context's options, unless None or False."""
     if value is None or value is False:
         return
+    if parameter.name == "kubeconfig":
+        from pathlib import Path
+
+        value = Path(value)
     root = context.find_root()
     assert parameter.name is not None, "options have names"
     root.obj = global_options(context)._replace(**{parameter.name: value})

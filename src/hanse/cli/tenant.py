@@ -68,18 +68,20 @@ def create(
             raise InputError(f"{text!r} is no name of a tenant or namespace; write it as acme")
     settings = global_options(context)
     start_logging(settings)
-    wanted = list(tenant_manifests(name, [_admin(one) for one in admins], namespaces))
+    wanted = list(tenant_manifests(name, [_parse_admin(one) for one in admins], namespaces))
     cluster = select_cluster(settings)
 
     async def run() -> None:
+        """Apply the tenant's objects and print them; `CommandFailed` for a foreign namespace."""
         async with connect(cluster) as client:
             for space in (one for one in wanted if one.kind == Namespace.kind):
                 found = await read_existing(client, space)
                 labels = ((found or {}).get("metadata") or {}).get("labels") or {}
                 if found is not None and labels.get(TENANT) != name:
+                    system = space.name.startswith(("kube-", "hanse-"))
                     raise CommandFailed(
                         f"namespace {space.name} exists and is not tenant {name}'s; choose another "
-                        f"name, or label it {TENANT}={name}"
+                        f"name{'' if system else f', or label it {TENANT}={name}'}"
                     )
             done = await apply(client, wanted, dry_run=dry_run)
         report_applied(cluster.name, done, dry_run=dry_run)
@@ -87,8 +89,8 @@ def create(
     run_async(run)
 
 
-def _admin(text: str) -> TenantAdmin:
-    """The administrator in user:N, group:N or serviceaccount:NAMESPACE/N; raises `InputError`."""
+def _parse_admin(text: str) -> TenantAdmin:
+    """Parse user:N, group:N or serviceaccount:NAMESPACE/N; raises `InputError` for others."""
     kind, _, name = text.partition(":")
     match kind.lower():
         case "user" if name:

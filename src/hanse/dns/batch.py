@@ -70,6 +70,10 @@ class Batch:
     """
 
     def __init__(self, family: int, *, mmsg: bool = HAS_MMSG) -> None:
+        """Allocate the buffers for BATCH_SIZE datagrams of an address family.
+
+        Without `mmsg` they are received and sent one by one, not by recvmmsg and sendmmsg.
+        """
         self._mmsg = mmsg
         self._at, self._width, size = (4, 4, 16) if family == AF_INET else (8, 16, 28)
         self._family = family
@@ -114,7 +118,8 @@ class Batch:
     def receive(self, fd: int) -> int:
         """Receive what waits on a non-blocking socket, and return the number of datagrams.
 
-        If recvmmsg is forbidden, it switches to recvfrom for good.
+        At most BATCH_SIZE; 0 if none waits, or the socket reports an error. If recvmmsg is
+        forbidden, it switches to recvfrom for good.
         """
         self._iovecs[:] = self._empty
         if not self._mmsg:

@@ -61,7 +61,10 @@ def follow_aliases(question: DnsQuestion, table: Table) -> Chain | None:
 
 
 def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, bytes]:
-    """Rcode, number and bytes of the records for a chain whose target is in a zone of the table."""
+    """Rcode, number and bytes of the records for a chain whose target is in a zone of the table.
+
+    Without records of that type: the chain alone, with NXDOMAIN if the target does not exist.
+    """
     if chain.target + rtype not in table.answers:
         known = chain.target in table.names or chain.target in table.aliases
         return (Rcode.NOERROR if known else Rcode.NXDOMAIN), chain.count, chain.body
@@ -70,9 +73,9 @@ def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, b
 
 
 def records_for(name: bytes, rtype: bytes, table: Table, *, owner: bytes) -> list[bytes]:
-    """The records of a name and type whose turn it is in rotation, written with that owner.
+    """The records of a name and type that are next in rotation, written with that owner.
 
-    None if the table has no such answer, or one that depends on the client.
+    Empty if the table has no such answer, or one that depends on the client.
     """
     front, body, _, rotation, _ = table.answers.get(name + rtype, _NO_ANSWER)
     if rotation is not None:
@@ -83,17 +86,17 @@ def records_for(name: bytes, rtype: bytes, table: Table, *, owner: bytes) -> lis
 
 
 def retarget_question(packet: bytes, question: DnsQuestion, chain: Chain) -> bytes:
-    """The query for the target of a chain."""
+    """The query packet with the target of a chain as its name, and all else unchanged."""
     return packet[:HEADER] + chain.target + packet[HEADER + len(question.name) :]
 
 
 def splice_response(
     packet: bytes, question: DnsQuestion, chain: Chain, answer: bytes, most: int
 ) -> bytes | None:
-    """The response to the original query from an upstream's response about the target.
+    """The response to the original query: the chain, then an upstream's answers about its target.
 
-    None if that cannot be parsed. An empty response with TC if it is longer than `most` or the
-    upstream's is truncated: clients retry by TCP.
+    It has the upstream's rcode. None if that response cannot be parsed. An empty response with TC
+    if the whole is longer than `most` or the upstream's is truncated: clients retry by TCP.
     """
     try:
         records = _parse_answers(answer)
@@ -114,7 +117,7 @@ def servfail_response(packet: bytes) -> bytes:
 
 
 def _build(packet: bytes, question: DnsQuestion, rcode: int, count: int, body: bytes) -> bytes:
-    """A non-authoritative response with recursion available."""
+    """A non-authoritative response with recursion available, and with EDNS if the query has it."""
     answer = build_response(packet, rcode, question.text, count, body)
     answer = answer[:2] + bytes((answer[2] & ~0x04, answer[3] | 0x80)) + answer[4:]
     return answer if question.edns is None else with_opt(answer, question.edns, rcode)
@@ -126,7 +129,10 @@ def _record(owner: bytes, rtype: int, ttl: int, rdata: bytes) -> bytes:
 
 
 def _parse_answers(packet: bytes) -> list[bytes]:
-    """The answer section of a packet, names decompressed; raises `MalformedMessage`."""
+    """The records of a packet's answer section, each whole and with names decompressed.
+
+    Raises `MalformedMessage`, or IndexError if the packet ends early.
+    """
     at = HEADER
     for _ in range(int.from_bytes(packet[4:6])):
         at = _parse_name(packet, at)[1] + 4
@@ -149,7 +155,8 @@ def _parse_answers(packet: bytes) -> list[bytes]:
 def _parse_name(packet: bytes, at: int) -> tuple[bytes, int]:
     """Decompress the name at an offset, and return the offset after it.
 
-    Pointers must lead backwards, so that there are no loops; else it raises `MalformedMessage`.
+    Raises `MalformedMessage` for a pointer that does not lead backwards, which might loop, and for
+    too long a name; IndexError if the packet ends early.
     """
     name, end, least = b"", 0, at
     while packet[at]:

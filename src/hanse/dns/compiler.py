@@ -24,6 +24,7 @@ class Compiler:
     """
 
     def __init__(self, view: View, sources: Sequence[ZoneSource], serial: int = 1) -> None:
+        """Start not synced, at that serial; the apexes of all zones exist from the start."""
         self.view = view
         self.sources = tuple(sources)
         self.zones = tuple(dict.fromkeys(zone for source in sources for zone in source.zones))
@@ -54,7 +55,7 @@ class Compiler:
 
     @property
     def due(self) -> bool:
-        """Whether there are keys to compile or changes to send."""
+        """Whether there are keys to compile, or changes or that all is synced to send."""
         return bool(self._queue or self._changed) or self.synced != self._sent_synced
 
     def on_change(self, change: Change, snapshot: Snapshot) -> None:
@@ -71,8 +72,8 @@ class Compiler:
     def start_reading(self, snapshot: Snapshot) -> None:
         """Enqueue all keys for a new reader, such as an agent that was restarted.
 
-        Names that an earlier reader compiled stand until this one has listed their objects: what
-        it has not read yet is not absent. Sources that keep what they knew wait for nothing.
+        Of a synced view, keys wait until the reader has listed their source: names that an earlier
+        one compiled are kept until then. Not for sources that answer from what they last knew.
         """
         if self.synced:
             sources = enumerate(self.sources)
@@ -90,7 +91,10 @@ class Compiler:
         self.update_synced(snapshot)
 
     def update_synced(self, snapshot: Snapshot) -> None:
-        """Become synced once all sources are; a later outage does not undo that."""
+        """Become synced once all sources are; a later outage does not undo that.
+
+        Keys that waited for a source that is now read are enqueued.
+        """
         self.synced = self.synced or all(source.synced(snapshot) for source in self.sources)
         read = [index for index in self._unread if self.sources[index].synced(snapshot)]
         for index in read:
@@ -99,7 +103,8 @@ class Compiler:
     def compile(self, snapshot: Snapshot, most: int = 1_000_000) -> Delta:
         """Compile up to `most` queued keys, and return the changes since the last delta.
 
-        A key for which its source returns None keeps its nodes. Changes increment the serial.
+        A key for which its source returns None keeps its nodes. Changes increment the serial. The
+        delta is synced once all sources are and no key is queued.
         """
         builders = [source.records_for(snapshot) for source in self.sources]
         for source_key in list(islice(self._queue, most)):
@@ -126,7 +131,10 @@ class Compiler:
     def _delta(
         self, nodes: list[ZoneNode], removed: tuple[bytes, ...], *, replace_all: bool
     ) -> Delta:
-        """A delta of the current serial; only a full one has regions, resolvers, secondaries."""
+        """A delta of the current serial.
+
+        Only with `replace_all` regions, resolvers, secondaries.
+        """
         return Delta(
             view=self.view.name,
             serial=self.serial,
@@ -183,7 +191,7 @@ class Compiler:
                 self._add_to_parents(name)
 
     def _add(self, source_key: SourceKey, node: ZoneNode) -> None:
-        """Add or change a node of a source key."""
+        """Add or change a node of a source key; the lowest key of several provides the name."""
         name = node.name
         first = self._owners.get(name)
         if first is None:
@@ -196,7 +204,10 @@ class Compiler:
         self._elect_owner(name, contenders)
 
     def _remove(self, name: bytes, source_key: SourceKey) -> None:
-        """Remove a name of a source key; another source key may still have it."""
+        """Remove a name of a source key; another source key may still have it.
+
+        A name that still has children stays as an empty node.
+        """
         if name not in self._owners:
             return
         contenders = self._contenders.get(name)
@@ -209,7 +220,10 @@ class Compiler:
         self._elect_owner(name, contenders)
 
     def _elect_owner(self, name: bytes, contenders: dict[SourceKey, ZoneNode]) -> None:
-        """Let the lowest of several source keys (source order, then key) provide a name."""
+        """Let the lowest of several source keys (source order, then key) provide a name.
+
+        The name is recorded as changed; a single source key left over is no contender any more.
+        """
         first = min(contenders)
         self._owners[name] = (first, contenders[first])
         self._changed[name] = contenders[first]

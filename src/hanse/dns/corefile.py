@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 
 def server_block(zone: str, servers: Sequence[str]) -> str:
-    """A server block that forwards all queries for the zone to these servers.
+    """A server block that forwards all queries for the zone to these servers, round robin.
 
-    It has neither `cache` nor `loadbalance`: TTLs and the order of records are this server's.
+    Servers are checked every second by the name `dns-version.ZONE`. It has neither `cache` nor
+    `loadbalance`: TTLs and the order of records are this server's.
     """
     return (
         f"{zone}:53 {{\n"

@@ -6,6 +6,7 @@ handles every case.
 """
 
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from socket import socket
 
 from hanse.dns.batch import Batch, SocketAddress
@@ -26,11 +27,9 @@ COMMON_HEADERS = {
 """Query headers after the id in the common form, each with the index into `Headers`."""
 
 _OPT_FRONT = b"\0\0\x29"
-_OPT_ENDS = {
-    b"\0\0\0\0\0\0": b"\0\0\x29" + MAX_UDP_SIZE.to_bytes(2) + b"\0\0\0\0\0\0",
-    b"\0\0\x80\0\0\0": b"\0\0\x29" + MAX_UDP_SIZE.to_bytes(2) + b"\0\0\x80\0\0\0",
-}
-"""How an OPT record without options ends, and the one in response."""
+_OPT_ENDS = (b"\0\0\0\0\0\0", b"\0\0\x80\0\0\0")
+"""How an OPT record without options ends: without and with DO."""
+_OPT_SIZE = 11
 
 _SRV = RecordType.SRV.to_bytes(2) + b"\0\1"
 """How a question for SRV ends: its response has the addresses of the targets, too."""
@@ -38,13 +37,16 @@ _SRV = RecordType.SRV.to_bytes(2) + b"\0\1"
 Sample = Callable[[Batch, int, bytes], None]
 """Called for every query while it is in its slot, with the response after the id."""
 
-UncachedResponder = Callable[[bytes, Table, SocketAddress], bytes | None]
-"""Responds to a packet that is not cached; None: later, or never."""
+GeneralResponder = Callable[[bytes, Table, SocketAddress], bytes | None]
+"""Responds to a packet that has no prepared response; None: later, or never."""
 
 
-def respond_uncached(packet: bytes, table: Table, client: SocketAddress) -> bytes | None:
-    """The response from the table, from prepared parts if the query is in the common form."""
-    return _respond(packet, table, client[0])
+def respond_to_any(packet: bytes, table: Table, client: SocketAddress) -> bytes | None:
+    """The response from the table, on the path that handles every case.
+
+    None if there must not be one.
+    """
+    return respond(packet, table, stream=False, client=client[0])
 
 
 def serve_datagrams(
@@ -53,33 +55,36 @@ def serve_datagrams(
     table: Table,
     limiter: Limiter | None = None,
     sample: Sample | None = None,
-    fallback: UncachedResponder = respond_uncached,
-    askers: Mapping[bytes, Table] | None = None,
+    fallback: GeneralResponder = respond_to_any,
+    by_client: Mapping[bytes, Table] | None = None,
 ) -> None:
     """Receive one batch of datagrams from a socket, and send the responses to their clients.
 
-    What is not cached goes to `fallback`; over the limit, responses are dropped or sent truncated.
-    With `askers` a client is answered from the table of its address; `table` is for all others.
+    What is neither cached nor prepared goes to `fallback`; over the limit, responses are dropped or
+    sent truncated. With `by_client` a client is answered from the table of its address; `table` is
+    for all others.
     """
     fd, cached, others = sock.fileno(), table.response_cache.get, table
     buffer, lengths, sizes = batch.bytes, batch.lengths, batch.sizes
     number = batch.receive(fd)
     unsent = 0
     for slot, at, length, size in batch.slots[:number]:
-        if askers is not None:
-            table = askers.get(batch.address(slot), others)
+        if by_client is not None:
+            table = by_client.get(batch.address(slot), others)
             cached = table.response_cache.get
         found = cached(buffer[at + 2 : at + lengths[length]].tobytes())
         response: bytes | None
         if limiter is not None and not limiter.allows(batch.address(slot)):
-            slip = rate_limited_response(batch.packet(slot)) if limiter.sends_truncated else None
-            response = _after_id(slip)
+            slip = limiter.sends_truncated
+            response = _after_id(rate_limited_response(batch.packet(slot)) if slip else None)
         elif found is not None:
             rotation, counter = found
             counter[0] += 1
             response = next(rotation)
         else:
-            response = _after_id(fallback(batch.packet(slot), table, batch.client(slot)))
+            response = prepared_response(batch.packet(slot), table) or _after_id(
+                fallback(batch.packet(slot), table, batch.client(slot))
+            )
         if response is None:
             batch.send(fd, unsent, slot)
             unsent = slot + 1
@@ -93,33 +98,46 @@ def serve_datagrams(
 
 
 def _after_id(answer: bytes | None) -> bytes | None:
-    """A response without its id: it is written over the query, which has the same id."""
+    """A response, if any, without its id: it is written over the query, which has the same."""
     return None if answer is None else answer[2:]
 
 
-def _respond(packet: bytes, table: Table, client: str) -> bytes | None:
-    """The response to a packet that is not cached; None if there must not be one.
+def prepared_response(packet: bytes, table: Table) -> bytes | None:
+    """The response without its id, from the entry of a query in the common form, and cache it.
 
-    Caches it if the query has the common form and the table has an entry for it.
+    None for other queries, for SRV, without an entry, and if the response is too large.
     """
     kind = COMMON_HEADERS.get(packet[2:12])
     if kind is None:
-        return respond(packet, table, stream=False, client=client)
+        return None
     question, opt, room = packet[12:], b"", MIN_UDP_SIZE
     if kind >= 2:
-        question, opt = packet[12:-11], _OPT_ENDS.get(packet[-6:], b"")
-        if packet[-11:-8] != _OPT_FRONT or not opt:
-            return respond(packet, table, stream=False, client=client)
-        room = min(max(packet[-8] << 8 | packet[-7], MIN_UDP_SIZE), MAX_UDP_SIZE)
+        question = packet[12:-_OPT_SIZE]
+        opt, room = _opt_and_room(packet[-_OPT_SIZE:])
+        if not opt:
+            return None
     entry = None if question[-4:] == _SRV else table.ready.get(question.lower())
     if entry is None:
-        return respond(packet, table, stream=False, client=client)
+        return None
     table.cache_response(packet, entry, kind, opt, room)
     headers, body, counter, rotation, _ = entry
     if rotation is not None:
         headers, body = next(rotation)
-    answer: bytes = packet[:2] + headers[kind] + question + body + opt
-    if len(answer) > room:
-        return respond(packet, table, stream=False, client=client)
+    response: bytes = headers[kind] + question + body + opt
+    if len(response) + 2 > room:
+        return None
     counter[0] += 1
-    return answer
+    return response
+
+
+@lru_cache(maxsize=256)
+def _opt_and_room(opt: bytes) -> tuple[bytes, int]:
+    """The OPT record in response to one without options, and the size of the response.
+
+    The size is the client's within `MIN_UDP_SIZE` and `MAX_UDP_SIZE`. Empty and 0 if the client's
+    OPT has options or another version.
+    """
+    if not opt.startswith(_OPT_FRONT) or not opt.endswith(_OPT_ENDS):
+        return b"", 0
+    room = min(max(int.from_bytes(opt[3:5]), MIN_UDP_SIZE), MAX_UDP_SIZE)
+    return _OPT_FRONT + MAX_UDP_SIZE.to_bytes(2) + opt[5:], room

@@ -87,6 +87,7 @@ class Forwarder:
     """Forwards UDP queries under ids of its own, and returns the responses to the clients."""
 
     def __init__(self, servers: Sequence[Address], clock: Callable[[], float]) -> None:
+        """Open `SOCKETS` sockets to each server."""
         self._servers = tuple(servers)
         self._clock = clock
         self._random = SystemRandom()
@@ -105,6 +106,7 @@ class Forwarder:
         """Forward a query unless the table answers it; returns whether it was taken.
 
         Also gives up expired queries; a query that cannot be sent is dropped, but counts as taken.
+        It is sent by a random socket.
         """
         question = forwarded_question(packet, table)
         if question is None:
@@ -123,7 +125,10 @@ class Forwarder:
         return True
 
     def receive_responses(self, fd: int) -> None:
-        """Send responses that arrived to their clients; unknown and malformed ones are dropped."""
+        """Send all responses that wait on a socket to their clients.
+
+        Unknown and malformed ones are dropped, and so are errors of sockets.
+        """
         while True:
             try:
                 answer = self.sockets[fd].recv(LARGEST)
@@ -168,6 +173,10 @@ class Relay:
         on_response: Callable[[bytes], None],
         deadline: float,
     ) -> None:
+        """Begin to connect to a server; `on_response` gets the response or SERVFAIL for the client.
+
+        Past the `deadline` the owner closes it.
+        """
         self.deadline = deadline
         self.sock = socket.socket(_family(server[0]), socket.SOCK_STREAM)
         self.sock.setblocking(False)

@@ -14,6 +14,7 @@ class Limiter:
     """Counts responses per second and network (/24 of IPv4, /56 of IPv6)."""
 
     def __init__(self, per_second: int, clock: Callable[[], float]) -> None:
+        """Allow `per_second` responses to each network; `clock` gives seconds."""
         self.dropped = 0
         self._per_second = per_second
         self._clock = clock
@@ -49,5 +50,5 @@ class Limiter:
 
 
 def client_network(client: bytes) -> bytes:
-    """The network of a packed address that limits apply to."""
+    """The network of a packed address that limits apply to: its first 24 bits, of IPv6 56."""
     return client[:3] if len(client) == _V4 else client[:7]

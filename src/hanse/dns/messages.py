@@ -34,7 +34,7 @@ class DropView(Struct, frozen=True, tag="drop"):
     view: str
 
 
-class AskersDelta(Struct, frozen=True, tag="askers"):
+class ClientViewsDelta(Struct, frozen=True, tag="clients"):
     """The views of clients by their packed address; None: the address is nobody's any more."""
 
     changes: tuple[tuple[bytes, str | None], ...]
@@ -48,7 +48,7 @@ class ListeningSocket(Struct, frozen=True):
     stream: bool
     per_second: int = 0
     """Responses per second to one client network; 0: no limit."""
-    by_asker: bool = False
+    by_client: bool = False
     """Whether the client's address selects the view; `view` is for clients that have none."""
 
 
@@ -74,7 +74,7 @@ class Barrier(Struct, frozen=True, tag="mark"):
     number: int
 
 
-Command = StartWorker | Delta | DropView | AskersDelta | Stop | Barrier
+Command = StartWorker | Delta | DropView | ClientViewsDelta | Stop | Barrier
 
 
 class BarrierReached(Struct, frozen=True, tag="reached"):

@@ -39,6 +39,7 @@ class DnsMetrics:
     """Metrics summed over all workers."""
 
     def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        """Register the metrics of a name server in a registry, by default one of its own."""
         self.registry = registry if registry is not None else CollectorRegistry()
         self._queries = Counter(
             "hanse_dns_queries",

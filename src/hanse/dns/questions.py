@@ -83,7 +83,10 @@ def parse_question(packet: bytes) -> DnsQuestion:
 
 
 def _parse_edns(packet: bytes, at: int) -> Edns | None:
-    """The packet's OPT record, if it has one; raises `MalformedMessage` for several or cut ones."""
+    """The packet's OPT record, or None.
+
+    Raises `MalformedMessage` for several, misplaced or cut ones.
+    """
     counts = [int.from_bytes(packet[n : n + 2]) for n in (6, 8, 10)]
     found: Edns | None = None
     for number in range(sum(counts)):
@@ -106,7 +109,10 @@ def _parse_edns(packet: bytes, at: int) -> Edns | None:
 
 
 def _parse_options(options: bytes) -> ClientSubnet | None:
-    """The client subnet in EDNS options, if any; raises MalformedMessage for cut options."""
+    """The client subnet in EDNS options, or None without a valid one; cut options are malformed.
+
+    Raises `MalformedMessage` then.
+    """
     found: ClientSubnet | None = None
     at = 0
     while at < len(options):
@@ -173,7 +179,7 @@ def build_response(
 
 
 def with_opt(answer: bytes, edns: Edns, rcode: int, options: bytes = b"") -> bytes:
-    """The response with an OPT record at its end."""
+    """The response with an OPT record at its end: with these options and the query's DO flag."""
     flags = 0x8000 if edns.wants_dnssec else 0
     opt = (
         b"\0"
@@ -193,7 +199,10 @@ def with_additional(answer: bytes, count: int, records: bytes) -> bytes:
 
 
 def fit_records(body: bytes, room: int) -> tuple[int, bytes]:
-    """The number and bytes of the leading records that fit into `room` bytes."""
+    """The number and bytes of the leading records that fit into `room` bytes.
+
+    The owner name of each record must be a compression pointer of two bytes.
+    """
     count = at = 0
     while at + 12 <= len(body):
         following = at + 12 + int.from_bytes(body[at + 10 : at + 12])

@@ -34,7 +34,9 @@ _META_TYPES = {0, RecordType.OPT}
 def respond(packet: bytes, table: Table, *, stream: bool, client: str = "") -> bytes | None:
     """The response to a packet, which is counted in the table; None if there must not be one.
 
-    None for packets that are too short or responses themselves, and for silent RRsets.
+    None for packets that are too short or responses themselves, and for silent RRsets. Other
+    packets that are no valid query get NOTIMP, FORMERR or BADVERS. It may be longer than a datagram
+    only on a `stream`; `client` is an address as text.
     """
     if len(packet) < HEADER or packet[2] & _RESPONSE:
         return None
@@ -65,7 +67,10 @@ def respond(packet: bytes, table: Table, *, stream: bool, client: str = "") -> b
 def _respond_alias(
     packet: bytes, question: DnsQuestion, chain: Chain, table: Table, *, stream: bool
 ) -> bytes:
-    """The response for an alias: the CNAME chain, and the records of its target if known."""
+    """The response for an alias: the CNAME chain, and the records of its target if known.
+
+    If it is too long for UDP or, with `stream`, for TCP, no records and the TC flag.
+    """
     rcode, count, body = Rcode.NOERROR, chain.count, chain.body
     if table.zone_of(chain.target) is not None:
         rcode, count, body = resolve_chain(chain, question.text[-4:], table)
@@ -87,7 +92,10 @@ def _respond_name(
 ) -> bytes | None:
     """The response from the table; None if the name's RRset is silent.
 
-    REFUSED for names outside the zones, other classes and ANY or transfers; SERVFAIL until synced.
+    REFUSED for names outside the zones, other classes and ANY or transfers; FORMERR for the types 0
+    and OPT; SERVFAIL until synced; without records NOERROR or NXDOMAIN with the SOA. It is
+    truncated if it is too long for UDP or, with `stream`, for TCP; SRV gets the addresses of its
+    targets.
     """
     zone = table.zone_of(question.name)
     rcode, count, body, authority = Rcode.REFUSED, 0, b"", 0
@@ -144,6 +152,7 @@ class _Client:
     """The client of a query: its address, or the client subnet of a trusted resolver."""
 
     def __init__(self, question: DnsQuestion, table: Table, client: str) -> None:
+        """The subnet in the question counts only if a trusted resolver asks."""
         edns = question.edns
         sent = edns.subnet if edns is not None else None
         self._subnet = sent if sent is not None and table.resolvers.trusts(client) else None

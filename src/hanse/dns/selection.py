@@ -34,6 +34,7 @@ class Regions:
     """Client CIDRs with the cluster near to each; the longest prefix wins."""
 
     def __init__(self, ranges: Iterable[tuple[str, str]] = ()) -> None:
+        """Clusters by CIDR; of several that contain an address, the longest prefix counts."""
         self._by_bits: dict[int, list[tuple[int, dict[int, str]]]] = {32: [], 128: []}
         found: dict[tuple[int, int], dict[int, str]] = {}
         for text, cluster in ranges:
@@ -94,6 +95,7 @@ class ClientSelector:
     """Selects the variant of one RRset for a client: by region, by hash, or by rotation."""
 
     def __init__(self, answer: RRset, random: Random) -> None:
+        """The RRset must have a client selection; `random` sets where rotations begin."""
         assert answer.selection is not None, "other RRsets rotate for all clients alike"
         self._choice: ClientSelection = answer.selection
         self._weights = tuple(variant.weight for variant in answer.variants)
@@ -139,7 +141,10 @@ class ClientSelector:
         return chosen
 
     def _rotation(self, label: str) -> Iterator[int]:
-        """The weighted rotation among all variants, or among those of one cluster."""
+        """The weighted rotation among all variants, or among those of one cluster.
+
+        It begins at a random index, and is kept for later calls.
+        """
         if label not in self._rotations:
             labels = self._choice.labels
             mine = [n for n in range(len(labels)) if label in ("", labels[n])]
@@ -170,9 +175,10 @@ MAX_CYCLE = 4096
 
 @lru_cache(maxsize=1024)
 def weighted_order(weights: tuple[int, ...]) -> tuple[int, ...]:
-    """One cycle of smooth weighted round robin: each index as often as its weight, spread evenly.
+    """The shortest cycle of smooth weighted round robin, of about MAX_CYCLE indexes at most.
 
-    A weight of 0 never occurs, unless all are 0.
+    Each index occurs in proportion to its weight, spread evenly; one of weight 0 never, unless all
+    are 0, which counts as equal weights.
     """
     shares = list(_reduce_weights(weights if any(weights) else (1,) * len(weights)))
     whole = sum(shares)

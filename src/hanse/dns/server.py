@@ -15,9 +15,9 @@ from hanse.dns.compiler import Compiler
 from hanse.dns.listeners import Listeners
 from hanse.dns.messages import (
     LENGTH_BYTES,
-    AskersDelta,
     Barrier,
     BarrierReached,
+    ClientViewsDelta,
     Delta,
     DropView,
     ListeningSocket,
@@ -46,7 +46,7 @@ class ServedView(Struct, frozen=True):
 
     compiler: Compiler
     listeners: tuple[Listeners, ...]
-    by_asker: bool = False
+    by_client: bool = False
     """Whether the address of a client selects its view; this one is for clients that have none."""
 
     @property
@@ -60,9 +60,10 @@ class DnsServer:
     def __init__(
         self, served: Sequence[ServedView], settings: ServerSettings, metrics: DnsMetrics
     ) -> None:
+        """No worker runs yet; `serving` starts them."""
         self.metrics = metrics
         self._served = {view.view: view for view in served}
-        self._askers: dict[bytes, str] = {}
+        self._client_views: dict[bytes, str] = {}
         self._settings = settings
         self._workers: list[_Worker] = []
         self._barriers = count(1)
@@ -79,21 +80,24 @@ class DnsServer:
         self._broadcast(compiler.full_delta())
 
     def drop_view(self, view: str) -> None:
-        """Serve a view no longer that was added by `add_view`."""
+        """Serve a view no longer that was added by `add_view`, and remove its gauge of names."""
         del self._served[view]
         self.metrics.forget_view(view)
         self._broadcast(DropView(view))
 
-    def change_askers(self, changes: Mapping[bytes, str | None]) -> None:
-        """Let packed addresses of clients select other views; None: they have none."""
+    def set_client_views(self, changes: Mapping[bytes, str | None]) -> None:
+        """Let packed addresses of clients select other views; None: they have none.
+
+        Every worker is told.
+        """
         for address, view in changes.items():
             if view is None:
-                self._askers.pop(address, None)
+                self._client_views.pop(address, None)
             else:
-                self._askers[address] = view
-        self._broadcast(AskersDelta(tuple(changes.items())))
+                self._client_views[address] = view
+        self._broadcast(ClientViewsDelta(tuple(changes.items())))
 
-    def _broadcast(self, command: Delta | DropView | AskersDelta) -> None:
+    def _broadcast(self, command: Delta | DropView | ClientViewsDelta) -> None:
         """Send a command to every worker, without waiting."""
         message = encode_frame(command)
         for worker in self._workers:
@@ -120,6 +124,7 @@ class DnsServer:
         """Start new workers, wait until they have all zone data, then stop the old ones."""
         old = list(self._workers)
         await self._start_workers()
+        await self.wait_applied()
         self._workers = [worker for worker in self._workers if worker not in old]
         await asyncio.gather(*[worker.stop() for worker in old])
 
@@ -129,11 +134,16 @@ class DnsServer:
         return tuple(worker.pid for worker in self._workers)
 
     @asynccontextmanager
-    async def _run_workers(self) -> AsyncIterator[None]:
-        """Start all workers, and stop them on exit; a failed task of the group is raised."""
+    async def _run_workers(self, *, wait: bool) -> AsyncIterator[None]:
+        """Start all workers, and stop them on exit; a failed task of the group is raised.
+
+        With `wait` they have applied the zone data before the block begins.
+        """
         async with asyncio.TaskGroup() as group:
             self._group = group
             await self._start_workers()
+            if wait:
+                await self.wait_applied()
             try:
                 yield
             finally:
@@ -141,15 +151,17 @@ class DnsServer:
                 await asyncio.gather(*[worker.stop() for worker in self._workers])
 
     async def _start_workers(self) -> None:
-        """Launch as many workers as each listener has UDP sockets, and wait for their data."""
+        """Launch as many workers as the listener with the fewest UDP sockets has."""
         sockets = [item for served in self._served.values() for item in served.listeners]
         workers = min(len(item.datagrams) for item in sockets)
         for number in range(workers):
             await self._launch(number)
-        await self.wait_applied()
 
     async def _launch(self, number: int) -> None:
-        """Start a worker with the whole zone data of all views, and a task that supervises it."""
+        """Start a worker with the whole zone data of all views, and a task that supervises it.
+
+        If the server ended meanwhile, the worker is stopped again.
+        """
         listening = tuple(self._listening(number))
         start = StartWorker(
             listening,
@@ -163,9 +175,10 @@ class DnsServer:
             await worker.stop()
             return
         for served in self._served.values():  # from here on it gets every change, like the others
-            worker.send(encode_frame(served.compiler.full_delta()))
-        if self._askers:
-            worker.send(encode_frame(AskersDelta(tuple(self._askers.items()))))
+            worker.send(encode_frame(served.compiler.full_delta()), whole=True)
+        if self._client_views:
+            views = ClientViewsDelta(tuple(self._client_views.items()))
+            worker.send(encode_frame(views), whole=True)
         worker.send(encode_frame(start))
         self._workers.append(worker)
         self._group.create_task(self._supervise(worker), name=f"dns worker {number}")
@@ -183,13 +196,16 @@ class DnsServer:
             await self._launch(worker.number)
 
     def _listening(self, number: int) -> list[ListeningSocket]:
-        """The sockets of a worker, by its number; UDP on loopback has no rate limit."""
+        """The UDP and TCP sockets of a worker, by its number.
+
+        UDP has the configured rate limit, except on loopback; TCP has none.
+        """
         found: list[ListeningSocket] = []
         for view, served in self._served.items():
             for listeners in served.listeners:
                 limit = 0 if listeners.is_loopback else self._settings.per_second
                 udp, tcp = listeners.datagrams[number], listeners.streams[number]
-                how = ListeningSocket(view, udp.fileno(), False, limit, served.by_asker)
+                how = ListeningSocket(view, udp.fileno(), False, limit, served.by_client)
                 found += (how, replace(how, fd=tcp.fileno(), stream=True, per_second=0))
         return found
 
@@ -199,10 +215,15 @@ async def serving(
     served: Sequence[ServedView],
     settings: ServerSettings | None = None,
     metrics: DnsMetrics | None = None,
+    *,
+    wait: bool = True,
 ) -> AsyncIterator[DnsServer]:
-    """Serve some views until the block ends; the caller closes the sockets."""
+    """Serve some views until the block ends; the caller closes the sockets.
+
+    The block starts once all workers answer; without `wait`, while they start.
+    """
     server = DnsServer(served, settings or ServerSettings(), metrics or DnsMetrics())
-    async with server._run_workers():  # noqa: SLF001 - the other half of the server
+    async with server._run_workers(wait=wait):  # noqa: SLF001 - the other half of the server
         yield server
 
 
@@ -212,21 +233,28 @@ class _Worker:
     def __init__(
         self, number: int, process: asyncio.subprocess.Process, metrics: DnsMetrics
     ) -> None:
+        """Wrap a process that was started with pipes; `number` names it in metrics."""
         self.number = number
         self.pid = process.pid
         self.stopping = False
+        self._max_backlog = MAX_BACKLOG
         self._process = process
         self._metrics = metrics
         self._waiting: dict[int, asyncio.Future[None]] = {}
 
-    def send(self, message: bytes) -> None:
-        """Send a command, unless the pipe is closing; a worker too far behind is killed."""
+    def send(self, message: bytes, *, whole: bool = False) -> None:
+        """Send a command, unless the pipe is closing; a worker too far behind is killed.
+
+        The whole zone data may be of any size: a worker that is killed for it would never start.
+        """
+        if whole:
+            self._max_backlog += len(message)
         pipe = self._process.stdin
         assert pipe is not None, "workers have a pipe"
         if pipe.is_closing():
             return
         pipe.write(message)
-        if pipe.transport.get_write_buffer_size() > MAX_BACKLOG:
+        if pipe.transport.get_write_buffer_size() > self._max_backlog:
             self._process.kill()
 
     async def wait_for_barrier(self, barrier: int) -> None:

@@ -25,6 +25,7 @@ class TcpConnection:
     def __init__(
         self, sock: socket, listening: ListeningSocket, now: float, client: str = ""
     ) -> None:
+        """Take over an accepted, non-blocking socket; `client` is its address, as text."""
         self.sock = sock
         self.listening = listening
         self.client = client
@@ -37,7 +38,10 @@ class TcpConnection:
         self._outgoing = bytearray()
 
     def read(self, answer: StreamResponder, now: float) -> None:
-        """Read what has arrived, and respond to whole queries; EOF or an error sets `ended`."""
+        """Read what has arrived, and write responses to whole queries.
+
+        EOF or an error sets `ended`.
+        """
         try:
             data = self.sock.recv(65536)
         except BlockingIOError:
@@ -95,7 +99,10 @@ class TcpConnection:
                 self._outgoing += len(message).to_bytes(2) + message
 
     def write(self, now: float) -> None:
-        """Write as much as the socket takes; an error sets `ended` and drops the rest."""
+        """Write as much as the socket takes; an error sets `ended` and drops the rest.
+
+        More of a running transfer is buffered first.
+        """
         self._refill(now)
         if not self._outgoing:
             return

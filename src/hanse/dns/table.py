@@ -30,9 +30,17 @@ A tuple, or a list if it changes: the hot path has no class instance per answer.
 CachedResponse = tuple[Iterator[bytes], list[int]]
 """Whole responses without their id, in rotation, and their counter."""
 
-MAX_CACHED_RESPONSES = 20_000
+MIN_CACHE_SIZE = 20_000
+"""Responses that a cache may have however few names there are: clients vary the case of names."""
+CACHED_SHARE = 1 / 3
+"""Responses in the cache for each name, if there are many: one takes about 700 bytes."""
+PASSED_SHARE = 5
+"""Queries for each response in a full cache before it starts over: caching doubles their cost."""
 
 _IN = b"\0\1"
+_SOA = RecordType.SOA.to_bytes(2)
+_WITH_SOA = b""
+"""No name: that of the root has a byte."""
 _ADDRESSES = (RecordType.A, RecordType.AAAA)
 _MAX_COPIED_CYCLE = 16
 
@@ -62,6 +70,10 @@ class Table:
     """All names of one view; the hot path looks up `response_cache` and `ready`."""
 
     def __init__(self, view: str, random: Random, *, forwards: bool = True) -> None:
+        """An empty table that is not synced: it answers nothing from `ready` yet.
+
+        `forwards` says whether queries for other zones may go to upstream servers.
+        """
         self.view = view
         self.forwards = forwards
         """Whether queries for other zones go to upstream servers, where there are any."""
@@ -70,8 +82,7 @@ class Table:
         """`answers` once the view is synced, empty before."""
         self.names: dict[bytes, tuple[int, ...]] = {}
         """Existing names, with the types they have in `answers`."""
-        self.aliases: dict[bytes, tuple[int, bytes]] = {}
-        """TTL and target of each CNAME."""
+        self.aliases: dict[bytes, tuple[int, bytes]] = {}  # TTL and target of each CNAME
         self.zones: dict[bytes, Zone] = {}
         self.counts: dict[tuple[str, str, int], list[int]] = {}
         """Responses by zone, type and rcode."""
@@ -88,16 +99,22 @@ class Table:
         """All nodes, if zones may be transferred."""
         self._random = random
         self.response_cache: dict[bytes, CachedResponse] = {}
-        """Responses by query packet, both without their id; cleared by every change."""
+        """Responses by query packet, both without their id."""
+        self._cached: dict[bytes, list[bytes]] = {}
+        """The packets in `response_cache` by their name; by `_WITH_SOA` those with a serial."""
+        self._passed = 0  # queries that were not cached since the cache is full
         self._headers_by_count: dict[int, Headers] = {}
         self._nodata: dict[tuple[bytes, int], list[Any]] = {}
 
     def apply(self, delta: Delta) -> None:
-        """Apply a delta: all names with `replace_all`, else changes. Clears the response cache.
+        """Apply a delta: all names with `replace_all`, else changes.
 
         Once a delta was synced, the table stays so.
         """
-        self.response_cache.clear()
+        if delta.replace_all or delta.zones != tuple(self.zones):
+            self._clear_cache()
+        else:
+            self._forget_responses(delta)
         if delta.replace_all:
             self.answers.clear()
             self.client_selectors.clear()
@@ -151,23 +168,43 @@ class Table:
     def cache_response(self, packet: bytes, entry: Entry, kind: int, opt: bytes, room: int) -> None:
         """Cache the responses to a query in the common form, if all of them fit into `room` bytes.
 
-        Long rotations are not cached; a full cache is cleared first.
+        Long rotations are not cached. A full cache stays for a number of others, then starts over:
+        clients may vary the case of names, or ask for more names than it holds.
         """
         front, body, counter, rotation, cycle_ = entry
         if rotation is not None and cycle_ is None:
             return
-        if (
-            len(self.response_cache) >= MAX_CACHED_RESPONSES
-        ):  # a client varies the case of names: start over
-            self.response_cache.clear()
+        size = len(self.response_cache)
+        if size >= MIN_CACHE_SIZE and size >= CACHED_SHARE * len(self.names):
+            self._passed += 1
+            if self._passed < PASSED_SHARE * size:
+                return
+            self._clear_cache()
         question = packet[12 : len(packet) - len(opt)]
         responses = [h[kind] + question + b + opt for h, b in cycle_ or [(front, body)]]
         if max(map(len, responses)) + 2 <= room:
             rotated = cycle(responses) if cycle_ else repeat(responses[0])
             self.response_cache[packet[2:]] = (rotated, counter)
+            has_soa = isinstance(entry, list) or question[-4:-2] == _SOA
+            name = _WITH_SOA if has_soa else question[:-4].lower()
+            self._cached.setdefault(name, []).append(packet[2:])
+
+    def _clear_cache(self) -> None:
+        """Forget every cached response."""
+        self.response_cache.clear()
+        self._cached.clear()
+        self._passed = 0
+
+    def _forget_responses(self, delta: Delta) -> None:
+        """Forget the cached responses of changed names, and those with the serial of a zone."""
+        if not self.response_cache:
+            return
+        for name in (_WITH_SOA, *delta.removed, *(node.name for node in delta.nodes)):
+            for packet in self._cached.pop(name, ()):
+                self.response_cache.pop(packet, None)
 
     def _write_soa(self, serial: int) -> None:
-        """Write the SOA of each zone, which also ends every NODATA response."""
+        """Write each zone's SOA with this serial: as an answer, and to end NODATA responses."""
         for zone in self.zones.values():
             zone.authority = soa_record(zone.name, serial)
             front = zone.authority[len(zone.name) :]
@@ -213,7 +250,7 @@ class Table:
             self.client_selectors.pop(_question(name, rtype), None)
 
     def _entry(self, zone: Zone, rrset: RRset) -> Entry:
-        """The prepared answer of an RRset, with its rotation."""
+        """The prepared answer of an RRset; with variants or a stride, also their rotation."""
         counter = self.counter(zone.text, type_mnemonic(rrset.type), Rcode.NOERROR)
         first = rrset.variants[0]
         front = self._headers_for(first.count)
@@ -282,7 +319,7 @@ def _long_rotation(
 
 
 def _rotating_order(front: Headers, body: bytes, stride: int) -> Iterator[tuple[Headers, bytes]]:
-    """The same records, each first in turn."""
+    """The same records without end, each first in turn; each is `stride` bytes long."""
     for start in count(0, stride):
         at = start % len(body)
         yield front, body[at:] + body[:at]

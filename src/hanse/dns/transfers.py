@@ -46,7 +46,8 @@ class Secondaries:
 def respond_by_stream(packet: bytes, table: Table, client: str) -> StreamReply:
     """The response to a packet on a TCP connection; an iterator of messages for a zone transfer.
 
-    Transfers are AXFR and IXFR by secondaries; all other packets are answered by `respond`.
+    Transfers are AXFR and IXFR by secondaries; all other packets are answered by `respond`. None if
+    there must not be a response.
     """
     if table.transfer_nodes is not None and packet[2:3] and not packet[2] & 0xF8:
         try:

@@ -33,6 +33,7 @@ class ViewUpdater:
     def __init__(
         self, compiler: Compiler, server: DeltaReceiver, snapshot: Callable[[], Snapshot]
     ) -> None:
+        """Nothing is compiled or sent until the view is run; `snapshot` takes a current one."""
         self._compiler = compiler
         self._server = server
         self._snapshot = snapshot

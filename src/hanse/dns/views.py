@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from ipaddress import ip_address
 from random import Random
 
-from hanse.dns.messages import ListeningSocket
+from hanse.dns.messages import ListeningSocket, QueryCount
+from hanse.dns.questions import RCODES
 from hanse.dns.table import Table
 
 
@@ -12,8 +13,9 @@ class ViewTables:
     """All tables of a worker; a socket has the table of its view, or one for each client."""
 
     def __init__(self, random: Random) -> None:
+        """No view has a table yet; `random` sets where rotations begin."""
         self.by_view: dict[str, Table] = {}
-        self.by_asker: dict[bytes, Table] = {}
+        self.by_client: dict[bytes, Table] = {}
         """The table of each client whose packed address selects its view."""
         self._random = random
 
@@ -26,28 +28,45 @@ class ViewTables:
     def drop(self, view: str) -> None:
         """Remove the table of a view; clients that still have it have none from now on."""
         table = self.by_view.pop(view, None)
-        for address in [a for a, other in self.by_asker.items() if other is table]:
-            del self.by_asker[address]
+        for address in [a for a, other in self.by_client.items() if other is table]:
+            del self.by_client[address]
 
-    def change_askers(self, changes: Iterable[tuple[bytes, str | None]]) -> None:
-        """Let addresses select other views, or none."""
+    def set_client_views(self, changes: Iterable[tuple[bytes, str | None]]) -> None:
+        """Set the views that clients' packed addresses select; None removes an address."""
         for address, view in changes:
             if view is None:
-                self.by_asker.pop(address, None)
+                self.by_client.pop(address, None)
             else:
-                self.by_asker[address] = self.get_or_create(view)
+                self.by_client[address] = self.get_or_create(view)
 
-    def askers_of(self, listening: ListeningSocket) -> Mapping[bytes, Table] | None:
-        """The tables by client of a socket; None if all its clients have the table of its view.
+    def tables_by_client(self, listening: ListeningSocket) -> Mapping[bytes, Table] | None:
+        """The tables of a socket by client address; None if all clients have the table of its view.
 
-        Clients without a table are refused, also for names that are forwarded for others.
+        It also sets whether the view's table forwards: not where clients have tables of their own,
+        so that those without one are refused.
         """
-        self.get_or_create(listening.view).forwards = not listening.by_asker
-        return self.by_asker if listening.by_asker else None
+        self.get_or_create(listening.view).forwards = not listening.by_client
+        return self.by_client if listening.by_client else None
 
     def for_client(self, listening: ListeningSocket, client: str) -> Table:
-        """The table of a socket for a client by its address."""
+        """The table of the client's address if the socket selects by client.
+
+        Else the socket's own.
+        """
         table = self.get_or_create(listening.view)
-        if not listening.by_asker:
+        if not listening.by_client:
             return table
-        return self.by_asker.get(ip_address(client.partition("%")[0]).packed, table)
+        return self.by_client.get(ip_address(client.partition("%")[0]).packed, table)
+
+    def take_counts(self) -> tuple[QueryCount, ...]:
+        """The queries of all tables since the last call, by view, zone, type and rcode, if any."""
+        counts = tuple(
+            QueryCount(view, zone, rtype, RCODES[rcode], counter[0])
+            for view, table in self.by_view.items()
+            for (zone, rtype, rcode), counter in table.counts.items()
+            if counter[0]
+        )
+        for table in self.by_view.values():
+            for counter in table.counts.values():
+                counter[0] = 0
+        return counts

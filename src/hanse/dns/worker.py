@@ -20,19 +20,18 @@ from typing import assert_never
 
 from hanse.dns.batch import Batch, SocketAddress
 from hanse.dns.cname_chains import servfail_response
-from hanse.dns.fast_path import Sample, UncachedResponder, respond_uncached, serve_datagrams
+from hanse.dns.fast_path import GeneralResponder, Sample, respond_to_any, serve_datagrams
 from hanse.dns.forwarding import MAX_TCP_IN_FLIGHT, Forwarder, Relay, forwarded_question
 from hanse.dns.limits import Limiter
 from hanse.dns.messages import (
     LENGTH_BYTES,
     SECONDS,
-    AskersDelta,
     Barrier,
     BarrierReached,
+    ClientViewsDelta,
     Delta,
     DropView,
     ListeningSocket,
-    QueryCount,
     SampledQuery,
     StartWorker,
     Stop,
@@ -66,7 +65,7 @@ class LatencyHistogram:
         self.counts = [0] * (len(SECONDS) + 1)
         self.seconds = 0.0
 
-    def took(self, seconds: float) -> None:
+    def add(self, seconds: float) -> None:
         """Count one batch in its bucket, and add its time to the sum."""
         self.counts[bisect_left(SECONDS, seconds)] += 1
         self.seconds += seconds
@@ -76,6 +75,7 @@ class Worker:
     """The state and event loop of one worker process."""
 
     def __init__(self, orders: int, reports: int, random: Random) -> None:
+        """Read commands from the file descriptor `orders`, write reports to `reports`."""
         self._commands = orders
         self._reports = reports
         self._pending = bytearray()
@@ -98,7 +98,7 @@ class Worker:
         self._relays: dict[int, Relay] = {}
 
     def run(self) -> None:
-        """Serve until a `Stop` command, or until standard input ends."""
+        """Serve until `Stop` or the end of standard input, reporting each second; then drain."""
         while not self._stopping:
             for fd, event in self._poll.poll(REPORT_INTERVAL):
                 if fd in self._datagrams:
@@ -115,6 +115,7 @@ class Worker:
                     self._read_commands()
             now = time.monotonic()
             if now - self._reported_at >= REPORT_INTERVAL:
+                self._close_late(now)
                 self._report_stats(now)
         self._drain()
 
@@ -148,8 +149,8 @@ class Worker:
                 self._tables.get_or_create(view).apply(command)
             case DropView(view):
                 self._tables.drop(view)
-            case AskersDelta(changes):
-                self._tables.change_askers(changes)
+            case ClientViewsDelta(changes):
+                self._tables.set_client_views(changes)
             case Barrier(number):
                 self._report(BarrierReached(number))
             case Stop():
@@ -176,9 +177,9 @@ class Worker:
                 limiter = Limiter(listening.per_second, time.monotonic)
                 self._limiters.append(limiter)
             table = self._tables.get_or_create(listening.view)
-            askers = self._tables.askers_of(listening)
+            by_client = self._tables.tables_by_client(listening)
             every = self._settings.log_every
-            sample = self._sampler(table, askers, every) if every else None
+            sample = self._sampler(table, by_client, every) if every else None
             batch = self._batch(sock.family)
             times, clock = self._times, time.perf_counter
             fallback = self._responder(sock)
@@ -186,26 +187,26 @@ class Worker:
             def serve() -> None:
                 """Answer the waiting datagrams, and record how long that takes."""
                 began = clock()
-                serve_datagrams(sock, batch, table, limiter, sample, fallback, askers)
-                times.took(clock() - began)
+                serve_datagrams(sock, batch, table, limiter, sample, fallback, by_client)
+                times.add(clock() - began)
 
             self._datagrams[listening.fd] = serve
         self._poll.register(listening.fd, select.EPOLLIN)
 
-    def _responder(self, sock: socket.socket) -> UncachedResponder:
-        """A callback that responds to uncached datagrams of a socket.
+    def _responder(self, sock: socket.socket) -> GeneralResponder:
+        """A callback that responds to datagrams of a socket that have no prepared response.
 
         It responds from the table; queries for other zones go to upstreams, if there are any.
         """
         forwarder = self._forwarder
         if forwarder is None:
-            return respond_uncached
+            return respond_to_any
 
         def fallback(packet: bytes, table: Table, client: SocketAddress) -> bytes | None:
             """Forward a query and return None, or else answer it from the table."""
             if forwarder.forward(packet, table, sock, client):
                 return None
-            return respond_uncached(packet, table, client)
+            return respond_to_any(packet, table, client)
 
         return fallback
 
@@ -215,7 +216,7 @@ class Worker:
             self._batches[family] = Batch(family)
         return self._batches[family]
 
-    def _sampler(self, table: Table, askers: Mapping[bytes, Table] | None, every: int) -> Sample:
+    def _sampler(self, table: Table, by_client: Mapping[bytes, Table] | None, every: int) -> Sample:
         """A callback that reports one query of `every` to the server, which logs it."""
         numbers = count(1)
 
@@ -229,7 +230,7 @@ class Worker:
                 return
             rcode, client = RCODES.get(answer[1] & 0xF, ""), batch.client(slot)[0]
             name, rtype = name_text(question.name), type_mnemonic(question.type)
-            own = table if askers is None else askers.get(batch.address(slot), table)
+            own = table if by_client is None else by_client.get(batch.address(slot), table)
             self._report(SampledQuery(own.view, client, name, rtype, rcode, 2 + len(answer)))
 
         return sample
@@ -237,7 +238,8 @@ class Worker:
     def _accept(self, listener: socket.socket, listening: ListeningSocket) -> None:
         """Accept a connection; over the limit the longest idle one is closed.
 
-        So it is without files to open; with no connection to close the listener waits a while.
+        It is closed, too, if no more files can be opened; with none to close the listener is paused
+        until the next report.
         """
         try:
             sock, client = listener.accept()
@@ -256,7 +258,10 @@ class Worker:
         self._poll.register(sock.fileno(), select.EPOLLIN)
 
     def _serve(self, connection: TcpConnection, event: int) -> None:
-        """Write or read on a connection, as poll reported; one that was reset is closed."""
+        """Write, or read unless it is backlogged, as poll reported.
+
+        Close it if reset or finished.
+        """
         if event & (select.EPOLLHUP | select.EPOLLERR):
             self._close_connection(connection)
             return
@@ -265,9 +270,9 @@ class Worker:
             connection.write(time.monotonic())
         if event & select.EPOLLIN and not connection.is_backlogged:
             connection.read(self._stream_responder(connection, table), time.monotonic())
-        self._wait_for(connection)
+        self._poll_or_close(connection)
 
-    def _wait_for(self, connection: TcpConnection) -> None:
+    def _poll_or_close(self, connection: TcpConnection) -> None:
         """Poll for what the connection can do next; close it if it is finished."""
         if connection.is_finished:
             self._close_connection(connection)
@@ -310,7 +315,7 @@ class Worker:
         """Send a forwarded response, if the client is still connected."""
         if self._connections.get(connection.sock.fileno()) is connection:
             connection.send(response, time.monotonic())
-            self._wait_for(connection)
+            self._poll_or_close(connection)
 
     def _advance_relay(self, fd: int) -> None:
         """Send or read as much of a TCP relay as is possible now; close it when it is done."""
@@ -337,12 +342,8 @@ class Worker:
     def _close_longest_idle(self) -> None:
         self._close_connection(min(self._connections.values(), key=lambda c: c.active))
 
-    def _report_stats(self, now: float) -> None:
-        """Close idle connections, fail late relays with SERVFAIL, report and reset counters.
-
-        Listeners that waited for files to open accept again.
-        """
-        self._reported_at = now
+    def _close_late(self, now: float) -> None:
+        """Close idle connections, and late relays with SERVFAIL; let paused listeners accept."""
         while self._paused:
             self._poll.modify(self._paused.pop().fileno(), select.EPOLLIN)
         idle = now - self._settings.idle_seconds
@@ -351,22 +352,18 @@ class Worker:
         for relay in [r for r in self._relays.values() if r.deadline < now]:
             relay.fail()
             self._close_relay(relay)
-        counts = [
-            QueryCount(view, zone, rtype, RCODES[rcode], counter[0])
-            for view, table in self._tables.by_view.items()
-            for (zone, rtype, rcode), counter in table.counts.items()
-            if counter[0]
-        ]
-        for table in self._tables.by_view.values():
-            for counter in table.counts.values():
-                counter[0] = 0
+
+    def _report_stats(self, now: float) -> None:
+        """Report the counters since the last report, and reset them."""
+        self._reported_at = now
+        counts = self._tables.take_counts()
         dropped = sum(limiter.dropped for limiter in self._limiters)
         limited, self._dropped = dropped - self._dropped, dropped
         names = {view: len(table.names) for view, table in self._tables.by_view.items()}
         times, self._times.counts[:] = tuple(self._times.counts), [0] * (len(SECONDS) + 1)
         seconds, self._times.seconds = self._times.seconds, 0.0
         open_now = len(self._connections)
-        self._report(WorkerStats(tuple(counts), names, limited, open_now, times, seconds))
+        self._report(WorkerStats(counts, names, limited, open_now, times, seconds))
 
     def _report(self, report: BarrierReached | WorkerStats | SampledQuery) -> None:
         """Send a report; if the parent has died (closed pipe), stop the worker."""

@@ -30,6 +30,7 @@ class CertificateAuthority:
     """A certificate authority with an elliptic-curve key."""
 
     def __init__(self, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey) -> None:
+        """Sign with this key and certificate, which must belong together."""
         self._certificate = certificate
         self._key = key
         self.certificate = certificate.public_bytes(serialization.Encoding.PEM)
@@ -37,7 +38,7 @@ class CertificateAuthority:
 
     @classmethod
     def create(cls, name: str, now: datetime | None = None) -> Self:
-        """A new authority with a self-signed certificate."""
+        """A new authority with a self-signed certificate; `now` is the current time by default."""
         key = ec.generate_private_key(ec.SECP256R1())
         # Else the certificate of a server with the authority's name would look self-signed.
         subject = _subject_name(name, ["hanse local authority"])
@@ -51,7 +52,7 @@ class CertificateAuthority:
 
     @classmethod
     def load(cls, kept: KeyPair) -> Self:
-        """The authority of a stored key pair; raises ValueError for other PEM."""
+        """The authority of a key pair that was kept; raises `ValueError` for other PEM."""
         key = serialization.load_pem_private_key(kept.key, password=None)
         if not isinstance(key, ec.EllipticCurvePrivateKey):
             raise ValueError("the authority's key is not an elliptic-curve key")  # noqa: TRY004 - the file's content is wrong, not a type in our program
@@ -100,7 +101,7 @@ class CertificateAuthority:
 
 
 def server_context(issued: KeyPair) -> ssl.SSLContext:
-    """The TLS context of a server with a certificate."""
+    """The TLS context of a server with a certificate, for TLS 1.2 and later."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     # The ssl module reads certificates from files only; the folder is readable by us alone.
@@ -117,6 +118,7 @@ def _subject_name(common_name: str, organizations: Iterable[str] = ()) -> x509.N
 
 
 def _alternative_name(host: str) -> x509.GeneralName:
+    """The subject alternative name of a host: an IP address if it is one, else a DNS name."""
     try:
         return x509.IPAddress(ip_address(host))
     except ValueError:
@@ -138,6 +140,7 @@ def _certificate_builder(
 
 
 def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    """For digital signatures, and with `signs_certificates` for certificates and CRLs, too."""
     return x509.KeyUsage(
         digital_signature=True,
         key_cert_sign=signs_certificates,
@@ -152,6 +155,7 @@ def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    """The private key as PEM (PKCS #8), not encrypted."""
     return key.private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,

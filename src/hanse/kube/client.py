@@ -11,6 +11,7 @@ from hanse.kube import requests
 from hanse.kube.concurrency_limit import AdaptiveConcurrencyLimit
 from hanse.kube.decoding import decode_list_page, decode_object, unexpected_response
 from hanse.kube.errors import Gone, error_from_response
+from hanse.kube.requests import JsonPatch
 from hanse.kube.rest_mapper import RestMapper
 from hanse.kube.transport import JSON, Request, Response, Transport
 from hanse.kube.watch_events import Counted, Listed, Unreadable
@@ -41,6 +42,10 @@ class Client:
         field_manager: str = "hanse",
         rest_mapper: RestMapper | None = None,
     ) -> None:
+        """A client over a transport, which it closes with itself; no request is sent yet.
+
+        `field_manager` is the name on its writes; `limit` and `rest_mapper` may be shared.
+        """
         self.rest_mapper = rest_mapper or RestMapper()
         self.supports_watch_list: bool | None = None
         """Whether the server supports WatchList; None until a watch has tried."""
@@ -93,13 +98,20 @@ class Client:
         return decode_object(response.body, kind)
 
     async def patch(
-        self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
+        self,
+        kind: type[K],
+        name: str,
+        namespace: str,
+        change: Wire | JsonPatch,
+        *,
+        subresource: str = "",
     ) -> K:
         """Apply a merge patch; its metadata.resourceVersion and metadata.uid are preconditions.
 
-        A wrong uid alone is refused as `Invalid`, with a resourceVersion as `Conflict`.
+        A wrong uid alone is refused as `Invalid`, with a resourceVersion as `Conflict`; a JSON
+        patch with a test that fails as `Invalid`.
         """
-        request = requests.merge_patch(
+        request = requests.patch(
             self.rest_mapper.served_kind(kind),
             name,
             namespace,
@@ -157,7 +169,8 @@ class Client:
     ) -> str:
         """The server's current resourceVersion, by a consistent list of one object.
 
-        `fields` name the only object that the account may list, if there is one.
+        `fields` name the only object that the account may list, if there is one. Raises
+        `KubeError`.
         """
         served = self.rest_mapper.served_kind(kind)
         page = requests.list_page(served, namespace, fields=fields, limit=1)
@@ -167,7 +180,7 @@ class Client:
     async def count(self, kind: type[K], *, first: int) -> Counted[K]:
         """How many objects of a kind there are, and the `first` so many of them, by one request.
 
-        The total is None if the server does not say how many follow.
+        The total is None if the server does not say how many follow. Raises `KubeError`.
         """
         served = self.rest_mapper.served_kind(kind)
         response = await self.send(requests.list_page(served, limit=first))

@@ -36,6 +36,10 @@ class AdaptiveConcurrencyLimit:
     def __init__(
         self, *, first: int = 16, most: int = 64, slow: timedelta = timedelta(seconds=3)
     ) -> None:
+        """Begin with `first` requests at a time, and grow to `most` at most.
+
+        A response that takes `slow` or longer is a sign of overload.
+        """
         self.width = first
         self.active = 0
         self._first = first
@@ -53,6 +57,12 @@ class AdaptiveConcurrencyLimit:
     def waiting(self) -> int:
         """The number of queued requests."""
         return len(self._waiters)
+
+    def widen(self, width: int) -> None:
+        """Let so many requests be sent at a time, if it were fewer."""
+        self._most = max(self._most, width)
+        self.width = max(self.width, width)
+        self._admit_waiters()
 
     async def send(self, transport: Transport, request: Request) -> Response:
         """Send a request once the window admits it, and adjust the window to its response.

@@ -33,6 +33,7 @@ class ConnectionPool:
     """One session for requests and one for watches, so that neither waits for the other."""
 
     def __init__(self, config: ClientConfig, user_agent: str) -> None:
+        """Proxy, compression and TLS are chosen by the server's URL; nothing connects yet."""
         self._config = config
         self._headers = {"User-Agent": user_agent}
         self._url = config.endpoint.url
@@ -80,7 +81,10 @@ class ConnectionPool:
     def arguments(
         self, config: ClientConfig, request: Request, *, streamed: bool
     ) -> dict[str, Any]:
-        """The keyword arguments of aiohttp's `request`, with headers of the config's identity."""
+        """The keyword arguments of aiohttp's `request`, with headers of the config's identity.
+
+        A streamed response is not compressed.
+        """
         headers = CIMultiDict(self._headers)
         headers["Accept"] = request.accept
         if streamed:
@@ -130,12 +134,13 @@ def _failure_message(error: Exception, where: str, timeout: timedelta) -> str:
 
 
 def _os_error_message(error: OSError) -> str:
-    """The message of the system; asyncio's own repeats the address."""
+    """The system's text for the error number, in lower case; without one the error's own text."""
     number = error.errno or 0
     return os.strerror(number).lower() if number > 0 else error.strerror or "refused"
 
 
 def _new_session(tls: Any) -> aiohttp.ClientSession:
+    """A session without cookies or a limit of connections, which stay open for KEEPALIVE."""
     connector = LoopConnector(ssl=tls, limit=0, keepalive_timeout=KEEPALIVE.total_seconds())
     return aiohttp.ClientSession(
         connector=connector,
@@ -157,6 +162,7 @@ def _add_identity_headers(headers: CIMultiDict[str], identity: Identity) -> None
 
 
 def _is_loopback(host: str) -> bool:
+    """Whether a host is a loopback address or `localhost`; other names are not looked up."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -173,7 +179,10 @@ def _proxy_from_environment(url: str, local: bool) -> str:
 
 
 def tls_context(endpoint: ServerEndpoint, identity: Identity) -> ssl.SSLContext:
-    """The TLS context for one server and one identity; verified unless `insecure`."""
+    """The TLS context for one server and one identity; verified unless `insecure`.
+
+    Raises `BadCredentials` for certificates or keys that cannot be loaded.
+    """
     if endpoint.ca and not endpoint.insecure:
         context = _context_with_ca(endpoint)
     else:

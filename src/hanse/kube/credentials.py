@@ -45,6 +45,7 @@ class ReloadingCredentials:
     """
 
     def __init__(self, load: Callable[[], ResolvedContext], *, clock: Clock | None = None) -> None:
+        """Nothing is loaded until `config`; `load` reads the kubeconfig anew."""
         self._load = load
         self._clock = clock or WallClock()
         self._lock = asyncio.Lock()
@@ -56,7 +57,10 @@ class ReloadingCredentials:
         self._fails_until = 0.0
 
     async def config(self) -> ClientConfig:
-        """The cached configuration while it is current; else refresh it, one caller at a time."""
+        """The cached configuration while it is current; else refresh it, one caller at a time.
+
+        Raises `BadCredentials` if that fails, and for a while again without another attempt.
+        """
         if self._cached is not None and self._is_current(self._cached):
             return self._cached
         async with self._lock:
@@ -65,7 +69,10 @@ class ReloadingCredentials:
             return self._cached
 
     async def refreshed(self, rejected: ClientConfig) -> ClientConfig:
-        """Load anew and rebuild after a 401, unless another caller has replaced `rejected`."""
+        """Load anew and rebuild after a 401, unless another caller has replaced `rejected`.
+
+        Returns the current configuration; raises `BadCredentials`.
+        """
         async with self._lock:
             if self._cached is None or self._cached == rejected:
                 self._reload()
@@ -125,7 +132,8 @@ class ReloadingCredentials:
     async def _build_config(self) -> ClientConfig:
         """The loaded configuration.
 
-        If it names an exec plugin, run that and merge what it issues.
+        If it names an exec plugin, run that and merge what it issues. Raises `BadCredentials` if
+        the plugin fails.
         """
         assert self._resolved is not None, "loaded just before"
         config, plugin = self._resolved.config, self._resolved.plugin
@@ -152,6 +160,7 @@ def from_files(
     """
 
     def load() -> ResolvedContext:
+        """Read the files and resolve the context; raises `BadCredentials`."""
         resolved = load_kubeconfig(files).resolve(context)
         return ResolvedContext(resolved.config, resolved.plugin, (*files, *resolved.files))
 
@@ -159,7 +168,7 @@ def from_files(
 
 
 def load_kubeconfig(files: tuple[Path, ...]) -> Kubeconfig:
-    """The merged kubeconfig files; those that do not exist are skipped.
+    """The merged kubeconfig files, which may name files and plugins; absent ones are skipped.
 
     Raises `BadCredentials` if none exists.
     """

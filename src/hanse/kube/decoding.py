@@ -177,7 +177,11 @@ _bookmark_decoder = msgspec.json.Decoder(_BookmarkObject)
 
 
 def decode_watch_event(line: bytes, kind: type[K]) -> DecodedEvent[K]:
-    """The event of one line of a watch; an ERROR event is raised as its error."""
+    """The event of one line of a watch; an ERROR event is raised as its error.
+
+    An object that cannot be decoded gives an `Unreadable`. Raises `Unreachable` for a line that is
+    no event.
+    """
     try:
         return _decode_event(_decode_line(line), kind)
     except RecursionError:

@@ -51,18 +51,18 @@ class DiscoveredKinds(Struct, frozen=True):
     unlisted: frozenset[GroupVersion] = frozenset()
 
 
-async def refresh(client: Client) -> DiscoveryChange:
+async def refresh(client: Client, *, core: bool = True) -> DiscoveryChange:
     """Discover the served kinds, update the client's REST mapper, and return the change.
 
-    Kinds of an aggregated API that is down (stale) are kept as they were.
+    Kinds of an aggregated API that is down (stale) are kept as they were. Without `core` the kinds
+    of the core group, which every server has, are neither asked for nor kept. Raises `KubeError`.
     """
     before = client.rest_mapper.served or ServedKinds()
-    core, groups = await asyncio.gather(
-        _read_group_list(client, "/api"), _read_group_list(client, "/apis")
-    )
-    kinds = set(core.kinds | groups.kinds)
-    stale = core.stale | groups.stale
-    unlisted = sorted(core.unlisted | groups.unlisted, key=lambda entry: entry.path)
+    paths = ("/api", "/apis") if core else ("/apis",)
+    found = await asyncio.gather(*(_read_group_list(client, path) for path in paths))
+    kinds = {kind for one in found for kind in one.kinds}
+    stale = {entry for one in found for entry in one.stale}
+    unlisted = sorted((e for one in found for e in one.unlisted), key=lambda entry: entry.path)
     for result in await asyncio.gather(*(_discover_version(client, entry) for entry in unlisted)):
         kinds |= result.kinds
         stale |= result.stale
@@ -144,7 +144,11 @@ class _Resources(Struct, frozen=True):
 
 
 def parse_group_list(document: _DiscoveryDocument) -> DiscoveredKinds:
-    """The kinds of the document at `/api` or `/apis`, aggregated or legacy."""
+    """The kinds of the document at `/api` or `/apis`, aggregated or legacy.
+
+    A legacy document has no kinds, only versions that are to be listed one by one; of an aggregated
+    one those that are not current are stale.
+    """
     kinds: set[Kind] = set()
     stale: set[GroupVersion] = set()
     for group in document.items or ():

@@ -97,7 +97,10 @@ async def _read_output(
 
 
 def _may_prompt(plugin: ExecPlugin) -> bool:
-    """Whether the plugin may prompt at the terminal; raises for an invalid configuration."""
+    """Whether the plugin may prompt at the terminal.
+
+    Raises `BadCredentials` for an invalid configuration, or if it must prompt and there is none.
+    """
     if plugin.api_version not in _API_VERSIONS:
         raise BadCredentials(
             f"{plugin.origin}: exec.apiVersion {plugin.api_version!r}; use {_API_VERSIONS[0]}"
@@ -122,7 +125,10 @@ def _exec_info(plugin: ExecPlugin, interactive: bool) -> str:
 
 
 def _parse_output(plugin: ExecPlugin, output: bytes) -> PluginCredentials:
-    """Parse a plugin's output; errors do not quote it."""
+    """The credentials in the ExecCredential that a plugin printed; raises `BadCredentials`.
+
+    Its version must be the configured one; errors do not quote the output.
+    """
     origin = f"{plugin.origin}: {plugin.command}"
     try:
         credential = decode_json(output, type=_ExecCredential)

@@ -23,6 +23,7 @@ class HttpTransport:
     def __init__(
         self, credentials: Credentials, *, user_agent: str = f"hanse/{__version__}"
     ) -> None:
+        """Nothing is connected until the first request."""
         self._credentials = credentials
         self._user_agent = user_agent
         self._pool: ConnectionPool | None = None
@@ -45,7 +46,7 @@ class HttpTransport:
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open a stream of lines; a 401 is retried once with refreshed credentials if they differ.
 
-        Any status but 200 is raised as an error.
+        Any status but 200 is raised as an error, and a failed connection as `Unreachable`.
         """
         config = await self._credentials.config()
         async with AsyncExitStack() as stack:
@@ -108,7 +109,7 @@ class HttpTransport:
                 answer = await pool.watches.request(**arguments, timeout=_client_timeout(None))
         except FAILURES as error:
             raise pool.failure(error, request.timeout) from None
-        stack.callback(answer.close)
+        stack.callback(_break_off, answer)
         return pool, answer
 
     def _pool_for(self, config: ClientConfig) -> ConnectionPool:
@@ -129,8 +130,19 @@ class HttpTransport:
         return self._pool
 
 
+def _break_off(answer: aiohttp.ClientResponse) -> None:
+    """Cut the connection of a watch, which has no end of its own.
+
+    The end of TLS would be awaited by nobody, and outlive the loop of a command.
+    """
+    if answer.connection is not None and answer.connection.transport is not None:
+        answer.connection.transport.abort()
+    answer.close()
+
+
 @cache
 def _client_timeout(total: timedelta | None) -> aiohttp.ClientTimeout:
+    """The time limit of a whole request, none if `total` is None; CONNECT_TIMEOUT to connect."""
     return aiohttp.ClientTimeout(
         total=total.total_seconds() if total is not None else None,
         sock_connect=CONNECT_TIMEOUT.total_seconds(),

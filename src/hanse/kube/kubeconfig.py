@@ -122,6 +122,11 @@ class Kubeconfig:
     """
 
     def __init__(self, sources: Iterable[KubeconfigSource], *, trusted: bool) -> None:
+        """Of several entries of a name the first counts, and so does the first current context.
+
+        Raises `BadCredentials` for a source that is no kubeconfig. One that is not `trusted` may
+        name no files, plugins or proxies: `resolve` refuses it.
+        """
         self.current = ""
         self._trusted = trusted
         self._clusters: dict[str, _Entry] = {}
@@ -249,9 +254,10 @@ class _ContextReader:
     def plugin(
         self, entry: _Entry, cluster: _Entry, endpoint: ServerEndpoint, label: str
     ) -> ExecPlugin | None:
-        """The exec plugin of a user entry, or None; refused in an untrusted kubeconfig.
+        """The exec plugin of a user entry; None without one.
 
-        A relative command with a slash is taken from the kubeconfig's folder.
+        A relative command with a slash is taken from the kubeconfig's folder. Raises
+        `BadCredentials` in an untrusted kubeconfig.
         """
         user: _UserFields = entry.value
         if user.exec is None:
@@ -292,7 +298,8 @@ class _ContextReader:
     def _read_referenced_file(self, entry: _Entry, label: str, field: str, path: str) -> bytes:
         """Read a file that an entry names, and add it to `files`, which are checked for changes.
 
-        Refused in an untrusted kubeconfig, and in one that has no folder.
+        Raises `BadCredentials` if it cannot be read, in an untrusted kubeconfig, and in one that
+        has no folder.
         """
         at = f"{entry.source.origin}: {label}"
         self._refuse_if_untrusted(at, field, path)
@@ -352,6 +359,7 @@ def _parse_safely(parse: Callable[[], T], otherwise: str) -> T:
 
 
 def _impersonation_headers(user: _UserFields) -> tuple[tuple[str, str], ...]:
+    """The Impersonate-User, -Uid and -Group headers of a user entry; empty if it has none."""
     headers = [("Impersonate-User", user.as_)] if user.as_ else []
     headers += [("Impersonate-Uid", user.as_uid)] if user.as_uid else []
     headers += [("Impersonate-Group", group) for group in user.as_groups or ()]

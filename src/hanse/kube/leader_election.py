@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import aclosing, suppress
 from datetime import timedelta
 from random import Random
@@ -79,8 +79,12 @@ class LeaderElector:
         timings: LeaseTimings = DEFAULT_TIMINGS,
         order: HolderPreference | None = None,
         on_error: Callable[[KubeError | None], None] = lambda _: None,
+        annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`on_error` is called when requests begin to fail in some way, and with None when not."""
+        """`on_error` is called when requests begin to fail in some way, and with None when not.
+
+        `annotations` are kept on the lease by its holder with its renewals; an empty one removed.
+        """
         self.renewed_at: float | None = None
         """The loop's time when the last successful renewal began; None while not the leader."""
         self._client = client.with_own_limit()
@@ -92,6 +96,7 @@ class LeaderElector:
         self._timings = timings
         self._order = order or NoPreference()
         self._on_error = on_error
+        self._annotations = annotations
         self._holder_since = ("", 0.0)
         """The observed holder, and since when there was no other."""
         self._observed = ObservedLease(None, 0.0)
@@ -145,7 +150,10 @@ class LeaderElector:
                     raise AssertionError("only a leader loses a lease")
 
     async def _acquire(self) -> None:
-        """Try once to acquire a free lease: after the delay for preferred ones and a live read."""
+        """Try once to acquire a free lease: after the delay for preferred ones and a live read.
+
+        Nothing is written if the read fails or another holds the lease by now.
+        """
         pause = min(self._order.acquire_delay(), self._timings.retry_period)
         if pause:
             await asyncio.sleep(pause.total_seconds())
@@ -158,7 +166,10 @@ class LeaderElector:
                 return
 
     async def _hold(self, on_change: Callable[[LeaderState], None]) -> None:
-        """Renew until the deadline passes or another holds it; releases it if it should yield."""
+        """Renew until the deadline passes or another holds it; releases it if it should yield.
+
+        `on_change` gets Leader at first, and Standby at the end.
+        """
         assert self._observed.lease is not None, "a leader has written its lease"
         self._set_state(on_change, Leader(self._observed.lease.spec.lease_transitions))
         while self.renewed_at is not None:
@@ -204,7 +215,8 @@ class LeaderElector:
     async def _request_lease(self, holder: str, now: float) -> None:
         """Annotate the Lease as wanted by us, unless it is wanted or its holder is preferred to us.
 
-        Not before its holder has held it for REQUEST_AFTER; failures are ignored.
+        Not before its holder has held it for REQUEST_AFTER, nor while the order forbids it;
+        failures are ignored.
         """
         if self._holder_since[0] != holder:
             self._holder_since = (holder, now)
@@ -263,11 +275,11 @@ class LeaderElector:
         )
         if held is None:
             return await self._client.create(new_lease(self._namespace, self._name, spec))
-        change = lease_patch(held, spec)
+        change = lease_patch(held, spec, self._annotations())
         return await self._client.patch(Lease, self._name, self._namespace, change)
 
     async def _read_lease(self) -> bool:
-        """Read the lease live and return whether that worked; after a failure wait."""
+        """Read the lease live, which may be absent; False, after a wait, if that failed."""
         try:
             self._observe_lease(await self._client.read(Lease, self._name, self._namespace))
         except NotFound:

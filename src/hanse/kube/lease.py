@@ -1,5 +1,6 @@
 """Lease records as in client-go leader election, and the next action of a candidate; pure."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import assert_never
 
@@ -39,7 +40,7 @@ class ObservedLease(Struct, frozen=True):
 
     @property
     def expires(self) -> float:
-        """When the record expires unless it is renewed, by its own lease duration."""
+        """The loop's time when the record expires by its own duration unless it is renewed."""
         if self.lease is None:
             return self.since
         return self.since + self.lease.spec.lease_duration_seconds
@@ -80,10 +81,11 @@ def next_action(
     known_transitions: int = -1,
     deadline: timedelta = DEFAULT_TIMINGS.renew_deadline,
 ) -> LeaseAction:
-    """The next action of a candidate; `renewed_at` is when a leader's last renewal began.
+    """The next action of a candidate: renew its own lease, acquire a free or expired one, or wait.
 
-    A deleted lease continues from the highest known number of transitions, so that epochs that
-    were derived from it never decrease.
+    `renewed_at` is when a leader's last renewal began: it has Lost the lease to another holder, or
+    after the deadline. A deleted lease continues from the highest known number of transitions, so
+    that epochs that were derived from it never decrease.
     """
     spec = observed.lease.spec if observed.lease is not None else LeaseSpec()
     if renewed_at is not None:
@@ -104,7 +106,7 @@ def next_action(
 def next_spec(
     action: Acquire | Renew, held: LeaseSpec, identity: str, now: datetime, timings: LeaseTimings
 ) -> LeaseSpec:
-    """The record to write for an action; a renewal keeps the acquire time."""
+    """The record to write for an action, after the `held` one; a renewal keeps the acquire time."""
     duration = int(timings.lease_duration.total_seconds())
     match action:
         case Acquire(transitions):
@@ -153,15 +155,18 @@ def _preconditions(lease: Lease) -> Wire:
     return {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
 
 
-def lease_patch(lease: Lease, spec: LeaseSpec) -> Wire:
+def lease_patch(lease: Lease, spec: LeaseSpec, annotations: Mapping[str, str] = {}) -> Wire:
     """The merge patch to a spec, with the observed uid and resourceVersion as preconditions.
 
-    A change of holder removes the request of a preferred candidate.
+    A change of holder removes the request of a preferred candidate. `annotations` that differ are
+    set, and removed if they are empty.
     """
-    kept = spec.holder_identity == lease.spec.holder_identity or not preferred_holder(lease)
-    annotations: Wire = {} if kept else {"annotations": {PREFERRED_HOLDER: None}}
+    known = lease.metadata.annotations
+    changed = {n: v or None for n, v in annotations.items() if v != known.get(n, "")}
+    if spec.holder_identity != lease.spec.holder_identity and preferred_holder(lease):
+        changed[PREFERRED_HOLDER] = None
     return {
-        "metadata": {**_preconditions(lease), **annotations},
+        "metadata": {**_preconditions(lease), **({"annotations": changed} if changed else {})},
         "spec": {
             "holderIdentity": spec.holder_identity,
             "leaseDurationSeconds": spec.lease_duration_seconds,

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 
 from hanse.kube.lease import ObservedLease
 from hanse.kube.retry import DEFAULT_BACKOFF
+from hanse.kube.store import object_version
 from hanse.model.facts import HolderState
 from hanse.model.kinds.coordination import Lease
 
@@ -55,8 +56,8 @@ class LeaseObserver:
     def __init__(self, own: str = "") -> None:
         """Observe leases; `own` names the one that stands for this cluster, if there is one."""
         self._own = own
-        self._own_written: dict[str, datetime] = {}
-        """By namespace: when our own lease had been written as we first saw it."""
+        self._own_first: dict[str, Lease] = {}
+        """By namespace: our own lease as we first saw it."""
         self._records: dict[Name, LeaseRecord] = {}
         self._changed: set[Name] = set()
         """Leases that were ever seen to change, also those that were deleted since."""
@@ -70,7 +71,7 @@ class LeaseObserver:
         """
         name = (lease.metadata.namespace, lease.metadata.name)
         if lease.metadata.name == self._own and lease.written_at is not None:
-            self._own_written.setdefault(lease.metadata.namespace, lease.written_at)
+            self._own_first.setdefault(lease.metadata.namespace, lease)
         known = self._records.get(name)
         before = known.observed.lease if known is not None else None
         if known is None or before is None:
@@ -126,7 +127,10 @@ class LeaseObserver:
         self._unreachable = True
 
     def mark_reachable(self, now: float) -> None:
-        """Expire leases again, each after a full duration from now."""
+        """Expire leases again, each after a full duration from now.
+
+        Nothing unless it was marked as unreachable.
+        """
         if not self._unreachable:
             return
         self._unreachable = False
@@ -177,17 +181,20 @@ class LeaseObserver:
         """Whether a lease was too old when it was first seen, and was never seen to change.
 
         None if it does not exist. It is not too old if it is hardly older than our own was when we
-        first saw that: then we were away as long as its holder, or the server was restored.
+        first saw that: then we were away as long as its holder, or the server was restored. Nor if
+        it was written after our own by its version, whatever the server's clock was set to.
         """
         if (namespace, name) in self._changed:
             return False
         record = self._records.get((namespace, name))
         if record is None or record.outdated_since is None:
             return None if record is None else False
-        own, lease = self._own_written.get(namespace), record.observed.lease
-        duration = lease.spec.lease_duration_seconds if lease is not None else 0
-        missed = timedelta(seconds=duration * MISSED_SHARE)
-        return own is None or own - record.outdated_since >= missed
+        own, lease = self._own_first.get(namespace), record.observed.lease
+        if own is None or own.written_at is None or lease is None:
+            return True
+        missed = timedelta(seconds=lease.spec.lease_duration_seconds * MISSED_SHARE)
+        is_older = own.written_at - record.outdated_since >= missed
+        return is_older and object_version(lease) <= object_version(own)
 
     def holder(self, namespace: str, name: str) -> str:
         """The holder of a lease; empty for a lease that is released or does not exist."""
@@ -212,11 +219,11 @@ def _first_record(lease: Lease, now: float, server_time: datetime | None) -> Lea
 
 
 def _state_after(lease: Lease, known: LeaseRecord) -> HolderState:
-    """The state after a renewal: ready, but of some holders only after their second one.
+    """The state of a holder after a renewal: READY, or as before if this is not its second one.
 
-    Those are unknown ones, and all after a restored backup: by then their objects, which they
-    repair before the first one, have arrived by their own watches. A lease that nobody held before
-    is a new cluster's, which has no earlier objects.
+    The latter for a holder that was unknown, or whose Lease was restored from a backup: its
+    repaired objects may arrive after its first renewal. A Lease without a former holder is a new
+    cluster's, and READY at once.
     """
     before = known.observed.lease
     if not lease.spec.holder_identity:

@@ -18,6 +18,7 @@ class ListedObjects(Generic[K]):
     def __init__(
         self, listed: Listed[K], indexes: Sequence[Index[K]] = (), *, complete: bool = True
     ) -> None:
+        """Wrap a list; `complete` unless objects may exist that it does not have."""
         self.synced = complete
         """Whether what is not in it does not exist."""
         self._objects = listed.objects
@@ -26,6 +27,7 @@ class ListedObjects(Generic[K]):
         self._by_index: dict[str, dict[str, list[K]]] = {}
 
     def get(self, namespace: str, name: str) -> K | None:
+        """The object of that name; None if the list has none."""
         return self._by_name.get((namespace, name))
 
     def all(self) -> Sequence[K]:

@@ -1,11 +1,12 @@
 """Builds the requests to an API server as values; no I/O is done here."""
 
 from datetime import timedelta
+from functools import lru_cache
 from urllib.parse import quote
 
 import msgspec
 
-from hanse.kube.transport import MERGE_PATCH, Request
+from hanse.kube.transport import JSON_PATCH, MERGE_PATCH, Request
 from hanse.model.objects import Kind, Wire
 
 PAGE_SIZE = 500
@@ -19,6 +20,9 @@ _SEGMENT = ":@!$&'()*+,;=~"
 
 Query = tuple[tuple[str, str], ...]
 
+JsonPatch = tuple[Wire, ...]
+"""The operations of a JSON patch (RFC 6902)."""
+
 
 def resource_path(kind: Kind, namespace: str = "", name: str = "", subresource: str = "") -> str:
     """The URL path of a collection, of its objects in one namespace, or of one object.
@@ -27,13 +31,19 @@ def resource_path(kind: Kind, namespace: str = "", name: str = "", subresource: 
     """
     parts = ["/apis", kind.group, kind.version] if kind.group else ["/api", kind.version]
     if kind.namespaced and namespace:
-        parts += ["namespaces", quote(namespace, safe=_SEGMENT)]
+        parts += ["namespaces", _segment(namespace)]
     parts.append(kind.plural)
     if name:
-        parts.append(quote(name, safe=_SEGMENT))
+        parts.append(_segment(name))
     if subresource:
         parts.append(subresource)
     return "/".join(parts)
+
+
+@lru_cache(4096)  # the same few names are in nearly all requests
+def _segment(name: str) -> str:
+    """A name, escaped as a segment of a path."""
+    return quote(name, safe=_SEGMENT)
 
 
 def read(kind: Kind, name: str, namespace: str = "") -> Request:
@@ -49,22 +59,25 @@ def create(
     return Request("POST", resource_path(kind, namespace), query, msgspec.json.encode(body))
 
 
-def merge_patch(
+def patch(
     kind: Kind,
     name: str,
     namespace: str,
-    change: Wire,
+    change: Wire | JsonPatch,
     *,
     field_manager: str,
     subresource: str = "",
 ) -> Request:
-    """A PATCH request; preconditions are the patch's metadata.uid and metadata.resourceVersion."""
+    """A PATCH request; preconditions are the patch's metadata.uid and metadata.resourceVersion.
+
+    Those of a JSON patch are its tests. Raises `ValueError` for an empty name.
+    """
     return Request(
         "PATCH",
         resource_path(kind, namespace, _require_name(name), subresource),
         _query(fieldManager=field_manager),
         msgspec.json.encode(change),
-        content_type=MERGE_PATCH,
+        content_type=JSON_PATCH if isinstance(change, tuple) else MERGE_PATCH,
     )
 
 
@@ -77,7 +90,10 @@ def delete(
     resource_version: str = "",
     propagation: str = "Background",
 ) -> Request:
-    """A DELETE request; uid and resourceVersion are preconditions if they are not empty."""
+    """A DELETE request; uid and resourceVersion are preconditions if they are not empty.
+
+    Raises `ValueError` for an empty name, which would delete the collection.
+    """
     preconditions = {"uid": uid, "resourceVersion": resource_version}
     options: Wire = {
         "apiVersion": "v1",

@@ -52,8 +52,11 @@ class RestMapper:
     """The served kinds as last discovered; `changed` notifies when they change."""
 
     def __init__(self) -> None:
+        """Nothing is discovered yet: `served` is None."""
         self.served: ServedKinds | None = None
         self.changed = Notifier()
+        self.follows_definitions = False
+        """Whether discovery is repeated after every change of a CRD."""
 
     def update(self, served: ServedKinds) -> None:
         """Replace the served kinds by what discovery found; notifies `changed` if they differ."""
@@ -65,3 +68,11 @@ class RestMapper:
         """The kind in the version to request; unchanged if discovery did not find it."""
         found = self.served.resolve(kind) if self.served is not None else None
         return found or kind.kind
+
+    def names(self, kind: type[Object]) -> bool:
+        """Whether discovery found a kind, in its own version or a fallback."""
+        return self.served is not None and self.served.resolve(kind) is not None
+
+    def rules_out(self, kind: type[Object]) -> bool:
+        """Whether a kind is not served, and `changed` will notify once a CRD defines it."""
+        return self.follows_definitions and not self.names(kind)

@@ -1,6 +1,6 @@
 """The indexed objects of one list-and-watch: one writer, many readers, newest version wins."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from sys import intern
 from typing import Any, Generic, assert_never
@@ -19,7 +19,7 @@ from hanse.kube.watch_events import (
     Unreadable,
     WatchEvent,
 )
-from hanse.model.objects import K, Meta, Object
+from hanse.model.objects import K, Meta, Object, SharedLabels
 from hanse.model.snapshot import Index
 
 Name = tuple[str, str]
@@ -46,6 +46,7 @@ class Store(Generic[K]):
     """
 
     def __init__(self, indexes: Sequence[Index[K]] = ()) -> None:
+        """An empty store that is not synced until the first list; `indexes` are kept for `by`."""
         self.synced = False
         self.lists = 0
         self.rewinds = 0
@@ -55,7 +56,8 @@ class Store(Generic[K]):
         """Objects that cannot be decoded; the last version that could be, if any, is kept."""
         self._namespaces: dict[str, dict[str, K]] = {}
         self.indexes = {index.name: index for index in indexes}
-        self._by_index: dict[tuple[str, str], dict[Name, K]] = {}
+        self._by_index: dict[str, dict[str, K | dict[Name, K]]] = {}
+        """By the name of the index and the value: most have one object, which needs no dict."""
         self._forgotten_versions: dict[str, int] = {}
         """Version by uid of forgotten objects that the watch may still report."""
         self._deleting: set[str] = set()
@@ -65,6 +67,7 @@ class Store(Generic[K]):
         return sum(len(objects) for objects in self._namespaces.values())
 
     def get(self, namespace: str, name: str) -> K | None:
+        """The object of that name as last observed; None if there is none."""
         return self._namespaces.get(namespace, _NONE).get(name)
 
     def all(self) -> Iterator[K]:
@@ -74,7 +77,8 @@ class Store(Generic[K]):
         return iter(self._namespaces.get(namespace, _NONE).values())
 
     def by(self, index: str, value: str) -> Iterator[K]:
-        return iter(self._by_index.get((index, value), {}).values())
+        """The objects under a value of an index; none if there is no such index."""
+        return iter(_all_held(self._by_index.get(index, _NONE).get(value)))
 
     def unreadable_reason(self, namespace: str, name: str) -> str:
         """Why an object cannot be decoded as its kind; empty where it can."""
@@ -83,7 +87,7 @@ class Store(Generic[K]):
 
     def count(self, index: str, value: str) -> int:
         """The number of objects under an index value."""
-        return len(self._by_index.get((index, value), ()))
+        return len(_all_held(self._by_index.get(index, _NONE).get(value)))
 
     def apply_event(self, event: WatchEvent[K]) -> Iterable[StoreChange[K]]:
         """Apply an event of the watch and return the changes it makes.
@@ -128,7 +132,10 @@ class Store(Generic[K]):
         return self._store_newer(obj)
 
     def _store_newer(self, obj: K) -> tuple[StoreChange[K], ...]:
-        """Store an object unless a newer version of it is stored."""
+        """Store an object and return the change.
+
+        Empty if this or a newer version is stored or was forgotten.
+        """
         name = _object_name(obj)
         before = self.get(*name)
         version = object_version(obj)
@@ -143,17 +150,20 @@ class Store(Generic[K]):
         return (StoreChange(before, obj),)
 
     def add_indexes(self, indexes: Iterable[Index[K]]) -> None:
-        """Add indexes, over the stored objects too."""
+        """Add indexes, over the stored objects too; those whose name is known are skipped."""
         for index in indexes:
             if index.name in self.indexes:
                 continue
             self.indexes[index.name] = index
             for obj in self.all():
                 for value in index.values(obj):
-                    self._by_index.setdefault((index.name, value), {})[_object_name(obj)] = obj
+                    self._index(index.name, value, obj)
 
     def mark_deleting(self, obj: K) -> None:
-        """Mark an object, which stays stored, as deleted by us until the watch reports that."""
+        """Mark an object, which stays stored, as deleted by us until the watch reports that.
+
+        Nothing if another object of its name is stored.
+        """
         known = self.get(obj.metadata.namespace, obj.metadata.name)
         if known is not None and known.metadata.uid == obj.metadata.uid:
             self._deleting.add(obj.metadata.uid)
@@ -163,14 +173,17 @@ class Store(Generic[K]):
         return obj.metadata.uid in self._deleting
 
     def forget(self, obj: K) -> tuple[StoreChange[K], ...]:
-        """Remove an object that left our selector; older events do not bring it back."""
+        """Remove an object that left our selector; older events do not bring it back.
+
+        Returns the change; empty, without effect, if it is not stored.
+        """
         removed = self._remove(obj)
         if removed:  # else the watch was faster, or never had it
             self._forgotten_versions[obj.metadata.uid] = object_version(obj)
         return removed
 
     def _remove(self, obj: K) -> tuple[StoreChange[K], ...]:
-        """Remove an object, unless another of its name has replaced it."""
+        """Remove an object, unless another of its name has replaced it; returns the change."""
         name = _object_name(obj)
         self.unreadable.pop(name, None)
         before = self.get(*name)
@@ -195,19 +208,21 @@ class Store(Generic[K]):
         """Replace the content with a full list and return the changes; marks the store as synced.
 
         A list older than the store (a restored server) overrules newer objects; otherwise objects
-        newer than the list stay.
+        newer than the list stay. One that lacks what was written at its own version is of another
+        history, too.
         """
         as_of = parse_version(resource_version)
-        rewound = as_of < self.version or any(self._is_older(o, as_of) for o in objects)
-        self.rewinds += rewound
-        self.version = as_of
         listed = {_object_name(o) for o in objects}
         listed.update(self.unreadable)
-        missing = [
-            known
-            for known in self.all()
-            if _object_name(known) not in listed and (rewound or object_version(known) <= as_of)
-        ]
+        unlisted = [known for known in self.all() if _object_name(known) not in listed]
+        rewound = (
+            as_of < self.version
+            or any(self._is_older(o, as_of) for o in objects)
+            or any(object_version(known) == as_of for known in unlisted)
+        )
+        self.rewinds += rewound
+        self.version = as_of
+        missing = [known for known in unlisted if rewound or object_version(known) <= as_of]
         for known in missing:
             self._set_object(_object_name(known), known, None)
         changed = [StoreChange(known, None, live=False) for known in missing]
@@ -235,7 +250,10 @@ class Store(Generic[K]):
         return newer > 0 or (newer == 0 and known != obj)
 
     def _rewind(self, obj: K) -> tuple[StoreChange[K], ...]:
-        """Store an object of a rewound server, even if its version is lower."""
+        """Store an object of a rewound server, whatever its version; the change is not live.
+
+        Empty if it is the same.
+        """
         name = _object_name(obj)
         before = self.get(*name)
         if before == obj:
@@ -252,10 +270,8 @@ class Store(Generic[K]):
         if self.unreadable and after is not None:
             self.unreadable.pop(name, None)
         if before is not None:
-            for entry in self._index_entries(before):
-                self._by_index[entry].pop(name, None)
-                if not self._by_index[entry]:
-                    del self._by_index[entry]
+            for index, value in self._index_entries(before):
+                self._unindex(index, value, name)
         if after is None:
             siblings = self._namespaces.get(namespace, {})
             siblings.pop(object_name, None)
@@ -263,14 +279,41 @@ class Store(Generic[K]):
                 self._namespaces.pop(namespace, None)
             return
         self._namespaces.setdefault(namespace, {})[object_name] = after
-        for entry in self._index_entries(after):
-            self._by_index.setdefault(entry, {})[name] = after
+        for index, value in self._index_entries(after):
+            self._index(index, value, after)
+
+    def _index(self, index: str, value: str, obj: K) -> None:
+        """Add an object to an index, in the place of one of its name."""
+        values = self._by_index.setdefault(index, {})
+        held, name = values.get(value), _object_name(obj)
+        if isinstance(held, dict):
+            held[name] = obj
+        elif held is None or _object_name(held) == name:
+            values[value] = obj
+        else:
+            values[value] = {_object_name(held): held, name: obj}
+
+    def _unindex(self, index: str, value: str, name: Name) -> None:
+        """Remove an object from an index."""
+        values = self._by_index.get(index, {})
+        held = values.get(value)
+        if isinstance(held, dict):
+            held.pop(name, None)
+        if not held or (not isinstance(held, dict) and _object_name(held) == name):
+            values.pop(value, None)
 
     def _index_entries(self, obj: K) -> Iterator[tuple[str, str]]:
         """The name of each index and the values under which it has an object."""
         for index in self.indexes.values():
             for value in index.values(obj):
                 yield (index.name, value)
+
+
+def _all_held(held: K | dict[Name, K] | None) -> Collection[K]:
+    """The objects that an index has under a value, in their order."""
+    if held is None:
+        return ()
+    return held.values() if isinstance(held, dict) else (held,)
 
 
 def _object_name(obj: Object) -> Name:
@@ -291,7 +334,7 @@ def intern_metadata(meta: Meta) -> None:
     """Intern names, labels and annotations of metadata in place, a third of a store's memory."""
     force_setattr(meta, "name", intern(meta.name))
     force_setattr(meta, "namespace", intern(meta.namespace))
-    if meta.labels:
+    if meta.labels and not isinstance(meta.labels, SharedLabels):
         force_setattr(meta, "labels", {intern(k): intern(v) for k, v in meta.labels.items()})
     if meta.annotations:
         notes = {intern(k): _intern_short(v) for k, v in meta.annotations.items()}

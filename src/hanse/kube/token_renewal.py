@@ -18,6 +18,7 @@ from hanse.kube.errors import BadCredentials, KubeError
 from hanse.kube.kubeconfig import Kubeconfig, KubeconfigSource, read_file
 from hanse.kube.token_requests import issued_token, token_request
 from hanse.model.kinds.core import Secret
+from hanse.model.naming import account_user
 from hanse.model.tokens import TokenClaims, parse_claims
 from hanse.model.write_rules import MAX_TOKEN_SECONDS
 
@@ -42,7 +43,7 @@ class ServiceAccountName(Struct, frozen=True):
     @property
     def subject(self) -> str:
         """The subject of its tokens."""
-        return f"system:serviceaccount:{self.namespace}:{self.name}"
+        return account_user(self.namespace, self.name)
 
 
 def token_account(token: str) -> ServiceAccountName | None:
@@ -94,20 +95,26 @@ class SecretTokenStore:
     """A kubeconfig in a Secret of the local cluster."""
 
     def __init__(self, client: Client, namespace: str, name: str, key: str) -> None:
+        """The kubeconfig under `key` in a Secret; nothing is read yet."""
         self._client = client
         self._namespace = namespace
         self._name = name
         self._key = key
 
     async def token(self) -> str:
-        """Read the Secret live and return the inline token of the kubeconfig in it."""
+        """Read the Secret live and return the inline token of the kubeconfig in it.
+
+        Raises `BadCredentials` for a kubeconfig that names files or programs, and `KubeError` of
+        the read.
+        """
         secret = await self._client.read(Secret, self._name, self._namespace)
         return _inline_token(secret.data.get(self._key, b""), f"Secret {self._name}")
 
     async def store_token(self, token: str) -> None:
         """Read the Secret and patch the token of the kubeconfig in it.
 
-        Raises Conflict if the Secret changed meanwhile.
+        Raises `Conflict` if the Secret changed meanwhile, and `BadCredentials` if no token is in
+        it.
         """
         secret = await self._client.read(Secret, self._name, self._namespace)
         text = secret.data.get(self._key, b"")
@@ -135,6 +142,7 @@ class TokenRenewer:
         stores: Sequence[TokenStore],
         clock: Clock,
     ) -> None:
+        """Nothing is renewed yet; `server` is the cluster that issues tokens of `account`."""
         self._account = account
         self._server = server
         self._credentials = credentials
@@ -150,7 +158,8 @@ class TokenRenewer:
     async def renew_if_due(self) -> None:
         """Write the freshest token to each store whose own is past half its lifetime.
 
-        If the freshest is past half as well, a new one is requested. Errors are logged, not raised.
+        If the freshest is past half as well, a new one is requested. Nothing if the token in use is
+        another account's or never expires. Errors are logged, not raised.
         """
         try:
             own = (await self._credentials.config()).identity.token
@@ -159,14 +168,14 @@ class TokenRenewer:
             stored = await asyncio.gather(*(self._read_stored(store) for store in self._stores))
             freshest = max((own, *stored), key=self._remaining_lifetime)
             if self._needs_renewal(freshest):
-                freshest = await self._request_token(self._lifetime(freshest) or MIN_LIFETIME)
+                freshest = await self._request_token(freshest)
         except KubeError as error:
             log.warning("token not renewed", extra={"why": str(error)})
             return
         await self._store_everywhere(freshest, stored)
 
     async def _store_everywhere(self, token: str, stored: Sequence[str]) -> None:
-        """Store a token wherever the stored one is past half its lifetime."""
+        """Store a token wherever the stored one is past half its lifetime; errors are logged."""
         for store, current in zip(self._stores, stored, strict=True):
             if current == token or not self._needs_renewal(current):
                 continue
@@ -184,13 +193,16 @@ class TokenRenewer:
         except KubeError:
             return ""  # absent, or not readable for us
 
-    async def _request_token(self, lifetime: timedelta) -> str:
-        """Request a token of our account from the API server, of MIN_LIFETIME to MAX_LIFETIME.
+    async def _request_token(self, before: str) -> str:
+        """Request a token of our account that lasts as long as `before`, from 10 min to 30 days.
 
-        Raises BadCredentials if the answer holds none, Unreachable if it is no API server's.
+        It ends with the Secret to which `before` is bound. Raises BadCredentials if the answer
+        holds none, Unreachable if it is no API server's.
         """
+        lifetime, claims = self._lifetime(before) or MIN_LIFETIME, self._own_claims(before)
         seconds = min(max(lifetime, MIN_LIFETIME), MAX_LIFETIME).total_seconds()
-        request = token_request(self._account.namespace, self._account.name, int(seconds))
+        bound = claims.bound if claims is not None else None
+        request = token_request(self._account.namespace, self._account.name, int(seconds), bound)
         token = issued_token(await self._server.send(request))
         if self._lifetime(token) is None:
             raise BadCredentials(f"no token was issued for {self._account.subject}")
@@ -220,13 +232,13 @@ class TokenRenewer:
         return claims.expires - self._clock.now()
 
     def _needs_renewal(self, token: str) -> bool:
-        """Whether a token of this account is past half its lifetime."""
+        """Whether a token of this account is past half its lifetime; False for any other token."""
         lifetime = self._lifetime(token)
         return lifetime is not None and self._remaining_lifetime(token) < lifetime / 2
 
 
 def _replace_file(file: Path, text: bytes) -> None:
-    """Replace a file atomically: readers see all of the old or all of the new."""
+    """Replace a file atomically, with mode 0600: readers see all of the old or all of the new."""
     temporary = file.with_name(f".{file.name}.new")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with open(descriptor, "wb") as file_object:

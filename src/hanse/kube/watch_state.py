@@ -5,7 +5,16 @@ from enum import Enum, auto
 
 from msgspec import Struct
 
-from hanse.kube.errors import Gone, Status
+from hanse.kube.errors import (
+    BadCredentials,
+    Conflict,
+    Forbidden,
+    Gone,
+    KubeError,
+    ServerError,
+    Status,
+    Throttled,
+)
 
 _WORKING_AFTER = 10.0
 """Seconds after which an open watch counts as working although no event came."""
@@ -37,6 +46,8 @@ class Failures(Struct):
     attempts: int = 0
     refusals: int = 0
     """How many of the latest were for lack of permissions."""
+    refusal: type[Forbidden | BadCredentials] | None = None
+    """How the server refuses us in an outage; None: it does not answer, or has failed."""
     expiries: int = 0
     """How many lists in a row expired before they were watched."""
     since: float | None = None
@@ -69,3 +80,14 @@ def check_not_older(version: str, position: Resume) -> None:
         and int(version) < int(position.version)
     ):
         raise Gone(Status(410, "Expired", "the server went back to an earlier state"))
+
+
+def is_passing(error: KubeError) -> bool:
+    """Whether an API server itself refused one request: 429, or a 5xx or 409 with a reason."""
+    match error:
+        case Throttled():
+            return True
+        case ServerError(status=status) | Conflict(status=status):
+            return bool(status.reason)
+        case _:
+            return False

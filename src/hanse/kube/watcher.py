@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import timedelta
 from random import Random
 from typing import Generic, TypeAlias
@@ -20,17 +20,14 @@ from hanse.kube.decoding import (
 )
 from hanse.kube.errors import (
     BadCredentials,
-    Conflict,
     Forbidden,
     Gone,
     Invalid,
     KubeError,
     NotFound,
-    ServerError,
-    Throttled,
     Unreachable,
 )
-from hanse.kube.retry import NOT_SERVED_BACKOFF, retry_delay
+from hanse.kube.retry import NOT_SERVED_BACKOFF, RULED_OUT_BACKOFF, retry_delay
 from hanse.kube.transport import Request
 from hanse.kube.watch_events import Interrupted, NotServed, Progress, WatchEvent
 from hanse.kube.watch_state import (
@@ -40,6 +37,7 @@ from hanse.kube.watch_state import (
     OpenWatch,
     Resume,
     check_not_older,
+    is_passing,
 )
 from hanse.model.objects import K
 
@@ -83,9 +81,9 @@ async def list_and_watch(
 ) -> AsyncGenerator[WatchEvent[K], None]:
     """List a kind and then watch it, for as long as the caller iterates.
 
-    An outage is reported once, by `Interrupted`; its end by `Progress`, after a new list, and every
-    list but the first waits for `before_relist`. A caller that stops early closes the generator
-    (`contextlib.aclosing`).
+    An outage is reported once, by `Interrupted`, and again when the server begins to refuse us, or
+    does not any more; its end by `Progress`, after a new list, and every list but the first waits
+    for `before_relist`. A caller that stops early closes the generator (`contextlib.aclosing`).
     """
     selection = _Selection(namespace, labels, fields)
     watcher = _Watcher(client, kind, selection, random, before_relist)
@@ -122,6 +120,7 @@ class _Watcher(Generic[K]):
         random: Random,
         before_relist: BeforeRelist | None,
     ) -> None:
+        """Nothing is listed yet; `before_relist` is awaited before every list but the first."""
         self._client = client
         self._before_relist = before_relist
         self._has_listed = False
@@ -135,7 +134,7 @@ class _Watcher(Generic[K]):
         self._lists_paged = False
 
     async def run_once(self) -> AsyncGenerator[WatchEvent[K], None]:
-        """List if needed, then watch until the server ends the watch."""
+        """List if needed, then watch until the server ends the watch; yields the events of both."""
         self._open_watch = None
         if isinstance(self._position, ListAll) and self._has_listed and self._before_relist:
             await self._before_relist()
@@ -173,18 +172,23 @@ class _Watcher(Generic[K]):
         return changed
 
     async def wait_for_kind(self, notified: int) -> None:
-        """Wait until discovery notifies again, or for the backoff of kinds that are not served."""
-        pause = NOT_SERVED_BACKOFF.delay(self._failures.attempts, self._random)
-        try:
+        """Wait until a later discovery names the kind; at most for a backoff.
+
+        That is long if discovery rules the kind out.
+        """
+        mapper = self._client.rest_mapper
+        backoff = RULED_OUT_BACKOFF if mapper.rules_out(self._kind) else NOT_SERVED_BACKOFF
+        pause = backoff.delay(self._failures.attempts, self._random)
+        with suppress(TimeoutError):
             async with asyncio.timeout(pause.total_seconds()):
-                await self._client.rest_mapper.changed.wait_for_more(notified)
-        except TimeoutError:
-            return
+                await mapper.changed.wait_for_more(notified)
+                while not mapper.names(self._kind):
+                    await mapper.changed.wait_for_more(mapper.changed.notified)
 
     def restart(self, error: Gone) -> timedelta:
         """Reset to listing; returns how long to wait, which is zero for a single expiry."""
         self._position = ListAll()
-        self._check_working()
+        self._reset_if_working()
         failures = self._failures
         pause = retry_delay(error, failures.attempts, self._random) if failures.attempts else None
         failures.attempts += 1
@@ -196,9 +200,9 @@ class _Watcher(Generic[K]):
         return self._failures.expiries > _MAX_EXPIRIES
 
     def record_failure(self, error: KubeError) -> timedelta:
-        """Record a failure, perhaps a restore; returns the wait, zero for a watch that worked."""
-        self._doubt_history()
-        self._check_working()
+        """Record a failure; returns the wait, 0 after a watch that worked. A resume is verified."""
+        self._mark_unverified()
+        self._reset_if_working()
         failures = self._failures
         broke = self._open_watch is not None and failures.attempts == 0
         pause = retry_delay(error, self._attempts_of_kind(error), self._random)
@@ -210,7 +214,7 @@ class _Watcher(Generic[K]):
         return pause
 
     def _attempts_of_kind(self, error: KubeError) -> int:
-        """How many attempts failed as this one did: 401 and 403 in a row are counted apart."""
+        """How many attempts failed before this error; 401 and 403 in a row are counted apart."""
         if not isinstance(error, Forbidden | BadCredentials):
             self._failures.refusals = 0
             return self._failures.attempts
@@ -218,22 +222,28 @@ class _Watcher(Generic[K]):
         return self._failures.refusals - 1
 
     def begin_outage(self, error: KubeError, pause: timedelta) -> bool:
-        """Record an outage, if one begins; the next attempt lists.
+        """Record an outage, if one begins or is of another sort now; the next attempt lists.
 
         The server may come back from a backup with a version past the last observed one, so that
         resuming could not detect it. A server that answers, if only by errors, is no outage for
         `_TOLERATED` seconds: an overloaded one refuses single requests.
         """
         interrupted = self._availability is Availability.INTERRUPTED
-        if interrupted or not pause or self._is_tolerated(error, pause):
+        refusal = type(error) if isinstance(error, Forbidden | BadCredentials) else None
+        if interrupted and refusal is self._failures.refusal:
             return False
-        self._availability = Availability.INTERRUPTED
+        if not interrupted and (not pause or self._is_tolerated(error, pause)):
+            return False
+        self._availability, self._failures.refusal = Availability.INTERRUPTED, refusal
         self._position = ListAll()
         return True
 
     def _is_tolerated(self, error: KubeError, pause: timedelta) -> bool:
-        """Whether an error is an API server's answer, and will not last too long with the pause."""
-        if not _is_passing(error):
+        """Whether an error is an API server's answer, and will not last too long with the pause.
+
+        Since when such errors last is kept, and forgotten with any other.
+        """
+        if not is_passing(error):
             self._failures.since = None
             return False
         now = asyncio.get_running_loop().time()
@@ -242,7 +252,7 @@ class _Watcher(Generic[K]):
         return now + pause.total_seconds() - self._failures.since <= _TOLERATED
 
     def _kind_served(self) -> None:
-        """Remember that the server serves the kind, so that its absence is reported anew."""
+        """Record that the kind is served again, so that its absence is reported anew."""
         if self._availability is Availability.NOT_SERVED:
             self._availability = Availability.SERVED
 
@@ -264,8 +274,8 @@ class _Watcher(Generic[K]):
         self._has_listed = True
         return listed
 
-    def _doubt_history(self) -> None:
-        """Verify before the watch resumes that the server was not restored meanwhile."""
+    def _mark_unverified(self) -> None:
+        """Have the next attempt verify, before it resumes, that the server was not restored."""
         if isinstance(self._position, Resume):
             self._position = Resume(self._position.version, unverified=True)
 
@@ -330,9 +340,10 @@ class _Watcher(Generic[K]):
     async def _decode_events(
         self, lines: AsyncIterator[bytes], silence_limit: float
     ) -> AsyncGenerator[DecodedEvent[K], None]:
-        """Decode the lines of a watch.
+        """Decode the lines of a watch; an object that cannot be decoded is an event, too.
 
-        Raises Unreachable after `silence_limit` seconds without a line.
+        Raises the error that an ERROR event has, and Unreachable for a line that is no event, or
+        after `silence_limit` seconds without a line.
         """
         count = 0
         while True:
@@ -376,24 +387,13 @@ class _Watcher(Generic[K]):
         """
         assert self._open_watch is not None, "it was open"
         if self._open_watch.seconds < timeout - 1:
-            self._doubt_history()
-        if not self._check_working():
+            self._mark_unverified()
+        if not self._reset_if_working():
             raise Unreachable("the watch ended as soon as it began")
 
-    def _check_working(self) -> bool:
-        """Whether the last watch worked; if so, forgets the failures."""
+    def _reset_if_working(self) -> bool:
+        """Whether the last watch worked; if so, resets the count of failures."""
         worked = self._open_watch is not None and self._open_watch.works
         if worked:
             self._failures = Failures()
         return worked
-
-
-def _is_passing(error: KubeError) -> bool:
-    """Whether a server refused a single request (429, or another Status), not a proxy's 503."""
-    match error:
-        case Throttled():
-            return True
-        case ServerError(status=status) | Conflict(status=status):
-            return bool(status.reason)
-        case _:
-            return False

@@ -15,7 +15,10 @@ class LockHeld(Exception):
 
 
 def lock_file(path: Path) -> TextIO:
-    """Lock a file until it is closed, and write our pid into it; raises `LockHeld`."""
+    """Create and lock a file, until it is closed, and write our pid into it.
+
+    Does not wait: raises `LockHeld`, with the pid of the holder, if it is locked.
+    """
     lock = path.open("a+")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -80,7 +80,10 @@ class UrlTransport:
         """There is nothing to release."""
 
     async def _authenticated(self) -> tuple[Api, User]:
-        """The API and user of the current credentials; they are renewed once after a rejection."""
+        """The API and user of the current credentials; they are renewed once after a rejection.
+
+        Raises `StatusError` if they are rejected again, and `Unreachable` if no API has their URL.
+        """
         access = await self._credentials.config()
         try:
             return self._authenticate(access)

@@ -69,6 +69,7 @@ def _cluster_entry(access: ClientConfig) -> dict[str, str]:
 
 
 def _user_entry(identity: Identity) -> dict[str, str]:
+    """The token, certificate and key of an identity, as far as it has them."""
     fields = {
         "token": identity.token,
         "client-certificate-data": _base64(identity.certificate),

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import Any
 
 from hanse.kube.errors import Unreachable
@@ -13,6 +13,7 @@ class Link:
     """The link from one cluster's agent to another cluster's API server."""
 
     def __init__(self, source: str, target: str) -> None:
+        """A link that is not cut; `broken` is set, and replaced, to end its watches."""
         self.source = source
         self.target = target
         self.cut = False
@@ -61,7 +62,7 @@ class Links:
 
     @property
     def cuts(self) -> list[tuple[str, str]]:
-        """The cut pairs, each once."""
+        """The cut pairs, each once; sorted, also within a pair."""
         pairs = (sorted(pair) for pair, link in self._links.items() if link.cut)
         return sorted({(one, other) for one, other in pairs})
 
@@ -87,7 +88,7 @@ class LinkedTransport:
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Stream, or raise the error of a cut link; a later cut breaks the open stream."""
+        """Stream, or raise `Unreachable` if the link is cut; a later cut breaks the open stream."""
         if self._link.cut:
             raise self._link.error
         broken = self._link.broken
@@ -100,22 +101,6 @@ class LinkedTransport:
     async def close(self) -> None:
         """Close the transport below."""
         await self._inner.close()
-
-
-class UnreachableTransport:
-    """A transport to a cluster that cannot be reached."""
-
-    def __init__(self, why: str) -> None:
-        self._why = why
-
-    async def send(self, request: Request) -> Response:  # noqa: ARG002 - part of the protocol
-        raise Unreachable(self._why)
-
-    def stream(self, request: Request) -> AbstractAsyncContextManager[AsyncIterator[bytes]]:  # noqa: ARG002
-        raise Unreachable(self._why)
-
-    async def close(self) -> None:
-        """There is nothing to release."""
 
 
 async def read_until_broken(

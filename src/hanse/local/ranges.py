@@ -33,7 +33,7 @@ class AddressRanges(Struct, frozen=True):
 
     @property
     def api_server(self) -> IPv4Address:
-        """The endpoint of `default/kubernetes`."""
+        """The endpoint of `default/kubernetes`: the last host address of the nodes' range."""
         return self.nodes[-2]
 
 

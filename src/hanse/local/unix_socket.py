@@ -11,7 +11,10 @@ _MAX_ADDRESS_LENGTH = 100
 
 
 def private_listener(path: Path) -> socket.socket:
-    """A Unix socket bound with mode 0600, not listening yet; it replaces an existing file."""
+    """A Unix socket bound with mode 0600, not listening yet; it replaces an existing file.
+
+    Raises `OSError`.
+    """
     path.unlink(missing_ok=True)  # the folder is locked: its previous owner has ended
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     mask = os.umask(0o177)

@@ -136,7 +136,7 @@ def _judge_namespace(rules: NamespaceAcceptance, namespace: str, field: str) -> 
 def _workload_refusals(
     rules: WorkloadAcceptance, received: Workload, origin: str
 ) -> Iterator[Refused]:
-    """Every reason why a workload is not taken, the most general first."""
+    """Every reason why a workload is not taken, the most general first; nothing if it is taken."""
     if origin not in rules.origins:
         yield Refused("workloads.origins", f"sets of {origin or 'an unknown origin'} are not taken")
     yield from _namespace_refusals(rules, received)
@@ -205,7 +205,7 @@ def _reference_refusals(rules: WorkloadAcceptance, received: Workload) -> Iterat
 
 
 def _is_listed(rules: WorkloadAcceptance, reference: Reference) -> bool:
-    """Whether a pattern of the policy matches what is referred to; never for kind `Unknown`."""
+    """Whether a pattern that the policy has for this kind matches the name; never for `Unknown`."""
     match reference.kind:
         case "ServiceAccount":
             return matches_any(reference.name, rules.service_accounts)

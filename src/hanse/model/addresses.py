@@ -31,6 +31,11 @@ def is_address(text: str) -> bool:
     return True
 
 
+def is_loopback_host(host: str) -> bool:
+    """Whether a host is a loopback address or `localhost`; other names are not looked up."""
+    return ip_address(host).is_loopback if is_address(host) else host == "localhost"
+
+
 def reached_addresses(address: Address) -> tuple[Address, ...]:
     """The address, and the IPv4 addresses that packets to it reach by a standard translation."""
     if isinstance(address, IPv4Address):

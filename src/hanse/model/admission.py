@@ -81,7 +81,9 @@ class AdmissionHook(Protocol):
     def name(self) -> str: ...
 
     @property
-    def rules(self) -> tuple[WebhookRule, ...]: ...
+    def rules(self) -> tuple[WebhookRule, ...]:
+        """The entries of its webhook configuration; requests are routed by `name`, not by these."""
+        ...
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Decide about a request by it and a snapshot alone; writes and asks nothing itself."""

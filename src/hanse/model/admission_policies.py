@@ -45,7 +45,11 @@ def policy_manifests(rules: Iterable[WriteRule], scope: PolicyScope) -> tuple[Ma
 
 
 def _policy(rule: WriteRule, scope: PolicyScope) -> Manifest:
-    """The policy that holds requests for a rule's resource to its requirements."""
+    """The policy that holds requests for a rule's resource to its requirements.
+
+    These include, but for tokens, that metadata which others act on is kept. Unless the rule is for
+    anybody, only requests of the scope's ServiceAccounts are held to it.
+    """
     requirements = (*rule.requirements, *metadata_requirements(rule.sets))
     if rule.subresource == "token":
         requirements = rule.requirements  # a TokenRequest is stored nowhere
@@ -65,7 +69,9 @@ def _policy(rule: WriteRule, scope: PolicyScope) -> Manifest:
         "validations": [_validation(each, scope) for each in requirements],
     }
     if not rule.anybody:
-        spec["matchConditions"] = [{"name": "by-an-account", "expression": _held(rule, scope)}]
+        spec["matchConditions"] = [
+            {"name": "by-an-account", "expression": _account_expression(rule, scope)}
+        ]
     if rule.params is not None:
         spec["paramKind"] = {"apiVersion": rule.params.api_version, "kind": rule.params.name}
         # Where that kind is not served, the binding's selector is not asked before a refusal.
@@ -74,8 +80,8 @@ def _policy(rule: WriteRule, scope: PolicyScope) -> Manifest:
     return manifest(ValidatingAdmissionPolicy.kind, name, body={"spec": spec}, optional=True)
 
 
-def _held(rule: WriteRule, scope: PolicyScope) -> str:
-    """CEL that is true for the service accounts, by the start of their names, that a rule holds."""
+def _account_expression(rule: WriteRule, scope: PolicyScope) -> str:
+    """CEL: whether the request is by a ServiceAccount that a rule restricts, by name prefixes."""
     at_home = scope.home_accounts if rule.namespace == HOME else ()
     return " || ".join(
         f"request.userInfo.username.startsWith('system:serviceaccount:{start}')"
@@ -84,7 +90,7 @@ def _held(rule: WriteRule, scope: PolicyScope) -> str:
 
 
 def _validation(requirement: Requirement, scope: PolicyScope) -> Wire:
-    """A validation, with the names of the cluster's namespaces filled in."""
+    """A requirement as a validation, its placeholders replaced by the values of the scope."""
     expression = requirement.expression
     for placeholder, value in scope.values.items():
         expression = expression.replace(placeholder, value)
@@ -97,7 +103,11 @@ def _validation(requirement: Requirement, scope: PolicyScope) -> Wire:
 
 
 def _policy_binding(rule: WriteRule, scope: PolicyScope) -> Manifest:
-    """The binding of a rule's policy: to its namespace, unless it holds anywhere."""
+    """The binding of a rule's policy, which denies: in its namespace, unless it holds anywhere.
+
+    A rule with params is held to every object of that kind, in `params_in` if that is set; without
+    any it allows.
+    """
     name = f"{scope.prefix}-{rule.name}"
     spec: Wire = {"policyName": name, "validationActions": ["Deny"]}
     if selector := _in_namespace(rule, scope):

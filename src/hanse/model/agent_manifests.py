@@ -71,7 +71,7 @@ def rights_by_feature(
 
 
 def _leases(feature: str, cluster: ClusterId, system: str) -> list[tuple[str, str]]:
-    """Namespace and name of the Leases that a feature holds in its own cluster."""
+    """Namespace and name of the Leases that a feature holds in its own cluster; most have none."""
     match feature:
         case "membership":
             return [(SYSTEM, cluster)]

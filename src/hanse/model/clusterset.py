@@ -29,7 +29,7 @@ def clusterset_spec(snapshot: Snapshot, broker: ClusterId | None) -> ClusterSetS
     """The spec of the broker's ClusterSet, the oldest.
 
     Where there is none, the rules that this cluster has kept in its record, or else those that most
-    records have; the defaults if there are no such rules.
+    records have; the defaults if there are no such rules. Without a broker the defaults.
     """
     if broker is None:
         return ClusterSetSpec()
@@ -38,7 +38,7 @@ def clusterset_spec(snapshot: Snapshot, broker: ClusterId | None) -> ClusterSetS
 
 
 def oldest_clusterset(sets: Iterable[ClusterSet]) -> ClusterSet | None:
-    """The one with the earliest creationTimestamp, whose rules alone count; None without any."""
+    """The one with the earliest creationTimestamp, then name, which counts; None without any."""
     return min(sets, key=lambda s: (s.metadata.creation_timestamp or _LATEST, s.name), default=None)
 
 
@@ -61,7 +61,10 @@ def agreed_rules(records: Iterable[ClusterMember]) -> ClusterSetSpec | None:
 
 
 def is_broker_lost(snapshot: Snapshot, broker: ClusterId | None, namespace: str) -> bool:
-    """Whether a broker's namespace is terminating or gone; False until Namespaces are listed."""
+    """Whether a broker's namespace is terminating or gone; False until Namespaces are listed.
+
+    False without a broker, too.
+    """
     if broker is None or not snapshot.listed(broker, Namespace):
         return False
     found = snapshot.get(broker, Namespace, namespace)
@@ -95,15 +98,18 @@ def common_state(
     """The state of a cluster by its record and its Lease on the broker, the same for every agent.
 
     A cluster that is leaving is judged by its Lease until it has left: it withdraws its objects
-    itself. One that moves to another broker is never silent. One without a record is an agent's of
-    an earlier version, and judged by its Lease, too.
+    itself. One that moves to another broker is never silent, and unknown there until it has
+    published everything. One without a record is an agent's of an earlier version, and judged by
+    its Lease, too.
     """
     record = snapshot.get(broker, ClusterMember, cluster, namespace)
     if record is not None and record.has_left:
         return MemberState.GONE
     state = MemberState(lease_state(cluster, snapshot, broker, namespace))
-    is_moving = record is not None and record.status.moving
-    return MemberState.UNKNOWN if is_moving and state is MemberState.SILENT else state
+    if record is None or not record.status.moving:
+        return state
+    has_published = record.status.phase != "Joining" and state is not MemberState.SILENT
+    return state if has_published else MemberState.UNKNOWN
 
 
 def joined_clusters(snapshot: Snapshot, broker: ClusterId, namespace: str) -> frozenset[ClusterId]:
@@ -173,7 +179,11 @@ def identity_error(snapshot: Snapshot) -> str:
 
 
 def may_tell_identity(change: Change, local: ClusterId) -> bool:
-    """Whether a change may alter what `identity_error` says."""
+    """Whether a change may alter what `identity_error` says.
+
+    That is one of the local cluster's record or Lease, or of the namespace that identifies
+    clusters.
+    """
     if not isinstance(change, ObjectChange):
         return False
     name = change.object.metadata.name

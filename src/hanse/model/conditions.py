@@ -1,6 +1,6 @@
 """Status conditions: one per type, with a transition time that changes only with the status."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Literal
 
@@ -9,6 +9,9 @@ from msgspec.structs import replace
 from hanse.model.objects import Value
 
 Truth = Literal["True", "False", "Unknown"]
+
+MAX_MESSAGE_LENGTH = 32768
+"""The API refuses conditions with a longer message."""
 
 
 class Condition(Value, frozen=True, kw_only=True, omit_defaults=False):
@@ -23,13 +26,16 @@ class Condition(Value, frozen=True, kw_only=True, omit_defaults=False):
 
 
 def condition(type_: str, status: bool | None, reason: str, message: str = "") -> Condition:
-    """A condition without transition time, which `merge_conditions` sets; None becomes Unknown."""
+    """A condition without transition time, which `merge_conditions` sets; None becomes Unknown.
+
+    A message that the API would refuse is cut.
+    """
     truth: Truth = "Unknown" if status is None else "True" if status else "False"
-    return Condition(type=type_, status=truth, reason=reason, message=message)
+    return Condition(type=type_, status=truth, reason=reason, message=message[:MAX_MESSAGE_LENGTH])
 
 
 def merge_conditions(
-    current: Sequence[Condition], desired: Iterable[Condition], now: datetime, generation: int = 0
+    current: Iterable[Condition], desired: Iterable[Condition], now: datetime, generation: int = 0
 ) -> tuple[Condition, ...]:
     """The conditions to write: desired ones replace those of the same type, others stay.
 

@@ -110,7 +110,10 @@ _ANY_OBJECT: Wire = {"type": "object", "x-kubernetes-preserve-unknown-fields": T
 
 
 def crds(kinds: Iterable[type[Object]] = OWN_KINDS) -> tuple[Wire, ...]:
-    """The CRDs of our kinds, or of those among the given kinds, sorted by name."""
+    """The CRDs of our kinds, or of those among the given kinds, sorted by name.
+
+    Kinds that are not ours are ignored.
+    """
     wanted = set(kinds)
     return _sorted_by_name(crd_of(kind) for kind in OWN_KINDS if kind in wanted)
 

@@ -64,6 +64,8 @@ class ClusterState(Fact, frozen=True):
     """Whether it answers nothing at all, and may be dead; errors and missing rights are answers."""
     rejected: bool = False
     """Whether it answers, and rejects our credentials."""
+    forbidden: tuple[str, ...] = ()
+    """The resources that the agent's account may not read in it, if that is all that is wrong."""
 
     @property
     def key(self) -> ClusterId:
@@ -186,6 +188,10 @@ class HeartbeatState(Fact, frozen=True):
     """Whether that is because the cluster does not know our credentials any more."""
     namespace: str = ""
     """Where the Lease is."""
+    token: str = ""
+    """A digest of the token with which it was last renewed; empty if that is not known."""
+    forbidden: bool = False
+    """Whether it is not renewed because our account may not do so."""
 
     @property
     def key(self) -> ClusterId:
@@ -217,6 +223,18 @@ class Leadership(Fact, frozen=True):
     def key(self) -> ClusterId:
         """The member that is led."""
         return self.member
+
+
+class AgentFeatures(Fact, frozen=True):
+    """The features that the agent of a cluster runs, or has rights for."""
+
+    cluster: ClusterId
+    features: tuple[str, ...]
+
+    @property
+    def key(self) -> ClusterId:
+        """The id of the cluster."""
+        return self.cluster
 
 
 class AgentRun(Fact, frozen=True):

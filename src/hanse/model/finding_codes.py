@@ -10,295 +10,343 @@ class CodeExplanation(Struct, frozen=True):
     resolved: str
 
 
-def _said(meaning: str, resolved: str) -> CodeExplanation:
-    """The explanation of one code."""
+def _code(meaning: str, resolved: str) -> CodeExplanation:
+    """The explanation of one code: what it means, and what ends it."""
     return CodeExplanation(meaning, resolved)
+
+
+_UNSEEN = (
+    "Agents may not read that, so that metrics and Events do not have it: `hanse doctor`, `hanse "
+    "status` and the console do."
+)
 
 
 CODES: dict[str, CodeExplanation] = {
     # clusters, agents, connections
-    "ClusterUnreachable": _said(
+    "ClusterUnreachable": _code(
         "The API server of a cluster does not answer. What it has stays as it was last seen, and "
         "others leave it out of answers once its Lease on the broker has expired.",
         "The cluster answers again; agents connect by themselves.",
     ),
-    "BrokerLost": _said(
+    "BrokerLost": _code(
         "The broker does not answer. What clusters share stays as it is; nothing new is shared.",
         "The broker answers again.",
     ),
-    "ClusterSilent": _said(
+    "ClusterSilent": _code(
         "A cluster does not renew its Lease on the broker, so that the others leave out what it "
         "exports. Its agent may run and not reach the broker.",
         "Its agent renews the Lease.",
     ),
-    "LinkCut": _said(
+    "LinkCut": _code(
         "The agent of one cluster does not reach another cluster, which others may reach.",
         "The connection is back.",
     ),
-    "TokenRevoked": _said(
-        "A cluster refuses the credentials that another one's agent has for it: they ended, or "
-        "their account is gone.",
-        "The agent has new ones: `hanse join` makes them.",
+    "TokenRevoked": _code(
+        "A cluster refuses the credentials that another one's agent has for it, or what it asks "
+        "for with them: they ended, their account is gone, or lacks rights.",
+        "The agent has new ones, or its rights: `hanse join` makes both.",
     ),
-    "AgentMissing": _said(
-        "No agent has ever run in a cluster.", "An agent is installed and holds its Lease."
+    "AgentMissing": _code(
+        "No agent works in a cluster: none has ever run there, or its Lease, its account, or the "
+        "namespace of both was deleted, so that the cluster refuses its credentials.",
+        "An agent is installed and holds its Lease.",
     ),
-    "AgentSilent": _said(
+    "AgentSilent": _code(
         "The agent of a cluster does not renew its own Lease: it does not run, or cannot write.",
         "An agent renews the Lease.",
     ),
-    "AgentPaused": _said(
+    "AgentPaused": _code(
         "A person paused an agent by an annotation of its namespace: it writes only status.",
         "The annotation hanse.dev/paused is taken off.",
     ),
-    "FleetPaused": _said(
+    "FleetPaused": _code(
         "A person paused all agents in the ClusterSet: they write only status.",
         "spec.paused of the ClusterSet is false.",
     ),
-    "BrokerNamespaceMissing": _said(
+    "BrokerNamespaceMissing": _code(
         "The namespace on the broker of what clusters share was deleted. What clusters have of "
         "each other stays as it was; nothing new is shared, and nobody can say who is alive.",
         "`hanse broker init` has made it again; agents fill it by themselves.",
     ),
-    "ClusterSetMissing": _said(
+    "ClusterSetMissing": _code(
         "A broker has members and no ClusterSet. The rules that each member has kept in its record "
         "stand; they cannot be changed.",
         "A ClusterSet is there again: `hanse broker init` makes it with the same rules.",
     ),
-    "ClusterSetIgnored": _said(
+    "ClusterSetIgnored": _code(
         "A broker has several ClusterSets. The rules of the oldest count; those of the others do "
         "nothing, but any of them can pause the fleet.",
         "There is one ClusterSet.",
     ),
-    "MembersMoving": _said(
+    "MembersMoving": _code(
         "A fleet moves to another broker: members are on the old one, on the new one, or on both. "
         "What they publish stands, and none of them is taken for dead meanwhile.",
         "`hanse broker retire` has ended the old broker.",
     ),
-    "RangesOverlap": _said(
-        "Address ranges of clusters or networks overlap: an address of one would reach pods or "
-        "Services of the other. Members of a broker, whose ranges are in their records, do not "
-        "import such addresses of each other.",
-        "Each has a range of its own, or spec.clusters of the ClusterSet names the right ones.",
+    "MemberLeaving": _code(
+        "A member has been leaving its broker for longer than `hanse leave` waits: its agent does "
+        "not run, does not reach the broker, or cannot withdraw something. Its account there has "
+        "all its rights meanwhile.",
+        "Its agent has withdrawn everything, and `hanse leave` has ended its account.",
     ),
-    "AgentForbidden": _said(
-        "The account of an agent lacks rights that its features need, as the API server says when "
-        "it is asked about that account.",
+    "AccountRemains": _code(
+        "A member has left its broker, but `hanse leave` was interrupted before it deleted the "
+        "account, the rights and the Lease there: who has its token can still write.",
+        "`hanse leave`, run again, has deleted them.",
+    ),
+    "RangesOverlap": _code(
+        "Address ranges of clusters or networks overlap: an address of one would reach pods or "
+        "Services of the other. Members of a broker or of a Federation, which state their ranges, "
+        "do not import such addresses of each other.",
+        "Each has a range of its own, or spec.clusters of the ClusterSet, or spec.ranges of a "
+        "member's Federation, names the right ones.",
+    ),
+    "AgentForbidden": _code(
+        "The account of an agent lacks rights that its features need: the agent is refused, or the "
+        "API server says so when it is asked about that account. A console does not ask.",
         "The roles of this version are applied.",
     ),
-    "NodesNotReady": _said("Nodes of a cluster are not ready.", "Their condition Ready is True."),
-    "CredentialsRefused": _said(
+    "NodesNotReady": _code("Nodes of a cluster are not ready.", "Their condition Ready is True."),
+    "CredentialsRefused": _code(
         "A cluster does not accept the credentials of your kubeconfig, or they cannot be used; "
         "nothing is known of it.",
         "The cluster accepts them.",
     ),
-    "NotReadable": _said(
+    "NotReadable": _code(
         "Some kinds could not be listed, by your rights or since the API server failed: what is "
         "wrong with them is not known.",
         "They can be listed.",
     ),
-    "KubeconfigInvalid": _said("No kubeconfig could be read.", "A readable one is named."),
-    "TokenExpiring": _said(
+    "KubeconfigInvalid": _code("No kubeconfig could be read.", "A readable one is named."),
+    "TokenExpiring": _code(
         "Credentials end within a week, or a token that agents renew soon ends without.",
         "They are renewed, or others are used.",
     ),
-    "TokenUnending": _said(
-        "A supervisor uses a token that never expires.", "The member joins with one that does."
+    "TokenUnending": _code(
+        f"A supervisor uses a token that never expires. {_UNSEEN}",
+        "The member joins with one that does.",
     ),
-    "VersionUnsupported": _said(
+    "VersionUnsupported": _code(
         "A cluster has a version of Kubernetes that is not supported.", "It is updated."
     ),
-    "VersionSkew": _said(
-        "An agent is more than one release away from this program.", "All are of one release."
+    "VersionSkew": _code(
+        f"An agent is more than one release from this program, or from a newer agent. {_UNSEEN}",
+        "All are of one release.",
     ),
-    "ClockSkew": _said(
+    "ClockSkew": _code(
         "The clock of a cluster differs from this machine's by more than two seconds.",
         "Both clocks are synchronised.",
     ),
-    "CrdMissing": _said(
-        "Definitions of kinds that the cluster's features need are missing.",
+    "CrdMissing": _code(
+        f"Definitions of kinds that the cluster's features need are missing. {_UNSEEN}",
         "They are applied.",
     ),
-    "CrdOld": _said("Definitions are of another version.", "Those of this version are applied."),
-    "RightMissing": _said(
+    "CrdOld": _code(
+        f"Definitions are of another version. {_UNSEEN}", "Those of this version are applied."
+    ),
+    "AdmissionPolicyOld": _code(
+        "Admission policies that version 0.1.0 wrote for the addresses of networks stand beside "
+        f"those of this version, and nobody updates them. {_UNSEEN}",
+        "They are deleted.",
+    ),
+    "RightMissing": _code(
         "Your own credentials lack rights that an installation needs.", "They are granted."
     ),
-    "WebhookDown": _said(
-        "An admission webhook of ours has no ready endpoint: what it guards cannot be written.",
+    "WebhookDown": _code(
+        "An admission webhook of ours has no ready endpoint: what it guards cannot be written. "
+        f"{_UNSEEN}",
         "The agent runs, or the webhook is taken away.",
     ),
-    "BrokerUnguarded": _said(
-        "Admission policies that hold members on a broker are missing, so that a member can write "
-        "what is another's.",
+    "GuardMissing": _code(
+        "A node has no guard (`hanse guard`) that is ready, by its Lease in hanse-guards, where "
+        "agents leave it to guards to keep networks apart: NetworkPolicies do instead, and those "
+        "of tenants do not narrow. Or the network plugin of the node, which a guard installed, "
+        f"waits for it: no pod starts there. {_UNSEEN}",
+        "A guard runs on the node, agents do without guards (`--no-network-node-guards`), or its "
+        "plugin is taken out of the node's network configuration.",
+    ),
+    "BrokerUnguarded": _code(
+        "Admission policies that hold members on a broker are missing, or their bindings do not "
+        f"deny, so that a member can write what is another's. {_UNSEEN}",
         "They are applied again.",
     ),
-    "LeaseMissing": _said(
+    "MemberUnguarded": _code(
+        "Admission policies that hold supervisors in a member of a Federation are missing, or "
+        f"their bindings do not deny, so that a supervisor can write what is of users. {_UNSEEN}",
+        "They are applied again.",
+    ),
+    "LeaseMissing": _code(
         "A cluster has joined, and its Lease is gone from the broker: the others take nothing new "
-        "from it.",
+        f"from it. {_UNSEEN}",
         "Its agent has a Lease again.",
     ),
-    "ZoneNotDelegated": _said(
-        "Our name server runs in a cluster whose DNS does not forward our zone to it.",
+    "ZoneNotDelegated": _code(
+        f"Our name server runs in a cluster whose DNS does not forward our zone to it. {_UNSEEN}",
         "The Corefile forwards the zone.",
     ),
     # services
-    "NoEndpoints": _said(
+    "NoEndpoints": _code(
         "An exported service has no ready endpoint in any cluster: clients get no answer.",
         "A pod behind it is ready somewhere.",
     ),
-    "EndpointsLost": _said(
+    "EndpointsLost": _code(
         "A service is served by fewer clusters than export it.", "All of them serve it again."
     ),
-    "ExportInvalid": _said(
+    "ExportInvalid": _code(
         "What is exported does not exist or cannot be exported.",
         "There is such a Service, or the export is withdrawn.",
     ),
-    "ExportPending": _said("The broker has not taken an export yet.", "The broker takes it."),
-    "ExportFailed": _said("An export could not be written to the broker.", "It is written."),
-    "ExportUnseen": _said(
+    "ExportPending": _code("The broker has not taken an export yet.", "The broker takes it."),
+    "ExportFailed": _code("An export could not be written to the broker.", "It is written."),
+    "ExportUnseen": _code(
         "No agent has looked at an export.", "An agent with the feature services runs there."
     ),
-    "PortConflict": _said(
+    "PortConflict": _code(
         "Clusters export a service with ports that contradict each other; the oldest wins.",
         "All exports agree, or the younger one is withdrawn.",
     ),
-    "TypeConflict": _said(
+    "TypeConflict": _code(
         "Clusters export a service as headless and not headless; the oldest wins.",
         "All exports agree, or the younger one is withdrawn.",
     ),
-    "SettingIgnored": _said(
+    "SettingIgnored": _code(
         "A setting in an annotation is not valid and has no effect.",
         "It is valid, or taken off.",
     ),
-    "AddressesRefused": _said(
+    "AddressesRefused": _code(
         "A cluster publishes addresses outside of the ranges that it may publish.",
         "The ClusterSet allows them, or they are no longer published.",
     ),
-    "ImportBlocked": _said(
+    "ImportBlocked": _code(
         "An object that Hanse did not make has the name of an import.", "It is gone."
     ),
-    "NotPublished": _said(
+    "NotPublished": _code(
         "Names could not be written to the name server outside.", "They are written."
     ),
     # federation
-    "FederationInvalid": _said("A Federation cannot be used as it stands.", "It is corrected."),
-    "MemberUnreachable": _said(
+    "FederationInvalid": _code("A Federation cannot be used as it stands.", "It is corrected."),
+    "MemberUnreachable": _code(
         "A supervisor does not reach members of its Federation.", "It reaches them."
     ),
-    "LeaderMissing": _said(
+    "LeaderMissing": _code(
         "Nobody leads a member, or the GSLB configuration: nothing is changed there.",
         "A supervisor that reaches it runs, or a cluster is promoted.",
     ),
-    "MembersDiffer": _said(
+    "MembersDiffer": _code(
         "Supervisors of one Federation name different members.", "Their lists are the same."
     ),
-    "MemberAbandoned": _said(
+    "MemberAbandoned": _code(
         "A member was given up while it did not answer; objects of ours may stand there.",
         "They are removed, and the note about it is deleted.",
     ),
-    "WriteRefused": _said(
+    "WriteRefused": _code(
         "A member refuses what its leader writes; the message is that of its API server.",
         "It accepts it.",
     ),
-    "TooManySupervisors": _said(
-        "More clusters supervise a Federation than are useful.", "Five or fewer do."
+    "TooManySupervisors": _code(
+        f"More clusters supervise a Federation than are useful. {_UNSEEN}", "Five or fewer do."
     ),
-    "NotFederated": _said(
+    "NotFederated": _code(
         "A Service that asks to be federated is not: the message says why.", "It is."
     ),
-    "NamesCollide": _said(
+    "NamesCollide": _code(
         "A Service of a user has the name of one that Hanse would make.", "One is renamed."
     ),
-    "FederatedDown": _said(
+    "FederatedDown": _code(
         "A federated Service has no ready endpoint in any cluster.", "One is ready."
     ),
-    "FederatedDegraded": _said(
+    "FederatedDegraded": _code(
         "Clusters with members of a federated Service are lost.", "They are back."
     ),
-    "MachineNotServed": _said(
+    "MachineNotServed": _code(
         "A virtual machine is no backend of the Service in its tags.", "It is."
     ),
     # policies
-    "PolicyBlocked": _said(
+    "PolicyBlocked": _code(
         "A cluster refuses a federated policy; the message is that of its API server.",
         "It accepts it; writing is tried again.",
     ),
-    "PolicyQuarantined": _said(
+    "PolicyQuarantined": _code(
         "A cluster joined again with another version of a policy; neither is overwritten.",
         "A person says which one counts.",
     ),
-    "PolicyConflict": _said(
+    "PolicyConflict": _code(
         "A policy was changed in two clusters at once; one version counts, the other is kept.",
         "A person says which one counts.",
     ),
-    "PolicyIgnored": _said("An annotation of a policy is misspelt.", "It is true, or taken off."),
-    "PolicyLocalPeers": _said(
+    "PolicyIgnored": _code("An annotation of a policy is misspelt.", "It is true, or taken off."),
+    "PolicyLocalPeers": _code(
         "A federated policy names peers that exist in one cluster only.",
         "It names federated Services, or is not federated.",
     ),
-    "PolicyNamesNothing": _said(
+    "PolicyNamesNothing": _code(
         "A federated policy names a group or a Service that a cluster does not have.",
         "The group or Service is there, or the policy names another.",
     ),
-    "PolicyNotEnforced": _said(
+    "PolicyNotEnforced": _code(
         "A policy applies to machines on which nobody enforces policies.",
         "An agent of Antrea runs on them, or the policy applies to something else.",
     ),
     # networks
-    "NetworkFailed": _said("A network of a tenant could not be made.", "Its phase is Ready."),
-    "TenantFailed": _said("A tenant does not have what it asks for.", "It is Ready."),
-    "DnsStale": _said(
+    "NetworkFailed": _code("A network of a tenant could not be made.", "Its phase is Ready."),
+    "TenantFailed": _code("A tenant does not have what it asks for.", "It is Ready."),
+    "DnsStale": _code(
         "The DNS of a network has another address than its pods ask: they cannot look names up.",
         "The pods are made anew.",
     ),
-    "PoolExhausted": _said(
+    "PoolExhausted": _code(
         "A network has no Service address left: new Services are refused.",
         "A range is added, or Services are deleted.",
     ),
-    "PoolNearlyFull": _said(
+    "PoolNearlyFull": _code(
         "A network has given out nine tenths of its Service addresses.", "A range is added."
     ),
     # global load balancing
-    "HostDown": _said("No member of a global host is up.", "One is up."),
-    "HostDegraded": _said("Some members of a global host are down.", "All are up."),
-    "NameUnserved": _said(
+    "HostDown": _code("No member of a global host is up.", "One is up."),
+    "HostDegraded": _code("Some members of a global host are down.", "All are up."),
+    "NameUnserved": _code(
         "A global host is in none of the zones that name servers answer: nobody can look it up.",
         "Name servers answer its zone, or nothing asks for the host.",
     ),
-    "TwoLeaders": _said("Two clusters lead the GSLB configuration.", "One is demoted."),
-    "GslbStageFailed": _said("A stage of the GSLB federation failed.", "It succeeds."),
-    "ProviderFailed": _said(
+    "TwoLeaders": _code("Two clusters lead the GSLB configuration.", "One is demoted."),
+    "GslbStageFailed": _code("A stage of the GSLB federation failed.", "It succeeds."),
+    "ProviderFailed": _code(
         "The GSLB configuration cannot be used, as when the Avi controller refuses us.",
         "The configuration or its Secret is corrected.",
     ),
-    "GlobalPolicyInvalid": _said("A GlobalDeploymentPolicy is not valid.", "It is corrected."),
-    "NotBalanced": _said(
+    "GlobalPolicyInvalid": _code("A GlobalDeploymentPolicy is not valid.", "It is corrected."),
+    "NotBalanced": _code(
         "A GlobalDeploymentPolicy selects objects that cannot be balanced.",
         "They can be, or are not selected.",
     ),
-    "HostRuleRejected": _said("A GSLBHostRule is not used.", "It is corrected."),
+    "HostRuleRejected": _code("A GSLBHostRule is not used.", "It is corrected."),
     # sets
-    "SetShort": _said(
+    "SetHalted": _code(
+        "A roll-out of a StatefulSet over clusters does not go on: as many replicas as may be down "
+        "are not ready, or a cluster with a share cannot be seen.",
+        "The replicas are ready and the clusters are back, or the set is told to go on without.",
+    ),
+    "SetShort": _code(
         "A federated StatefulSet has fewer ready replicas than it asks for.", "All are ready."
     ),
-    "SetInvalid": _said("A StatefulSet cannot be spread as it stands.", "It is corrected."),
-    "SetNotPlaced": _said("Not all replicas have a cluster.", "There is room for them."),
-    "SetRefused": _said(
+    "SetInvalid": _code("A StatefulSet cannot be spread as it stands.", "It is corrected."),
+    "SetNotPlaced": _code("Not all replicas have a cluster.", "There is room for them."),
+    "SetRefused": _code(
         "A cluster does not take a set, by its AcceptancePolicy.",
         "Its administrator allows it, or the set is changed.",
     ),
-    "SetTrouble": _said(
+    "SetTrouble": _code(
         "Something stands in the way of a cluster's part of a set.", "It is removed."
     ),
-    "ShareDisputed": _said(
+    "ShareDisputed": _code(
         "Somebody writes the shares of a set on the broker; nobody follows them.",
         "The record is computed anew.",
     ),
-    "RecordTooNew": _said(
+    "RecordTooNew": _code(
         "A record was made by a newer Hanse than the one that reads it.", "That one is updated."
     ),
-    "AcceptanceUnreadable": _said(
-        "An AcceptancePolicy cannot be read; its last version or the defaults count.",
+    "AcceptanceUnreadable": _code(
+        f"An AcceptancePolicy cannot be read; its last version or the defaults count. {_UNSEEN}",
         "It is corrected.",
     ),
 }

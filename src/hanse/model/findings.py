@@ -45,6 +45,7 @@ class Ref(Struct, frozen=True, order=True):
     cluster: ClusterId = ""
 
     def __str__(self) -> str:
+        """`Kind namespace/name in cluster`; the cluster only if it is set and not the name."""
         name = f"{self.namespace}/{self.name}" if self.namespace else self.name
         place = f" in {self.cluster}" if self.cluster and self.cluster != self.name else ""
         return f"{self.kind} {name}{place}"
@@ -59,6 +60,7 @@ class Remedy(Struct, frozen=True):
     """The person to ask, where no command mends it; `judge` says so."""
 
     def __str__(self) -> str:
+        """The commands joined by `&&`, then `ask <person>`, then the advice, as far as set."""
         asked = f"ask {self.ask}" if self.ask else ""
         return "; ".join(part for part in (" && ".join(self.commands), asked, self.advice) if part)
 
@@ -114,6 +116,11 @@ def cluster_ref(cluster: ClusterId) -> Ref:
     return Ref("Cluster", cluster, cluster=cluster)
 
 
+def credentials_ref(context: str, cluster: ClusterId) -> Ref:
+    """A person's credentials of a context as the subject of a finding."""
+    return Ref("Credentials", context, cluster=cluster)
+
+
 def link_ref(source: ClusterId, target: ClusterId) -> Ref:
     """The connection of one cluster's agent to another cluster as the subject of a finding."""
     return Ref("Link", f"{source}-{target}", cluster=source)
@@ -137,11 +144,13 @@ def judge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     folded: dict[Ref, list[Finding]] = {}
     for one in unique:
         cause = _cause(one, causes)
-        in_circle = causes[one.subject] is not None and _first(one.subject, causes) == one.subject
+        in_circle = (
+            causes[one.subject] is not None and _root_cause(one.subject, causes) == one.subject
+        )
         if cause is None or in_circle:
             roots[one.code, one.subject] = one
         else:
-            folded.setdefault(_first(cause, causes), []).append(one)
+            folded.setdefault(_root_cause(cause, causes), []).append(one)
     for key, root in roots.items():
         if followers := folded.pop(root.subject, None):
             roots[key] = _with_consequences(root, followers)
@@ -184,8 +193,8 @@ def _cause(one: Finding, subjects: Mapping[Ref, Ref | None]) -> Ref | None:
     return next((ref for ref in one.caused_by if ref in subjects and ref != one.subject), None)
 
 
-def _first(subject: Ref, causes: Mapping[Ref, Ref | None]) -> Ref:
-    """The end of the chain of causes, or where it comes back to itself."""
+def _root_cause(subject: Ref, causes: Mapping[Ref, Ref | None]) -> Ref:
+    """The subject at the end of a chain of causes, or where the chain returns to itself."""
     passed = set()
     while (cause := causes[subject]) is not None and subject not in passed:
         passed.add(subject)

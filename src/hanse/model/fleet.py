@@ -1,6 +1,6 @@
 """The fleet: snapshots of several agents, or of a person's own connections, read as one."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cached_property
 from shlex import quote
@@ -8,7 +8,8 @@ from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
-from hanse.model.facts import ClusterState, HolderState, LeaseLiveness, Phase, Role
+from hanse.model.facts import ClusterState, HolderState, LeaseLiveness, ListDenied, Phase, Role
+from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.objects import ClusterId, K, Object
 from hanse.model.snapshot import Index, Snapshot
 
@@ -39,12 +40,20 @@ class MultiClusterSnapshot:
         local: bool = False,
         indexed: bool = False,
     ) -> None:
+        """Read the snapshots of several agents, by their cluster, as one.
+
+        `contexts` are the kubeconfig contexts that kubectl commands name. Results are cached, so
+        that the snapshots must not change while it is used. `local`: the clusters are those of a
+        local federation, which `hanse local` can mend. `indexed`: everything is read, so that
+        indexes over all clusters are built.
+        """
         self.by_agent = dict(snapshots)
         self.local = local
         """Whether the clusters are those of a local federation, which `hanse local` can mend."""
         self._indexed = indexed
         """Whether it is used for everything at once, so that indexes over all clusters pay."""
         self._names: dict[type[Object], dict[tuple[str, str], list[tuple[ClusterId, Any]]]] = {}
+        self._groups: dict[tuple[ClusterId, str], dict[str, list[Any]]] = {}
         self._computed: dict[Callable[..., Any], Any] = {}
         self._contexts = contexts or {}
         self._reporters: dict[ClusterId, tuple[ClusterId, ...]] = {}
@@ -70,10 +79,12 @@ class MultiClusterSnapshot:
     def clusters(self) -> tuple[ClusterId, ...]:
         """Every cluster that an agent connects to or sees a Lease of; those with an agent first.
 
-        A second connection for another purpose (`gslb/lubeck`) does not count as a cluster.
+        A second connection for another purpose (`gslb/lubeck`) does not count as a cluster, nor
+        does an external system.
         """
         snapshots = self.by_agent.values()
-        known = {s.cluster for one in snapshots for s in one.facts(ClusterState)}
+        states = (state for one in snapshots for state in one.facts(ClusterState))
+        known = {state.cluster for state in states if Role.OUTSIDE not in state.roles}
         known |= {beat.lease for one in snapshots for beat in _heartbeats(one)}
         plain = {name for name in known if "/" not in name}
         twice = {name for name in known - plain if name.partition("/")[2] in plain}
@@ -95,6 +106,16 @@ class MultiClusterSnapshot:
         """Every cluster but those whose only role, for any agent, is broker."""
         return tuple(where for where in self.clusters if self.roles(where) != {Role.BROKER})
 
+    @cached_property
+    def member_order(self) -> dict[ClusterId, int]:
+        """The place of each member in their order."""
+        return {where: number for number, where in enumerate(self.members)}
+
+    @cached_property
+    def lost_members(self) -> frozenset[ClusterId]:
+        """The members that have a fault."""
+        return frozenset(where for where in self.members if self.fault_of(where) is not None)
+
     def roles(self, where: ClusterId) -> frozenset[Role]:
         """The roles that a cluster has for any agent."""
         states = (one.fact(ClusterState, where) for one in self.by_agent.values())
@@ -104,18 +125,29 @@ class MultiClusterSnapshot:
         """`ClusterUnreachable` if nobody reaches it, `ClusterSilent` if its Lease has run out.
 
         Its own agent's connection alone counts, if it has one; else a renewed Lease shows that it
-        works. None where nothing is wrong, or nothing is known.
+        works. None where nothing is wrong, nothing is known, or an agent only lacks rights there.
         """
         if where not in self._faults:
             self._faults[where] = self._find_fault(where)
         return self._faults[where]
 
     def _find_fault(self, where: ClusterId) -> ClusterFault | None:
-        """Why a cluster does not count: nobody reaches it, or its Lease ran out; else None."""
+        """Why a cluster does not count: nobody reaches it, or its Lease ran out; else None.
+
+        One that refuses rights is reached. What others do not reach counts only if it has no
+        heartbeat.
+        """
         states = self.connections_to(where)
         silence = self.silence_of(where)
-        unreached = states and all(one.phase is Phase.UNREACHABLE for one in states.values())
-        if unreached and (where in self.by_agent or not self._beats(where)):
+        refused = any(one.rejected for one in states.values())
+        unreached = states and all(
+            one.phase is Phase.UNREACHABLE and not one.forbidden for one in states.values()
+        )
+        if (
+            unreached
+            and not refused  # it answers
+            and (where in self.by_agent or not self._has_heartbeat(where))
+        ):
             state = max(states.values(), key=lambda one: one.since)
             since = silence.since if silence is not None else state.since
             known = since if since < self.now else None  # it was asked once, just now
@@ -126,22 +158,40 @@ class MultiClusterSnapshot:
             "ClusterSilent", silence.since, f"its Lease on {silence.where} has run out"
         )
 
+    def is_lost(self, where: ClusterId) -> bool:
+        """Whether a cluster has a fault that also ends what others read from it directly.
+
+        One that is silent on the broker alone, and reached by another agent, is not lost.
+        """
+        fault = self.fault_of(where)
+        if fault is None or fault.code == "ClusterUnreachable":
+            return fault is not None
+        return not any(
+            state.phase is not Phase.UNREACHABLE
+            for source, one in self.by_agent.items()
+            if source != where
+            for state in one.facts(ClusterState)
+            if state.cluster.rpartition("/")[2] == where
+        )
+
     def silence_of(self, where: ClusterId) -> LeaseLiveness | None:
         """The Lease of a cluster that ran out on a broker that is reached; None if none did."""
         found = self._known_beats(where)
         return next((beat for beat in found if beat.state is HolderState.SILENT), None)
 
-    def _beats(self, where: ClusterId) -> bool:
+    def _has_heartbeat(self, where: ClusterId) -> bool:
         """Whether brokers that are reached have a renewed Lease of it, and none that ran out."""
         states = [beat.state for beat in self._known_beats(where)]
         return HolderState.READY in states and HolderState.SILENT not in states
 
     def _known_beats(self, where: ClusterId) -> Iterator[LeaseLiveness]:
-        """The LeaseLiveness facts of a cluster on brokers that are reached."""
+        """The LeaseLiveness facts of a cluster on brokers that are reached and not left."""
         for snapshot in self.by_agent.values():
             for beat in _heartbeats(snapshot):
                 if beat.lease == where and snapshot.synced(beat.where):
-                    yield beat
+                    record = snapshot.get(beat.where, ClusterMember, where, beat.namespace)
+                    if record is None or not record.has_left:
+                        yield beat
 
     def connections_to(self, where: ClusterId) -> dict[ClusterId, ClusterState]:
         """The state of a cluster's connections by agent: its own agent's alone, if it has one."""
@@ -157,8 +207,15 @@ class MultiClusterSnapshot:
             self._by_role[role] = tuple(dict.fromkeys(found))
         return self._by_role[role]
 
+    def membership_records(self, cluster: ClusterId) -> Iterator[tuple[ClusterId, ClusterMember]]:
+        """The records of a cluster, each with its broker."""
+        for broker in self.clusters_with_role(Role.BROKER):
+            for record in self.all(broker, ClusterMember):
+                if record.name == cluster:
+                    yield broker, record
+
     def get(self, where: ClusterId, kind: type[K], name: str, namespace: str = "") -> K | None:
-        """The object in the first snapshot that has it; None if none has."""
+        """The object by the first agent of `_agents_of` that has it; None if none has."""
         for agent in self._agents_of(where):
             found = self.by_agent[agent].get(where, kind, name, namespace)
             if found is not None:
@@ -195,9 +252,20 @@ class MultiClusterSnapshot:
         """Whether one of the agents has listed all objects of a kind in a cluster."""
         return any(snapshot.listed(where, kind) for snapshot in self._snapshots_for(where))
 
+    def denied(self, where: ClusterId, kind: type[Object]) -> str:
+        """Why a cluster's own agent could not list a kind in it, so it is not known; else empty."""
+        own = self.by_agent.get(where)
+        fact = own.fact(ListDenied, (where, kind.kind)) if own is not None else None
+        return fact.reason if fact is not None else ""
+
     def by(self, where: ClusterId, index: Index[K], value: str) -> Iterator[K]:
         """Every object that an index finds in a cluster."""
-        return _unique([one.by(where, index, value) for one in self._snapshots_for(where)])
+        if not self._indexed:
+            return _unique([one.by(where, index, value) for one in self._snapshots_for(where)])
+        groups = self._groups.get((where, index.name))
+        if groups is None:
+            groups = self._groups[where, index.name] = _grouped(self.all(where, index.kind), index)
+        return iter(groups.get(value, ()))
 
     def _snapshots_for(self, where: ClusterId) -> Iterator[Snapshot]:
         """The snapshots that may have a cluster's objects, its reporter's first."""
@@ -228,6 +296,15 @@ def _heartbeats(snapshot: Snapshot) -> Iterator[LeaseLiveness]:
     """The LeaseLiveness facts of all Leases on brokers."""
     brokers = {s.cluster for s in snapshot.facts(ClusterState) if Role.BROKER in s.roles}
     return (one for one in snapshot.facts(LeaseLiveness) if one.where in brokers)
+
+
+def _grouped(objects: Iterable[K], index: Index[K]) -> dict[str, list[K]]:
+    """The objects by their values in an index."""
+    groups: dict[str, list[K]] = {}
+    for one in objects:
+        for value in index.values(one):
+            groups.setdefault(value, []).append(one)
+    return groups
 
 
 def _unique(found: Sequence[Iterator[K]]) -> Iterator[K]:

@@ -6,23 +6,32 @@ from typing import Any
 from hanse.model.facts import ClusterState, HeartbeatState, LeaseLiveness
 from hanse.model.findings import Finding, judge
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.kinds.hanse import ClusterMember, ClusterSet
+from hanse.model.objects import Object
 from hanse.model.snapshot import Change, FactChange
 from hanse.model.view import ALL_KEYS, View
 
 
 def concerns_all_keys(change: Change) -> bool:
-    """Whether a change may alter every item: of a ClusterSet's spec, or of one of three facts.
+    """Whether a change may alter every item: a cluster is lost or back, or the rules of a fleet.
 
-    These are ClusterState, HeartbeatState and LeaseLiveness: a cluster is lost or back.
+    That are the facts ClusterState, HeartbeatState and LeaseLiveness, the spec of a ClusterSet, and
+    the phase of a ClusterMember.
     """
     if isinstance(change, FactChange):
         return isinstance(change.fact, ClusterState | HeartbeatState | LeaseLiveness)
-    if not isinstance(change.object, ClusterSet):
-        return False
-    sides = (change.before, change.after)
-    before, after = (side.spec if isinstance(side, ClusterSet) else None for side in sides)
-    return before != after
+    return _counted(change.before) != _counted(change.after)
+
+
+def _counted(side: Object | None) -> object:
+    """What counts for all items in one side of a change; None where nothing does."""
+    match side:
+        case ClusterSet():
+            return side.spec
+        case ClusterMember():
+            return side.status.phase
+        case _:
+            return None
 
 
 class Judgement:
@@ -34,6 +43,7 @@ class Judgement:
         take_snapshot: Callable[[], MultiClusterSnapshot],
         on_item: Callable[[str, str, Any | None], None] = lambda *_: None,
     ) -> None:
+        """Nothing is judged until the first `refresh`, for which all keys are stale."""
         self._views = {view.name: view for view in views}
         self._take_snapshot = take_snapshot
         self._on_item = on_item
@@ -59,7 +69,10 @@ class Judgement:
         return bool(self._unlisted) or any(self._dirty.values())
 
     def on_change(self, change: Change) -> None:
-        """Mark the keys that a change concerns: all for a ClusterSet, or a cluster lost or back."""
+        """Mark the keys that a change concerns, of some changes all that are known.
+
+        A view that answers `ALL_KEYS` lists its keys anew in the next refresh.
+        """
         concerns_all = concerns_all_keys(change)
         for name, view in self._views.items():
             keys = set(view.keys_for(change))

@@ -4,7 +4,7 @@ An address of another cluster that lies in the ranges of this one reaches our ow
 or nothing. So a cluster imports none; it judges that by its own ranges alone, whatever others say.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, collapse_addresses, ip_network
 from itertools import combinations
@@ -12,12 +12,13 @@ from itertools import combinations
 from msgspec import Struct
 
 from hanse.model.kinds.core import Node
+from hanse.model.kinds.federation import Federation
 from hanse.model.kinds.hanse import ClusterMember, ClusterSetSpec, MemberRanges
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.kinds.submariner import GlobalIngressIP
 from hanse.model.objects import ClusterId
 from hanse.model.ownership import OWNER
-from hanse.model.snapshot import Snapshot
+from hanse.model.snapshot import ObjectChange, Snapshot
 
 Range = IPv4Network | IPv6Network
 
@@ -46,7 +47,8 @@ def parse_range(text: str) -> Range | None:
 def discovered_ranges(snapshot: Snapshot) -> MemberRanges | None:
     """The local cluster's ranges, by its nodes' podCIDRs and its ServiceCIDRs; None until listed.
 
-    Empty under Globalnet (GlobalIngressIP is served): other clusters use other addresses then.
+    Empty under Globalnet (GlobalIngressIP is served): other clusters use other addresses then. At
+    most MAX_PODS and MAX_SERVICES ranges, without those of tenants' networks.
     """
     local = snapshot.local
     if not all(snapshot.listed_or_unserved(local, kind) for kind in (Node, ServiceCIDR)):
@@ -65,16 +67,25 @@ def discovered_ranges(snapshot: Snapshot) -> MemberRanges | None:
         for cidr in one.spec.cidrs
     )
     return MemberRanges(
-        pods=_collapsed(pods)[:MAX_PODS], services=_collapsed(services)[:MAX_SERVICES]
+        pods=_collapsed_ranges(pods)[:MAX_PODS], services=_collapsed_ranges(services)[:MAX_SERVICES]
     )
 
 
-def _collapsed(cidrs: Iterable[str]) -> tuple[str, ...]:
-    """The fewest ranges that have the same addresses, in order."""
+def _collapsed_ranges(cidrs: Iterable[str]) -> tuple[str, ...]:
+    """The fewest ranges that have the same addresses, IPv4 first; invalid ones are ignored."""
     found = [parsed for cidr in cidrs if (parsed := parse_range(cidr)) is not None]
     fourth = collapse_addresses(one for one in found if isinstance(one, IPv4Network))
     sixth = collapse_addresses(one for one in found if isinstance(one, IPv6Network))
     return (*map(str, fourth), *map(str, sixth))
+
+
+def stated_ranges(member: ClusterId, snapshot: Snapshot) -> MemberRanges:
+    """The ranges that a member states of itself in its Federation; none if it states none."""
+    stated = [one.status.ranges for one in snapshot.all(member, Federation)]
+    return MemberRanges(
+        pods=tuple(text for ranges in stated for text in ranges.pods),
+        services=tuple(text for ranges in stated for text in ranges.services),
+    )
 
 
 def member_ranges(record: ClusterMember, rules: ClusterSetSpec) -> MemberRanges:
@@ -98,7 +109,8 @@ def misled_clusters(
 ) -> tuple[ClusterId, ...]:
     """Other members whose ranges overlap those that this cluster publishes: they do not import it.
 
-    `as_pods` compares our ranges of pods, else those of Services, if known.
+    `as_pods` compares our ranges of pods, else those of Services, or of pods if those are unknown.
+    Empty without a record of our own.
     """
     own = snapshot.get(broker, ClusterMember, snapshot.local, namespace)
     if own is None:
@@ -127,19 +139,40 @@ def overlaps_of(members: Iterable[ClusterMember], rules: ClusterSetSpec) -> Iter
 
     Where pods are published the ranges of Services may be the same everywhere.
     """
-    known = sorted(
-        (one.metadata.name, member_ranges(one, rules)) for one in members if not one.has_left
-    )
-    for (one, ranges), (other, others) in combinations(known, 2):
-        there = _first_overlap(_published(ranges, rules), (*others.pods, *others.services))
-        here = _first_overlap((*ranges.pods, *ranges.services), _published(others, rules))
+    known = {one.metadata.name: member_ranges(one, rules) for one in members if not one.has_left}
+    yield from overlapping(known, services=rules.endpoint_source == "serviceIPs")
+
+
+def overlapping(known: Mapping[ClusterId, MemberRanges], *, services: bool) -> Iterator[Overlap]:
+    """The pairs of clusters of which one publishes addresses that lie in the ranges of the other.
+
+    They publish pods, and with `services` addresses of Services, too.
+    """
+
+    def published(ranges: MemberRanges) -> tuple[str, ...]:
+        return (*ranges.pods, *(ranges.services if services else ()))
+
+    for (one, ranges), (other, others) in combinations(sorted(known.items()), 2):
+        there = _first_overlap(published(ranges), (*others.pods, *others.services))
+        here = _first_overlap((*ranges.pods, *ranges.services), published(others))
         if (found := there or here) is not None:
             yield Overlap(one, other, found)
 
 
-def _published(ranges: MemberRanges, rules: ClusterSetSpec) -> tuple[str, ...]:
-    """The ranges of the addresses that a cluster publishes: pods of headless Services always."""
-    return (*ranges.pods, *(ranges.services if rules.endpoint_source == "serviceIPs" else ()))
+def changes_ranges(change: ObjectChange) -> bool:
+    """Whether a node or a ServiceCIDR has other ranges than before."""
+    return _ranges_of(change.before) != _ranges_of(change.after)
+
+
+def _ranges_of(obj: object) -> tuple[str, ...]:
+    """The ranges of a node or a ServiceCIDR; none of anything else."""
+    match obj:
+        case Node():
+            return obj.spec.pod_cidrs or (obj.spec.pod_cidr,)
+        case ServiceCIDR():
+            return obj.spec.cidrs
+        case _:
+            return ()
 
 
 def _first_overlap(ones: Iterable[str], others: tuple[str, ...]) -> tuple[str, str] | None:
@@ -150,7 +183,7 @@ def _first_overlap(ones: Iterable[str], others: tuple[str, ...]) -> tuple[str, s
 
 @lru_cache(maxsize=65536)
 def _overlap(one: str, other: str) -> bool:
-    """Whether two ranges share an address."""
+    """Whether two ranges share an address; False for different families and invalid ranges."""
     first, second = parse_range(one), parse_range(other)
     if isinstance(first, IPv4Network):
         return isinstance(second, IPv4Network) and first.overlaps(second)

@@ -8,6 +8,8 @@ MAX_NAME_LENGTH = 63
 
 SYSTEM_NAMESPACE = "hanse-system"
 """The namespace of an agent and its own objects."""
+GUARDS_NAMESPACE = "hanse-guards"
+"""The namespace of the Leases of nodes' guards, which may write nothing else."""
 BROKER_NAMESPACE = "hanse-broker"
 """The default namespace on the broker of what clusters share."""
 AGENT = "hanse-agent"
@@ -34,6 +36,14 @@ def unique_name(*parts: str, most: int = MAX_NAME_LENGTH) -> str:
     digest = blake2b("\0".join(parts).encode(), digest_size=10).hexdigest()
     readable = re.sub("[^a-z0-9]+", "-", "-".join(parts).lower()).lstrip("-")
     return f"{readable[: most - len(digest) - 1].rstrip('-')}-{digest}"
+
+
+def account_user(namespace: str, name: str) -> str:
+    """The user name of a ServiceAccount, and the subject of its tokens."""
+    return f"system:serviceaccount:{namespace}:{name}"
+
+
+AGENT_USER = account_user(SYSTEM_NAMESPACE, AGENT)
 
 
 def holder_cluster(holder: str) -> str:

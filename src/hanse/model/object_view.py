@@ -10,7 +10,8 @@ from hanse.model.facts import Role
 from hanse.model.findings import Finding, Remedy, Severity, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.objects import ClusterId, Object
-from hanse.model.remedies import delete_obstacle, erase_annotation
+from hanse.model.ownership import OWNER
+from hanse.model.remedies import correct_rival, delete_obstacle, erase_annotation, resource_of
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ALL_KEYS, Item
 
@@ -31,6 +32,7 @@ class ObjectsView:
     """The objects with which something is wrong, by cluster, kind, namespace and name."""
 
     def __init__(self, name: str, rules: Sequence[ObjectRule], reads: Sequence[Watch] = ()) -> None:
+        """A view of the rules' kinds; `reads` are the watches of what their checks read besides."""
         self.name = name
         self._also_read = tuple(reads)
         self._rules = {rule.kind.kind.name: rule for rule in rules}
@@ -48,7 +50,7 @@ class ObjectsView:
             _key(where, obj)
             for rule in self._rules.values()
             for where, obj in snapshot.everywhere(rule.kind)
-            if any(True for _ in rule.check(obj, where, snapshot))
+            if next(iter(rule.check(obj, where, snapshot)), None) is not None
         ]
 
     def keys_for(self, change: Change) -> Iterable[str]:
@@ -66,7 +68,7 @@ class ObjectsView:
         return (ALL_KEYS,) if is_read and change.is_more_than_status else ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:
-        """The findings of an object; None if it is gone, or nothing is wrong with it."""
+        """The findings of an object; None if nothing is wrong, or it or its cluster is gone."""
         where, kind, namespace, name = key.rsplit("|", 3)
         rule = self._rules[kind]
         obj = snapshot.get(where, rule.kind, name, namespace)
@@ -93,6 +95,7 @@ def check_conditions(rules: Mapping[str, ConditionRule]) -> Check:
     """A check with a finding for each condition whose status is `bad` in the rule of its type."""
 
     def check(obj: Any, where: ClusterId, snapshot: MultiClusterSnapshot) -> Iterable[Finding]:
+        """A finding for each bad condition of an object, by the rule of its type."""
         for one in obj.status.conditions:
             rule = rules.get(one.type)
             if rule is not None and one.status == rule.bad:
@@ -133,7 +136,7 @@ def object_finding(
     mend: Remedy | None = None,
     since: Any = None,
 ) -> Finding:
-    """A finding about an object, with the message in its summary, and `mend` or `_mend` of it."""
+    """A finding about an object, its summary the message; `_default_remedy` without `mend`."""
     kind, name = type(obj).kind, obj.name
     place = f"{obj.namespace}/{name}" if obj.namespace else name
     return Finding(
@@ -141,18 +144,25 @@ def object_finding(
         severity=severity,
         subject=subject_of(obj, where),
         summary=f"{kind.name} {place} in {where}: {message}",
-        remedy=mend if mend is not None else _mend(obj, where, message, snapshot),
+        remedy=mend if mend is not None else _default_remedy(obj, where, message, snapshot),
         since=since,
     )
 
 
-def _mend(obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot) -> Remedy:
-    """Commands that delete the annotation or object that a message names, or advice to edit."""
+def _default_remedy(
+    obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
+) -> Remedy:
+    """Commands that delete the annotation or object that a message names, or advice to edit.
+
+    An object of ours is not edited, but what the message names: its author is asked, if it does.
+    """
     commands = erase_annotation(obj, where, message, snapshot) or delete_obstacle(
         where, message, snapshot
     )
-    kind, name = type(obj).kind, obj.name
-    place = f" -n {obj.namespace}" if obj.namespace else ""
-    edit = f"`kubectl{place} edit {kind.plural} {name}`"
-    advice = "or correct it" if commands else f"its author corrects it, as the message says: {edit}"
+    if not commands and OWNER in obj.metadata.labels:
+        return correct_rival(where, message, snapshot)
+    edit = snapshot.kubectl(where, f"edit {resource_of(obj)} {obj.name}", obj.namespace)
+    advice = (
+        "or correct it" if commands else f"its author corrects it, as the message says: `{edit}`"
+    )
     return remedy(*commands, advice=advice)

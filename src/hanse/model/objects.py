@@ -67,6 +67,10 @@ class Meta(Value, frozen=True, kw_only=True):
     owner_references: tuple[OwnerReference, ...] = ()
 
 
+class SharedLabels(dict[str, str]):
+    """Labels that many objects have in common, with interned texts; nobody changes them."""
+
+
 class Object(Value, frozen=True, kw_only=True):
     """A Kubernetes object with the fields we use; each subclass sets its `kind`."""
 

@@ -1,10 +1,12 @@
 """Labels and annotations of owned objects, and the owner that they name."""
 
+from hashlib import blake2b
+
 import msgspec
 from msgspec import Struct
 
 from hanse.model.json_input import decode_json
-from hanse.model.objects import Object
+from hanse.model.objects import ClusterId, Object
 
 OWN_PREFIX = "hanse.dev/"
 """The prefix of our own labels and annotations, which are never replicated."""
@@ -32,6 +34,13 @@ class OwnerClaim(Struct, frozen=True, omit_defaults=True, rename={"serves": "for
     namespace: str
     name: str
     led: bool = False
+
+
+def owner_label(feature: str, key: str, serves: ClusterId, *, led: bool = False) -> str:
+    """The value of label hanse.dev/owner: the feature and a hash of all that names the owner."""
+    by = "\nleader" if led else ""
+    content = f"{feature}\n{key}\n{serves}{by}".encode()
+    return f"{feature}-{blake2b(content, digest_size=8).hexdigest()}"
 
 
 def parse_owner_claim(text: str) -> OwnerClaim | None:

@@ -24,6 +24,12 @@ class Key(Struct, frozen=True, order=True):
         return f"{self.topic}/{self.namespace}/{self.name}"
 
 
+class InOrder(tuple[Key, ...]):
+    """Keys that are planned in this order."""
+
+    __slots__ = ()
+
+
 def parse_key(text: str) -> Key | None:
     """Parse the text of a key; None if it is not one."""
     topic, _, rest = text.partition("/")
@@ -81,6 +87,20 @@ class Removal(Struct, frozen=True):
     """Whether the observed resourceVersion is a precondition of the deletion."""
 
 
+class EntryChange(Struct, frozen=True):
+    """The fields of one entry of a list that this agent alone changes.
+
+    They are written if the entry is as it was observed, whatever others have changed beside it.
+    """
+
+    path: tuple[str, ...]
+    """From the object to the entry, the last part its index."""
+    before: Wire
+    """Fields that the entry must still have; None: it has none."""
+    after: Wire
+    """Fields that it gets; None: it has none then."""
+
+
 class Patch(Struct, frozen=True):
     """A merge patch of an object that others own too."""
 
@@ -91,6 +111,8 @@ class Patch(Struct, frozen=True):
     as_leader_of: ClusterId | None = None
     rank: int | None = None
     """Where all agents write the same: the seconds to leave it to agents of a lower rank."""
+    entry: EntryChange | None = None
+    """All that is changed, if the object may have another version than the observed one."""
 
 
 class Read(Struct, frozen=True):
@@ -161,7 +183,7 @@ class Feature(Protocol):
     def watches(self) -> tuple[Watch, ...]: ...
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys to requeue after a change."""
+        """The keys to requeue after a change; planned sorted, unless they are `InOrder`."""
         ...
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:

@@ -44,7 +44,7 @@ class Reference(Struct, frozen=True, order=True):
 
 
 def references(template: Wire, path: str = "") -> tuple[Reference, ...]:
-    """Every reference in a pod template; `path` is where the template stands."""
+    """Every reference in a pod template, which stands at `path`; none without a spec."""
     spec = template.get("spec")
     prefix = f"{path}.spec" if path else "spec"
     if not isinstance(spec, dict):
@@ -77,7 +77,7 @@ def _pull_secrets(spec: Wire, path: str) -> Iterator[Reference]:
 
 
 def _scan(value: Any, path: str) -> Iterator[Reference]:
-    """The references below a value, at any depth that JSON was read with."""
+    """The references in a value and all below it, but for imagePullSecrets and `_NO_REFERENCES`."""
     if isinstance(value, list):
         for number, item in enumerate(value):
             yield from _scan(item, f"{path}[{number}]")

@@ -160,7 +160,7 @@ def _wrong_types(pod: _Pod) -> Iterator[Violation]:
 
 
 def _must_be(field: _Field, type_: type, *, required: bool = False) -> Iterator[Violation]:
-    """A violation if a field is neither missing nor of that JSON type."""
+    """A violation if a field is not of that JSON type; missing is allowed unless `required`."""
     if not isinstance(field.value, type_) and (required or field.value is not None):
         yield Violation(field.path, f"is not {'an object' if type_ is dict else 'a list'}")
 
@@ -176,17 +176,20 @@ def _must_be_false(field: _Field, what: str) -> Iterator[Violation]:
 
 
 def _host_process(pod: _Pod) -> Iterator[Violation]:
+    """Security contexts with windowsOptions.hostProcess."""
     for context in pod.security_contexts:
         field = context["windowsOptions"]["hostProcess"]
         yield from _must_be_false(field, "HostProcess containers are not allowed")
 
 
 def _host_namespaces(pod: _Pod) -> Iterator[Violation]:
+    """A pod with hostNetwork, hostPID or hostIPC."""
     for name in ("hostNetwork", "hostPID", "hostIPC"):
         yield from _must_be_false(pod.spec[name], "namespaces of the host are not allowed")
 
 
 def _privileged(pod: _Pod) -> Iterator[Violation]:
+    """Privileged containers."""
     for container in pod.containers:
         field = container["securityContext"]["privileged"]
         yield from _must_be_false(field, "privileged containers are not allowed")
@@ -205,12 +208,14 @@ def _added_capabilities(pod: _Pod) -> Iterator[_Field]:
 
 
 def _host_paths(pod: _Pod) -> Iterator[Violation]:
+    """Volumes of type hostPath."""
     for volume in pod.spec["volumes"].items:
         if volume["hostPath"].value is not None:
             yield Violation(volume["hostPath"].path, "hostPath volumes are not allowed")
 
 
 def _host_ports(pod: _Pod) -> Iterator[Violation]:
+    """Container ports with a hostPort."""
     for container in pod.containers:
         for port in container["ports"].items:
             if port["hostPort"].value not in (None, 0):
@@ -244,6 +249,7 @@ def _apparmor(pod: _Pod) -> Iterator[Violation]:
 
 
 def _selinux(pod: _Pod) -> Iterator[Violation]:
+    """SELinux types that are not allowed, and any SELinux user or role."""
     for context in pod.security_contexts:
         options = context["seLinuxOptions"]
         type_ = options["type"]
@@ -255,6 +261,7 @@ def _selinux(pod: _Pod) -> Iterator[Violation]:
 
 
 def _proc_mount(pod: _Pod) -> Iterator[Violation]:
+    """Containers with another procMount than Default."""
     for container in pod.containers:
         field = container["securityContext"]["procMount"]
         if field.value not in (None, "Default"):
@@ -270,6 +277,7 @@ def _seccomp(pod: _Pod) -> Iterator[Violation]:
 
 
 def _sysctls(pod: _Pod) -> Iterator[Violation]:
+    """Sysctls of the pod that are not safe."""
     for sysctl in pod.spec["securityContext"]["sysctls"].items:
         name = sysctl["name"]
         if not _is_one_of(name, SAFE_SYSCTLS):
@@ -277,6 +285,7 @@ def _sysctls(pod: _Pod) -> Iterator[Violation]:
 
 
 def _volume_types(pod: _Pod) -> Iterator[Violation]:
+    """Volumes of types that `restricted` does not allow."""
     for volume in pod.spec["volumes"].items:
         for name in volume.value if isinstance(volume.value, dict) else ():
             if name != "name" and name not in RESTRICTED_VOLUMES:

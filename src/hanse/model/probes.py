@@ -7,8 +7,11 @@ from typing import Literal, Protocol, runtime_checkable
 from msgspec import Struct
 
 from hanse.model.facts import Fact
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.objects import ClusterId
 from hanse.model.plan import Key
-from hanse.model.snapshot import Change, Snapshot
+from hanse.model.snapshot import Change, Index, Snapshot
 
 
 class ProbeDetails(Struct, frozen=True, order=True):
@@ -77,6 +80,26 @@ class TargetHealth(Fact, frozen=True):
     def key(self) -> ProbeTarget:
         """The target."""
         return self.target
+
+
+def api_server_addresses(
+    clusters: Iterable[ClusterId],
+    by_service: Index[EndpointSlice],
+    snapshot: Snapshot,
+    others: Iterable[str] = (),
+) -> frozenset[str]:
+    """The addresses of Service and slices `default/kubernetes` in clusters, and `others`.
+
+    Loopback addresses are left out: in a federation on one machine everything is there.
+    """
+    addresses = set(others)
+    for where in clusters:
+        api = snapshot.get(where, Service, "kubernetes", "default")
+        if api is not None:
+            addresses.update((api.spec.cluster_ip, *api.spec.cluster_ips))
+        for endpoint_slice in snapshot.by(where, by_service, "default/kubernetes"):
+            addresses.update(a for e in endpoint_slice.endpoints or () for a in e.addresses)
+    return frozenset(a for a in addresses if not a.startswith("127.") and a != "::1")
 
 
 @runtime_checkable

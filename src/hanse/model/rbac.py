@@ -118,7 +118,10 @@ _EVENTS = _Grant(
 
 
 def _identity_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_Grant]:
-    """Reading CRDs, and the one namespace whose uid identifies a cluster."""
+    """Reading CRDs, and the one namespace whose uid identifies a cluster.
+
+    The latter unless a watch of all Namespaces grants it.
+    """
     served = "which kinds the cluster serves, and when that changes"
     yield _Grant("", CustomResourceDefinition.kind, _READ, reason=served)
     if not any(w.role in roles and w.kind is Namespace and not w.name for w in watches):
@@ -155,7 +158,10 @@ def merge_rules(rules: Iterable[RbacRule]) -> tuple[RbacRule, ...]:
 
 
 def _watch_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_Grant]:
-    """What each watch of these roles needs, with repeats."""
+    """What each watch of these roles needs, with repeats: reading, and the verbs of its `writes`.
+
+    `create` is not limited to a watch's name, since RBAC cannot.
+    """
     for watch in watches:
         if watch.role not in roles:
             continue
@@ -164,6 +170,7 @@ def _watch_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_
         def grant(
             *verbs: str, subresource: str = "", watch: Watch = watch, names: tuple[str, ...] = names
         ) -> _Grant:
+            """A grant of verbs on the watch's kind or a subresource of it."""
             kind, special = watch.kind.kind, bool(watch.only_with)
             reason = f"{watch.reason}, only with {watch.only_with}" if special else watch.reason
             return _Grant(watch.namespace, kind, verbs, subresource, names, reason, special)
@@ -182,7 +189,10 @@ def _watch_grants(watches: Sequence[Watch], roles: Sequence[Role]) -> Iterator[_
 
 
 def _merge(grants: Iterable[_Grant]) -> tuple[Right, ...]:
-    """One right for each namespace, resource and set of names; those that others include go."""
+    """One right for each namespace, resource and set of names; those that others include go.
+
+    It is special only if all its grants are.
+    """
     verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
     reasons: dict[tuple[str, str, str, tuple[str, ...]], dict[str, None]] = {}
     usual: set[tuple[str, str, str, tuple[str, ...]]] = set()

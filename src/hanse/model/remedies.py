@@ -5,6 +5,7 @@ import re
 from collections.abc import Collection
 from shlex import quote
 
+from hanse.model.findings import Remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.hanse import ClusterSet
@@ -14,22 +15,40 @@ _ANNOTATION = re.compile(r"^annotation ([A-Za-z0-9./_-]+)[: =]")
 _FIELD = re.compile(r"^(spec(?:\.\w+|\[\d+\])+): ")
 _STEP = re.compile(r"\w+")
 _OBSTACLE = re.compile(r"([\w.]+) (?:([\w.-]+)/)?([\w.-]+) exists already and it was not made")
+_RIVAL = re.compile(r"(\w+) ([\w.-]+)/([\w.-]+), not made by Hanse, has it")
 _KEYS = frozenset({"cluster", "clusterID", "id", "name"})
 
 
 def start_pods(
     where: ClusterId, namespace: str, name: str, snapshot: MultiClusterSnapshot, *, unready: bool
 ) -> tuple[str, ...]:
-    """A kubectl command that scales to 1, or if `unready` restarts, Deployments behind a Service.
+    """A kubectl command that scales from 0 to 1, or if `unready` restarts, what a Service selects.
 
-    They are selected by the Service's selector; () where it is not known here, or has none.
+    That are Deployments and StatefulSets; what has replicas is not scaled. () where the Service is
+    not known here, or has no selector.
     """
     found = snapshot.get(where, Service, name, namespace)
     if found is None or not found.spec.selector:
         return ()
     chosen = ",".join(f"{label}={value}" for label, value in found.spec.selector.items())
-    verb = "rollout restart" if unready else "scale --replicas=1"
-    return (snapshot.kubectl(where, f"{verb} deployment --selector={chosen}", namespace),)
+    verb = "rollout restart" if unready else "scale --current-replicas=0 --replicas=1"
+    return (snapshot.kubectl(where, f"{verb} deployment,statefulset -l {chosen}", namespace),)
+
+
+def join_broker(broker: ClusterId, cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The command that lets a cluster join a broker, or gives it a new token for that."""
+    joined = f"--broker {snapshot.context(broker)} --cluster-id {cluster}"
+    return f"hanse join {joined} --context {snapshot.context(cluster)}"
+
+
+def join_federation(
+    federation: str, member: ClusterId, supervisor: ClusterId, snapshot: MultiClusterSnapshot
+) -> str:
+    """The command that gives a supervisor a new token for a member of its Federation."""
+    place = f"--cluster-id {member} --context {snapshot.context(member)}"
+    return (
+        f"hanse join --federation {federation} {place} --supervisor {snapshot.context(supervisor)}"
+    )
 
 
 def delete_obstacle(
@@ -43,19 +62,36 @@ def delete_obstacle(
     return (snapshot.kubectl(where, f"delete {kind} {name}", namespace or ""),)
 
 
+def correct_rival(where: ClusterId, message: str, snapshot: MultiClusterSnapshot) -> Remedy:
+    """Ask the author of the object that a message says has the same name as one of ours.
+
+    Where it names none: the administrator of the cluster.
+    """
+    found = _RIVAL.search(message)
+    if found is None:
+        advice = f"mend what the message names; the agent of {where} tries again by itself"
+        return Remedy(advice, ask=f"the administrator of {where}")
+    kind, namespace, name = found.groups()
+    edit = snapshot.kubectl(where, f"edit {kind.lower()} {name}", namespace)
+    return Remedy(
+        f"take the name out of it: `{edit}`", ask=f"the author of {kind} {namespace}/{name}"
+    )
+
+
 def erase_ranges(
     broker: ClusterId, members: Collection[ClusterId], snapshot: MultiClusterSnapshot
 ) -> tuple[str, ...]:
-    """kubectl commands that remove the ranges of members from the broker's ClusterSets.
+    """kubectl commands that empty the ranges of members in the broker's ClusterSets.
 
-    Any range is allowed then; () where none is set.
+    Any range is allowed then; () where none is set. The same one may be pasted for two findings.
     """
     return tuple(
         snapshot.kubectl(broker, f"patch clusterset {rules.name} --type json -p {quote(patch)}")
         for rules in snapshot.all(broker, ClusterSet)
         for number, one in enumerate(rules.spec.clusters)
         if one.id in members and one.ranges
-        for patch in (json.dumps([{"op": "remove", "path": f"/spec/clusters/{number}/ranges"}]),)
+        for path in (f"/spec/clusters/{number}/ranges",)
+        for patch in (json.dumps([{"op": "add", "path": path, "value": []}]),)
     )
 
 
@@ -69,7 +105,7 @@ def erase_annotation(
     found = _ANNOTATION.match(message)
     if found is None:
         return ()
-    arguments = f"annotate {_resource(obj)} {obj.name} {found[1]}-"
+    arguments = f"annotate {resource_of(obj)} {obj.name} {found[1]}-"
     return (snapshot.kubectl(where, arguments, obj.namespace),)
 
 
@@ -88,11 +124,11 @@ def erase_field(
     if steps[-1] in _KEYS and steps[-2].isdigit():
         steps.pop()  # an entry without its key is no entry: all of it goes
     patch = json.dumps([{"op": "remove", "path": "/" + "/".join(steps)}])
-    arguments = f"patch {_resource(obj)} {obj.name} --type json -p {quote(patch)}"
+    arguments = f"patch {resource_of(obj)} {obj.name} --type json -p {quote(patch)}"
     return (snapshot.kubectl(where, arguments, obj.namespace),)
 
 
-def _resource(obj: Object) -> str:
+def resource_of(obj: Object) -> str:
     """The kind for kubectl: `<plural>.<group>`, or the plural in the core group."""
     kind = type(obj).kind
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural

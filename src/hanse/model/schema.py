@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import FieldInfo, asdict, fields
 
-from hanse.model.conditions import Condition
+from hanse.model.conditions import MAX_MESSAGE_LENGTH, Condition
 from hanse.model.objects import Object, Wire
 
 LABEL = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
@@ -116,7 +116,7 @@ _CONDITION: Wire = {
         "message": {
             "description": "Why, in a sentence for people.",
             "type": "string",
-            "maxLength": 32768,
+            "maxLength": MAX_MESSAGE_LENGTH,
         },
         "lastTransitionTime": {
             "description": "When the status last changed.",
@@ -188,7 +188,7 @@ def _field_schema(field: FieldInfo) -> Wire:
 
 
 def constraints(note: Schema) -> Wire:
-    """The schema keywords of an annotation."""
+    """The schema keywords of a field's annotation, also defaults, list types and CEL rules."""
     own_options = ("filled", "keys", "unique", "immutable", "known", "rules")
     plain = {name: value for name, value in asdict(note).items() if name not in own_options}
     keywords: Wire = msgspec.to_builtins(Schema(**plain))
@@ -240,6 +240,7 @@ def _type_schema(type_: Any) -> Wire:
 
 
 def _list_schema(args: tuple[Any, ...]) -> Wire:
+    """The schema of a tuple or list: an array of its first type."""
     return {"type": "array", "items": structural_schema(args[0])}
 
 

@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from typing import Literal, assert_never
+from typing import Any, Literal, assert_never
+
+import msgspec
 
 from hanse.model.kinds.networking import LabelRequirement, LabelSelector
 
@@ -48,6 +50,11 @@ def _requirement(term: re.Match[str]) -> LabelRequirement:
         operator: Literal["In", "NotIn"] = "NotIn" if term["equal"] == "!=" else "In"
         return LabelRequirement(key=term["key"], operator=operator, values=(term["value"],))
     return LabelRequirement(key=term["key"], operator="Exists")
+
+
+def decode_selector(wire: Any) -> LabelSelector:
+    """A selector in an object that is not decoded; None and an empty one select everything."""
+    return msgspec.convert(wire or {}, LabelSelector, strict=False)
 
 
 def selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:

@@ -65,17 +65,24 @@ class Lister(Protocol[K_co]):
     """The read-only interface of a store."""
 
     @property
-    def synced(self) -> bool: ...
+    def synced(self) -> bool:
+        """Whether the kind was listed in full once."""
+        ...
 
-    def get(self, namespace: str, name: str) -> K_co | None: ...
+    def get(self, namespace: str, name: str) -> K_co | None:
+        """The object of that name; None if it is not in the store."""
 
     def all(self) -> Iterable[K_co]: ...
 
     def in_namespace(self, namespace: str) -> Iterable[K_co]: ...
 
-    def by(self, index: str, value: str) -> Iterable[K_co]: ...
+    def by(self, index: str, value: str) -> Iterable[K_co]:
+        """The objects that an index has under a value."""
+        ...
 
-    def unreadable_reason(self, namespace: str, name: str) -> str: ...
+    def unreadable_reason(self, namespace: str, name: str) -> str:
+        """Why an object cannot be decoded as its kind; empty if it can."""
+        ...
 
 
 Stores = Mapping[tuple[ClusterId, Kind], Sequence[Lister[Any]]]
@@ -85,6 +92,7 @@ class Snapshot:
     """A view of live stores and facts, valid until the plan that reads it returns."""
 
     def __init__(self, stores: Stores, facts: Facts, now: datetime, local: ClusterId) -> None:
+        """A view of these stores and facts, which are not copied, by the agent of `local`."""
         self._stores = stores
         self._facts = facts
         self.now = now
@@ -99,7 +107,7 @@ class Snapshot:
         return None
 
     def find(self, target: ClusterObjectRef) -> Object | None:
-        """The object of a reference, if it exists and is watched."""
+        """The object of a reference; None if it does not exist or is not watched."""
         for store in self._stores.get((target.where, target.ref.kind), ()):
             found: Object | None = store.get(target.ref.namespace, target.ref.name)
             if found is not None:
@@ -166,9 +174,10 @@ class Snapshot:
         return self.listed(where, kind) or self.serves(where, kind) is False
 
     def clusters(self, role: Role) -> tuple[ClusterId, ...]:
-        """The clusters of a role, sorted, without those that this agent is leaving.
+        """The clusters with a role, sorted, without those that this agent is leaving.
 
-        The local cluster is always included: leaving there means leaving the federation.
+        The local cluster has role LOCAL also while it leaves its federation; with another role
+        it is left out like the others.
         """
         return tuple(
             sorted(
@@ -197,7 +206,7 @@ class Snapshot:
 
 
 def _distinct(objects: Iterable[K]) -> Iterator[K]:
-    """Each object once, by namespace and name."""
+    """Each object once, by namespace and name: the first."""
     yielded: set[tuple[str, str]] = set()
     for obj in objects:
         name = (obj.metadata.namespace, obj.metadata.name)

@@ -39,7 +39,10 @@ def conditions_plan(
     *,
     as_leader_of: ClusterId | None = None,
 ) -> Plan:
-    """A status patch that sets the desired conditions of an object, and their Events."""
+    """A status patch that sets the desired conditions of an object, and their Events.
+
+    Conditions of other types stay.
+    """
     ref = ClusterObjectRef(where, object_ref(obj))
     after = merge_conditions(current, desired, snapshot.now, obj.metadata.generation)
     change = {"status": {"conditions": msgspec.to_builtins(after)}}

@@ -2,11 +2,12 @@
 
 import base64
 import binascii
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from hanse.model.facts import Answer, age
 from hanse.model.json_input import decode_json
@@ -26,18 +27,50 @@ RETRY_AFTER = timedelta(minutes=10)
 _ACCOUNT = "system:serviceaccount:"
 
 
+BOUND = "hanse.dev/bound-token"
+"""Label of the Secrets that tokens are bound to; they hold nothing."""
+
+
+class TokenAccount(Struct, frozen=True):
+    """A ServiceAccount whose tokens are issued, and the labels of what is made for its owner."""
+
+    cluster: str
+    """The cluster that has the account, for messages."""
+    namespace: str
+    name: str
+    labels: Mapping[str, str]
+
+    @property
+    def selector(self) -> str:
+        """Selects the Secrets to which its tokens are bound."""
+        return ",".join(f"{key}={value}" for key, value in {**self.labels, BOUND: "true"}.items())
+
+
+class BoundSecret(Struct, frozen=True):
+    """The Secret to which a token is bound: deleting it revokes the token."""
+
+    name: str
+    uid: str
+
+
 class TokenClaims(Struct, frozen=True):
     """The claims of a JWT that we use; the signature is not verified."""
 
     subject: str
     issued: datetime | None
     expires: datetime | None
+    bound: BoundSecret | None = None
+
+
+class _Binding(Struct, frozen=True):
+    secret: BoundSecret | None = None
 
 
 class _Payload(Struct, frozen=True):
     sub: str = ""
     iat: float | None = None
     exp: float | None = None
+    binding: _Binding = field(name="kubernetes.io", default=_Binding())
 
 
 def parse_claims(token: str) -> TokenClaims | None:
@@ -47,7 +80,8 @@ def parse_claims(token: str) -> TokenClaims | None:
             try:
                 padded = payload + "=" * (-len(payload) % 4)
                 claims = decode_json(base64.urlsafe_b64decode(padded), type=_Payload)
-                return TokenClaims(claims.sub, _timestamp(claims.iat), _timestamp(claims.exp))
+                issued, expires = _timestamp(claims.iat), _timestamp(claims.exp)
+                return TokenClaims(claims.sub, issued, expires, claims.binding.secret)
             except (binascii.Error, msgspec.DecodeError, ValueError, OverflowError, OSError):
                 return None
         case _:
@@ -55,6 +89,7 @@ def parse_claims(token: str) -> TokenClaims | None:
 
 
 def _timestamp(seconds: float | None) -> datetime | None:
+    """A Unix time as a UTC datetime; None stays None."""
     return None if seconds is None else datetime.fromtimestamp(seconds, UTC)
 
 
@@ -65,6 +100,7 @@ class TokenLifetime(Struct, frozen=True):
     account: str
     total: timedelta
     remaining: timedelta
+    bound: BoundSecret | None = None
 
     @property
     def is_overdue(self) -> bool:
@@ -80,7 +116,8 @@ def token_lifetime(token: str, now: datetime) -> TokenLifetime | None:
     namespace, _, account = claims.subject.removeprefix(_ACCOUNT).partition(":")
     if not claims.subject.startswith(_ACCOUNT) or not account:
         return None
-    return TokenLifetime(namespace, account, claims.expires - claims.issued, claims.expires - now)
+    total, remaining = claims.expires - claims.issued, claims.expires - now
+    return TokenLifetime(namespace, account, total, remaining, claims.bound)
 
 
 def token_digest(token: str) -> str:
@@ -97,9 +134,10 @@ class TokenRenewal(Struct, frozen=True):
 
 
 def renew_token(token: str, place: tuple[str, str], snapshot: Snapshot) -> TokenRenewal:
-    """Ask for a new token once half of the lifetime is over; nothing for one that never expires.
+    """Ask for a new token once half of the lifetime is over, and give the one that was issued.
 
-    `place` is the argument by which the provider finds the API server.
+    Nothing for one that never expires. `place` is the argument by which the provider finds the API
+    server.
     """
     lifetime = token_lifetime(token, snapshot.now)
     if lifetime is None:
@@ -115,6 +153,7 @@ def renew_token(token: str, place: tuple[str, str], snapshot: Snapshot) -> Token
             ("account", lifetime.account),
             ("seconds", min(int(lifetime.total.total_seconds()), MAX_TOKEN_SECONDS)),
             ("replaces", token_digest(token)),
+            *((("bound", (bound.name, bound.uid)),) if (bound := lifetime.bound) else ()),
         ),
     )
     answer = snapshot.fact(Answer, call.id)

@@ -139,7 +139,7 @@ def undeclared_writes(access: FeatureAccess, *roles: Role) -> tuple[str, ...]:
 
 
 def _written_resources(watch: Watch) -> Iterable[str]:
-    """The resources and verbs that a watch declares to write."""
+    """What a watch declares to write, as `<group>/<plural> <verb>`, with `/status` for a status."""
     kind = watch.kind.kind
     name = f"{kind.group}/{kind.plural}"
     if Writes.OBJECTS in watch.writes:
@@ -220,7 +220,7 @@ def owned_by(author: str) -> str:
 
 
 def metadata_requirements(sets: Sequence[str]) -> tuple[Requirement, ...]:
-    """Requirements on metadata that a writer may not set: updates keep it.
+    """Requirements on metadata that a writer may not set, all but `sets`: updates keep it.
 
     It also creates objects without those of ownerReferences and finalizers.
     """
@@ -284,6 +284,14 @@ OWN_TOKEN = Requirement(
     "the account is the writer's own",
     "request.name == variables.me",
     "'the token must be for ' + variables.me + ': an account speaks for itself only'",
+)
+BOUND_TOKEN = Requirement(
+    "a token is bound to a Secret of its account, by name, and so is whatever it is used to get: "
+    "both end with that",
+    "has(object.spec.boundObjectRef) && object.spec.boundObjectRef != null && "
+    "has(object.spec.boundObjectRef.kind) && object.spec.boundObjectRef.kind == 'Secret' && "
+    "has(object.spec.boundObjectRef.name) && "
+    "object.spec.boundObjectRef.name.matches('^' + request.name + '-[0-9a-f]{8}$')",
 )
 SHORT_TOKEN = Requirement(
     f"a token lives for at most {MAX_TOKEN_SECONDS // 86400} days",

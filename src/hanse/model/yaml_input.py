@@ -120,6 +120,7 @@ class _ExpandedSize:
             around.levels = max(around.levels, node.levels + 1)
 
     def _check_depth(self, levels: int, event: yaml.NodeEvent) -> None:
+        """Raise `OversizedInput` if a node with `levels` below it nests too deep here."""
         if len(self._open) + levels > MAX_DEPTH:
             raise OversizedInput(
                 f"it nests deeper than {MAX_DEPTH} levels; no kind does", event.start_mark

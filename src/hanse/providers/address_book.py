@@ -91,7 +91,10 @@ class AddressBook:
         return answer
 
     def _network(self, name: str) -> BookNetwork:
-        """The network of a name; a new one gets the first range that is free."""
+        """The network of a name; a new one gets the first range that is free.
+
+        Raises `InvalidRequest` if no range is left.
+        """
         if name not in self.networks:
             used = {network.range for network in self.networks.values()}
             prefix = max(NETWORK_PREFIX, self._pool.prefixlen)
@@ -110,6 +113,7 @@ class AddressBook:
         """An address for a Service: the one it asks for, or the first free; held until it expires.
 
         A `request` id that already has an address gets the same again; with `dry_run` none is held.
+        Raises `InvalidRequest` if the address is not free, or none is left.
         """
         self._expire(network)
         said = str(request.get("request") or "")
@@ -117,7 +121,9 @@ class AddressBook:
             if said and entry.request == said:
                 return {"address": address}
         wanted = str(request.get("address") or "")
-        address = self._check_free(wanted, network) if wanted else next(_free(network), "")
+        address = (
+            self._check_free(wanted, network) if wanted else next(_free_addresses(network), "")
+        )
         if not address:
             raise InvalidRequest(f"{network.range} has no address left")
         if not request.get("dry_run"):
@@ -184,7 +190,7 @@ class AddressBook:
                 del network.addresses[address]
 
 
-def _free(network: BookNetwork) -> Iterator[str]:
+def _free_addresses(network: BookNetwork) -> Iterator[str]:
     """The free addresses of a network, but for that of its DNS."""
     range_ = ip_network(network.range)
     reserved = str(range_[DNS_OFFSET])
@@ -202,6 +208,7 @@ def book_application(book: AddressBook) -> web.Application:
     """
 
     async def answer(request: web.Request) -> web.Response:
+        """Answer a POSTed request: 400 if it is no JSON object, 409 if it is invalid."""
         try:
             body = decode_json(await request.read(), type=dict[str, Any])
             return web.json_response(book.answer(body))
@@ -211,6 +218,7 @@ def book_application(book: AddressBook) -> web.Application:
             return web.json_response({"error": str(error)}, status=409)
 
     async def show(_: web.Request) -> web.Response:
+        """All networks with the addresses that are given out, as JSON."""
         return web.Response(
             body=msgspec.json.encode(book.networks), content_type="application/json"
         )
@@ -223,7 +231,10 @@ def book_application(book: AddressBook) -> web.Application:
 
 @asynccontextmanager
 async def serving_book(listener: socket.socket, book: AddressBook) -> AsyncIterator[str]:
-    """Serve a book until the block ends; gives its URL."""
+    """Serve an address book over HTTP on the listener until the block ends; gives its URL.
+
+    It is the reference provider that allocates Service addresses of networks with ipam External.
+    """
     runner = web.AppRunner(book_application(book), access_log=None)
     await runner.setup()
     await web.SockSite(runner, listener).start()

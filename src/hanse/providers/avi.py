@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 from msgspec import Struct
 
-from hanse.features.gslb.avi import AviAccess
+from hanse.features.gslb.avi import REFUSED_USER, AviAccess
 from hanse.kube.errors import (
     AlreadyExists,
     BadCredentials,
@@ -64,6 +64,7 @@ class AviController:
     kinds: Sequence[type[Object]] = (AviGslbService, AviHealthMonitor)
 
     def __init__(self, lookup: ControllerLookup) -> None:
+        """No session exists yet: the first request logs in to the controller of `lookup`."""
         self._lookup = lookup
         self._logged_in_to: AviAccess | None = None
         self._session: aiohttp.ClientSession | None = None
@@ -93,7 +94,10 @@ class AviController:
         return _decode_object(kind, await self._read_wire(kind, name))
 
     async def create(self, obj: K) -> K:
-        """Create an object by POST and return it as the controller stored it."""
+        """Create an object by POST and return it as the controller stored it.
+
+        Raises `AlreadyExists` if its name is taken, and the other errors of `_request`.
+        """
         return _decode_object(
             type(obj), await self._request("POST", _PATHS[type(obj)], _encode_object(obj))
         )
@@ -113,7 +117,7 @@ class AviController:
         return _decode_object(type(obj), await self._request("PUT", path, body))
 
     async def delete(self, obj: K) -> None:
-        """Delete an object by its uid."""
+        """Delete an object by its uid; raises the errors of `_request`."""
         await self._request("DELETE", f"{_PATHS[type(obj)]}/{quote(obj.metadata.uid)}")
 
     async def close(self) -> None:
@@ -232,7 +236,7 @@ class AviController:
 def _require_login(controller: AviAccess, answer: Response) -> None:
     """Raise `BadCredentials` if a login was refused, and the typed error of any other failure."""
     if answer.status in (401, 403):
-        raise BadCredentials(f"{_url(controller)} refuses user {controller.username!r}")
+        raise BadCredentials(f"{_url(controller)}{REFUSED_USER}{controller.username!r}")
     _decode(answer)
 
 
@@ -280,6 +284,7 @@ def _error_message(body: bytes) -> str:
 
 
 def _decode_object(kind: type[K], wire: Wire) -> K:
+    """The GSLB service of wire data if that is the kind, else the health monitor."""
     obj: Object = decode_service(wire) if kind is AviGslbService else decode_monitor(wire)
     return cast("K", obj)
 

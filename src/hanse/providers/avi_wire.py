@@ -31,7 +31,10 @@ OWN_FIELDS = frozenset(
 
 
 def encode_service(service: AviGslbService) -> Wire:
-    """The JSON of a GslbService; unset fields are left to the controller's defaults."""
+    """The JSON of a GslbService; unset fields are left to the controller's defaults.
+
+    Labels and annotations are in its description, references are by name.
+    """
     spec = service.spec
     body: Wire = {
         "name": service.metadata.name,
@@ -109,7 +112,7 @@ def encode_monitor(monitor: AviHealthMonitor) -> Wire:
 
 
 def decode_monitor(wire: Wire) -> AviHealthMonitor:
-    """The health monitor in a controller's JSON."""
+    """The health monitor in a controller's JSON; missing fields are empty or 0."""
     http = wire.get("http_monitor") or wire.get("https_monitor") or {}
     udp = wire.get("udp_monitor") or {}
     spec = AviMonitorSpec(
@@ -181,6 +184,7 @@ def _encode_pool(pool: AviPool) -> Wire:
 
 
 def _decode_pool(wire: Wire) -> AviPool:
+    """The GSLB pool in a controller's JSON; missing fields have the controller's defaults."""
     return AviPool(
         name=wire.get("name", ""),
         priority=wire.get("priority", 10),

@@ -82,6 +82,7 @@ class NameServer:
     kinds: Sequence[type[Object]] = (PublishedName,)
 
     def __init__(self, host: str, port: int, zone: str, key: KeyReader) -> None:
+        """Nothing is transferred yet; `key` reads the TSIG key for each message."""
         self._host = host
         self._port = port
         self._zone = dns.name.from_text(zone)
@@ -170,7 +171,10 @@ class NameServer:
         self._known.pop(name.name, None)
 
     def _conditional_update(self, observed: PublishedName) -> dns.update.UpdateMessage:
-        """An update that requires a name and its owner record to be as observed."""
+        """An update that requires a name and its owner record to be as observed.
+
+        It changes nothing yet; the caller adds that.
+        """
         update = self._new_update()
         domain = _dns_name(observed)
         by_type = {records.type: records for records in observed.spec.records}
@@ -227,13 +231,13 @@ class NameServer:
         return int(soa[0].serial)
 
     async def _send_query(self, query: dns.message.Message) -> dns.message.Message:
-        """Send a query over TCP within QUERY_TIMEOUT; failures are raised as KubeErrors."""
+        """Send a query over TCP within QUERY_TIMEOUT; raises the errors of `_typed_errors`."""
         with self._typed_errors():
             async with asyncio.timeout(QUERY_TIMEOUT):  # dnspython's own can swallow a cancellation
                 return await dns.asyncquery.tcp(query, self._host, port=self._port)
 
     async def _transfer_zone(self) -> dns.zone.Zone:
-        """The whole zone, by AXFR."""
+        """The whole zone, by AXFR; raises the errors of `_typed_errors`."""
         zone = dns.zone.Zone(self._zone, relativize=False)
         query, _ = dns.xfr.make_query(zone)
         key = self._key()
@@ -246,7 +250,11 @@ class NameServer:
 
     @contextmanager
     def _typed_errors(self) -> Iterator[None]:
-        """Convert the errors of dnspython and the network to those of `hanse.kube.errors`."""
+        """Convert the errors of dnspython and the network to those of `hanse.kube.errors`.
+
+        That is `BadCredentials` if our key is not accepted, the error of a refused transfer's
+        rcode, and else `Unreachable`.
+        """
         try:
             yield
         except dns.xfr.TransferError as error:

@@ -40,7 +40,7 @@ def change_elements(table: str, changes: Sequence[ElementChange]) -> None:
     messages = [
         _message(_BATCH_BEGIN, _REQUEST, 0, _header(0, _SUBSYSTEM)),
         *(
-            _change(table, change, number, is_last=number == last)
+            _change_message(table, change, number, is_last=number == last)
             for number, change in enumerate(changes, 1)
         ),
         _message(_BATCH_END, _REQUEST, last + 1, _header(0, _SUBSYSTEM)),
@@ -79,7 +79,7 @@ def _answers(data: bytes) -> Iterator[tuple[int, int]]:
         at += max(16, (length + 3) & ~3)
 
 
-def _change(table: str, change: ElementChange, number: int, *, is_last: bool) -> bytes:
+def _change_message(table: str, change: ElementChange, number: int, *, is_last: bool) -> bytes:
     """The netlink message that adds or deletes one address of a set or verdict map.
 
     The kernel acknowledges only the last; the others are answered only if they fail.
@@ -100,21 +100,26 @@ def _change(table: str, change: ElementChange, number: int, *, is_last: bool) ->
 
 
 def _header(family: int, resource: int) -> bytes:
+    """The header of a netfilter message: address family, version 0 and resource id."""
     return struct.pack("=BB", family, 0) + struct.pack("!H", resource)
 
 
 def _message(kind: int, flags: int, number: int, body: bytes) -> bytes:
+    """A netlink message with its header; `number` is its sequence number."""
     return struct.pack("=IHHII", 16 + len(body), kind, flags, number, 0) + body
 
 
 def _attribute(kind: int, value: bytes) -> bytes:
+    """A netlink attribute, padded to a multiple of four bytes."""
     padding = b"\0" * (-len(value) % 4)
     return struct.pack("=HH", 4 + len(value), kind) + value + padding
 
 
 def _nested(kind: int, value: bytes) -> bytes:
+    """A netlink attribute that contains attributes."""
     return _attribute(kind | _NESTED, value)
 
 
 def _text(text: str) -> bytes:
+    """A text as netlink has it, with a final NUL."""
     return text.encode() + b"\0"

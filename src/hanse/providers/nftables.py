@@ -65,7 +65,7 @@ class Nftables:
         Long ones run in a process of their own, whose memory is free afterwards.
         """
         if len(commands) > _MAX_COMMANDS:
-            return _run_elsewhere(commands)
+            return _run_in_subprocess(commands)
         status, output, error = self.run_now(commands)
         if status != 0:
             raise NftablesError(error)
@@ -93,13 +93,14 @@ class Nftables:
             raise NftablesError(str(error)) from None
 
     def _declare(self, name: str, result: Any, *arguments: Any) -> Any:
+        """A function of the library, with its result and argument types declared."""
         function = getattr(self._library, name)
         function.restype = result
         function.argtypes = list(arguments)
         return function
 
 
-def _run_elsewhere(commands: str) -> str:
+def _run_in_subprocess(commands: str) -> str:
     """Run commands in a process of their own, and return their output; raises `NftablesError`."""
     program = (
         "import sys; from hanse.providers.nftables import run_input; sys.exit(run_input(sys.stdin))"

@@ -29,7 +29,8 @@ def request_bytes(target: ProbeTarget, *, keep: bool = False) -> bytes:
 def answer_failure(target: ProbeTarget, received: bytes, *, ended: bool) -> str | None:
     """The failure that an answer means, empty for none; None while more has to be read.
 
-    Other types than HTTP and gRPC need the expected bytes anywhere in what was received so far.
+    Of one that has ended everything was read. Other types than HTTP and gRPC need the expected
+    bytes anywhere in what was received so far.
     """
     details = target.details or NO_DETAILS
     match target.type:
@@ -45,7 +46,8 @@ def answer_failure(target: ProbeTarget, received: bytes, *, ended: bool) -> str 
 def http_request(target: ProbeTarget, *, keep: bool) -> bytes:
     """A request without body, HEAD by default, to the path and host of a target.
 
-    Characters of these that could break out of their line are left out.
+    Characters of these that could break out of their line are left out. The connection closes after
+    it unless `keep`.
     """
     details = target.details or NO_DETAILS
     path = "".join(c for c in target.path if c.isascii() and c.isprintable() and c != " ") or "/"
@@ -92,16 +94,16 @@ def grpc_request(target: ProbeTarget) -> bytes:
         b"\x83"  # :method POST
         + (b"\x87" if target.type == "GRPCS" else b"\x86")  # :scheme
         + b"\x04"  # :path
-        + _text(b"/grpc.health.v1.Health/Check")
+        + _hpack_string(b"/grpc.health.v1.Health/Check")
         + b"\x01"  # :authority
-        + _text((target.host or target.address).encode("ascii", "replace"))
+        + _hpack_string((target.host or target.address).encode("ascii", "replace"))
         + b"\x0f\x10"  # content-type
-        + _text(b"application/grpc")
+        + _hpack_string(b"application/grpc")
         + b"\x00"
-        + _text(b"te")
-        + _text(b"trailers")
+        + _hpack_string(b"te")
+        + _hpack_string(b"trailers")
         + b"\x0f\x2b"  # user-agent
-        + _text(b"hanse-probe")
+        + _hpack_string(b"hanse-probe")
     )
     body = b"\x00" + len(message).to_bytes(4, "big") + message
     return (
@@ -148,11 +150,12 @@ def _health_state(message: bytes) -> str | None:
 
 
 def _frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
+    """An HTTP/2 frame with its header."""
     header = len(payload).to_bytes(3, "big") + bytes((kind, flags)) + stream.to_bytes(4, "big")
     return header + payload
 
 
-def _text(text: bytes) -> bytes:
+def _hpack_string(text: bytes) -> bytes:
     """An HPACK string without Huffman coding."""
     if len(text) < 127:
         return bytes((len(text),)) + text

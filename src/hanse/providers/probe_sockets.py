@@ -50,6 +50,7 @@ class SocketProbe:
     """Probes targets; `close` closes the connections that are kept alive."""
 
     def __init__(self, open_socket: OpenSocket = socket.socket) -> None:
+        """No connection is open yet; `open_socket` makes the sockets of probes."""
         self._open_socket = open_socket
         self._kept_alive: dict[ProbeTarget, _KeptConnection] = {}
         self._opening: set[asyncio.Task[None]] = set()
@@ -154,6 +155,7 @@ class _OneShotProbe:
     def __init__(
         self, target: ProbeTarget, opened: socket.socket, timeout: float, done: Done
     ) -> None:
+        """Wait for `start`; `done` gets NO_ANSWER if the timeout passes from now on."""
         self._target = target
         self._sock = opened
         self._done = done
@@ -229,6 +231,7 @@ class _KeptConnection(asyncio.Protocol):
     """A connection with TLS, which may be kept alive between probes."""
 
     def __init__(self, target: ProbeTarget) -> None:
+        """A connection to a target that later probes use again; it is not open yet."""
         self._target = target
         self._transport: asyncio.Transport | None = None
         self._done: Done | None = None
@@ -291,6 +294,7 @@ class _KeptConnection(asyncio.Protocol):
 
 
 def _error_text(error: BaseException) -> str:
+    """The system's text of an OSError, else the error's own or the name of its type."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error) or type(error).__name__

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from ipaddress import IPv4Address, IPv6Address, ip_address
+from math import inf
 from typing import Protocol
 
 from hanse.kube.clock import Clock
@@ -28,23 +29,38 @@ _METADATA = frozenset({"169.254.169.254", "fd00:ec2::254", "100.100.100.200", "1
 class ProbeFunction(Protocol):
     """Probes a target once; calls `done` once, with the failure or an empty string."""
 
-    def __call__(
-        self, target: ProbeTarget, timeout: float, done: Callable[[str], None], /
-    ) -> None: ...
+    def __call__(self, target: ProbeTarget, timeout: float, done: Callable[[str], None], /) -> None:
+        """Start a probe; `done` is called later with the failure, empty for success."""
+        ...
 
 
 class _TargetState:
     """One target: the results of its probes, and the timer of the next one."""
 
     def __init__(self, probe: Probe, known: TargetHealth | None) -> None:
+        """A target that is not probed yet; it is up or down as `known`, if anything is."""
         self.probe = probe
-        self.owners: set[tuple[int, Key]] = set()
+        """The probe of its owners with the shortest interval."""
+        self.owners: dict[tuple[int, Key], Probe] = {}
         self.up: bool | None = known.up if known is not None else None
         self.streak = 0
         self.unreached = False
         """Whether the last probe had no answer at all."""
         self._last: bool | None = None
-        self.timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self.next_probe = inf
+        """When the timer is due, in the time of the event loop."""
+
+    def schedule(self, when: float, send: Callable[["_TargetState"], None]) -> None:
+        """Send the next probe at `when`, and not when it was due before."""
+        self.stop()
+        self.next_probe = when
+        self._timer = asyncio.get_running_loop().call_at(when, send, self)
+
+    def stop(self) -> None:
+        """Send no probe any more."""
+        if self._timer is not None:
+            self._timer.cancel()
 
     def record(self, success: bool) -> bool:
         """Count a result; returns whether enough in a row, by the rule, differ from the health.
@@ -79,7 +95,8 @@ class Prober:
     ) -> None:
         """`known` is the health from before a restart, which stands until probes change it.
 
-        `jitter` is a random number from 0 to 1; without it intervals are exact.
+        `jitter` is a random number from 0 to 1; without it intervals are exact. Loopback addresses
+        are probed only with `loopback`; `active` says whether this replica probes.
         """
         self.probes_sent = 0
         self._informers = informers
@@ -107,7 +124,10 @@ class Prober:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Probe while active, until the block ends; `on_change` has to get every change."""
+        """Probe while active, until the block ends; then the health of all targets is dropped.
+
+        `on_change` has to get every change.
+        """
         self._running = True
         self.resync()
         try:
@@ -142,6 +162,7 @@ class Prober:
                     self._remove_owner(probe.target, owner)
 
     def _start_source(self, number: int) -> None:
+        """Start the probes of all keys of a source."""
         for key in list(self._sources[number].probe_keys(self._informers.snapshot())):
             self._update_key(number, key)
 
@@ -178,8 +199,10 @@ class Prober:
     def _add_target(self, probe: Probe, owner: tuple[int, Key]) -> None:
         """Add an owner to a target and set its probe.
 
-        A new target starts at the next free start time.
+        A new target has its last known health, if any, and starts at the next free start time. A
+        shorter interval holds at once, not after the longer one before.
         """
+        loop = asyncio.get_running_loop()
         state = self._targets.get(probe.target)
         if state is None:
             known = self._known.pop(probe.target, None)
@@ -188,11 +211,13 @@ class Prober:
                 self._informers.put_fact(known)
             if state.up is not False:
                 self._trusted.add(probe.target)
-            loop = asyncio.get_running_loop()
             self._next_start = max(loop.time(), self._next_start + START_INTERVAL)
-            state.timer = loop.call_at(self._next_start, self._send_probe, state)
-        state.probe = probe
-        state.owners.add(owner)
+            state.schedule(self._next_start, self._send_probe)
+        state.owners[owner] = probe
+        state.probe = _most_frequent(state.owners.values())
+        latest = loop.time() + state.probe.rule.interval.total_seconds()
+        if state.next_probe > latest:
+            state.schedule(latest, self._send_probe)
 
     def _remove_owner(self, target: ProbeTarget, owner: tuple[int, Key]) -> None:
         """Remove an owner from a target.
@@ -202,21 +227,23 @@ class Prober:
         state = self._targets.get(target)
         if state is None:
             return
-        state.owners.discard(owner)
-        if not state.owners:
+        state.owners.pop(owner, None)
+        if state.owners:
+            state.probe = _most_frequent(state.owners.values())
+        else:
             self._drop_target(state)
 
     def _drop_target(self, state: _TargetState) -> None:
         """Stop probing a target and drop its `TargetHealth` fact."""
         target = state.probe.target
-        if state.timer is not None:
-            state.timer.cancel()
+        state.stop()
         self._targets.pop(target, None)
         self._trusted.discard(target)
         self._unreached.discard(target)
         self._informers.drop_fact(TargetHealth, target)
 
     def _drop_all(self) -> None:
+        """Stop all probes, and drop the health of all targets."""
         self._desired.clear()
         for state in list(self._targets.values()):
             self._drop_target(state)
@@ -229,7 +256,7 @@ class Prober:
         loop = asyncio.get_running_loop()
         rule, target = state.probe.rule, state.probe.target
         delay = rule.interval.total_seconds() * (1 - JITTER * self._jitter())
-        state.timer = loop.call_later(delay, self._send_probe, state)
+        state.schedule(loop.time() + delay, self._send_probe)
         refusal = forbidden_reason(
             target, self._forbidden_addresses(loop.time()), loopback=self._loopback
         )
@@ -243,7 +270,8 @@ class Prober:
     def _on_result(self, state: _TargetState, failure: str) -> None:
         """Record a result, and publish the health if enough in a row, by the rule, differ from it.
 
-        Ignored for a dropped target; a failure is not published while this prober is isolated.
+        Ignored for a dropped target; a failure is not published while this prober is isolated,
+        which trusted targets that are not reached decide.
         """
         target = state.probe.target
         if self._targets.get(target) is not state:
@@ -261,9 +289,10 @@ class Prober:
         return len(self._trusted) > 1 and len(self._unreached) == len(self._trusted)
 
     def _publish_health(self, state: _TargetState, up: bool, reason: str) -> None:
-        """Set a target's state and put its fact if it differs.
+        """Set a target's state, and put its fact if up or the reason differs.
 
-        `since` stays while up stays the same.
+        `since` stays while up stays the same. Only targets that are up count for whether this
+        prober is isolated.
         """
         state.up = up
         target = state.probe.target
@@ -291,11 +320,18 @@ class Prober:
         return self._forbidden
 
 
+def _most_frequent(probes: Iterable[Probe]) -> Probe:
+    """The probe with the shortest interval, and of such with the shortest timeout and failures."""
+    return min(probes, key=lambda p: (p.rule.interval, p.rule.timeout, p.rule.down, p.rule.up))
+
+
 def forbidden_reason(target: ProbeTarget, forbidden: frozenset[str], *, loopback: bool) -> str:
     """Why an address must not be probed; empty if it may.
 
-    Translation counts: NAT64, 6to4, Teredo, ISATAP and mapped addresses are judged by the IPv4
-    address that they lead to, and API servers and metadata services are found behind any prefix.
+    It is no IP address, an API server's (`forbidden`), link-local, of no single machine, or
+    loopback without `loopback`. NAT64, 6to4, Teredo, ISATAP and mapped addresses are judged by the
+    IPv4 address that they lead to, and API servers and metadata services are found behind any
+    prefix.
     """
     try:
         found: IPv4Address | IPv6Address = ip_address(target.address)

@@ -23,7 +23,10 @@ class HostResolver:
         self._resolver = resolver
 
     async def __call__(self, *, host: str) -> Wire:
-        """The sorted `addresses` of a host and their lowest `ttl` in seconds; raises OSError."""
+        """The sorted `addresses` of a host and their lowest `ttl` in seconds; raises OSError.
+
+        Without addresses the `ttl` is NOT_FOUND_TTL.
+        """
         from dns.asyncresolver import Resolver  # imported only by agents that resolve a name
 
         resolver = self._resolver = self._resolver or Resolver()

@@ -8,7 +8,7 @@ from hanse.kube.token_requests import issued_token, token_request
 from hanse.kube.transport import Request, Response
 from hanse.model.kinds.core import Secret
 from hanse.model.objects import ClusterId, Wire
-from hanse.model.tokens import token_digest
+from hanse.model.tokens import BoundSecret, token_digest
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.managed_connection import TransportFactory
@@ -30,15 +30,18 @@ class TokenIssuer:
         replaces: str,
         cluster: ClusterId = "",
         secret: str = "",
+        bound: tuple[str, str] | None = None,
     ) -> Wire:
         """Request a new token of an account, for at least 600 s, from a cluster's API server.
 
         The cluster is a connected one, or that of the context in the kubeconfig at `secret`
         (`namespace/name/key`, in the own cluster) with the token whose digest is `replaces`.
+        `bound` is the name and uid of the Secret there with which the new one ends, too.
         Returns the new one as `token`; raises KubeError if there is no such cluster, or it issues
         none.
         """
-        request = token_request(namespace, account, max(seconds, 600))
+        binding = BoundSecret(*bound) if bound is not None else None
+        request = token_request(namespace, account, max(seconds, 600), binding)
         send = self._send_by_kubeconfig(secret, replaces, request) if secret else None
         token = issued_token(await (send or self._send_to_connected(cluster, request)))
         if not token:
@@ -46,13 +49,18 @@ class TokenIssuer:
         return {"token": token}
 
     async def _send_to_connected(self, cluster: ClusterId, request: Request) -> Response:
+        """Send by the agent's connection to a cluster; raises `KubeError` without one."""
         connection = self.informers.connections.get(cluster) if self.informers is not None else None
         if connection is None or not isinstance(connection.api, ClusterClient):
             raise KubeError(f"{cluster} is not connected")
         return await connection.api.send(request)
 
     async def _send_by_kubeconfig(self, place: str, replaces: str, request: Request) -> Response:
-        """Send with the token that is to be replaced: followers are not connected to sites."""
+        """Send with the token that is to be replaced: followers are not connected to sites.
+
+        `replaces` is that token's digest; raises `KubeError` if the kubeconfig in `place` has no
+        such token.
+        """
         for context, config in self._contexts(place):
             if config.identity.token and token_digest(config.identity.token) == replaces:
                 transport = self._new_transport(context, StaticCredentials(config))
@@ -63,7 +71,11 @@ class TokenIssuer:
         raise KubeError(f"{place} has no such token any more")
 
     def _contexts(self, place: str) -> list[tuple[str, ClientConfig]]:
-        """The contexts of the kubeconfig in a Secret of the own cluster that can be used."""
+        """The contexts with usable credentials of the kubeconfig in a Secret of the own cluster.
+
+        Each with its configuration; none if the Secret or its key is missing. `place` is
+        `namespace/name/key`. Raises `BadCredentials` for a text that is no kubeconfig.
+        """
         namespace, name, key = place.split("/")
         snapshot = self.informers.snapshot() if self.informers is not None else None
         secret = snapshot.get(snapshot.local, Secret, name, namespace) if snapshot else None

@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from hanse.model.facts import WriteResult
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire, object_ref
+from hanse.model.plan import EntryChange
 
 OMITTED = "no longer wanted"
 LEFT = "its cluster is being left"
@@ -24,7 +25,7 @@ class Create(Struct, frozen=True):
 
 
 class Update(Struct, frozen=True):
-    """Patch an object, which must still have the observed version."""
+    """Patch an object, which must still have the observed version, or the observed entry."""
 
     where: ClusterId
     base: Object
@@ -34,6 +35,7 @@ class Update(Struct, frozen=True):
     as_leader_of: ClusterId | None = None
     rank: int | None = None
     awaited: bool = False
+    entry: EntryChange | None = None
 
 
 class Delete(Struct, frozen=True):

@@ -16,9 +16,17 @@ from hanse.kube.client import Client
 from hanse.kube.decoding import decode_object
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import KubeError
+from hanse.kube.requests import JsonPatch
 from hanse.kube.retry import retry_delay
 from hanse.kube.transport import Transport
-from hanse.kube.watch_events import Applied, Deleted, Listed, WatchEvent
+from hanse.kube.watch_events import (
+    Applied,
+    Deleted,
+    Interrupted,
+    Listed,
+    NotServed,
+    WatchEvent,
+)
 from hanse.kube.watcher import BeforeRelist, list_and_watch
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
@@ -71,9 +79,15 @@ class Api(Protocol):
         ...
 
     async def patch(
-        self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
+        self,
+        kind: type[K],
+        name: str,
+        namespace: str,
+        change: Wire | JsonPatch,
+        *,
+        subresource: str = "",
     ) -> K:
-        """Send a merge patch, with its resourceVersion and uid as preconditions."""
+        """Send a merge patch, its resourceVersion and uid being preconditions, or a JSON patch."""
         ...
 
     async def delete(
@@ -121,27 +135,34 @@ class ClusterClient(Client):
         )
 
     async def discover(self) -> None:
-        """Refresh the served kinds now, and again whenever a CRD appears, changes or goes.
+        """Refresh the served kinds now, and again after every change of a CRD, until cancelled.
 
-        That restarts informers that wait for their kind; without the right to watch CRDs they
-        look by themselves now and then.
+        That restarts informers that wait for their kind; without the right to watch CRDs these
+        retry at intervals.
         """
         await self._refresh_kinds()
+        mapper = self.rest_mapper
         stream = list_and_watch(self, CustomResourceDefinition, random=self._random)
         async with aclosing(stream) as events:
             async for event in events:
                 match event:
                     case Applied(definition):
                         await self._await_kinds_of(definition)
-                    case Listed() | Deleted():
+                    case Deleted():
                         await self._refresh_kinds()
+                    case Listed():
+                        await self._refresh_kinds()
+                        mapper.follows_definitions = True
+                    case Interrupted() | NotServed():
+                        mapper.follows_definitions = False
                     case _:
                         continue
 
     async def _await_kinds_of(self, definition: CustomResourceDefinition) -> None:
         """Refresh until discovery names a CRD's kinds, which it does a moment after the CRD.
 
-        At most DISCOVERY_ATTEMPTS times, and once for a CRD that is not established.
+        At most DISCOVERY_ATTEMPTS times, after which informers retry at intervals, and once for a
+        CRD that is not established.
         """
         for _ in range(DISCOVERY_ATTEMPTS if definition.established else 1):
             await self._refresh_kinds()
@@ -149,6 +170,8 @@ class ClusterClient(Client):
             if known is None or definition.served_kinds <= known.kinds:
                 return
             await asyncio.sleep(DISCOVERY_LAG.total_seconds())
+        if definition.established:
+            self.rest_mapper.follows_definitions = False
 
     async def _refresh_kinds(self) -> None:
         """Discover the kinds until that succeeds.

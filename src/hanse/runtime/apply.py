@@ -18,8 +18,10 @@ from hanse.kube.errors import (
     KubeError,
     NotFound,
 )
+from hanse.kube.requests import JsonPatch
 from hanse.model.facts import WriteOutcome, WriteResult
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire
+from hanse.model.plan import EntryChange
 from hanse.runtime.actions import Action, Create, Delete, Diff, Update, is_omission, target_ref
 from hanse.runtime.api import Api
 from hanse.runtime.informers import ClusterInformers
@@ -43,7 +45,7 @@ class NoFence:
     """The fence of an agent that has no replicas and leads no member."""
 
     def may_write(self, member: ClusterId | None) -> bool:
-        """Whether a write needs no leadership: without elections nobody leads a member."""
+        """True for None; False for every member, as without elections this agent leads none."""
         return member is None
 
 
@@ -71,6 +73,7 @@ class Writer:
         fence: Fence,
         on_write: Callable[[WriteReport], None],
     ) -> None:
+        """`fence` is asked before each write is sent; `on_write` gets every report."""
         self._informers = informers
         self._fence = fence
         self._on_write = on_write
@@ -152,12 +155,9 @@ class Writer:
                     await self._delete(action, connection.api)
         except AlreadyExists as error:
             return await self._report_existing(action, error)
-        except NotFound as error:
-            if isinstance(action, Update) or _is_about_itself(error, action):
-                # deleted meanwhile, or it refers to an object that the server does not know yet
-                return WriteReport(action, "Failed", str(error), Conflict(error.status))
-            return WriteReport(action, result_of(error), str(error), error)
         except KubeError as error:
+            if isinstance(error, ApiError) and _has_changed_meanwhile(error, action):
+                return WriteReport(action, "Failed", str(error), Conflict(error.status))
             return WriteReport(action, result_of(error), str(error), error)
         return WriteReport(action, "Done", resource_version=version)
 
@@ -171,7 +171,9 @@ class Writer:
             type(base),
             base.metadata.name,
             base.metadata.namespace,
-            with_preconditions(action.change, base),
+            with_preconditions(action.change, base)
+            if action.entry is None
+            else entry_patch(action.entry, base),
             subresource=action.subresource,
         )
         if action.subresource != "scale":
@@ -201,7 +203,10 @@ class Writer:
             self._informers.observe_write(action.where, remaining)
 
     async def _report_existing(self, action: Action, error: AlreadyExists) -> WriteReport:
-        """Read live what a create found: `Failed`, and retried, if it is ours; else `Foreign`."""
+        """Read live what a create found: `Failed`, and retried, if it is ours; else `Foreign`.
+
+        Also `Failed` if it cannot be read. The store observes what was found.
+        """
         assert isinstance(action, Create), "only creates find an object"
         obj, connection = action.object, self._informers.connections.get(action.where)
         if connection is None:
@@ -215,6 +220,21 @@ class Writer:
             return WriteReport(action, "Failed", "it was there already", error)
         message = f"{target_ref(action).ref} exists already and was not made for this"
         return WriteReport(action, "Foreign", message)
+
+
+def _has_changed_meanwhile(error: ApiError, action: Action) -> bool:
+    """Whether an error says that the object is not as it was observed: it is planned again.
+
+    It was deleted, its entry fails a test, or it refers to an object that the server does not know
+    yet.
+    """
+    match error:
+        case NotFound():
+            return isinstance(action, Update) or _is_about_itself(error, action)
+        case Invalid():
+            return isinstance(action, Update) and action.entry is not None
+        case _:
+            return False
 
 
 def _is_about_itself(error: NotFound, action: Action) -> bool:
@@ -240,6 +260,23 @@ def with_preconditions(change: Wire, base: Object) -> Wire:
     return {**change, "metadata": {**change.get("metadata", {}), **precondition}}
 
 
+def entry_patch(change: EntryChange, base: Object) -> JsonPatch:
+    """The JSON patch of one entry, with the object's uid and the entry's fields as tests."""
+    entry = "/" + "/".join(change.path)
+    tests = {f"{entry}/{field}": value for field, value in change.before.items()}
+    tests["/metadata/uid"] = base.metadata.uid
+    return (
+        *({"op": "test", "path": path, "value": value} for path, value in tests.items()),
+        *(
+            {"op": "add", "path": f"{entry}/{field}", "value": value}
+            if value is not None
+            else {"op": "remove", "path": f"{entry}/{field}"}
+            for field, value in change.after.items()
+            if value != change.before.get(field)
+        ),
+    )
+
+
 def result_of(error: KubeError) -> WriteResult:
     """`Forbidden` for missing rights or rejected credentials, `Refused` for Invalid and NotFound.
 
@@ -257,7 +294,7 @@ def result_of(error: KubeError) -> WriteResult:
 
 
 async def _gather(several: Sequence[Any]) -> list[Any]:
-    """Every result in order; a single awaitable, as most plans have, gets no task of its own."""
+    """Await all at the same time and return their results in order; a single one needs no task."""
     if len(several) == 1:
         return [await several[0]]
     async with asyncio.TaskGroup() as group:

@@ -17,11 +17,8 @@ from hanse.runtime.actions import Action, Create, Delete, Update, is_omission, t
 from hanse.runtime.apply import WriteReport
 from hanse.runtime.workqueue import Item
 
-REFUSED = Backoff(timedelta(seconds=5), timedelta(minutes=10))
-"""For a write that a cluster refused: its validation may change."""
-
-FORBIDDEN = Backoff(timedelta(seconds=5), timedelta(minutes=1))
-"""For missing rights and names in use: people fix these, and no watch event says so."""
+REFUSED = Backoff(timedelta(seconds=5), timedelta(minutes=1))
+"""For a write that a cluster refused: people mend policies, rights and names in use, unseen."""
 
 CONTESTED = Backoff(timedelta(seconds=1), timedelta(minutes=2))
 """For a write that somebody else undoes again and again: neither side wins by being faster."""
@@ -90,6 +87,11 @@ class BackoffTracker:
     def __init__(
         self, time: Callable[[], float], random: Random, load: Callable[[], float] = lambda: 0.0
     ) -> None:
+        """Nothing is backed off yet; `time` gives the seconds of a monotonic clock.
+
+        The larger `load()` is, the longer writes of shared objects wait for more changes and for
+        others; `random` spreads retries.
+        """
         self._time = time
         self._load = load
         self._random = random
@@ -103,10 +105,10 @@ class BackoffTracker:
         """The objects in `_repeats`, by the keys that wrote them."""
 
     def observe_plan(self, item: Item, plan: Plan) -> None:
-        """Mark the earlier writes of a key that this plan decides otherwise.
+        """Mark the earlier writes of a key that this plan contradicts as superseded.
 
-        A deletion of what it desires now, or a write of what it does not: when such a write is
-        repeated later, nobody else needs to have undone it, and it is not contested.
+        That is a deletion of what it desires, or a write of what it does not. When one is repeated
+        later, it is our own decision, and does not count as contested by others.
         """
         if item not in self._written or plan.keep_all:
             return
@@ -169,7 +171,11 @@ class BackoffTracker:
         return min(delays)
 
     def record_others_write(self) -> None:
-        """Record that another agent wrote a shared object now: the agents before us are active."""
+        """Postpone our own writes of shared objects: another agent has written one just now.
+
+        Their delay counts from now, by at most OTHERS_ACTIVE longer. Not postponed are awaited
+        objects, and those for which we are first in rank.
+        """
         self._others_wrote_at = self._time()
 
     def forget_refusals(self, where: ClusterId, namespace: str | None = None) -> set[Item]:
@@ -189,13 +195,13 @@ class BackoffTracker:
         return ERRORS.delay(self._errors[item], self._random)
 
     def forget_errors(self, item: Item) -> None:
-        """Begin anew with the delays of a key whose plan raised nothing."""
+        """Reset the count of a key's errors, so that its next one has the shortest delay."""
         self._errors.pop(item, None)
 
     def _track_pending(self, item: Item, actions: Iterable[Action], now: float) -> None:
-        """Keep since when each shared object of a key needs a write, and drop the others.
+        """Keep since when each shared object of a key needs a write; others are dropped.
 
-        For all but the first in rank that begins anew with every write of somebody before us.
+        Except for the first in rank, that time restarts when another agent writes the object.
         """
         known = self._pending.pop(item, {})
         pending: dict[ClusterObjectRef, _Pending] = {}
@@ -212,7 +218,10 @@ class BackoffTracker:
             self._pending[item] = pending
 
     def _rank_wait(self, item: Item, action: Action, now: float) -> float:
-        """Seconds to leave a shared object to the agents before us in rank; 0 or less: none."""
+        """Seconds until a shared object is written: for more changes, and for agents before us.
+
+        0 or less: none. An awaited object does not wait for more changes.
+        """
         if isinstance(action, Delete) or action.rank is None:
             return 0.0
         load = self._load()
@@ -296,8 +305,7 @@ class BackoffTracker:
         digest = _digest(report.action)
         known = self._refusals.get(report.target)
         attempt = known.attempt + 1 if known is not None and known.digest == digest else 0
-        backoff = REFUSED if report.result == "Refused" else FORBIDDEN
-        delay = backoff.delay(attempt, self._random)
+        delay = REFUSED.delay(attempt, self._random)
         until = self._time() + delay.total_seconds()
         self._refusals.pop(report.target, None)  # so that the dictionary stays in order of age
         self._refusals[report.target] = _Refusal(item, digest, attempt, until)

@@ -1,4 +1,4 @@
-"""Leaving the broker when the record of this cluster there says so."""
+"""Leaving the broker, and joining it again, when the record of this cluster there says so."""
 
 import asyncio
 import logging
@@ -7,13 +7,13 @@ from contextlib import suppress
 
 import msgspec
 
-from hanse.kube.client import Client
 from hanse.kube.clock import Clock
 from hanse.kube.errors import KubeError, NotFound
-from hanse.model.facts import ClusterDeparted, HeartbeatState
+from hanse.model.facts import ClusterDeparted, HeartbeatState, Role
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.snapshot import Change, FactChange, ObjectChange
+from hanse.runtime.api import ClusterClient
 from hanse.runtime.leaving import POLL_INTERVAL, leave
 from hanse.runtime.ownership import sources_of
 from hanse.runtime.reconciler import Reconciler
@@ -22,28 +22,36 @@ log = logging.getLogger(__name__)
 
 RECHECK_INTERVAL = 10.0
 """Seconds between two reads of the record while the broker's objects are not seen: a cluster that
-was made to leave has no other right there than to read its record."""
-
+was made to leave has no other right there than to read its record, and one that has left may join
+again."""
 
 STRAY_TIMEOUT = 60.0
 """Seconds that a cluster that was given up tries to delete what it wrote to the broker since."""
+
+
+class BrokerClient(ClusterClient):
+    """The client of a broker; leaving does not close it, as this cluster may join again."""
+
+    async def close(self) -> None:
+        """Nothing is closed: who made the transport closes it."""
 
 
 class BrokerMembership:
     """Withdraws everything of this cluster from a broker, and at home what came from there.
 
     It happens once the record of this cluster is Leaving, at the end of which it is Left; or Left,
-    if an administrator gave the cluster up while it was away.
+    if an administrator gave the cluster up while it was away. A later join is taken up.
     """
 
     def __init__(
         self,
         reconciler: Reconciler,
-        client: Client,
+        client: ClusterClient,
         broker: ClusterId,
         namespace: str,
         clock: Clock,
     ) -> None:
+        """Nothing has begun; `client` and `namespace` are those of the broker."""
         self._reconciler = reconciler
         self._client = client
         self._broker = broker
@@ -52,6 +60,8 @@ class BrokerMembership:
         self._changed = asyncio.Event()
         self._epoch = 0
         """The latest epoch of the record that was seen: a restored broker may show an earlier."""
+        self._uid = ""
+        """The uid of that record."""
         self.has_left = False
         """Whether this cluster is no member of the broker any more."""
 
@@ -69,23 +79,38 @@ class BrokerMembership:
     async def run(self, is_active: Callable[[], bool]) -> None:
         """Wait, while active, until our record has phase Leaving, Left or Replaced; then withdraw.
 
-        Leaving withdraws everywhere and writes Left. A record of an earlier epoch is ignored.
-        Returns once this cluster has left.
+        Leaving withdraws everywhere and writes Left. A record of an earlier epoch is ignored. Once
+        this cluster has left, a record of a later epoch, or a new one, connects the broker again.
+        Returns once another cluster has its id.
         """
         while True:
             self._changed.clear()  # before the record is read, so that no change is missed
             record = await self._record() if is_active() else None
-            if record is not None and record.status.epoch >= self._epoch:
-                self._epoch = record.status.epoch
+            if record is not None and self.has_left:
+                if not record.has_left and self._is_later(record):
+                    self._join_again(record)
+                    continue
+            elif record is not None and record.status.epoch >= self._epoch:
+                self._epoch, self._uid = record.status.epoch, record.metadata.uid
                 if record.status.phase == "Leaving":
                     await self._leave()
-                    return
-                if record.has_left:
+                elif record.has_left:
                     await self._withdraw_at_home()
+                if record.status.phase == "Replaced":
                     return
             with suppress(TimeoutError):
                 async with asyncio.timeout(RECHECK_INTERVAL):
                     await self._changed.wait()
+
+    def _is_later(self, record: ClusterMember) -> bool:
+        """Whether a record was written by a join after the one that we left by."""
+        return record.status.epoch > self._epoch or record.metadata.uid != self._uid
+
+    def _join_again(self, record: ClusterMember) -> None:
+        """Connect the broker that we have left, which has this record of us since."""
+        log.warning("has joined the broker again", extra={"namespace": self._namespace})
+        self.has_left, self._epoch = False, record.status.epoch
+        self._reconciler.informers.join(self._broker, {Role.BROKER}, self._client)
 
     async def _record(self) -> ClusterMember | None:
         """The record of this cluster: as watched, or read while the broker's objects are not seen.
@@ -150,7 +175,10 @@ class BrokerMembership:
             await informers.disconnect(self._broker)
 
     async def _report_withdrawn(self) -> None:
-        """Wait until nothing stands at home, then set `status.abandoned` of our record to false."""
+        """Wait until nothing at home is derived from the broker, then clear `status.abandoned`.
+
+        Not if our record there does not have it; errors are ignored.
+        """
         await self._wait_until_withdrawn()
         record = await self._record()
         if record is not None and not record.status.abandoned:

@@ -122,7 +122,11 @@ def _fields_of(kind: type[Struct]) -> tuple[FieldInfo, ...]:
 
 
 def _matches(desired: Any, observed: Any, path: str, allocated: frozenset[str]) -> bool:
-    """Whether a value is as desired, apart from what the server allocates inside it."""
+    """Whether a value is as desired, apart from what the server allocates inside it.
+
+    None and empty values are equal. `path` is the value's own in the object, `allocated` are the
+    paths that the server sets.
+    """
     if isinstance(desired, Struct) and type(desired) is type(observed):
         return not _struct_patch(desired, observed, path, allocated)
     if isinstance(desired, tuple) and isinstance(observed, tuple):
@@ -148,7 +152,7 @@ def contains(observed: Any, desired: Any) -> bool:
 
 
 def _field_patch(desired: Any, observed: Any, is_default: bool) -> Any:
-    """The patch of one field: null resets it, maps are patched entry by entry."""
+    """The patch of one field: null if the default is desired, entry by entry for maps."""
     if is_default and not isinstance(desired, dict):
         return None
     wire = msgspec.to_builtins(desired, str_keys=True)
@@ -165,7 +169,8 @@ def _is_default(f: FieldInfo, value: Any) -> bool:
 def _meta_patch(desired: Meta, observed: Meta, record: _AppliedRecord, others_change: bool) -> Wire:
     """The patch of labels, annotations, finalizers and owner references.
 
-    A new epoch alone is no change, so that a new leader takes over without a write.
+    A new epoch alone is no change, so that a new leader takes over without a write. Finalizers and
+    owner references are never emptied.
     """
     change: Wire = {}
     labels = _map_patch(desired.labels, observed.labels, record.labels)
@@ -247,7 +252,11 @@ def _replace_patch(desired: Wire, observed: Any) -> Wire:
 
 
 def _open_fields_hash(obj: Object) -> str:
-    """A hash of all open fields; empty where there are none or all are empty."""
+    """A hash of the top-level fields that contain maps of any shape; "" if none has any content.
+
+    The applied annotation keeps it: servers add defaults to such fields, so that only another hash
+    tells that an entry is no longer desired. metadata and status are not part of it.
+    """
     if not _open_field_names(type(obj)):
         return ""
     values = _open_fields(obj)

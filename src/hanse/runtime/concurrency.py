@@ -20,6 +20,11 @@ class Permit:
     """
 
     def __init__(self, limit: "ConcurrencyLimit", clusters: Iterable[ClusterId]) -> None:
+        """Take over a permit that was acquired, for writes to these clusters; needs a running loop.
+
+        It is released at once if all of them are unresponsive, and after `PERMIT_TIMEOUT` at the
+        latest; clusters that answered no write until then count as unresponsive.
+        """
         self._limit: ConcurrencyLimit | None = limit
         self._unfinished = set(clusters)
         loop = asyncio.get_running_loop()
@@ -32,7 +37,7 @@ class Permit:
         self._release_if_finished()
 
     def release(self) -> None:
-        """Let another key begin; unfinished writes go on."""
+        """Let another key begin, once; unfinished writes go on."""
         if self._limit is not None:
             self._timer.cancel()
             self._limit.free.release()
@@ -54,6 +59,11 @@ class ConcurrencyLimit:
     """A semaphore over keys that knows which clusters are unresponsive."""
 
     def __init__(self, most: int = MAX_CONCURRENT) -> None:
+        """Give out at most `most` permits at a time; no cluster counts as unresponsive yet.
+
+        For each key, a caller awaits `acquire` and then makes its `permit`, which is released when
+        the writes of the key end, or after `PERMIT_TIMEOUT`, while they go on.
+        """
         self.free = asyncio.Semaphore(most)
         self.unresponsive: set[ClusterId] = set()
         """Clusters that have answered no write for a while, although some were sent."""

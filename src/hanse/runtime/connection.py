@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
-from datetime import datetime
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple, Self
 
 from msgspec import Struct
 
@@ -26,11 +26,15 @@ from hanse.runtime.api import Api
 
 log = logging.getLogger(__name__)
 
+RECOVERY = timedelta(seconds=30)
+"""How long after a restore nothing is deleted or written because the cluster lacks something."""
+
 _REMEDIES = {
     Role.LOCAL: "apply what `hanse manifests` prints once more",
     Role.BROKER: "let it `hanse join --broker` once more",
     Role.SITE: "apply what `hanse gslb rights` prints once more",
     Role.MEMBER: "let it `hanse join --federation` once more",
+    Role.OUTSIDE: "correct its user name and password",
 }
 """What gives an agent's account the rights of a role."""
 
@@ -47,7 +51,7 @@ class Scope(NamedTuple):
 
     @property
     def fields(self) -> str:
-        """The field selector of a scope that covers one name."""
+        """The field selector of a scope that covers one name; empty for others."""
         return f"metadata.name={self.name}" if self.name else ""
 
     def selects(self, obj: Object) -> bool:
@@ -61,7 +65,10 @@ class Scope(NamedTuple):
 
 
 def _term_matches(term: str, labels: dict[str, str]) -> bool:
-    """Match one term of a label selector, by equality or by existence."""
+    """Whether labels match one term of a selector, by equality or existence.
+
+    Other terms never do.
+    """
     name, equals, value = term.partition("=")
     if equals and not name.endswith("!"):
         return labels.get(name.strip()) == value.lstrip("=").strip()
@@ -72,6 +79,7 @@ class Informer:
     """One list-and-watch and its store."""
 
     def __init__(self, scope: Scope, indexes: Iterable[Index[Any]]) -> None:
+        """An informer with an empty store, of which nothing is listed yet; it starts no task."""
         self.scope = scope
         self.store: Store[Any] = Store(tuple(indexes))
         self.error: KubeError | None = None
@@ -87,10 +95,10 @@ class Informer:
         return self.served is False or self.store.synced
 
     def take(self, event: WatchEvent[Any]) -> Iterable[StoreChange[Any]]:
-        """Take in an event of the stream; returns what changed in the store.
+        """Apply an event of the stream to the store; returns what changed there.
 
         Sets or clears the error; a list clears it only after a restart, else the next watch event
-        does.
+        does. An optional kind that is forbidden counts as not served.
         """
         match event:
             case Interrupted(Forbidden()) if self.scope.optional:
@@ -113,6 +121,10 @@ class Connection:
     """A cluster in its roles; its state is published as a `ClusterState` fact."""
 
     def __init__(self, cluster: ClusterId, roles: frozenset[Role], api: Api, now: datetime) -> None:
+        """A connection in phase Connecting, without informers; nothing is sent yet.
+
+        `now` is the time since when it is in that phase.
+        """
         self.cluster = cluster
         self.roles = roles
         self.api = api
@@ -127,8 +139,8 @@ class Connection:
         self.relists_pending: dict[Scope, int] = {}
         """After a restore: the informers that must list again, with their lists until then."""
         self.recovering = False
-        self.recovery_timer: asyncio.TimerHandle | None = None
-        """Ends the recovery from the last restore."""
+        self._recovery_timer: asyncio.TimerHandle | None = None
+        """Ends the recovery from the last restore; None while the cluster is not synced."""
         self.answered_at = float("-inf")
         """The loop's time when the cluster last answered anything."""
         self.suspected = asyncio.Event()
@@ -139,11 +151,15 @@ class Connection:
         """What the cluster answered to our credentials, if it rejects them."""
         self.state = ClusterState(cluster, roles, Phase.CONNECTING, now)
 
-    def next_state(self, now: datetime) -> ClusterState:
-        """The state as it is now; `since` changes only with the phase."""
-        phase, reason = self._phase()
-        since = self.state.since if self.state.phase == phase else now
+    def current_state(self, now: datetime) -> ClusterState:
+        """The state by informers and probes as they are now; `since` stays while the phase does.
+
+        Relists that are done are dropped.
+        """
+        self._drop_done_relists()
         listed = all(informer.synced for informer in self.informers.values())
+        phase, reason = self._phase(listed)
+        since = self.state.since if self.state.phase == phase else now
         return ClusterState(
             self.cluster,
             self.roles,
@@ -155,6 +171,7 @@ class Connection:
             self.leaving,
             phase is Phase.UNREACHABLE and self.silent,
             bool(self._rejected),
+            tuple(kind.plural for kind in self.forbidden) if phase is Phase.UNREACHABLE else (),
         )
 
     def log_phase(self) -> None:
@@ -166,7 +183,10 @@ class Connection:
 
     @property
     def _rejected(self) -> str:
-        """How a probe, or every informer that is down, had our credentials rejected; else empty."""
+        """The answer that rejects our credentials; empty if they are accepted.
+
+        That of the informers that are down, if each of them got it; else that of the last probe.
+        """
         failing = [i.error for i in self.informers.values() if i.error is not None]
         if failing and all(isinstance(error, BadCredentials) for error in failing):
             return str(failing[0])
@@ -193,15 +213,29 @@ class Connection:
         return tuple(i.scope.kind.kind for i in failing)
 
     def mark_restored(self) -> None:
-        """Trust nothing known of the cluster until every informer has listed once more."""
+        """Mark the cluster as recovering, and every informer as one that must list once more."""
         self.relists_pending = {scope: i.store.lists for scope, i in self.informers.items()}
         self.recovering = True
+        self._stop_timer()  # of an earlier restore
 
-    def _phase(self) -> tuple[Phase, str]:
-        """The phase and its reason, worst first; also drops the pending relists that are done.
+    def time_recovery(self, end: Callable[[Self], None]) -> None:
+        """Have `end` called once a recovering cluster has been synced for RECOVERY without a break.
 
-        The local cluster is never LEAVING.
+        What was done to it while it could not be seen has its time, too.
         """
+        if self.state.phase not in (Phase.SYNCED, Phase.LEAVING):
+            self._stop_timer()
+        elif self.recovering and self._recovery_timer is None:
+            loop = asyncio.get_running_loop()
+            self._recovery_timer = loop.call_later(RECOVERY.total_seconds(), end, self)
+
+    def _stop_timer(self) -> None:
+        if self._recovery_timer is not None:
+            self._recovery_timer.cancel()
+            self._recovery_timer = None
+
+    def _drop_done_relists(self) -> None:
+        """Drop the pending relists of informers that listed again, are gone or not served."""
         self.relists_pending = {
             scope: lists
             for scope, lists in self.relists_pending.items()
@@ -209,6 +243,9 @@ class Connection:
             and informer.served is not False
             and informer.store.lists <= lists
         }
+
+    def _phase(self, listed: bool) -> tuple[Phase, str]:
+        """The phase and its reason, worst first; the local cluster is never LEAVING."""
         if self.unresponsive:
             return Phase.UNREACHABLE, self.unresponsive
         if self._rejected:
@@ -224,9 +261,7 @@ class Connection:
             return Phase.RESTORED, "it was restored to an earlier state; everything is read again"
         if self.leaving and Role.LOCAL not in self.roles:
             return Phase.LEAVING, ""
-        if all(i.synced for i in self.informers.values()):
-            return Phase.SYNCED, ""
-        return Phase.CONNECTING, ""
+        return (Phase.SYNCED if listed else Phase.CONNECTING), ""
 
 
 def _rejected_credentials(answer: str, roles: frozenset[Role]) -> str:
@@ -256,7 +291,10 @@ class WatchedScopes(Struct, frozen=True):
 
 
 def wanted_scopes(watches: Iterable[Watch], roles: frozenset[Role]) -> WatchedScopes:
-    """The scopes of watches in a cluster; one that covers a whole kind replaces its others."""
+    """The scopes of watches in a cluster; one that covers a whole kind replaces its others.
+
+    Each with all indexes of its kind.
+    """
     indexes: dict[Kind, dict[str, Index[Any]]] = {}
     scopes: dict[Kind, list[Scope]] = {}
     for watch in watches:

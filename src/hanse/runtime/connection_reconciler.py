@@ -66,6 +66,11 @@ class ConnectionReconciler:
         new_transport: TransportFactory = http_transport,
         random: Random,
     ) -> None:
+        """Nothing is connected; `sources` say which clusters to connect to.
+
+        `local_client` reads the local cluster; `new_transport` makes the transport to a cluster
+        from its credentials.
+        """
         self._reconciler = reconciler
         self._informers = reconciler.informers
         self._elections = elections
@@ -174,10 +179,11 @@ class ConnectionReconciler:
     async def _confirm_empty(
         self, source: ConnectionSource, desired: DesiredConnections, before: DesiredConnections
     ) -> DesiredConnections:
-        """The desired connections; if all of two or more vanish at once, `before` until confirmed.
+        """What is desired now; `before`, for a while, if all of two or more connections vanish.
 
-        That is after EMPTY_GRACE_PERIOD, by live lists of its kinds: whoever uninstalls a CRD
-        deletes its objects first, which must not leave every cluster.
+        They count as gone after EMPTY_GRACE_PERIOD, once live lists show that the kinds of the
+        source are served: uninstalling a CRD deletes its objects first, which must not leave every
+        cluster.
         """
         if desired.connections or desired.invalid or len(before.connections) < 2:
             self._empty_since.pop(source.name, None)
@@ -220,7 +226,10 @@ class ConnectionReconciler:
     def _unfinished_leaves(
         self, desired_connections: dict[ClusterId, ClusterConnection]
     ) -> list[tuple[ClusterId, ClusterConnection]]:
-        """The clusters that an earlier agent began to leave: they are connected to be left."""
+        """The clusters that an earlier agent began to leave, with their connections.
+
+        Without those that are desired or managed now.
+        """
         return [
             (cluster, connection)
             for desired in self._desired.values()
@@ -254,7 +263,7 @@ class ConnectionReconciler:
     def _new_connection(self, cluster: ClusterId, desired: ClusterConnection) -> ManagedConnection:
         """Build a cluster's connection and join it to the informers.
 
-        The local one reuses its client.
+        The local one reuses its client. Raises `BadCredentials` if its credentials are unusable.
         """
         config = client_config(desired.credentials)
         if cluster == self._informers.local:
@@ -267,7 +276,10 @@ class ConnectionReconciler:
         return ManagedConnection(desired, config, client, credentials)
 
     def _rotate_credentials(self, managed: ManagedConnection, desired: ClusterConnection) -> None:
-        """Use changed credentials; informers restart if the endpoint differs or is not synced."""
+        """Record what is desired, and use its credentials if they changed; the local client stays.
+
+        Informers restart if the endpoint differs or the cluster is not synced.
+        """
         cluster, config = desired.cluster, client_config(desired.credentials)
         before, managed.desired, managed.config = managed.config, desired, config
         if managed.credentials is None or config == before:
@@ -326,7 +338,7 @@ class ConnectionReconciler:
         return frozenset(unwanted) & {c for d in desired for c in d.released} - abandoned
 
     async def _hand_over(self, clusters: frozenset[ClusterId], group: asyncio.TaskGroup) -> None:
-        """Hand clusters over in a task; one under way goes on unless it is about others."""
+        """Hand clusters over in a task, in place of a leave; one of the same clusters goes on."""
         if self._handover is not None:
             if self._handover[0] == clusters and not self._handover[1].done():
                 return
@@ -341,7 +353,7 @@ class ConnectionReconciler:
         self._handover = (clusters, task)
 
     async def _run_handover(self, clusters: frozenset[ClusterId]) -> None:
-        """Hand clusters over; once others lead all of them, nothing keeps us from disconnecting."""
+        """Wait until other supervisors lead all these clusters, then disconnect them at once."""
         members = {c: self.managed[c].client for c in sorted(clusters)}
         await wait_for_successors(self._informers, self._elections, members)
         self._handover = None
@@ -355,7 +367,10 @@ class ConnectionReconciler:
         return [*self._leave_tasks.values(), *handover]
 
     def _publish_departed(self, desired_connections: dict[ClusterId, ClusterConnection]) -> None:
-        """Put `ClusterDeparted` for each source of what we wrote as leader that nobody names."""
+        """Put `ClusterDeparted` for clusters that no source names and led objects derive from.
+
+        Only if the sources know all their clusters. Drops the fact of released clusters.
+        """
         desired = self._desired.values()
         released = {c for d in desired for c in d.released}
         for cluster in sorted(released):
@@ -373,7 +388,7 @@ class ConnectionReconciler:
 
 
 def _sources_of_led(owned: Iterable[tuple[ClusterId, Object]]) -> set[ClusterId]:
-    """The clusters that objects written by leaders rest on."""
+    """The source clusters of those objects that a leader wrote."""
     sources: set[ClusterId] = set()
     for _, obj in owned:
         owner = owner_of(obj)

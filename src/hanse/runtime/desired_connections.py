@@ -42,7 +42,10 @@ def evaluate(
     before: DesiredConnections,
     is_taken: Callable[[ClusterId], bool],
 ) -> DesiredConnections:
-    """What a source desires now; where that is invalid, the connection of `before` is kept."""
+    """The connections, leaves, releases and abandoned clusters that a source intends now.
+
+    An invalid connection goes to `invalid`; the one of its cluster in `before`, if any, is kept.
+    """
     connections: dict[ClusterId, ClusterConnection] = {}
     leaving: dict[ClusterId, ClusterConnection] = {}
     invalid: dict[ClusterId, InvalidConnection] = {}
@@ -102,7 +105,10 @@ def _validate_connection(
 def merge_connections(
     sources: Iterable[DesiredConnections],
 ) -> dict[ClusterId, ClusterConnection]:
-    """The connections of all sources by cluster: the first source's, with the roles of all."""
+    """The connections of all sources by cluster: the first source's, with the roles of all.
+
+    An election is run if any source wants it.
+    """
     merged: dict[ClusterId, ClusterConnection] = {}
     for desired in sources:
         for cluster, connection in desired.connections.items():

@@ -33,21 +33,25 @@ OwnedObjects: TypeAlias = Iterable[tuple[ClusterId, Owner, Object]]
 
 
 def diff(feature: str, key: Key, plan: Plan, owned: OwnedObjects, snapshot: Snapshot) -> Diff:
-    """The writes that a plan needs, and why others wait, by all it desires and all its key owns."""
+    """The writes that a plan needs, and why others wait, by all it desires and all its key owns.
+
+    What is owned and neither desired, kept nor removed is deleted in a last step. In a cluster that
+    is being left nothing is desired.
+    """
     builder = DiffBuilder(snapshot)
     named: set[ClusterObjectRef] = set()
     for desired in plan.desired:
-        if _goes_with_leaving(desired.where, desired.as_leader_of == desired.where, snapshot):
+        if _is_deleted_by_leaving(desired.where, desired.as_leader_of == desired.where, snapshot):
             continue
         named.add(ClusterObjectRef(desired.where, object_ref(desired.object)))
         builder.add_desired(desired, desired_owner(feature, key, desired, snapshot))
     named.update(removal.target for removal in plan.removals)
-    named.update(p for p in plan.kept if not _goes_with_leaving(p.where, False, snapshot))
+    named.update(p for p in plan.kept if not _is_deleted_by_leaving(p.where, False, snapshot))
     for removal in plan.removals:
         builder.add_removal(removal)
     last_step = max((d.step for d in plan.desired), default=0) + 1
     for where, owner, obj in owned:
-        kept = plan.keep_all and not _goes_with_leaving(where, owner.led, snapshot)
+        kept = plan.keep_all and not _is_deleted_by_leaving(where, owner.led, snapshot)
         if not kept and ClusterObjectRef(where, object_ref(obj)) not in named:
             builder.add_omitted(where, owner, obj, last_step)
     for patch in plan.patches:
@@ -64,7 +68,7 @@ def desired_owner(feature: str, key: Key, desired: Desired, snapshot: Snapshot) 
     return Owner(feature, key, snapshot.local)
 
 
-def _turn(desired: Desired) -> tuple[int | None, bool]:
+def _rank_and_awaited(desired: Desired) -> tuple[int | None, bool]:
     """Rank and whether others wait, of a shared object; (None, False) of any other."""
     ownership = desired.ownership
     return (ownership.rank, ownership.awaited) if isinstance(ownership, Shared) else (None, False)
@@ -74,6 +78,7 @@ class DiffBuilder:
     """Compares one object after the other with the snapshot, and collects the diff."""
 
     def __init__(self, snapshot: Snapshot) -> None:
+        """An empty diff; what is added is compared with the snapshot."""
         self._snapshot = snapshot
         self._actions: list[Action] = []
         self._obstacles: list[Obstacle] = []
@@ -94,7 +99,11 @@ class DiffBuilder:
         )
 
     def add_desired(self, desired: Desired, owner: Owner) -> None:
-        """Add the create or update of an object; if it has to wait, so have later steps there."""
+        """Add the create of a desired object, or the patch of what differs; `CreateOnly`: no patch.
+
+        While its cluster or sources cannot be relied on, or somebody else has the object, it waits,
+        and so do later steps in the cluster.
+        """
         obj, where = desired.object, desired.where
         place = ClusterObjectRef(where, object_ref(obj))
         if not self._is_writable(place, type(obj), desired.as_leader_of):
@@ -114,7 +123,7 @@ class DiffBuilder:
                 self._actions.append(Create(where, obj, desired.step, desired.as_leader_of))
             return
         epoch = _leader_epoch(desired.as_leader_of, self._snapshot)
-        rank, awaited = _turn(desired)
+        rank, awaited = _rank_and_awaited(desired)
         meta = obj.metadata
         observed = self._snapshot.get(where, type(obj), meta.name, meta.namespace)
         wanted = with_applied_record(
@@ -148,7 +157,10 @@ class DiffBuilder:
             )
 
     def add_removal(self, removal: Removal) -> None:
-        """Add the deletion of an object for a cause, if it is there with the removal's uid."""
+        """Add the deletion of an object for a cause, if it is there with the removal's uid.
+
+        Nothing if it is being deleted already.
+        """
         place = removal.target
         observed = self._snapshot.find(place)
         if observed is None or observed.metadata.uid != removal.uid:
@@ -185,7 +197,7 @@ class DiffBuilder:
         place = ClusterObjectRef(where, object_ref(obj))
         if not self._is_writable(place, type(obj), leader_of):
             return
-        if _goes_with_leaving(where, owner.led, snapshot):  # whatever its sources are
+        if _is_deleted_by_leaving(where, owner.led, snapshot):  # whatever its sources are
             self._actions.append(Delete(where, obj, LEFT, step, leader_of))
             return
         if self._hold_for_sources(obj, place):
@@ -212,6 +224,7 @@ class DiffBuilder:
                     patch.step,
                     patch.as_leader_of,
                     patch.rank,
+                    entry=patch.entry,
                 )
             )
 
@@ -223,6 +236,7 @@ class DiffBuilder:
         self._stopped[where] = min(step, self._stopped.get(where, step))
 
     def _is_stopped(self, action: Action) -> bool:
+        """Whether an action is of a later step than one that cannot be completed in its cluster."""
         return action.step > self._stopped.get(action.where, action.step)
 
     def _is_writable(
@@ -304,8 +318,8 @@ class DiffBuilder:
         return False
 
 
-def _goes_with_leaving(where: ClusterId, led: bool, snapshot: Snapshot) -> bool:
-    """Whether we are leaving a cluster; the local one we leave only as a member that is led."""
+def _is_deleted_by_leaving(where: ClusterId, led: bool, snapshot: Snapshot) -> bool:
+    """Whether an object is deleted since we leave its cluster; in the local one only a led one."""
     return _is_leaving(where, snapshot) and (led or where != snapshot.local)
 
 

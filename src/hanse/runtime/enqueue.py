@@ -15,7 +15,7 @@ from hanse.model.facts import (
 )
 from hanse.model.kinds.core import Namespace
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
-from hanse.model.plan import Feature
+from hanse.model.plan import Feature, InOrder
 from hanse.model.snapshot import Change, FactChange, ObjectChange
 from hanse.runtime.backoff import BackoffTracker
 from hanse.runtime.declared_writes import features_by_kind
@@ -50,6 +50,7 @@ class Enqueuer:
         backoff: BackoffTracker,
         metrics: Metrics,
     ) -> None:
+        """Only references are kept; `features` by name."""
         self._features = features
         self._informers = informers
         self._owned = owned
@@ -60,7 +61,7 @@ class Enqueuer:
         self._waiting: dict[ClusterId | ClusterObjectRef, set[Item]] = {}
 
     def on_change(self, change: Change, priority: Priority) -> None:
-        """Enqueue every key that a change concerns."""
+        """Enqueue every key that a change concerns, also its owner's and those that wait for it."""
         self.enqueue_mapped(change, priority)
         if isinstance(change, ObjectChange):
             self._enqueue_owner(change, priority)
@@ -79,12 +80,16 @@ class Enqueuer:
         self.enqueue_all_owners()
 
     def enqueue_mapped(self, change: Change, priority: Priority) -> None:
-        """Enqueue the keys that features map a change to (controller-runtime's MapFunc)."""
+        """Enqueue the keys that features map a change to (controller-runtime's MapFunc).
+
+        If a feature raises, that is logged and counted, and the others go on.
+        """
         deletion = isinstance(change, ObjectChange) and change.after is None and change.live
         snapshot = self._informers.snapshot()
         for feature in self.features_watching(change):
             try:
-                keys = sorted(feature.keys_for(change, snapshot))
+                found = feature.keys_for(change, snapshot)
+                keys = found if isinstance(found, InOrder) else sorted(found)
             except Exception:  # one feature's mistake about one object must not end the others
                 log.exception("keys_for failed", extra={"feature": feature.name})
                 self._metrics.mapping_failed(feature.name)
@@ -108,7 +113,7 @@ class Enqueuer:
                 self._queue.add((name, key), Priority.BACKLOG)
 
     def enqueue_all(self, items: set[Item]) -> None:
-        """Enqueue items that waited, and clear the set."""
+        """Enqueue items that waited, sorted, with priority BACKLOG, and clear the set."""
         again = sorted(items)
         items.clear()
         for item in again:

@@ -25,6 +25,7 @@ class EventRecorder:
         clock: Clock,
         event_handlers: Sequence[Callable[[Change], None]],
     ) -> None:
+        """`event_handlers` get each Event as a change before it is sent."""
         self._informers = informers
         self._clock = clock
         self._event_handlers = event_handlers
@@ -76,7 +77,11 @@ class EventRecorder:
             return
 
     def _build_event(self, request: EventRequest, regarding: Object | None) -> Event:
-        """The Event object of a request, with `regarding` as its involved object."""
+        """The Event object of a request, with `regarding` as its involved object.
+
+        Its message is cut to 1024 characters; that of a cluster-wide object is in namespace
+        `default`.
+        """
         now = self._clock.now().replace(microsecond=0)
         ref, local = request.target.ref, self._informers.snapshot().local
         return Event(

@@ -15,6 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from hanse.kube.errors import AlreadyExists, Conflict, KubeError, NotFound, Status
+from hanse.kube.requests import JsonPatch
 from hanse.kube.retry import retry_delay
 from hanse.kube.watch_events import Interrupted, Listed, NotServed, Progress, WatchEvent
 from hanse.kube.watcher import BeforeRelist
@@ -62,6 +63,10 @@ class ExternalApi:
     def __init__(
         self, system: ExternalSystem, poll_interval: Callable[[], timedelta] = lambda: POLL_INTERVAL
     ) -> None:
+        """Wrap an external system; nothing is listed yet.
+
+        `poll_interval` is called before each wait, so that the interval may change.
+        """
         self._system = system
         self._poll_interval = poll_interval
         self._random = Random()  # noqa: S311 - spreads retries, guards nothing
@@ -147,13 +152,20 @@ class ExternalApi:
         raise AlreadyExists(Status(409, "AlreadyExists", f"{obj.metadata.name} exists already"))
 
     async def patch(
-        self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
+        self,
+        kind: type[K],
+        name: str,
+        namespace: str,
+        change: Wire | JsonPatch,
+        *,
+        subresource: str = "",
     ) -> K:
         """Read an object, apply a merge patch to it here, and send the whole object as an update.
 
         Raises Conflict if the patch holds another resourceVersion than the one read.
         """
         assert subresource in ("", "status"), f"external systems have no subresource {subresource}"
+        assert isinstance(change, dict), "external systems have no entries of several agents"
         observed = await self.read(kind, name, namespace)
         version = change.get("metadata", {}).get("resourceVersion", "")
         self._require_version(observed, version)

@@ -28,7 +28,8 @@ async def wait_for_successors(
 ) -> None:
     """Resign from all members, and wait until another supervisor leads each.
 
-    All stay connected meanwhile, so that no plan sees a part of them.
+    All stay connected meanwhile, so that no plan sees a part of them. We contend again for a member
+    that nobody takes in time, and resign from that at the end, too.
     """
     await asyncio.gather(*(elections.resign(member) for member in members))
     await asyncio.gather(
@@ -38,9 +39,9 @@ async def wait_for_successors(
 
 
 def disconnect_released(informers: ClusterInformers, members: Iterable[ClusterId]) -> None:
-    """Disconnect members that others lead: none counts as departed. Our own cluster stays.
+    """Disconnect members that others lead, without a `ClusterDeparted` fact; each is logged.
 
-    All at once: one that is named again is connected anew, by whoever waits meanwhile.
+    Our own cluster stays connected, as LOCAL only.
     """
     for member in members:
         if member == informers.local:
@@ -53,9 +54,10 @@ def disconnect_released(informers: ClusterInformers, members: Iterable[ClusterId
 async def _wait_for_successor(
     informers: ClusterInformers, elections: LeaderElections, member: ClusterId, client: Client
 ) -> None:
-    """Wait until another supervisor holds a member's Lease; one that does not answer is let go.
+    """Wait until another supervisor holds a member's Lease, or the member does not answer.
 
-    After the timeout we contend again, and yield the Lease to whoever requests it.
+    After SUCCESSION_TIMEOUT we contend again, which is logged, and yield the Lease to any that
+    requests it.
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + SUCCESSION_TIMEOUT.total_seconds()

@@ -6,12 +6,22 @@ from contextlib import suppress
 from datetime import timedelta
 
 from hanse.kube.client import Client
+from hanse.kube.client_config import Credentials
 from hanse.kube.clock import Clock
-from hanse.kube.errors import AlreadyExists, BadCredentials, Conflict, KubeError, NotFound
+from hanse.kube.errors import (
+    AlreadyExists,
+    BadCredentials,
+    Conflict,
+    Forbidden,
+    KubeError,
+    NotFound,
+)
 from hanse.kube.lease import format_micro_time, lease_patch, new_lease
 from hanse.kube.lease_observer import RECONNECT_TIME
+from hanse.kube.optional_reads import read_or_none
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import ClusterId
+from hanse.model.tokens import token_digest
 
 RENEWALS_PER_DURATION = 3
 """Two of them may be lost without harm."""
@@ -30,12 +40,15 @@ class HeartbeatLease:
         cluster: ClusterId,
         clock: Clock,
         duration: Callable[[], timedelta],
-        on_state: Callable[[bool, bool], None],
+        on_state: Callable[[bool, bool, str, bool], None],
         repair: Callable[[bool], Awaitable[None]],
         may_renew: Callable[[], bool] = lambda: True,
+        credentials: Credentials | None = None,
     ) -> None:
         """Renew with a client; `on_state` is called when renewals begin to fail, or succeed again;
-        its second argument says whether our credentials are rejected.
+        its second argument says whether our credentials are rejected. Its third is the digest of
+        the token of `credentials`, the client's, with which the last renewal succeeded, its fourth
+        whether our account may not renew.
 
         `repair` writes all that this cluster has on that server, as it should be now. Its argument
         says whether the server may have been restored since it was listed. `may_renew` is asked
@@ -47,8 +60,12 @@ class HeartbeatLease:
         self._clock = clock
         self._duration = duration
         self._on_state = on_state
-        self._told: tuple[bool, bool] | None = None
-        self._rejected = False
+        self._reported: tuple[bool, bool, str, bool] | None = None
+        self._credentials = credentials
+        self._token = ""
+        """The digest of the token with which the last renewal succeeded."""
+        self._refusal: KubeError | None = None
+        """The answer to the last renewal, if it rejects our credentials or forbids it."""
         self._repair = repair
         self._may_renew = may_renew
         self._known: Lease | None = None
@@ -58,7 +75,10 @@ class HeartbeatLease:
 
     @property
     def is_published(self) -> bool:
-        """Whether we renewed the Lease, and nobody else has changed it since."""
+        """Whether a renewal has succeeded, and no later one found the Lease changed or deleted.
+
+        Stays True while requests fail: whether the Lease may have expired is told to `on_state`.
+        """
         return self._known is not None
 
     def renew_soon(self) -> None:
@@ -77,51 +97,65 @@ class HeartbeatLease:
             if is_active():
                 if await self._renew():
                     last = loop.time()
-                    self._tell(True)
-                elif self._rejected or loop.time() - last >= self._duration().total_seconds():
-                    self._tell(False)
+                    self._report_state(True)
+                elif (
+                    self._refusal is not None
+                    or loop.time() - last >= self._duration().total_seconds()
+                ):
+                    self._report_state(False)
                 pause = self._duration().total_seconds() / RENEWALS_PER_DURATION
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._renew_requested.wait()
             self._renew_requested.clear()
 
-    def _tell(self, renewed: bool) -> None:
-        """Report whether renewals succeed, and why not, if that changed."""
-        state = (renewed, self._rejected and not renewed)
-        if state != self._told:
-            self._told = state
+    def _report_state(self, renewed: bool) -> None:
+        """Call `on_state` with whether renewals succeed, why not, and with which token, if new."""
+        rejected = isinstance(self._refusal, BadCredentials)
+        state = (renewed, rejected, self._token, isinstance(self._refusal, Forbidden))
+        if state != self._reported:
+            self._reported = state
             self._on_state(*state)
 
     async def _renew(self) -> bool:
-        """Renew once, or create an absent Lease; returns False after API errors.
+        """Renew once, or create an absent Lease; False after API errors, or if `may_renew` forbids.
 
         At the start, and if it is not as we wrote it, the server may have been restored to an
         earlier state: what we have there is repaired before others take it as ours by a renewal.
         """
         try:
             async with asyncio.timeout(self._duration().total_seconds()):
-                known = self._known or await self._read()
+                known = self._known or await read_or_none(
+                    self._client, Lease, self._cluster, self._namespace
+                )
             if known is None or known.spec != self._written:
                 await self._repair_in_time()
             if not self._may_renew():
                 return False
             spec = self._renewed_spec(known.spec if known is not None else LeaseSpec())
+            token = await self._current_token()
             async with asyncio.timeout(self._duration().total_seconds()):
                 self._known = await self._write(known, spec)
-            self._written = self._known.spec
+            self._written, self._token = self._known.spec, token
         except (Conflict, NotFound, AlreadyExists):
             if self._known is not None:
                 self._renew_requested.set()  # somebody else changed it: read it again
             self._known = None
             return False
-        except BadCredentials:
-            self._rejected = True
+        except (BadCredentials, Forbidden) as error:
+            self._refusal = error
             return False
         except (KubeError, TimeoutError):
             return False
-        self._rejected = False
+        self._refusal = None
         return True
+
+    async def _current_token(self) -> str:
+        """The digest of the token that the server is shown now; empty if that is not known."""
+        if self._credentials is None:
+            return ""
+        token = (await self._credentials.config()).identity.token
+        return token_digest(token) if token else ""
 
     async def _write(self, known: Lease | None, spec: LeaseSpec) -> Lease:
         """Write a renewal to the known Lease, or create it; returns it as stored."""
@@ -130,17 +164,10 @@ class HeartbeatLease:
         change = lease_patch(known, spec)
         return await self._client.patch(Lease, self._cluster, self._namespace, change)
 
-    async def _read(self) -> Lease | None:
-        """Read the cluster's heartbeat Lease; None if there is none."""
-        try:
-            return await self._client.read(Lease, self._cluster, self._namespace)
-        except NotFound:
-            return None
-
     async def _repair_in_time(self) -> None:
-        """Repair before the renewal, but not for so long that the Lease expires meanwhile.
+        """Call `repair` before a renewal, for at most a third of the Lease's duration.
 
-        After a restore there is more time: others see that the Lease went back, and wait for us.
+        After a restore RESTORED_LIMIT longer: others see that the Lease went back, and wait for us.
         """
         restored, limit = self._written != LeaseSpec(), self._duration() / RENEWALS_PER_DURATION
         with suppress(TimeoutError):

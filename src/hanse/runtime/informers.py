@@ -4,13 +4,20 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import aclosing, asynccontextmanager
-from datetime import timedelta
 from functools import partial
 from typing import Any, Protocol
 
 from hanse.kube.clock import Clock
 from hanse.kube.store import Store
-from hanse.kube.watch_events import Applied, Deleted, Interrupted, Listed, NotServed, WatchEvent
+from hanse.kube.watch_events import (
+    Applied,
+    Deleted,
+    Interrupted,
+    Listed,
+    NotServed,
+    Progress,
+    WatchEvent,
+)
 from hanse.model.facts import (
     ClusterDeparted,
     ClusterState,
@@ -31,18 +38,15 @@ from hanse.runtime.relists import Relists
 
 log = logging.getLogger(__name__)
 
-RECOVERY = timedelta(seconds=30)
-"""How long after a restore nothing is deleted or written because the cluster lacks something."""
-
 
 class ChangeHandler(Protocol):
     """Handles every change of an object or fact; `listed` for those that a list brings."""
 
-    def on_change(self, change: Change, *, listed: bool = False) -> None: ...
+    def on_change(self, change: Change, *, listed: bool = False) -> None:
+        """Handle a change; `listed` if a list brought it, not a watch event or a write."""
 
     def on_unwatched(self, where: ClusterId, obj: Object) -> None:
         """Handle that no informer covers an object any longer, which may well exist."""
-        ...
 
 
 class ClusterInformers:
@@ -51,6 +55,7 @@ class ClusterInformers:
     def __init__(
         self, watches: Iterable[Watch], facts: Facts, clock: Clock, local: ClusterId
     ) -> None:
+        """Nothing is connected yet; `change_handler` is to be set before the first connection."""
         self.facts = facts
         self.local = local
         self.connections: dict[ClusterId, Connection] = {}
@@ -117,10 +122,7 @@ class ClusterInformers:
             self._adjust_informers(connection)
 
     def set_leaving(self, cluster: ClusterId, leaving: bool = True) -> None:
-        """Mark a cluster as one that we leave, where nothing is desired any more, or unmark it.
-
-        The local cluster stays connected: it leaves the federation only.
-        """
+        """Mark a cluster as one that we leave, where nothing is desired any more, or unmark it."""
         connection = self.connections[cluster]
         connection.leaving = leaving
         self._update_state(connection)
@@ -199,7 +201,10 @@ class ClusterInformers:
         return self.stores.get((cluster, kind), ())
 
     def observe_write(self, cluster: ClusterId, obj: Object) -> None:
-        """Store the answer to our own write, as its watch event will, and notify of the change."""
+        """Store the answer to our own write, as its watch event will, and notify of the change.
+
+        It is dropped from stores that no longer select it. Also records that the cluster answered.
+        """
         self.record_answer(cluster)
         for informer in self._informers_of(cluster, type(obj)):
             store = informer.store
@@ -208,7 +213,7 @@ class ClusterInformers:
                 self._notify(ObjectChange(cluster, change.before, change.after))
 
     def observe_deletion(self, cluster: ClusterId, obj: Object) -> None:
-        """Note that our own deletion succeeded; keys are enqueued by its watch event."""
+        """Mark an object as deleted by us until its watch event comes; the cluster has answered."""
         self.record_answer(cluster)
         for informer in self._informers_of(cluster, type(obj)):
             informer.store.mark_deleting(obj)
@@ -285,7 +290,7 @@ class ClusterInformers:
             self._stop_informer(connection, scope)
 
     async def _run_informer(self, connection: Connection, informer: Informer) -> None:
-        """Feed one list-and-watch into its store; notice restores and changed identities."""
+        """Feed a list-and-watch into its store, Leases first; notice restores and other servers."""
         scope, relist_leases = informer.scope, self.relists.relist_leases
         if scope.kind is Lease and self.facts.get(ServerClock, connection.cluster) is None:
             await self._identity.check(connection)  # Leases are judged by their age
@@ -314,7 +319,7 @@ class ClusterInformers:
         """Take a watch event into the store, update the state, notify of each object change.
 
         Every event but an interruption counts as an answer of the cluster. The state is not updated
-        for object events of an informer that is synced and without error.
+        for objects and bookmarks of an informer that is synced and without error.
         """
         if self.on_watch_event is not None:
             self.on_watch_event(connection.cluster, informer.scope, event)
@@ -326,7 +331,7 @@ class ClusterInformers:
         changes = informer.take(event)
         if isinstance(event, Listed | NotServed) or (recovering and informer.error is None):
             self.relists.notify()
-        if recovering or not isinstance(event, Applied | Deleted):
+        if recovering or not isinstance(event, Applied | Deleted | Progress):
             self._update_served(connection, informer)
             self._update_state(connection)
         listed = isinstance(event, Listed)
@@ -343,16 +348,17 @@ class ClusterInformers:
             self.put_fact(KindServed(connection.cluster, kind, informer.served))
 
     def _update_state(self, connection: Connection) -> None:
-        """Recompute a cluster's state.
+        """Recompute a cluster's state, and time its recovery by it.
 
         If it differs, store it and notify, and log a change of phase.
         """
-        before, after = connection.state, connection.next_state(self._clock.now())
+        before, after = connection.state, connection.current_state(self._clock.now())
         if after != before:
             connection.state = after
             if after.phase != before.phase:
                 connection.log_phase()
             self._notify(FactChange(before, after), put=after)
+        connection.time_recovery(self._end_recovery)
 
     def record_answer(self, cluster: ClusterId, *, rejection: str = "") -> None:
         """Keep the time at which a cluster answered, and whether it rejected our credentials.
@@ -367,30 +373,25 @@ class ClusterInformers:
                 self._update_state(connection)
 
     def _begin_recovery(self, connection: Connection, noticed_by: Scope | None = None) -> None:
-        """Handle that a cluster was restored from a backup: relist everything before any write."""
+        """Take a cluster as restored, unless it is: informers but `noticed_by` list again first."""
         if connection.relists_pending:
             return
         log.warning("cluster was restored", extra={"cluster": connection.cluster})
         connection.mark_restored()
         if noticed_by is not None:
             connection.relists_pending.pop(noticed_by, None)
-        if connection.recovery_timer is not None:
-            connection.recovery_timer.cancel()  # of an earlier restore
-        connection.recovery_timer = asyncio.get_running_loop().call_later(
-            RECOVERY.total_seconds(), self._end_recovery, connection
-        )
         self._update_state(connection)
         for scope in list(connection.relists_pending):
             self._restart_informer(connection, scope)
 
     def _end_recovery(self, connection: Connection) -> None:
-        """Trust a restored cluster again: other agents had time to write their objects back."""
+        """Clear `recovering`, unless the cluster was disconnected or connected anew since."""
         if self.connections.get(connection.cluster) is connection:
             connection.recovering = False
             self._update_state(connection)
 
     def _notify(self, change: Change, *, put: Fact | None = None, listed: bool = False) -> None:
-        """Store a fact, if there is one to `put`, and pass a change to the handler."""
+        """Store the fact `put`, if any; then call the change handler, if set, with `listed`."""
         if put is not None:
             self.facts.put(put)
         if self.change_handler is not None:

@@ -1,7 +1,7 @@
 """Leader elections: over members among supervisors, and over the agent among its replicas."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from datetime import timedelta
 from random import Random
@@ -13,7 +13,8 @@ from hanse.kube.errors import ApiError, BadCredentials, KubeError
 from hanse.kube.holder_preference import HolderPreference
 from hanse.kube.leader_election import Leader, LeaderElector, LeaderState, Standby
 from hanse.kube.lease import LeaseTimings
-from hanse.model.facts import ElectionFailure, Leadership, Role
+from hanse.model.agent_report import report_annotations
+from hanse.model.facts import ClusterState, ElectionFailure, HeartbeatState, Leadership, Role
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, holder_cluster
 from hanse.model.objects import ClusterId
@@ -38,6 +39,10 @@ class _SupervisorOrder:
         timings: LeaseTimings,
         may_request: Callable[[], bool],
     ) -> None:
+        """`preferred` gives the supervisors before us.
+
+        `may_request`: may we request a Lease now.
+        """
         self._preferred = preferred
         self._timings = timings
         self.may_request = may_request
@@ -85,6 +90,7 @@ class LeaderElections:
         random: Random,
         timings: LeaseTimings = LeaseTimings(),  # noqa: B008 - a frozen value
     ) -> None:
+        """No election is taken part in yet; `identity` is written as the holder of Leases."""
         self._informers = informers
         self._identity = identity
         self._clock = clock
@@ -179,7 +185,9 @@ class LeaderElections:
     ) -> None:
         """Contend among the agent's replicas: `set_active` is called with whether we lead."""
         assert self._group is not None, "elections run while the agent does"
-        self._replica_elector = self._new_elector(client, namespace, AGENT)
+        self._replica_elector = self._new_elector(
+            client, namespace, AGENT, annotations=self._report
+        )
 
         def on_state(state: LeaderState) -> None:
             set_active(isinstance(state, Leader))
@@ -187,6 +195,13 @@ class LeaderElections:
         self._tasks[f"{self._informers.local} (replicas)"] = self._group.create_task(
             self._replica_elector.run(on_state), name="contend among replicas"
         )
+
+    def _report(self) -> dict[str, str]:
+        """What the Lease of our replicas says of the broker; nothing once it was left."""
+        facts = self._informers.facts
+        broker = next((one for one in facts.all(ClusterState) if Role.BROKER in one.roles), None)
+        renewal = facts.get(HeartbeatState, broker.cluster) if broker is not None else None
+        return report_annotations(broker, renewal)
 
     def _may_request(self) -> bool:
         """Whether we may request a Lease of its holder; if so, not again for REQUEST_INTERVAL."""
@@ -197,7 +212,10 @@ class LeaderElections:
         return True
 
     def _publish_error(self, member: ClusterId, error: KubeError | None) -> None:
-        """Put `ElectionFailure` for an API error, drop it for None; probe if we are rejected."""
+        """Put `ElectionFailure` for an API error, drop it for None; probe if we are rejected.
+
+        Ignored for a member that is not connected.
+        """
         if member not in self._informers.connections:
             return
         if error is None:
@@ -214,7 +232,9 @@ class LeaderElections:
         name: str,
         order: HolderPreference | None = None,
         on_error: Callable[[KubeError | None], None] = lambda _: None,
+        annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> LeaderElector:
+        """An elector for a Lease, under our identity and timings; it does not run yet."""
         return LeaderElector(
             client,
             namespace,
@@ -225,6 +245,7 @@ class LeaderElections:
             timings=self._timings,
             order=order,
             on_error=on_error,
+            annotations=annotations,
         )
 
     def _publish(self, member: ClusterId, state: LeaderState) -> None:

@@ -23,7 +23,10 @@ class LeaseFreshnessTracker:
         self._timers: dict[_Key, asyncio.TimerHandle] = {}
 
     def on_change(self, change: Change) -> None:
-        """Put whether a Lease is fresh: after its spec changed, or false once it is deleted."""
+        """Put whether a Lease of one of the names is fresh.
+
+        It is after its spec has changed, and not once it is deleted.
+        """
         if not isinstance(change, ObjectChange) or not isinstance(change.object, Lease):
             return
         meta = change.object.metadata

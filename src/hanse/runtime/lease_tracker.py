@@ -27,6 +27,7 @@ class LeaseTracker:
     """Keeps a `LeaseLiveness` fact for each watched Lease, also for one that was deleted."""
 
     def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
+        """No Lease is observed yet; facts about their holders go to the informers."""
         self._informers = informers
         self._clock = clock
         self._observers: dict[ClusterId, LeaseObserver] = {}
@@ -110,9 +111,10 @@ class LeaseTracker:
     def _expired(self, where: ClusterId, observer: LeaseObserver) -> tuple[Name, ...]:
         """Mark and return the Leases that expired before their cluster last answered; probes it.
 
-        After a late answer every Lease has its full duration again, but one that is not renewed
-        then only once: a server whose every answer is late is slow, and takes renewals. One that
-        has not answered in the second half of that time was stopped once more, and took none.
+        Empty while it has not answered since. After an answer later than LATE_ANSWER every Lease
+        has its full duration again, once: one that is not renewed then expires at the next. Not if
+        that answer is later than SLOW_ANSWER, or there was none in the second half of that time:
+        then nobody could have renewed a Lease.
         """
         due = observer.next_expiry
         if due is None or due > _now():

@@ -37,8 +37,8 @@ async def leave(
     """Delete our objects from a cluster, verify by live lists that they are gone, disconnect.
 
     This waits until the cluster can be reached; when cancelled, the cluster stays in Leaving. The
-    objects of a member that another supervisor leads are left to that one. The local cluster
-    stays connected: it departs as a member only.
+    objects of a member that another supervisor leads are left to that one. `before_disconnect` is
+    awaited once nothing is left. The local cluster stays connected: it departs as a member only.
     """
     informers = reconciler.informers
     informers.set_leaving(cluster)
@@ -103,7 +103,10 @@ async def _list_ours(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object
 
 
 def _is_ours(obj: Object, reconciler: Reconciler, leaving: ClusterId) -> bool:
-    """Whether we have to delete an object: as its owner's own agent, or as the leader now."""
+    """Whether we have to delete an object of a cluster that is left.
+
+    Our agent's own, unless that is our cluster; a led member's if we lead it now.
+    """
     owner = owner_of(obj)
     if owner is None:
         return False

@@ -31,6 +31,7 @@ class ManagedConnection:
         client: Client,
         credentials: UpdatableCredentials | None,
     ) -> None:
+        """Only keeps these; the connection was made by the caller."""
         self.desired = desired
         self.config = config
         self.client = client

@@ -59,6 +59,7 @@ class DeletionCounter:
     """Counts keys that lose something in a sliding window, and holds the excess."""
 
     def __init__(self, time: Callable[[], float], limit: DeletionLimit | None = None) -> None:
+        """Nothing is counted or held yet; `time` gives the seconds of a monotonic clock."""
         self._time = time
         self._limit = limit or DeletionLimit()
         self._recent: dict[tuple[ClusterId, str], deque[float]] = {}
@@ -126,6 +127,7 @@ class MassDeletionGuard:
         metrics: Metrics,
         enqueue: Callable[[set[Item]], None],
     ) -> None:
+        """Nothing is held yet; `enqueue` gets the keys that were held when a hold ends."""
         self._counter = counter
         self._informers = informers
         self._owned = owned
@@ -168,7 +170,7 @@ class MassDeletionGuard:
         return self._counter.admits(where, feature, lambda: self._count_in_use(where, feature))
 
     def _count_in_use(self, where: ClusterId, feature: str) -> int:
-        """How many keys of a feature have something in a cluster that users use."""
+        """How many keys of a feature own an object in a cluster for which `is_in_use` holds."""
         return sum(
             any(place == where and is_in_use(obj) for place, _, obj in self._owned.of(*item))
             for item in self._owned.items()
@@ -204,7 +206,7 @@ class MassDeletionGuard:
         self._release(where, feature, "a second look agreed")
 
     def _release(self, where: ClusterId, feature: str, why: str) -> None:
-        """End a hold, once: by a person or by the second list, whichever comes first."""
+        """End a hold, if it still lasts: log why, and enqueue the keys that were held."""
         if (where, feature) not in self._held:
             return
         self._counter.release(where, feature)

@@ -26,6 +26,7 @@ class Metrics:
     """One registry per reconciler, so that several agents can run in one process."""
 
     def __init__(self) -> None:
+        """Register all metrics of the control loop in a registry of their own."""
         registry = self.registry = CollectorRegistry()
         self._queue = Gauge("hanse_queue_depth", "Keys waiting for a plan.", registry=registry)
         self._plans = Histogram(
@@ -137,7 +138,7 @@ class Metrics:
 
     @contextmanager
     def planning(self, item: Item, slow: timedelta) -> Iterator[None]:
-        """Time one synchronous plan; a slow one delays everything else and is logged."""
+        """Time one synchronous plan; a slow one, which delays all else, is counted and logged."""
         started = time.perf_counter()
         yield
         seconds = time.perf_counter() - started

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable
 from functools import lru_cache
-from hashlib import blake2b
 from sys import intern
 
 import msgspec
@@ -18,6 +17,7 @@ from hanse.model.ownership import (
     OWNER_KEY,
     SOURCES,
     OwnerClaim,
+    owner_label,
     parse_owner_claim,
 )
 from hanse.model.plan import Key, parse_key
@@ -37,10 +37,8 @@ class Owner(Struct, frozen=True, order=True):
 
     @property
     def label(self) -> str:
-        """The value of label hanse.dev/owner: the feature and a hash of all fields of the owner."""
-        by = "\nleader" if self.led else ""
-        content = f"{self.feature}\n{self.key}\n{self.serves}{by}".encode()
-        return f"{self.feature}-{blake2b(content, digest_size=8).hexdigest()}"
+        """The value of label hanse.dev/owner."""
+        return owner_label(self.feature, str(self.key), self.serves, led=self.led)
 
     def __str__(self) -> str:
         return f"{self.feature} {self.key} for {self.serves or 'all'}"
@@ -152,7 +150,7 @@ class OwnershipIndex:
         self._count: dict[tuple[ClusterId, str], int] = {}
 
     def update(self, where: ClusterId, before: Object | None, after: Object | None) -> None:
-        """Index one change of an object."""
+        """Index an object under its owner after a change, and no longer under the one before."""
         old = owner_of(before) if before is not None else None
         new = owner_of(after) if after is not None else None
         if before is not None and old is not None and old != new:

@@ -34,7 +34,7 @@ def pause_reason(snapshot: Snapshot, system_namespace: str) -> str:
                 return f"ClusterSet {cluster_set.metadata.name} says paused"
         if clusterset_spec(snapshot, broker).paused:
             return f"{broker} has lost its ClusterSet, which said paused"
-    for broker in _brokers_in(snapshot, Phase.UNREACHABLE):
+    for broker in _unread_brokers(snapshot, Phase.UNREACHABLE):
         return f"{broker} cannot be reached to say whether writes are paused"
     return ""
 
@@ -46,10 +46,10 @@ def brokers_to_read(snapshot: Snapshot) -> tuple[ClusterId, ...]:
     id, must not write before it has read them. A broker that
     cannot be reached by then counts as paused: only status is written.
     """
-    return _brokers_in(snapshot, Phase.CONNECTING)
+    return _unread_brokers(snapshot, Phase.CONNECTING)
 
 
-def _brokers_in(snapshot: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
+def _unread_brokers(snapshot: Snapshot, phase: Phase) -> tuple[ClusterId, ...]:
     """The brokers in a phase whose ClusterSets, or records of members, were never listed."""
     return tuple(
         state.cluster
@@ -66,7 +66,7 @@ def _is_unread(cluster: ClusterId, kind: type[Object], snapshot: Snapshot) -> bo
 
 
 def _has_unread_record(state: ClusterState, snapshot: Snapshot) -> bool:
-    """Whether the record of this cluster may be on a broker, and is not read yet."""
+    """Whether ClusterMembers are watched on a broker, may be served, and were never listed."""
     is_watched = snapshot.watches(state.cluster, ClusterMember)
     return is_watched and not snapshot.listed_or_unserved(state.cluster, ClusterMember)
 

@@ -41,6 +41,7 @@ class Overlay(Generic[K]):
     """A store with a few objects changed; these are looked up in indexes by scanning."""
 
     def __init__(self, below: Lister[K], indexes: Mapping[str, Any]) -> None:
+        """An overlay without changes; `indexes`, by name, are those of the store below."""
         self._below = below
         self._indexes = indexes
         self._over: dict[tuple[str, str], K | None] = {}
@@ -79,6 +80,7 @@ class Overlay(Generic[K]):
         return self._merge_overlay(below, lambda o: o.metadata.namespace == namespace)
 
     def by(self, index: str, value: str) -> Iterator[K]:
+        """The objects under a value of an index, with the overlay's changes last."""
         find = self._indexes[index].values
         return self._merge_overlay(self._below.by(index, value), lambda o: value in find(o))
 
@@ -101,6 +103,7 @@ class _Simulation:
     """Applies plans to overlays until nothing more follows."""
 
     def __init__(self, reconciler: Reconciler) -> None:
+        """Lay an overlay over each store of the reconciler, which is not changed."""
         live = reconciler.snapshot()
         self._reconciler = reconciler
         self._stores = {

@@ -33,6 +33,10 @@ class Questions:
         clock: Clock,
         enqueue: Callable[[Item], None],
     ) -> None:
+        """Nothing is asked yet; `providers` answer calls, by name.
+
+        `enqueue` gets each key whose question was answered.
+        """
         self._informers = informers
         self._providers = providers
         self._clock = clock
@@ -54,11 +58,11 @@ class Questions:
             start(self.answer(question.ask), f"ask {question.ask.id}")
 
     def _is_recent(self, known: Answer, max_age: timedelta) -> bool:
-        """Whether an answer is young enough; one of the future is of before the clock was set."""
+        """Whether an answer is younger than `max_age`; False for one whose time is yet to come."""
         return timedelta(0) <= self._clock.now() - known.at < max_age
 
     async def answer(self, query: Read | Call) -> None:
-        """Answer now, store the answer as a fact, and enqueue the keys that asked."""
+        """Answer now, store the answer or its error as a fact, and enqueue the keys that asked."""
         value: Wire | None = None
         error = ""
         try:

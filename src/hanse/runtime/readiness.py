@@ -46,6 +46,7 @@ def report(reconciler: Reconciler) -> list[str]:
 
 
 def _phase_sign(phase: Phase) -> str:
+    """`[+]` if the cluster is synced, else `[-]`."""
     return "[+]" if phase is Phase.SYNCED else "[-]"
 
 

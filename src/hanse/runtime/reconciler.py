@@ -86,6 +86,7 @@ class Reconciler:
         providers: dict[str, Provider] | None = None,
         extra_watches: Sequence[Watch] = (),
     ) -> None:
+        """Build the parts of the loop, not running; `extra_watches` are for other readers."""
         self.features = {feature.name: feature for feature in features}
         self.metrics = Metrics()
         watches = [w for feature in features for w in feature.watches]
@@ -98,8 +99,7 @@ class Reconciler:
         """Subscribers to every change and recorded Event, whether the replica is active or not."""
         self.owned = OwnershipIndex()
         self.active = False
-        self.paused = ""
-        """Why writes are paused; empty when they are not."""
+        self.paused = ""  # why writes are paused; empty when they are not
         self.refused = ""
         """Why this agent may write nothing at all, for good; empty if it may."""
         self.on_refused: Callable[[str], None] = lambda _: None
@@ -186,12 +186,14 @@ class Reconciler:
     async def repair(self, cluster: ClusterId, *, relist: bool) -> None:
         """Wait until a cluster is listed, with `relist` once more, and all due keys are applied.
 
-        Writes there that fail or are forbidden are repeated: a new namespace has rights a moment
-        later.
+        The local cluster is waited for, too: what it has there is derived from what it has at
+        home. Writes there that fail or are forbidden are repeated: a new namespace has rights a
+        moment later.
         """
         if relist:
             await self.informers.relists.relist(cluster)
         await self.informers.relists.wait_until_listed(cluster)
+        await self.informers.relists.wait_until_listed(self.informers.local)
         await self.queue.wait_for_due()
         while self._has_failed_writes(cluster):
             await asyncio.sleep(REPAIR_INTERVAL.total_seconds())
@@ -208,7 +210,7 @@ class Reconciler:
     # -- changes
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:
-        """Observe a change, notify the subscribers, and enqueue the keys that it concerns."""
+        """Observe a change, notify the subscribers, and while active enqueue the keys concerned."""
         for observe in self._observers:
             observe(change)
         for handle in self.event_handlers:
@@ -264,7 +266,7 @@ class Reconciler:
     # -- keys
 
     async def _dispatch(self) -> None:
-        """Plan one key after the other; apply those that have writes in tasks of their own."""
+        """Plan keys one by one, for ever; apply writes in tasks, as many as `_concurrency` lets."""
         limit, yielded_at = self._concurrency, _loop_time()
         async with asyncio.TaskGroup() as group:
             while True:
@@ -299,7 +301,7 @@ class Reconciler:
         return None
 
     def _plan(self, dequeued: Dequeued) -> PlannedWork | None:
-        """Plan and diff a key; None while inactive, or until the informers it needs are synced."""
+        """Plan and diff a key, ask its questions; None if inactive, or until stores are listed."""
         item = (name, key) = dequeued.item
         feature = self.features.get(name)
         if feature is None or not self.active:
@@ -325,7 +327,7 @@ class Reconciler:
         return PlannedWork(item, plan, found, self._allowed(dequeued, found))
 
     def _allowed(self, dequeued: Dequeued, found: Diff) -> list[Action]:
-        """The actions to apply now: not paused, backed off or held; raises `UndeclaredWrite`."""
+        """The declared actions to apply now: not paused, backed off, held, or under way already."""
         actions = [a for a in found.actions if not self._is_deletion_pending(a)]
         if actions:
             roles = {name: c.roles for name, c in self.informers.connections.items()}

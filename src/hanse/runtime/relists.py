@@ -63,13 +63,14 @@ class Relists:
             await self._listed.wait_for_more(self._listed.notified)
 
     async def relist_leases(self, connection: Connection) -> None:
-        """List a cluster's Leases once more, before anything else there is; at most RECONNECT_TIME.
+        """List a cluster's Leases again and wait for that, at most RECONNECT_TIME; never raises.
 
-        After a restore the Leases show whose objects are those of a backup. Objects that were
-        listed after it would be judged by Leases from before.
+        Called before every list of another kind but its first, as the server may have been
+        restored: Leases from before that would not show which objects are those of a backup.
         """
         listed = {
-            i: i.store.lists if i.error is None and i.synced else -1 for i in _leases(connection)
+            i: i.store.lists if i.error is None and i.synced else -1
+            for i in _lease_informers(connection)
         }
         for informer, lists in listed.items():
             if lists >= 0 and not informer.restarted:
@@ -78,7 +79,7 @@ class Relists:
 
     async def wait_for_leases(self, connection: Connection) -> None:
         """Wait, at most RECONNECT_TIME, until a cluster's Leases are listed."""
-        await self._wait_for_newer(dict.fromkeys(_leases(connection), -1))
+        await self._wait_for_newer(dict.fromkeys(_lease_informers(connection), -1))
 
     async def _wait_for_newer(self, lists: Mapping[Informer, int]) -> None:
         """Wait, at most RECONNECT_TIME, until informers work and listed more often than this."""
@@ -91,11 +92,11 @@ class Relists:
                     await self._listed.wait_for_more(self._listed.notified)
 
 
-def _leases(connection: Connection) -> list[Informer]:
+def _lease_informers(connection: Connection) -> list[Informer]:
     """The informers of Leases of a cluster."""
     return [i for i in connection.informers.values() if i.scope.kind is Lease]
 
 
 def _is_due(informer: Informer, lists: int) -> bool:
-    """Whether an informer has not listed more often than this, and can."""
+    """Whether an informer's kind may be served, and it has listed no more often than this."""
     return informer.served is not False and informer.store.lists <= lists

@@ -28,6 +28,10 @@ class ReplicaSlots:
         random: Random,
         timings: LeaseTimings,
     ) -> None:
+        """No slot is held until `run`; there is one for each name in `leases`, in this order.
+
+        The Leases are in `namespace`, and `identity` is written as their holder.
+        """
         self._client = client
         self._namespace = namespace
         self._identity = identity

@@ -52,6 +52,7 @@ class WorkQueue:
     """
 
     def __init__(self, time: Callable[[], float]) -> None:
+        """An empty queue; `time` gives the seconds of the running loop's clock."""
         self._time = time
         self._heap: list[tuple[float, int, Item]] = []
         self._scheduled: dict[Item, tuple[float, Priority]] = {}
@@ -67,7 +68,7 @@ class WorkQueue:
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
-        """How many keys are ready or dirty; those scheduled for later do not count."""
+        """How many keys are ready or dirty; an added key counts once `take` has found it due."""
         return len(self._ready[0]) + len(self._ready[1]) + len(self._dirty)
 
     @property
@@ -89,7 +90,10 @@ class WorkQueue:
     def add(
         self, item: Item, priority: Priority = Priority.FRESH, *, deletion_seen: bool = False
     ) -> None:
-        """Enqueue a key, coalesced with what is added soon after."""
+        """Enqueue a key after the coalescing delay; one in processing comes back when that is done.
+
+        `deletion_seen` is returned with the key when it is taken.
+        """
         if deletion_seen:
             self._deletions.add(item)
         if item in self._processing:
@@ -117,7 +121,7 @@ class WorkQueue:
         return item in self._processing
 
     async def take(self) -> Dequeued:
-        """Take the next ready key off the queue; waits until there is one."""
+        """Take the next ready key, a fresh one before the backlog; waits until there is one."""
         while True:
             self._promote_due()
             for ready in self._ready:
@@ -131,7 +135,10 @@ class WorkQueue:
                 continue
 
     def done(self, item: Item) -> None:
-        """End the processing of a key; a dirty one is added again."""
+        """End the processing of a key; a dirty one is added again.
+
+        Else those who wait for keys to be processed are told.
+        """
         self._processing.discard(item)
         if item in self._dirty:
             self.add(item, self._dirty.pop(item))
@@ -158,7 +165,7 @@ class WorkQueue:
                 self._awaited.remove(waiter)
 
     def clear(self) -> None:
-        """Drop every key that waits, also for callers; those in processing go on."""
+        """Drop every key that waits, and end each `wait_for_due`; those in processing go on."""
         for _, processed in self._awaited:
             processed.set()
         self._heap.clear()
@@ -170,7 +177,10 @@ class WorkQueue:
             ready.clear()
 
     def _coalescing_delay(self) -> float:
-        """How long a change waits for further ones: nothing under light load."""
+        """How long, in seconds, a change waits for further ones: 0 under light load.
+
+        Else from COALESCE_LEAST to COALESCE_MOST, by the number of scheduled keys.
+        """
         if len(self._processing) + len(self) < LIGHT_LOAD:
             return 0.0
         share = min(len(self._scheduled) / FULL_LOAD, 1.0)
@@ -205,7 +215,7 @@ class WorkQueue:
         heapq.heapify(self._heap)
 
     def _promote_due(self) -> None:
-        """Make the keys ready whose time has come."""
+        """Make scheduled keys ready whose time has come; those in processing become dirty."""
         now = self._time()
         while self._heap and self._heap[0][0] <= now:
             due, _, item = heapq.heappop(self._heap)

@@ -34,7 +34,7 @@ class ClusterRoleAggregationController:
 
 
 def _aggregated_rules(role: Object, lister: Lister) -> list[Object]:
-    """The rules of the selected roles, each once, by selector and then by name."""
+    """The rules of the other roles that are selected, each once, by selector and then by name."""
     rules: list[Object] = []
     for selector in role["aggregationRule"].get("clusterRoleSelectors") or ():
         for other in lister.objects(CLUSTER_ROLES):

@@ -46,7 +46,8 @@ def _with_timestamps(
 ) -> Object:
     """The new condition with timestamps; the old one itself if nothing else has changed.
 
-    lastTransitionTime is kept while the status is the same.
+    lastTransitionTime is kept while the status is the same. With `updated` it has lastUpdateTime,
+    with `probed` an empty lastProbeTime.
     """
     if old is not None and _without_timestamps(old) == _without_timestamps(new):
         return old
@@ -65,7 +66,10 @@ def _without_timestamps(one: Object) -> Object:
 
 
 def status_patch(store: str, obj: Object, status: Object) -> tuple[Patch, ...]:
-    """The patch that sets an object's status; empty when it is up to date."""
+    """The patch that sets an object's status; empty when it is up to date.
+
+    Fields that are absent or None in the new status are removed.
+    """
     desired = {name: value for name, value in status.items() if value is not None}
     changes = merge_patch(status_of(obj), desired)
     if not changes:

@@ -101,7 +101,8 @@ class Lister(Protocol):
     registry: Registry
 
     @property
-    def now(self) -> datetime: ...
+    def now(self) -> datetime:
+        """The current time of the API server's clock; it goes on during a reconcile."""
 
     def get(self, store: str, namespace: str, name: str) -> Object | None:
         """The stored object, not to be modified, or None."""

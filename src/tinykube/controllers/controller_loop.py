@@ -41,6 +41,7 @@ class ControllerLoop:
     """
 
     def __init__(self, api: ControlledApi, controllers: Sequence[Controller]) -> None:
+        """Nothing runs yet; a controller without `watches` gets the changes of all stores."""
         self._storage = api.storage
         self._indexer = Indexer(api.storage, api.registry, api.clock)
         self._recorder = EventRecorder(api.clock)
@@ -170,7 +171,8 @@ class ControllerLoop:
     def _process(self, item: WorkItem, group: asyncio.TaskGroup) -> None:
         """Reconcile one key, cancel its timer, and start its writes in a task.
 
-        An exception requeues the key with backoff; a result without writes clears its failures.
+        A timer for `requeue_after` is set. An exception is logged and requeues the key with
+        backoff; a result without writes clears its failures.
         """
         self._queued.discard(item)
         controller, key = item
@@ -195,8 +197,9 @@ class ControllerLoop:
     async def _send(self, item: WorkItem, writes: Sequence[Write]) -> None:
         """Send the writes of a key to the API server.
 
-        After a failure it is requeued with backoff, else at once if added meanwhile. An error
-        other than a conflict is kept as the key's last error; a success clears it.
+        After a failure it is requeued with backoff, else at once if added meanwhile. An error other
+        than a conflict is kept as the key's last error; a success clears it. Unexpected errors are
+        logged.
         """
         controller, key = item
         failed: Exception | None = None

@@ -99,6 +99,7 @@ def sync_daemon_set(
     """The writes that create missing pods, delete surplus, finished and outdated ones, set status.
 
     A node with a terminating or finished pod gets no new one; while deleting, only status is set.
+    Of several pods on a node the oldest stays.
     """
     fitting = {
         name_of(node) for node in nodes if node_fits(node, _daemon_pod(daemon_set, revision, node))

@@ -91,7 +91,7 @@ class DeploymentController:
                     yield from self._keys_for_pod(change.object, lister)
 
     def _keys_for_pod(self, pod: Object, lister: Lister) -> Iterable[Key]:
-        """The key of the Deployment that owns the ReplicaSet of a pod."""
+        """The key of the Deployment that owns the ReplicaSet of a pod; none for other pods."""
         for reference in owner_references_of(pod):
             if reference.get("kind") == "ReplicaSet":
                 replica_set = lister.get(REPLICA_SETS, namespace_of(pod), reference["name"])
@@ -161,7 +161,10 @@ def sync_deployment(
 def _split(
     deployment: Object, replica_sets: Iterable[Object]
 ) -> tuple[Object | None, list[Object]]:
-    """The ReplicaSet of the current template (the oldest if there are several) and the others."""
+    """The ReplicaSet of the current template (the oldest if there are several) and the others.
+
+    None if none has that template; the others are sorted by age.
+    """
     desired = normalized_template(spec_of(deployment).get("template") or {})
     by_age = sorted(replica_sets, key=lambda one: (creation_timestamp(one), name_of(one)))
     new = next(
@@ -218,7 +221,11 @@ def _increment_collision_count(deployment: Object) -> Result:
 
 
 def _new_replica_set(deployment: Object, old: Sequence[Object], size: int) -> Object:
-    """The ReplicaSet for the current template, with the next revision."""
+    """The ReplicaSet for the current template, with the next revision.
+
+    Its name, labels and selector have the template's hash. It inherits the Deployment's annotations
+    and minReadySeconds, and is controlled by it.
+    """
     template = spec_of(deployment)["template"]
     suffix = _template_hash(deployment)
     labelled_template = with_label(template, HASH_LABEL, suffix)
@@ -279,7 +286,10 @@ def _revision_patch(deployment: Object, revision: str) -> Patch:
 
 
 def _scale_patches(deployment: Object, targets: Sequence[ReplicaTarget]) -> list[Write]:
-    """The patches of ReplicaSets' replicas and size annotations, with an Event for each scaling."""
+    """The patches of ReplicaSets' replicas and size annotations, with an Event for each scaling.
+
+    None for those that are so already.
+    """
     writes: list[Write] = []
     sizes = {
         DESIRED_REPLICAS: str(desired_replicas(deployment)),
@@ -316,7 +326,10 @@ def _with_status(
 
 
 def _cleanup_history(deployment: Object, old: Sequence[Object]) -> list[Write]:
-    """The deletions of scaled-down ReplicaSets of lowest revision above revisionHistoryLimit."""
+    """The deletions of scaled-down ReplicaSets of lowest revision above revisionHistoryLimit.
+
+    As many as old ones exceed it, 10 by default, if so many are scaled down.
+    """
     limit = spec_of(deployment).get("revisionHistoryLimit", 10)
     idle = [
         one

@@ -64,7 +64,10 @@ def max_pods(deployment: Object) -> int:
 
 
 def is_scaling(deployment: Object, replica_sets: Iterable[Object]) -> bool:
-    """Whether `spec.replicas` differs from the annotation of a ReplicaSet with replicas."""
+    """Whether `spec.replicas` differs from the annotation of a ReplicaSet with replicas.
+
+    One without the annotation does not count.
+    """
     desired = str(desired_replicas(deployment))
     return any(
         annotations_of(one).get(DESIRED_REPLICAS, desired) != desired
@@ -76,7 +79,7 @@ def is_scaling(deployment: Object, replica_sets: Iterable[Object]) -> bool:
 def new_replica_set_size(deployment: Object, current: int, total: int) -> int:
     """The next replicas of the newest ReplicaSet, given its current ones and the total of all.
 
-    All desired ones for Recreate; otherwise limited by maxSurge.
+    All desired ones for Recreate, or if it has more; otherwise limited by maxSurge.
     """
     desired = desired_replicas(deployment)
     if (spec_of(deployment).get("strategy") or {}).get("type") == "Recreate":
@@ -97,7 +100,10 @@ def rolling_targets(deployment: Object, new: Object, old: Sequence[Object]) -> l
 
 
 def _scale_down_old(deployment: Object, new: Object, old: Sequence[Object]) -> list[ReplicaTarget]:
-    """Scale old ReplicaSets down: unhealthy pods first, then as many as availability allows."""
+    """Scale old ReplicaSets down: unhealthy pods first, then as many as availability allows.
+
+    The oldest ReplicaSet comes first; those that keep their size are left out.
+    """
     min_available = desired_replicas(deployment) - rollout_bounds(deployment).unavailable
     total = sum(desired_replicas(one) for one in (new, *old))
     removable = total - min_available - (desired_replicas(new) - _available_replicas(new))
@@ -126,7 +132,8 @@ def scaling_targets(
 ) -> list[ReplicaTarget]:
     """Distribute a changed number of replicas over ReplicaSets in proportion to their sizes.
 
-    A single active one gets all; a saturated new one scales the others to zero.
+    A single active one gets all, or without one the new, else the newest; a saturated new one
+    scales the others to zero. Otherwise none is scaled for Recreate.
     """
     replica_sets = [*old, *([new] if new is not None else [])]
     active = [one for one in replica_sets if desired_replicas(one) > 0]
@@ -144,7 +151,10 @@ def scaling_targets(
 
 
 def _scale_proportionally(deployment: Object, active: Sequence[Object]) -> list[ReplicaTarget]:
-    """Distribute the change over active ReplicaSets; the largest one takes the rounding error."""
+    """Distribute the change over active ReplicaSets; the largest one takes the rounding error.
+
+    Of equal ones that is the newest if pods are added, else the oldest.
+    """
     total = sum(desired_replicas(one) for one in active)
     allowed = max_pods(deployment)
     to_add = allowed - total
@@ -162,7 +172,11 @@ def _scale_proportionally(deployment: Object, active: Sequence[Object]) -> list[
 
 
 def _proportional_change(deployment: Object, one: Object, to_add: int, added: int) -> int:
-    """The proportional change of a ReplicaSet, at most the rest that is not distributed yet."""
+    """The proportional change of a ReplicaSet, at most the rest that is not distributed yet.
+
+    That is what `to_add`, negative to scale down, leaves after `added`. 0 if the size before is not
+    known.
+    """
     previous_max = int(
         annotations_of(one).get(MAX_REPLICAS) or status_of(deployment).get("replicas") or 0
     )

@@ -46,7 +46,11 @@ class DeploymentStatusResult(Struct, frozen=True):
 def deployment_status(
     deployment: Object, state: ReplicaSetState, now: datetime
 ) -> DeploymentStatusResult:
-    """The status for the observed ReplicaSets; progress renews the condition's update time."""
+    """The status for the observed ReplicaSets; progress renews the condition's update time.
+
+    Zero counts are left out, and collisionCount is kept. Also how long until the progress deadline,
+    if one is awaited.
+    """
     counts = _replica_counts(deployment, state)
     previous = status_of(deployment)
     conditions = [_available_condition(deployment, counts)]
@@ -80,7 +84,11 @@ def is_complete(deployment: Object, counts: Object) -> bool:
 
 
 def _replica_counts(deployment: Object, state: ReplicaSetState) -> Object:
-    """The observed generation and the sums of replica counts over all ReplicaSets."""
+    """The observed generation and the sums of replica counts over all ReplicaSets.
+
+    updatedReplicas are those of the new one; unavailableReplicas is how many of the desired ones
+    are not available.
+    """
     statuses = [status_of(one) for one in state.all]
     available = sum(int(one.get("availableReplicas") or 0) for one in statuses)
     updated = status_of(state.new).get("replicas", 0) if state.new is not None else 0
@@ -116,7 +124,11 @@ def _available_condition(deployment: Object, counts: Object) -> Object:
 def _progressing_condition(
     deployment: Object, state: ReplicaSetState, counts: Object, now: datetime
 ) -> Object | None:
-    """The Progressing condition; None if the Deployment has no progress deadline."""
+    """The Progressing condition; None if the Deployment has no progress deadline.
+
+    By a pause or its end, a new ReplicaSet or its failure, else by the rollout; one that has
+    completed stays as it is.
+    """
     if not _progress_deadline(deployment):
         return None
     existing = get_condition(deployment, "Progressing")
@@ -138,7 +150,10 @@ def _progressing_condition(
 def _rollout_condition(
     deployment: Object, state: ReplicaSetState, counts: Object, now: datetime
 ) -> Object:
-    """The Progressing condition: complete, progressing or overdue; otherwise the existing one."""
+    """The Progressing condition: complete, progressing or overdue; otherwise the existing one.
+
+    Without any it is progressing.
+    """
     existing = get_condition(deployment, "Progressing")
     subject = f'ReplicaSet "{name_of(state.new)}"' if state.new is not None else "Deployment"
     if is_complete(deployment, counts):
@@ -164,7 +179,10 @@ def _has_progressed(previous: Object, counts: Object) -> bool:
 
 
 def _replica_failure(state: ReplicaSetState) -> list[Object]:
-    """The first ReplicaFailure condition of the ReplicaSets, newest first, without timestamps."""
+    """The first ReplicaFailure condition of the ReplicaSets, newest first, without timestamps.
+
+    Empty if there is none.
+    """
     replica_sets = [*([state.new] if state.new is not None else []), *state.old]
     for one in replica_sets:
         found = get_condition(one, "ReplicaFailure")
@@ -196,7 +214,10 @@ def _is_overdue(deployment: Object, existing: Object, now: datetime) -> bool:
 def _until_deadline(
     deployment: Object, conditions: Sequence[Object], now: datetime
 ) -> timedelta | None:
-    """How long (from 1 s) until a rollout without progress exceeds its deadline, or None."""
+    """How long (from 1 s) until a rollout without progress exceeds its deadline, or None.
+
+    None if it is complete, paused or overdue, or has no condition Progressing.
+    """
     found = next((one for one in conditions if one["type"] == "Progressing"), None)
     final_reasons = ("NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused")
     if found is None or found.get("reason") in final_reasons:

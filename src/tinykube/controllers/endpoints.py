@@ -99,7 +99,8 @@ def plan_endpoints(service: Object, pods: Iterable[Object], existing: Object | N
 def _subsets(service: Object, pods: Iterable[Object]) -> list[Object]:
     """The subsets: addresses grouped by ports, ready and not ready separately; at most 1000 pods.
 
-    Terminating pods are omitted; with publishNotReadyAddresses all pods count as ready.
+    Pods that have none of the Service's ports are omitted, and terminating ones. With
+    publishNotReadyAddresses all pods count as ready, terminating ones, too.
     """
     groups: dict[tuple[tuple[tuple[str, object], ...], ...], dict[str, list[Object]]] = {}
     candidates = [pod for pod in pods if not is_deleting(pod) or _publishes_not_ready(service)]

@@ -90,7 +90,8 @@ def _pack_group(
 ) -> list[Write]:
     """The writes that keep endpoints in their slices and add new ones where there is capacity.
 
-    The rest gets new slices; a group without endpoints and slices gets an empty slice.
+    Slices that change anyway are filled first. The rest gets new slices; a group without endpoints
+    and slices gets an empty slice.
     """
     new_endpoints = {_endpoint_identity(one): one for one in endpoints}
     contents: list[list[Object]] = []

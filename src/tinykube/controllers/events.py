@@ -44,6 +44,7 @@ class EventRecorder:
     """Pending Events, without spam; under load the oldest Normal ones are dropped first."""
 
     def __init__(self, clock: Clock) -> None:
+        """Nothing is recorded yet; `next_write` gives the writes of what is recorded."""
         self._clock = clock
         self._pending: OrderedDict[EventKey, _Pending] = OrderedDict()
         self._written: OrderedDict[EventKey, Object] = OrderedDict()
@@ -63,7 +64,7 @@ class EventRecorder:
         if previous is not None:
             previous.count += 1
             return
-        if self._is_spam(key):
+        if not self._remember_message(key):
             return
         self._pending[key] = _Pending(event, self._clock.now())
         if len(self._pending) > _MAX_PENDING:
@@ -89,10 +90,10 @@ class EventRecorder:
             self._written.popitem(last=False)
         return Create(EVENTS, event)
 
-    def _is_spam(self, key: EventKey) -> bool:
-        """Whether an object has had 10 other messages for this reason within 10 minutes.
+    def _remember_message(self, key: EventKey) -> bool:
+        """Remember a message about an object; False, and not remembered, if it is too much.
 
-        Also remembers the message if not.
+        So it is after 10 other messages for the same reason within 10 minutes.
         """
         uid, reason, message = key
         now = self._clock.now()
@@ -103,9 +104,9 @@ class EventRecorder:
         if len(self._similar) > _MAX_CACHED:
             self._similar.popitem(last=False)
         if message not in previous.messages and len(previous.messages) >= _MAX_SIMILAR:
-            return True
+            return False
         previous.messages.add(message)
-        return False
+        return True
 
     def _build_event(self, pending: _Pending) -> Object:
         """A new Event object with a unique name; in `default` for a cluster-scoped object."""

@@ -52,9 +52,10 @@ class GarbageCollector:
     watches: frozenset[str] = frozenset()
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The keys of an object, its dependents if it is deleted, and its terminating owners.
+        """The keys of an object, its dependents if it is deleted or terminating, and its owners.
 
-        Nothing if neither owners, finalizers nor deletionTimestamp have changed.
+        Only owners that are terminating. Nothing if neither owners, finalizers nor
+        deletionTimestamp have changed.
         """
         obj, before = change.object, change.before
         if (
@@ -114,8 +115,9 @@ class GarbageCollector:
 def collect(store: str, obj: Object, owners: OwnersByState, dependents: list[Object]) -> Result:
     """Delete an object whose owners are all absent; if one exists, remove references to the others.
 
-    No I/O: returns the writes. An owner deleted in the foreground counts as absent. Misplaced or
-    unknown owners keep the object: the former record Events, the latter are retried.
+    No I/O: returns the writes. An owner deleted in the foreground counts as absent; the object is
+    then deleted in the foreground, too, if it has dependents. Misplaced or unknown owners keep the
+    object: the former record Events, the latter are retried.
     """
     if owners.misplaced or owners.unknown:
         events = [_invalid_namespace_event(obj, reference) for reference in owners.misplaced]
@@ -143,7 +145,10 @@ def classify(obj: Object, lister: Lister) -> OwnersByState:
 
 
 def _owner_state(obj: Object, reference: Object, lister: Lister) -> str:
-    """The field of `OwnersByState` that an owner reference belongs to."""
+    """`solid`, `dangling`, `waiting`, `unknown` or `misplaced`: the state of a referenced owner.
+
+    These are the fields of `OwnersByState`. An owner with another uid is dangling.
+    """
     resource = lister.registry.of_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
     if resource is None:
         return "unknown"

@@ -40,6 +40,7 @@ class Indexer:
     """A `Lister` over a storage; `apply` must get every change before it is read."""
 
     def __init__(self, storage: Storage, registry: Registry, clock: Clock) -> None:
+        """The indexes are empty until changes are applied; objects are read from the storage."""
         self.registry = registry
         self.last_errors: dict[tuple[str, Key], str] = {}
         self._storage = storage
@@ -53,6 +54,7 @@ class Indexer:
 
     @property
     def now(self) -> datetime:
+        """The current time of the API server's clock; it goes on during a reconcile."""
         return self._clock.now()
 
     def get(self, store: str, namespace: str, name: str) -> Object | None:
@@ -143,7 +145,7 @@ class Indexer:
         return [obj for obj in found if obj is not None]
 
     def _index(self, store: str, obj: Object, *, add: bool) -> None:
-        """Add an object to the indexes, or remove it from them."""
+        """Add an object to all indexes (by owner, label, node, address, selector), or remove it."""
         key = key_of(store, obj)
         for reference in owner_references_of(obj):
             _update_index(self._dependents, reference.get("uid", ""), key, add=add)

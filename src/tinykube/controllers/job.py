@@ -60,9 +60,9 @@ class JobController:
 def sync_job(job: Object, pods: Sequence[Object], now: datetime) -> Result:
     """The writes that create missing pods, delete surplus ones, and set counts and conditions.
 
-    A finished Job is only deleted after its TTL; a suspended one has no active pods. Without
-    completions it is a work queue: after the first success no pod is created, and active ones end
-    by themselves.
+    A finished Job is only deleted after its TTL; a suspended one has no active pods. With more
+    failed pods than backoffLimit it fails, and its active pods are deleted. Without completions it
+    is a work queue: after the first success no pod is created, and active ones end by themselves.
     """
     if _final_condition(job) is not None:
         return _expire(job, now)
@@ -127,7 +127,10 @@ def _scale(job: Object, active: Sequence[Object], desired: int) -> list[Write]:
 def _job_status(
     job: Object, counts: tuple[int, int, int], final_conditions: Sequence[Object], now: datetime
 ) -> Object:
-    """The status; startTime is kept, and set unless suspended; completionTime only on success."""
+    """The status; startTime is kept, and set unless suspended; completionTime only on success.
+
+    Counts of zero are left out; `ready` is always 0.
+    """
     active, succeeded, failed = counts
     existing = status_of(job)
     counts_by_field = {"active": active, "succeeded": succeeded, "failed": failed}
@@ -144,7 +147,7 @@ def _job_status(
 
 
 def _final_condition(job: Object) -> Object | None:
-    """The condition Complete, else Failed; None while the Job runs."""
+    """The condition Complete, else Failed, whatever its status; None while the Job runs."""
     return get_condition(job, "Complete") or get_condition(job, "Failed")
 
 

@@ -67,6 +67,7 @@ class SimulatedKubelet:
     watches = frozenset((PODS, NODES))
 
     def __init__(self, timing: PodTiming | None = None) -> None:
+        """No pod has a sandbox yet; `timing` says how long pods take to start and stop."""
         self._timing = timing or PodTiming()
         self._sandboxes: dict[Key, _Sandbox] = {}
         self._reserved: dict[str, Key] = {}

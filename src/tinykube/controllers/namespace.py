@@ -78,7 +78,10 @@ class NamespaceController:
             yield Key(NAMESPACES, "", namespace_name)
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """The writes that delete the content of a terminating namespace; none for any other one."""
+        """The writes that delete a terminating namespace's content, and then its finalizer.
+
+        None for any other namespace.
+        """
         namespace = lister.get(NAMESPACES, "", key.name)
         if namespace is None or not is_deleting(namespace):
             return DONE
@@ -120,7 +123,7 @@ def _status_writes(
 ) -> tuple[Write, ...]:
     """The status patch with conditions that name remaining resources and finalizers.
 
-    Empty without content.
+    Also the last error of a deletion, if any. Empty without content.
     """
     if not content:
         return ()

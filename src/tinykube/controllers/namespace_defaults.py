@@ -41,7 +41,7 @@ class NamespaceDefaultsController:
     def reconcile(self, key: Key, lister: Lister) -> Result:
         """The writes that create the default ServiceAccount and publish the root CA in a namespace.
 
-        None if it is absent or terminating.
+        No writes if it is absent or terminating.
         """
         namespace = lister.get(NAMESPACES, "", key.name)
         if namespace is None or is_deleting(namespace):
@@ -60,7 +60,7 @@ class NamespaceDefaultsController:
 def root_ca_writes(namespace: str, existing: Object | None, certificate: str) -> list[Write]:
     """The write that publishes the root CA in kube-root-ca.crt; empty if it is up to date.
 
-    Other keys in the ConfigMap are removed.
+    Empty also while the ConfigMap is being deleted. Other keys in it are removed.
     """
     desired = {"ca.crt": certificate}
     if existing is None:

@@ -100,7 +100,8 @@ def selector_matches(selector: Object | None, labels: Mapping[str, str]) -> bool
 def requirement_matches(rule: Object, labels: Mapping[str, str]) -> bool:
     """Whether labels meet one requirement of a label or node selector.
 
-    NotIn also holds without the label; an unknown operator never does.
+    NotIn also holds without the label; Gt and Lt only for decimal numbers; an unknown operator
+    never does.
     """
     value = labels.get(rule["key"])
     values: list[str] = rule.get("values") or []
@@ -127,6 +128,7 @@ def get_condition(obj: Object, type_: str) -> Object | None:
 
 
 def find_condition(conditions: Iterable[Object], type_: str) -> Object | None:
+    """The first condition of a type; None if there is none."""
     return next((one for one in conditions if one.get("type") == type_), None)
 
 

@@ -46,6 +46,7 @@ class PersistentVolumeController:
     initial_keys = (Key(STORAGE_CLASSES, "", STANDARD_CLASS),)
 
     def __init__(self, *, binds: bool = True) -> None:
+        """Without `binds`, volumes are only provisioned and deleted, not bound to claims."""
         self._binds = binds
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:  # noqa: ARG002 - the contract's
@@ -69,7 +70,7 @@ class PersistentVolumeController:
     def reconcile(self, key: Key, lister: Lister) -> Result:
         """The creation of the standard StorageClass if absent, or writes to a claim or volume.
 
-        None for absent and terminating claims and volumes.
+        No writes for absent and terminating claims and volumes.
         """
         obj = lister.get(key.store, key.namespace, key.name)
         if key.store == STORAGE_CLASSES:

@@ -124,7 +124,10 @@ def _simulated_state(pod: Object) -> State:
 
 
 def _pod_status(pod: Object, at: PodContext, state: State, *, ready: bool) -> Object:
-    """The existing status with phase, addresses, containers and conditions of a state."""
+    """The existing status with phase, addresses, containers and conditions of a state.
+
+    While it is Starting no address is set; startTime is kept once it is set.
+    """
     existing = status_of(pod)
     phases: dict[State, str] = {"Starting": "Pending", "Crashing": "Running"}
     status = {
@@ -193,7 +196,10 @@ def _ready_condition(pod: Object, ready: Object, existing: Sequence[Object]) -> 
 def _container_status(
     pod: Object, spec: Object, now: datetime, state: State, *, ready: bool
 ) -> Object:
-    """The status of a container in a simulated state, with start times and restarts kept."""
+    """The status of a container in a simulated state, with start times and restarts kept.
+
+    A crash counts one restart, until another state follows.
+    """
     known = _previous_status(pod, "containerStatuses", spec["name"])
     before = known.get("state") or {}
     restarts = int(known.get("restartCount") or 0)
@@ -260,6 +266,7 @@ def _container_identity(pod: Object, spec: Object) -> Object:
 
 
 def _terminated_state(code: int, began: str, now: datetime) -> Object:
+    """The state of a container that has ended now: Completed for code 0, else Error."""
     reason = "Error" if code else "Completed"
     return {"exitCode": code, "reason": reason, "startedAt": began, "finishedAt": format_time(now)}
 

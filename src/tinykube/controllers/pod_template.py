@@ -12,7 +12,10 @@ _SAFE_CHARACTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def template_hash(template: Object, collisions: int = 0) -> str:
-    """A hash of a template as text without vowels; equal templates have equal hashes."""
+    """A hash of a template as text without vowels; equal templates have equal hashes.
+
+    `collisions` above 0 change it.
+    """
     content = msgspec.json.encode(normalized_template(template), order="deterministic")
     value = _FNV_OFFSET
     for byte in content + (str(collisions).encode() if collisions else b""):
@@ -42,7 +45,10 @@ def with_label(template: Object, name: str, value: str) -> Object:
 def pod_from_template(
     template: Object, owner: Object, metadata: Object, spec: Object | None = None
 ) -> Object:
-    """A pod by a template, with metadata and spec fields merged in, controlled by the owner."""
+    """A pod by a template, with metadata and spec fields merged in, controlled by the owner.
+
+    They win over those of the template; labels and annotations are joined.
+    """
     template_metadata = template.get("metadata") or {}
     labels = {**(template_metadata.get("labels") or {}), **(metadata.get("labels") or {})}
     annotations = {

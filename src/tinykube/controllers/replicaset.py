@@ -103,7 +103,10 @@ def sync_replica_set(
 def replica_set_status(
     replica_set: Object, pods: Sequence[Object], now: datetime, last_error: str = ""
 ) -> Object:
-    """Counts of the existing pods, and with `last_error` the condition ReplicaFailure."""
+    """Counts of the active pods, and with `last_error` the condition ReplicaFailure.
+
+    Counts of zero are left out, except of replicas and terminating pods.
+    """
     active = [pod for pod in pods if is_active(pod)]
     template_labels = ((spec_of(replica_set).get("template") or {}).get("metadata") or {}).get(
         "labels"
@@ -140,7 +143,7 @@ def pods_to_delete(active: Sequence[Object], count: int) -> list[Object]:
 
 
 def _deletion_rank(pod: Object, pods_per_node: Counter[str]) -> tuple[int, int, int, int, int, int]:
-    """The sort key by which pods are deleted: the lowest first."""
+    """The sort key by which pods are deleted, the lowest first; see `pods_to_delete`."""
     node = spec_of(pod).get("nodeName", "")
     cost = annotations_of(pod).get(DELETION_COST, "0")
     restarts = sum(
@@ -167,9 +170,10 @@ def _pod_creations(replica_set: Object, count: int) -> list[Write]:
 
 
 def _failure_backoff(pods: Sequence[Object], now: datetime) -> timedelta | None:
-    """The backoff before another failed pod is replaced; None if there is none to wait for.
+    """How long until a failed pod is replaced; None if there is nothing to wait for.
 
-    A template that always fails must not fill the cluster with failed pods.
+    With more than three failed pods, 20 s after the last was created, doubled for each further one
+    up to 300 s: a template that always fails must not fill the cluster with failed pods.
     """
     failed = [pod for pod in pods if status_of(pod).get("phase") == "Failed"]
     if len(failed) <= _FAILURES_WITHOUT_BACKOFF:

@@ -14,6 +14,7 @@ from tinykube.controllers.controller import (
 )
 from tinykube.controllers.objects import (
     creation_timestamp,
+    is_deleting,
     name_of,
     namespace_of,
     owner_reference,
@@ -50,7 +51,9 @@ def plan_revisions(
     """The current and update revisions, and the write that records the latter if it is needed.
 
     It creates the revision of the current template, or renumbers an older equal one as newest.
-    `collides` says that another owner's revision has the name of the new one.
+    `collides` says that another owner's revision has the name of the new one. A terminating owner
+    records nothing: the garbage collector deletes its revisions, and would do so without end. The
+    current one is that of the status, else the update revision.
     """
     by_number = sorted(revisions, key=_sort_key)
     data = revision_data(spec_of(owner)["template"])
@@ -67,7 +70,7 @@ def plan_revisions(
         writes = (Create(CONTROLLER_REVISIONS, update),)
     current_name = status_of(owner).get("currentRevision")
     current = next((one for one in by_number if name_of(one) == current_name), update)
-    return RevisionHistory(current, update, writes)
+    return RevisionHistory(current, update, () if is_deleting(owner) else writes)
 
 
 def new_revision_name(owner: Object) -> str:

@@ -72,21 +72,22 @@ class Scheduler:
         if problem := _claim_problem(pod, lister):
             return _set_unscheduled(pod, "Unschedulable", problem, lister.now)
         nodes = tuple(lister.objects(NODES))
-        node = choose_node(pod, nodes, self._pods_per_node(key, nodes, lister))
+        self._forget_done_bindings(key, lister)
+        node = choose_node(pod, nodes, self._pods_per_node(nodes, lister))
         if not node:
             return unschedulable(pod, len(nodes), lister.now)
         self._assumed[key] = node
         return bind(pod, node)
 
-    def _pods_per_node(self, key: Key, nodes: Sequence[Object], lister: Lister) -> Counter[str]:
-        """The number of pods on each node, including those that are being bound.
-
-        Also forgets bindings that are done or whose pod is gone.
-        """
+    def _forget_done_bindings(self, key: Key, lister: Lister) -> None:
+        """Forget the binding of a key, and all that are done or whose pod is gone."""
         for other in tuple(self._assumed):
             pod = lister.get(PODS, other.namespace, other.name)
             if other == key or pod is None or spec_of(pod).get("nodeName"):
                 del self._assumed[other]
+
+    def _pods_per_node(self, nodes: Sequence[Object], lister: Lister) -> Counter[str]:
+        """The number of pods on each node, including those that are being bound."""
         pods_per_node = Counter(self._assumed.values())
         for node in nodes:
             pods_per_node[name_of(node)] += len(lister.pods_on(name_of(node)))
@@ -94,7 +95,7 @@ class Scheduler:
 
 
 def choose_node(pod: Object, nodes: Sequence[Object], pods_per_node: Mapping[str, int]) -> str:
-    """The name of the fitting node with the fewest pods; empty if none fits."""
+    """The name of the fitting node with the fewest pods, the first by name; empty if none fits."""
     fitting = [name_of(node) for node in nodes if is_schedulable(node) and node_fits(node, pod)]
     return min(fitting, key=lambda name: (pods_per_node.get(name, 0), name), default="")
 
@@ -146,7 +147,10 @@ def node_fits(node: Object, pod: Object) -> bool:
 
 
 def _matches_affinity(node: Object, pod: Object) -> bool:
-    """Whether the required node affinity of a pod allows a node."""
+    """Whether the required node affinity of a pod, if any, allows a node.
+
+    One of its terms has to match; an empty term matches nothing.
+    """
     affinity = ((spec_of(pod).get("affinity") or {}).get("nodeAffinity") or {}).get(
         "requiredDuringSchedulingIgnoredDuringExecution"
     )

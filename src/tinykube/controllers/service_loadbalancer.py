@@ -23,7 +23,7 @@ class AddressPool:
         self._assigned: dict[ServiceIdentity, tuple[str, ...]] = {}
 
     def contains(self, address: str) -> bool:
-        """Whether an address is in these ranges."""
+        """Whether an address is in these ranges; False for text that is no address."""
         try:
             parsed = ip_address(address)
         except ValueError:
@@ -172,7 +172,8 @@ def desired_addresses(service: Object, pool: AddressPool) -> tuple[str, ...]:
 def status_patches(service: Object, desired: Sequence[str], pool: AddressPool) -> tuple[Patch, ...]:
     """The status patch that sets or removes the addresses; empty if they are up to date.
 
-    They are removed from a Service that is no LoadBalancer any more, if they are of the pool.
+    They are removed from a Service that is no LoadBalancer any more, if they are of the pool. A
+    LoadBalancer of another class is left alone.
     """
     current = addresses_of(service)
     if is_managed(service):

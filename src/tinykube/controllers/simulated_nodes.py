@@ -132,7 +132,8 @@ def _node(cluster: str, number: int, pods: list[str], addresses: tuple[str, str]
 def node_status(node: Object, now: datetime) -> Object:
     """The status of a node: Ready unless the annotation sim.hanse.dev/ready is `false`.
 
-    Existing capacity and allocatable are kept.
+    Existing capacity and allocatable are kept. If it is not Ready, its pressure conditions are
+    Unknown.
     """
     capacity = {"cpu": "32", "memory": "128Gi", "pods": "5000", "ephemeral-storage": "512Gi"}
     existing = status_of(node)
@@ -158,6 +159,7 @@ def node_status(node: Object, now: datetime) -> Object:
 
 
 def _node_info(name: str) -> Object:
+    """The status.nodeInfo of a simulated node."""
     return {
         "architecture": "amd64",
         "bootID": name,

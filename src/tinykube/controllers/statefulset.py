@@ -142,9 +142,10 @@ def sync_stateful_set(
 def stateful_set_status(
     stateful_set: Object, history: RevisionHistory, pods: Sequence[Object], now: datetime
 ) -> Object:
-    """Counts of the existing pods by readiness and by revision.
+    """The status: counts of the existing pods by readiness and by revision, without most zeros.
 
-    When all desired pods are updated and ready, the update revision becomes current.
+    When all desired pods are updated and ready, the update revision becomes current, unless the
+    strategy is OnDelete.
     """
     min_ready = min_ready_seconds(stateful_set)
     running = [pod for pod in pods if _is_running(pod)]
@@ -180,7 +181,8 @@ def _create_missing(
 ) -> None:
     """Add to `step` creations of missing pods; in order, each after its predecessor is available.
 
-    Also the deletions of finished pods and writes to claims; sets `step.waiting`.
+    Also the deletions of finished pods and writes to claims; sets `step.waiting`. No pod is created
+    while a claim of it is terminating.
     """
     in_order = _is_ordered(stateful_set)
     for ordinal in ordinals_of(stateful_set):

@@ -39,7 +39,7 @@ def ordinal_of(stateful_set: Object, pod: Object) -> int | None:
 
 
 def stateful_pod(stateful_set: Object, revision: Object, ordinal: int) -> Object:
-    """The pod of an ordinal by a revision's template."""
+    """The pod of an ordinal by a revision's template, with host name and volumes of claims."""
     name = f"{name_of(stateful_set)}-{ordinal}"
     template = template_of(revision)
     labels = {NAME_LABEL: name, INDEX_LABEL: str(ordinal), REVISION_LABEL: name_of(revision)}
@@ -103,7 +103,7 @@ def _new_claim(stateful_set: Object, template: Object, name: str) -> Object:
 def claim_owner_patches(
     stateful_set: Object, ordinal: int, pod: Object, claims: Mapping[str, Object]
 ) -> list[Write]:
-    """The writes that set the owners of a pod's claims by the retention policy."""
+    """The writes that set the owners of a pod's claims by the retention policy, if they differ."""
     writes: list[Write] = []
     for name in claim_names(stateful_set, ordinal).values():
         claim = claims.get(name)

@@ -77,6 +77,7 @@ class Writer:
     """Sends the writes of one cluster's controllers."""
 
     def __init__(self, api: ControlledApi, recorder: EventRecorder) -> None:
+        """Nothing is sent yet; Events go through the recorder."""
         self._api = api
         self._recorder = recorder
         self._resources: dict[str, Resource] = {}
@@ -116,7 +117,8 @@ class Writer:
     async def _patch(self, write: Patch, versions: dict[str, str]) -> None:
         """Send a patch with uid and resourceVersion as preconditions; an absent object is no error.
 
-        Stores the new resourceVersion in `versions`, which later patches of the object use.
+        Stores the new resourceVersion in `versions`, which later patches of the object use. Raises
+        `WriteError` for any other failure.
         """
         target = write.target
         resource = self.resource(write.store)
@@ -139,7 +141,7 @@ class Writer:
     async def _delete(self, write: Delete) -> None:
         """Delete an object with its uid as precondition.
 
-        An absent one or a conflict is no error.
+        An absent one or a conflict is no error; raises `WriteError` for any other failure.
         """
         options: Object = {
             "apiVersion": "v1",
@@ -159,14 +161,17 @@ class Writer:
             return  # already deleted, or recreated with another uid
 
     def _create_request(self, write: Create) -> Request:
-        """The POST to a collection, or to a subresource of the named object."""
+        """The POST to a collection, or to a subresource of the named object.
+
+        Raises `WriteError` if the store is not served.
+        """
         namespace = namespace_of(write.object)
         name = name_of(write.object) if write.subresource else ""
         path = self.resource(write.store).path(namespace, name, write.subresource)
         return Request("POST", path, body=_encode(write.object))
 
     def _replace_request(self, write: Replace) -> Request:
-        """The PUT of an object, or of a subresource of it."""
+        """The PUT of an object, or of a subresource of it; raises `WriteError` if not served."""
         resource = self.resource(write.store)
         path = resource.path(namespace_of(write.object), name_of(write.object), write.subresource)
         return Request("PUT", path, body=_encode(write.object))

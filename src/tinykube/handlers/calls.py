@@ -21,6 +21,7 @@ class Call:
     __slots__ = ("_query", "now", "request", "target", "user", "verb", "warnings")
 
     def __init__(self, request: RequestLike, target: Target, user: User, now: datetime) -> None:
+        """One request to a resource; its verb is derived from the method, target and query."""
         self.request = request
         self.now = now
         self.target = target

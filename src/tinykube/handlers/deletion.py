@@ -75,7 +75,10 @@ def decode_options(call: Call) -> DeleteOptions:
 
 
 def parse_options(value: object) -> DeleteOptions:
-    """Delete options from their decoded body; raises `StatusError` for invalid ones."""
+    """Delete options from their decoded body.
+
+    Raises 400 for another kind or a wrong type, 422 for values that are not supported.
+    """
     kind = value.get("kind", "DeleteOptions") if isinstance(value, dict) else "DeleteOptions"
     if kind != "DeleteOptions" and isinstance(value, dict):
         version = value.get("apiVersion", "v1")
@@ -108,7 +111,10 @@ def _options_object(options: DeleteOptions) -> Object:
 
 
 def _query_options(call: Call) -> dict[str, Any]:
-    """The DeleteOptions fields that the query string sets; those not given are left out."""
+    """The DeleteOptions fields that the query string sets; those not given are left out.
+
+    Raises 400 if gracePeriodSeconds is no number.
+    """
     value: dict[str, Any] = {}
     if call.option("gracePeriodSeconds"):
         value["gracePeriodSeconds"] = call.number("gracePeriodSeconds")
@@ -131,6 +137,7 @@ class DeleteHandler:
         admission: AdmissionChain,
         allocator: ServiceAllocator,
     ) -> None:
+        """Only references are kept; the allocator gets back the addresses of deleted Services."""
         self._storage = storage
         self._clock = clock
         self._admission = admission
@@ -150,16 +157,13 @@ class DeleteHandler:
     async def delete_collection(self, call: Call) -> list[Object]:
         """DELETE of a collection, or of the objects that the selectors match.
 
-        Returns them as they were before; objects that vanish meanwhile are skipped.
+        Returns them as they were before; objects that vanish meanwhile are skipped. The first other
+        error is raised, and ends it.
         """
         check_list_options(call)
         options, selected = decode_options(call), selector_for(call)
         store = call.resource.store
-        chosen = [
-            obj
-            for obj in self._storage.objects(store, call.target.namespace)
-            if selected.matches(obj)
-        ]
+        chosen = selected.select(self._storage.objects(store, call.target.namespace))
         for obj in chosen:
             try:
                 await self.delete_object(call, *name_of(obj), options)
@@ -325,7 +329,8 @@ def _grace_period(
 ) -> int | UnsetType | None:
     """The grace period of a pod; None to leave a running deletion alone, UNSET for other kinds.
 
-    It is 0 for a pod without node or that has finished; UNSET if its deletion has none left.
+    It is 0 for a pod without node or that has finished; UNSET if its deletion has none left. Of a
+    running deletion only a shorter one counts; a negative one is 1.
     """
     if resource.store != "pods":
         return UNSET

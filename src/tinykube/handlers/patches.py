@@ -64,7 +64,8 @@ def patch_function(kind: str, body: bytes, type_name: str) -> Callable[[Object],
 def _apply_json_patch(old: Object, patch: Any) -> Object:
     """A patched copy of the object; `old` stays as it is.
 
-    Raises 400 if the patch is no list, 413 if too long, 422 if it fails or leaves no object.
+    Raises 400 if the patch is no list, 413 if too long, 422 if it fails or leaves no object, or one
+    that nests too deeply.
     """
     if not isinstance(patch, list):
         raise bad_request(

@@ -81,7 +81,4 @@ def _split_namespace(parts: _PathParts) -> tuple[str, tuple[str, ...]]:
 
 def _path_not_found(registry: Registry, parts: _PathParts) -> StatusError:
     """The 404 to raise: a Status if the group has built-in resources, else plain text."""
-    builtin = any(
-        resource.group == parts.group and resource.custom is None for resource in registry
-    )
-    return unknown_resource() if builtin else NoSuchPath()
+    return unknown_resource() if registry.has_builtins(parts.group) else NoSuchPath()

@@ -65,7 +65,8 @@ def read_object(storage: Storage, call: Call) -> Object:
 def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
     """The response to a list, or to one page of it with a continue token if more remain.
 
-    Raises 400 or 422 for bad options, 410 for a version or token no longer in the history.
+    Raises 400 or 422 for bad options, 410 for a version or token no longer in the history. `limit`
+    does not count with resourceVersion 0.
     """
     check_list_options(call)
     selector = selector_for(call)
@@ -75,7 +76,7 @@ def list_objects(storage: Storage, call: Call, now: datetime) -> Response:
     if token is not None:
         objects = [obj for obj in objects if _list_key(obj) >= token.start]
     if not selector.matches_all:
-        objects = [obj for obj in objects if selector.matches(obj)]
+        objects = selector.select(objects)
     list_version = storage.version if version < 0 else version
     metadata: dict[str, Any] = {"resourceVersion": str(list_version)}
     limit = 0 if call.option("resourceVersion") == "0" else call.number("limit")
@@ -176,7 +177,7 @@ def _objects_at_version(
     """The objects of a list; raises 410 for a version that is no longer in the history."""
     store, namespace = call.resource.store, call.target.namespace
     if version < 0 or version == storage.version:
-        return list(storage.objects(store, namespace))
+        return storage.listed(store, namespace)
     try:
         return storage.objects_at(store, namespace, version)
     except Compacted:

@@ -70,7 +70,7 @@ def with_replicas(resource: Resource, obj: Object, scale: Object) -> Object:
 
 
 def _set_path(value: Any, path: list[str], leaf: Any) -> Any:
-    """A copy with one value set at a path."""
+    """A copy with one value set at a path; what is no object on the way is replaced by one."""
     held = value if isinstance(value, dict) else {}
     inner = leaf if len(path) == 1 else _set_path(held.get(path[0]), path[1:], leaf)
     return {**held, path[0]: inner}

@@ -14,7 +14,7 @@ from tinykube.handlers.scale import scale_of
 from tinykube.handlers.writes import WriteHandler, WriteResult
 from tinykube.object_meta import timestamp
 from tinykube.resources import Object
-from tinykube.service_account_tokens import TokenIssuer
+from tinykube.service_account_tokens import TokenIssuer, with_defaults
 from tinykube.storage import Storage
 
 _SUCCESS: Object = {
@@ -61,8 +61,8 @@ class SubresourceHandler:
 
     async def _issue_token(self, call: Call) -> WriteResult:
         """Answer a TokenRequest with a signed token unless admission denies it; store nothing."""
-        attributes = AdmissionAttributes(call, "CREATE", bodies.decode_object(call), None)
-        request = await self._admission.mutate(attributes)
+        sent = with_defaults(bodies.decode_object(call))
+        request = await self._admission.mutate(AdmissionAttributes(call, "CREATE", sent, None))
         await self._admission.validate(AdmissionAttributes(call, "CREATE", request, None))
         target = call.target
         issued = self._tokens.issue(call.resource, target.namespace, target.name, request)

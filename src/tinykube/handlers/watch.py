@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from functools import cache
 from typing import Any, assert_never
 
 import msgspec
@@ -101,7 +102,7 @@ class _EncodedEvents:
 
 
 def encode_event(kind: str, obj: Object) -> bytes:
-    """An event as a line."""
+    """A watch event of this type (`kind`) and object, as a line of JSON."""
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), msgspec.json.encode(obj))
 
 
@@ -128,6 +129,8 @@ class _Watch:
         self._with_columns = True
         self._queue: deque[_Entry] = deque()
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        """Wakes the reader for the next bookmark or the timeout, however many events come first."""
         self._ended = False
         self._sent = storage.version
         self._after = 0
@@ -169,14 +172,14 @@ class _Watch:
             self._ended = True
 
     def _on_storage_event(self, event: StorageEvent) -> None:
-        """Queue a change newer than the start and wake the reader; end at once on a restore.
+        """Queue a selected change newer than the start, wake the reader; end at once on a restore.
 
         Changes after the end are dropped, and so are those before a restore that were not read:
         their versions are given again.
         """
         match event:
             case Change():
-                if not self._ended and event.version > self._after:
+                if not self._ended and event.version > self._after and self._selects(event):
                     self._queue.append(event)
                     self._wake()
             case Restored():
@@ -198,11 +201,16 @@ class _Watch:
     def close(self) -> None:
         """End the watch, unsubscribe from storage, and tell the handler."""
         self.end()
+        if self._timer is not None:
+            self._timer.cancel()
         self._unsubscribe()
         self._closed(self)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """The events as they come, with regular bookmarks if allowed, until the end or timeout."""
+        """The events as they come, with regular bookmarks if allowed, until the end or timeout.
+
+        A bookmark comes each minute; the timeout is timeoutSeconds, or else an hour.
+        """
         loop = asyncio.get_running_loop()
         ending = loop.time() + (self._call.number("timeoutSeconds") or _LONGEST)
         bookmarks = self._call.flag("allowWatchBookmarks")
@@ -221,18 +229,23 @@ class _Watch:
                 next_mark = now + _BOOKMARK_EVERY
                 self._queue.append(_Bookmark(self._storage.version))
                 continue
-            await self._wait_for_event((min(next_mark, ending) if bookmarks else ending) - now)
+            await self._wait_for_event(min(next_mark, ending) if bookmarks else ending)
 
-    async def _wait_for_event(self, seconds: float) -> None:
-        """Wait until woken by an event or the end, at most so many seconds."""
+    async def _wait_for_event(self, until: float) -> None:
+        """Wait until woken by an event or the end, at most until a time of the loop."""
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
-        timer = loop.call_later(seconds, self._wake)
+        if self._timer is None:
+            self._timer = loop.call_at(until, self._on_timer)
         try:
             await waiter
         finally:
-            timer.cancel()
             self._waiter = None
+
+    def _on_timer(self) -> None:
+        """Wake the reader; the next wait sets a timer of its own."""
+        self._timer = None
+        self._wake()
 
     def _encode_entry(self, entry: _Entry) -> bytes:
         """The line of an entry; empty when the watch does not select it."""
@@ -245,6 +258,12 @@ class _Watch:
                 return encode_event("ERROR", entry.error.status)
             case _:
                 assert_never(entry)
+
+    def _selects(self, change: Change) -> bool:
+        """Whether a change is an event of this watch, by its namespace and selectors."""
+        if self._namespace and change.object["metadata"].get("namespace") != self._namespace:
+            return False
+        return self._selected.matches_all or self._as_selected(change) is not None
 
     def _encode_change(self, change: Change) -> bytes:
         """The line of a change as the selectors see it; empty if these or the namespace differ."""
@@ -294,13 +313,16 @@ class _Watch:
         if mark.initial:
             metadata["annotations"] = _END_OF_INITIAL
         typed_as = {"kind": resource.kind, "apiVersion": resource.api_version}
-        type_name = type_of(resource.api_version, resource.kind)
-        if resource.custom is None and fields_of(type_name) is not None:
-            return {**typed_as, **serializer.decode(type_name, {})[0], "metadata": metadata}
+        if resource.custom is None:
+            required = _empty_fields(type_of(resource.api_version, resource.kind))
+            return {**typed_as, **required, "metadata": metadata}
         return {**typed_as, "metadata": metadata}
 
     def _encode_object(self, kind: str, obj: Object) -> bytes:
-        """The line of an object in the negotiated form."""
+        """The line of an object in the negotiated form.
+
+        Of Tables only the first has column definitions.
+        """
         match self._form:
             case "object":
                 return encode_event(kind, obj)
@@ -315,6 +337,12 @@ class _Watch:
                 return encode_event(kind, table)
             case _:
                 assert_never(self._form)
+
+
+@cache
+def _empty_fields(type_name: str) -> Mapping[str, Any]:
+    """The required fields of a built-in type as they are when empty; none of an unknown type."""
+    return serializer.decode(type_name, {})[0] if fields_of(type_name) is not None else {}
 
 
 def _requested_version(call: Call) -> int:

@@ -101,7 +101,10 @@ def spec_changed(resource: Resource, strategy: Strategy, new: Object, old: Objec
 
 
 def deletion_is_complete(resource: Resource, new: Object, old: Object) -> bool:
-    """Whether an update leaves no finalizer on an object being deleted without grace period."""
+    """Whether an update leaves no finalizer on an object being deleted without grace period.
+
+    Of a namespace, also none in its spec.
+    """
     before = old["metadata"]
     if not before.get("deletionTimestamp") or new["metadata"].get("finalizers"):
         return False

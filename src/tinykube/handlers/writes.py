@@ -118,6 +118,7 @@ class WriteHandler:
             apply = patches.patch_for(call)
 
             def update(old: Object) -> Object:
+                """The object with the replicas of its Scale after the patch."""
                 wanted = patches.decode_patched(call, apply(scale_of(resource, old)))
                 return with_replicas(resource, old, wanted)
 
@@ -140,7 +141,10 @@ class WriteHandler:
         return new
 
     async def _create(self, call: Call, obj: Object) -> WriteResult:
-        """Default, admit, validate and store; tries anew if a generated name is taken."""
+        """Default, admit, validate and store; tries anew if a generated name is taken.
+
+        Raises 409 if the given name is taken, or all generated ones are, and what the checks raise.
+        """
         resource, target = call.resource, call.target
         strategy = strategy_for(resource)
         meta = object_meta.metadata_of(obj)
@@ -169,7 +173,11 @@ class WriteHandler:
         raise AssertionError("every attempt returned or raised")
 
     def _before_create(self, resource: Resource, strategy: Strategy, obj: Object) -> Object:
-        """A copy with system fields, a name if generated, and no status unless accepted."""
+        """A copy with system fields, a name if generated, and no status unless accepted.
+
+        These are uid, creationTimestamp and, if the kind tracks it, generation 1; then the kind
+        prepares it.
+        """
         meta = dict(obj["metadata"])
         made = {**obj, "metadata": meta}
         if meta.get("generateName") and not meta.get("name"):
@@ -218,7 +226,10 @@ class WriteHandler:
         return to_served(resource, self._storage.create(resource.store, to_stored(resource, obj)))
 
     async def _guaranteed_update(self, call: Call, update: UpdateFunc) -> WriteResult:
-        """Update one object, or raise 404; starts again when another write came between."""
+        """Update one object, or raise 404; starts again when another write came between.
+
+        Each attempt passes admission, the checks of granted rights, preconditions and validation.
+        """
         resource, target = call.resource, call.target
         strategy = strategy_for(resource)
         while True:
@@ -262,7 +273,10 @@ class WriteHandler:
     def _check_preconditions(
         self, resource: Resource, strategy: Strategy, new: Object, old: Object
     ) -> None:
-        """Raise 409 for another uid or resourceVersion, 422 for none where one is required."""
+        """Raise 409 for another uid or resourceVersion, 422 for none where one is required.
+
+        Also 500 for a resourceVersion that is no number.
+        """
         meta, present = new["metadata"], old["metadata"]
         if meta.get("uid") and meta["uid"] != present["uid"]:
             raise conflict(
@@ -283,7 +297,11 @@ class WriteHandler:
             raise stale(resource, present["name"])
 
     def _before_update(self, call: Call, strategy: Strategy, new: Object, old: Object) -> Object:
-        """A copy with the old system fields; prepared, and a new generation if the spec changed."""
+        """A copy with the old system fields; prepared, and a new generation if the spec changed.
+
+        Prepared only where the spec is written, not at `status` or `finalize`; a binding keeps the
+        generation.
+        """
         meta = dict(new["metadata"])
         made = {**new, "metadata": meta}
         object_meta.keep_system_fields(meta, old["metadata"])
@@ -296,7 +314,10 @@ class WriteHandler:
         return made
 
     def _validate_update(self, call: Call, strategy: Strategy, new: Object, old: Object) -> None:
-        """Raise 422 with all errors; of a built-in's status only metadata is checked."""
+        """Raise 422 with all errors.
+
+        Of a built-in's subresources, except scale, only metadata is checked.
+        """
         resource = call.resource
         errors = [
             *object_meta.metadata_update_errors(

@@ -1,5 +1,6 @@
 """What a request asks for, as authorization sees it: read from method, path and query alone."""
 
+from functools import lru_cache
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -42,23 +43,34 @@ class Attributes(Struct, frozen=True):
 
 def attributes_of(request: RequestLike) -> Attributes:
     """The attributes of a request, whether or not its resource is served."""
-    parts = [unquote(part) for part in request.path.strip("/").split("/")]
+    return _parse_attributes(request.method, request.path, request.query)
+
+
+Query = tuple[tuple[str, str], ...]
+
+
+@lru_cache(1024)  # each request asks several times
+def _parse_attributes(method: str, path: str, query: Query) -> Attributes:
+    """The attributes of a resource request by its path, else of the path itself."""
+    parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:
         case ["api", _, first, *rest]:
-            return _resource_attributes(request, "", [first, *rest])
+            return _resource_attributes(method, path, query, "", [first, *rest])
         case ["apis", group, _, first, *rest]:
-            return _resource_attributes(request, group, [first, *rest])
+            return _resource_attributes(method, path, query, group, [first, *rest])
         case _:
-            return Attributes(request.method.lower(), path=request.path)
+            return Attributes(method.lower(), path=path)
 
 
-def _resource_attributes(request: RequestLike, group: str, parts: list[str]) -> Attributes:
+def _resource_attributes(
+    method: str, path: str, options: Query, group: str, parts: list[str]
+) -> Attributes:
     """The attributes of a path below a group version; reads of collections by field selector.
 
     A namespace is inside itself: `/namespaces/x` has the namespace `x`. It is a watch by the prefix
     `/watch/`, or of a collection by the query, which does not count for one object.
     """
-    verb = _VERBS.get(request.method, "")
+    verb = _VERBS.get(method, "")
     if parts[0] == "watch" and len(parts) > 1:
         verb, parts = "watch", parts[1:]
     namespace = ""
@@ -69,12 +81,12 @@ def _resource_attributes(request: RequestLike, group: str, parts: list[str]) -> 
     resource, name, subresource = (*parts, "", "")[:3]
     if not name:
         verb = _OF_COLLECTIONS.get(verb, verb)
-        query = dict(request.query)
+        query = dict(options)
         if verb == "list" and query.get("watch", "false").lower() not in ("false", "0"):
             verb = "watch"
         if verb in ("list", "watch", "deletecollection"):
             name = _selected_name(query.get("fieldSelector", ""))
-    return Attributes(verb, request.path, group, resource, subresource, namespace, name)
+    return Attributes(verb, path, group, resource, subresource, namespace, name)
 
 
 def _selected_name(selector: str) -> str:
@@ -88,7 +100,7 @@ def _selected_name(selector: str) -> str:
 
 def forbidden(user: User, attributes: Attributes, reason: str = "") -> StatusError:
     """The 403 to raise for a user who may not do what was asked, in the words of Kubernetes."""
-    why = f"User {quoted(user.name)} cannot {attributes.verb} {_asked(attributes)}"
+    why = f"User {quoted(user.name)} cannot {attributes.verb} {_describe_access(attributes)}"
     if reason:
         why = f"{why}: {reason}"
     named = {
@@ -103,7 +115,7 @@ def forbidden(user: User, attributes: Attributes, reason: str = "") -> StatusErr
     return StatusError(403, "Forbidden", message, details)
 
 
-def _asked(attributes: Attributes) -> str:
+def _describe_access(attributes: Attributes) -> str:
     """What a request asks for as the message of a 403 names it: a path, or a resource and scope."""
     if not attributes.resource:
         return f"path {quoted(attributes.path)}"

@@ -60,6 +60,7 @@ class Authorizer:
     """Authorizes the users of one cluster."""
 
     def __init__(self, storage: Storage) -> None:
+        """Subscribe to changes of roles and bindings, each of which clears cached decisions."""
         self._storage = storage
         self._grants: dict[_SubjectKey, list[Grant]] | None = None
         self._decisions: dict[_UserKey, dict[_DecisionKey, frozenset[str] | None]] = {}
@@ -89,7 +90,10 @@ class Authorizer:
         return names is None or attributes.name in names
 
     def reason(self, user: User, attributes: Attributes) -> str:
-        """Which binding allows it, or which bound roles do not exist; else empty."""
+        """Which binding allows it, or which bound roles do not exist.
+
+        Else empty, as for the privileged.
+        """
         if is_privileged(user):
             return ""
         for grant in self._grants_of(user, attributes.namespace):
@@ -121,7 +125,7 @@ class Authorizer:
         return self._storage.get(ROLES, namespace, reference["name"])
 
     def _allowed_names(self, user: User, attributes: Attributes) -> frozenset[str] | None:
-        """The names for which the rules allow it; None for all."""
+        """The names for which the rules allow it, empty if for none; None for all."""
         names: set[str] = set()
         for rule in self.rules_for(user, attributes.namespace):
             if rule.matches_any_name(attributes):
@@ -131,7 +135,7 @@ class Authorizer:
         return frozenset(names)
 
     def _missing_roles(self, user: User, namespace: str) -> str:
-        """The bound roles that do not exist, as a part of a message."""
+        """The bound roles that do not exist, as a part of a message; empty if all do."""
         missing = [
             f"{grant.role['kind'].lower()}.{RBAC_GROUP} {quoted(grant.role['name'])} not found"
             for grant in self._grants_of(user, namespace)
@@ -152,7 +156,7 @@ class Authorizer:
                     yield grant
 
     def _index(self) -> dict[_SubjectKey, list[Grant]]:
-        """Index the grants of all bindings by subject."""
+        """Index the grants of all bindings by subject, and keep that until one changes."""
         grants = self._grants = {}
         for store in (CLUSTER_ROLE_BINDINGS, ROLE_BINDINGS):
             for binding in self._storage.objects(store):

@@ -124,7 +124,7 @@ class DefaultRole(Struct, frozen=True):
         return {"subjects": subjects, "roleRef": reference}
 
 
-def _readable(*paths: str) -> list[Object]:
+def _get_rule(*paths: str) -> list[Object]:
     """The rule that allows `get` of these non-resource paths, in a list."""
     return [{"verbs": ["get"], "nonResourceURLs": list(paths)}]
 
@@ -148,15 +148,15 @@ DEFAULT_ROLES = (
     DefaultRole("system:aggregate-to-edit", _EDIT, aggregated_to="edit"),
     DefaultRole("system:aggregate-to-view", _VIEW, aggregated_to="view"),
     DefaultRole("system:basic-user", _BASIC_USER, groups=(_AUTHENTICATED,)),
-    DefaultRole("system:discovery", _readable(*sorted(_DISCOVERY)), groups=(_AUTHENTICATED,)),
+    DefaultRole("system:discovery", _get_rule(*sorted(_DISCOVERY)), groups=(_AUTHENTICATED,)),
     DefaultRole(
         "system:public-info-viewer",
-        _readable(*_PUBLIC),
+        _get_rule(*_PUBLIC),
         groups=(_AUTHENTICATED, "system:unauthenticated"),
     ),
     DefaultRole(
         "system:service-account-issuer-discovery",
-        _readable(*(form for path in _ISSUER for form in (path, f"{path}/"))),
+        _get_rule(*(form for path in _ISSUER for form in (path, f"{path}/"))),
         groups=("system:serviceaccounts",),
     ),
 )

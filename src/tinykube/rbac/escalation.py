@@ -37,7 +37,10 @@ def check_grants(authorizer: Authorizer, call: Call, new: Object, old: Object | 
 
 
 def _check_role(authorizer: Authorizer, call: Call, new: Object, old: Object | None) -> None:
-    """Raise 403 for a role with rules that the user does not have, unless they may escalate."""
+    """Raise 403 for a role with rules that the user does not have, unless they may escalate.
+
+    An aggregationRule, before or after the write, requires all rights.
+    """
     if authorizer.allows(call.user, _attributes(call, "escalate", call.resource.plural)):
         return
     namespace = call.target.namespace

@@ -18,7 +18,8 @@ def effective_user(
 ) -> User:
     """The user of the Impersonate headers, or else the caller.
 
-    Raises 403 unless the caller may impersonate that user, 400 for groups without a user.
+    Raises 403 unless the caller may impersonate that user, 400 for groups without a user. They get
+    `system:authenticated` and, if no groups are given, those of an account.
     """
     found: dict[str, list[str]] = {}
     for name, value in headers:
@@ -68,7 +69,7 @@ def _impersonations(name: str, groups: tuple[str, ...], user: User) -> Iterator[
 
 
 def _account_groups(name: str) -> tuple[str, ...]:
-    """The groups of a ServiceAccount user name."""
+    """The groups of a ServiceAccount user name, or of the anonymous user; none of others."""
     match name.split(":"):
         case ["system", "serviceaccount", namespace, _]:
             return ("system:serviceaccounts", f"system:serviceaccounts:{namespace}")

@@ -106,7 +106,10 @@ def rules_of(role: Object) -> tuple[Rule, ...]:
 
 
 def missing_rights(held: Iterable[Rule], asked: Iterable[Rule]) -> list[Rule]:
-    """The rights of the second rules that no one of the first covers, merged by their verbs."""
+    """The rights of the second rules that no one of the first covers.
+
+    They are merged by verb, except those of paths.
+    """
     owned = tuple(held)
     verbs: dict[Rule, list[str]] = {}
     for rule in asked:

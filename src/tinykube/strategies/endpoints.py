@@ -1,7 +1,7 @@
 """EndpointSlices: defaulting and validation."""
 
 from collections.abc import Iterator
-from ipaddress import IPv6Address, ip_address
+from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 
 from tinykube.errors import (
@@ -17,10 +17,15 @@ from tinykube.strategy import Strategy
 from tinykube.validation import dns1123_label_problems, dns1123_subdomain_problems
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
+_LINK_LOCAL_MULTICAST = (ip_network("224.0.0.0/24"), ip_network("ff02::/16"))
 
 
 def address_errors(address: str, field: str, kind: str) -> Iterator[FieldError]:
-    """Validation errors of an endpoint address; `kind` is the required family, empty for any."""
+    """Validation errors of an endpoint address; `kind` is the required family, empty for any.
+
+    It must be an IP address that is not unspecified, loopback, link-local (also not multicast) or
+    IPv4 mapped to IPv6.
+    """
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -39,6 +44,9 @@ def address_errors(address: str, field: str, kind: str) -> Iterator[FieldError]:
         yield invalid(field, address, detail)
     if parsed.is_link_local:
         detail = "may not be in the link-local range (169.254.0.0/16, fe80::/10)"
+        yield invalid(field, address, detail)
+    if any(parsed in network for network in _LINK_LOCAL_MULTICAST):
+        detail = "may not be in the link-local multicast range (224.0.0.0/24, ff02::/10)"
         yield invalid(field, address, detail)
 
 

@@ -99,7 +99,7 @@ CONFIG_MAP_STRATEGY = Strategy(validate=config_map_errors, validate_update=confi
 
 
 def default_secret(secret: Object) -> None:
-    """Move stringData, encoded, into data, where it wins; default the type to Opaque."""
+    """Move stringData, encoded, into data, where it wins; default the type to Opaque. In place."""
     strings = secret.pop("stringData", None)
     if strings:
         encoded = {key: b64encode(text.encode()).decode() for key, text in strings.items()}
@@ -143,7 +143,7 @@ SECRET_STRATEGY = Strategy(
 
 
 def lease_errors(lease: Object) -> Iterator[FieldError]:
-    """Validation errors of a Lease."""
+    """Errors of a leaseDurationSeconds that is not positive and of negative leaseTransitions."""
     spec = lease.get("spec") or {}
     for field in ("leaseDurationSeconds", "leaseTransitions"):
         value = spec.get(field)
@@ -161,7 +161,7 @@ LEASE_STRATEGY = Strategy(
 
 
 def default_claim(claim: Object) -> None:
-    """Default the volumeMode of a claim."""
+    """Default the volumeMode of a claim to Filesystem, in place."""
     claim.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
 
 
@@ -171,7 +171,7 @@ def prepare_claim(claim: Object) -> None:
 
 
 def claim_errors(claim: Object) -> Iterator[FieldError]:
-    """Validation errors of a claim."""
+    """Errors of a claim without accessModes or without a storage request."""
     spec = claim["spec"]
     if not spec.get("accessModes"):
         yield required("spec.accessModes", "at least 1 access mode is required")
@@ -206,7 +206,7 @@ CLAIM_STRATEGY = Strategy(
 
 
 def default_volume(volume: Object) -> None:
-    """Default the reclaim policy and volumeMode of a volume."""
+    """Default the reclaim policy (Retain) and volumeMode (Filesystem) of a volume, in place."""
     spec = volume.setdefault("spec", {})
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     spec.setdefault("volumeMode", "Filesystem")
@@ -267,7 +267,7 @@ def default_webhooks(configuration: Object) -> None:
 
 
 def webhook_errors(configuration: Object) -> Iterator[FieldError]:
-    """Validation errors of a webhook configuration."""
+    """Errors of each webhook's name, clientConfig, policies, versions, timeout and selectors."""
     for at, webhook in enumerate(configuration.get("webhooks") or ()):
         field = f"webhooks[{at}]"
         name = webhook.get("name", "")
@@ -303,7 +303,7 @@ WEBHOOK_STRATEGY = Strategy(
 
 
 def service_range_errors(cidr: Object) -> Iterator[FieldError]:
-    """Validation errors of a ServiceCIDR."""
+    """Errors of a ServiceCIDR without CIDRs, and of those that are not valid."""
     cidrs = (cidr.get("spec") or {}).get("cidrs") or []
     if not cidrs:
         yield required("spec.cidrs", "at least one CIDR required")
@@ -352,18 +352,18 @@ def default_policy(policy: Object) -> None:
 
 
 def default_priority(priority: Object) -> None:
-    """Default the preemptionPolicy of a PriorityClass."""
+    """Default the preemptionPolicy of a PriorityClass to PreemptLowerPriority, in place."""
     priority.setdefault("preemptionPolicy", "PreemptLowerPriority")
 
 
 def default_storage_class(found: Object) -> None:
-    """Default the reclaim policy and binding mode of a StorageClass."""
+    """Default a StorageClass in place: reclaimPolicy Delete, volumeBindingMode Immediate."""
     found.setdefault("reclaimPolicy", "Delete")
     found.setdefault("volumeBindingMode", "Immediate")
 
 
 def prepare_node(node: Object) -> None:
-    """Add an empty spec and status to a new node that has none."""
+    """Add an empty spec and status to a new node that has none, in place."""
     node.setdefault("spec", {})
     node.setdefault("status", {})
 

@@ -94,7 +94,11 @@ def default_pod(pod: Object) -> None:
 
 
 def prepare_pod(pod: Object) -> None:
-    """Set priority, default tolerations, and a status of phase and QoS class, in place."""
+    """Set priority, default tolerations, and a status of phase and QoS class, in place.
+
+    The tolerations are of nodes that are not ready or unreachable, for 300 s, unless given or all
+    taints are tolerated.
+    """
     spec = dict(pod["spec"])
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
@@ -188,7 +192,7 @@ def _container_errors(
 
 
 def pod_errors(pod: Object) -> Iterator[FieldError]:
-    """Validation errors of a pod."""
+    """Validation errors of the spec of a pod."""
     yield from pod_spec_errors(pod["spec"], "spec")
 
 

@@ -96,7 +96,11 @@ def _drop_unchanged(spec: dict[str, Any], before: dict[str, Any], fields: tuple[
 
 
 def _sync_cluster_ips(spec: dict[str, Any], before: dict[str, Any]) -> None:
-    """Set clusterIPs, in place, from a changed clusterIP, or to the old ones if it is unchanged."""
+    """Make clusterIPs agree, in place, with clusterIP.
+
+    If clusterIP is unchanged, empty clusterIPs become the old ones. If it changed and clusterIPs
+    did not, they become that address alone, or are removed if it is empty. Else both stay as sent.
+    """
     same_list = spec.get("clusterIPs", []) == before.get("clusterIPs", [])
     if spec.get("clusterIP", "") == before.get("clusterIP", ""):
         if before.get("clusterIPs") and not spec.get("clusterIPs"):
@@ -108,7 +112,11 @@ def _sync_cluster_ips(spec: dict[str, Any], before: dict[str, Any]) -> None:
 
 
 def _keep_node_ports(spec: dict[str, Any], before: dict[str, Any]) -> None:
-    """Take over node ports by port name, or remove them if the new type has none, in place."""
+    """Fill in the node ports of before by port name, unless another port has them, in place.
+
+    If the new type has none, all are removed; but if one was not there before, all stay, to be
+    refused.
+    """
     ports, old_ports = spec.get("ports") or [], before.get("ports") or []
     was, now = before.get("type") in _EXPOSED, spec.get("type") in _EXPOSED
     held = {port.get("name", ""): port.get("nodePort", 0) for port in old_ports}
@@ -306,7 +314,7 @@ def _duplicate_port_errors(ports: list[dict[str, Any]]) -> Iterator[FieldError]:
 def service_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
     """Errors of changed cluster IPs, IP families or load-balancer class.
 
-    None if the type is or was ExternalName.
+    No errors if the type is or was ExternalName.
     """
     spec, before = new["spec"], old["spec"]
     if "ExternalName" in (spec.get("type"), before.get("type")):

@@ -91,7 +91,10 @@ def default_job(job: Object) -> None:
 
 
 def prepare_job(job: Object) -> None:
-    """Set selector and labels of a new Job and its template in place, unless manualSelector."""
+    """Set selector and labels of a new Job and its template in place, unless manualSelector.
+
+    Labels of the Job itself only if it has none.
+    """
     spec = dict(job["spec"])
     spec.setdefault("manualSelector", False)
     if not spec["manualSelector"]:
@@ -194,7 +197,7 @@ _STATEFUL_FIXED = (
 
 
 def stateful_set_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """Errors of changes to immutable fields of a StatefulSet."""
+    """An error if a field of the spec changes that is not among the mutable ones."""
     sides = [
         {key: value for key, value in side["spec"].items() if key not in _STATEFUL_FREE}
         for side in (new, old)
@@ -204,7 +207,7 @@ def stateful_set_update_errors(new: Object, old: Object) -> Iterator[FieldError]
 
 
 def stateful_set_errors(found: Object) -> Iterator[FieldError]:
-    """Validation errors of a StatefulSet."""
+    """Errors of podManagementPolicy, the first ordinal, replicas, selector and pod template."""
     policy = found["spec"].get("podManagementPolicy")
     if policy not in ("OrderedReady", "Parallel"):
         detail = "must be 'OrderedReady' or 'Parallel'"

@@ -38,7 +38,10 @@ def time_since(timestamp: Any, now: datetime) -> str:
 
 
 def human_duration(span: timedelta) -> str:
-    """A duration in two units at most: `90s`, `5m30s`, `3h20m`, `2d4h`, `400d`, `3y10d`."""
+    """A duration in two units at most: `90s`, `5m30s`, `3h20m`, `2d4h`, `400d`, `3y10d`.
+
+    One second below zero counts as `0s`; `<invalid>` if it is more.
+    """
     seconds = int(span.total_seconds())
     if seconds < 0:
         return "0s" if seconds == -1 else "<invalid>"
@@ -107,5 +110,5 @@ def condition(obj: Object, kind: str) -> str:
 
 
 def reference(kind: str, group: str, target: str) -> str:
-    """A kind, group and name: `statefulset.apps/db`."""
+    """A kind, group and name in lower case, without an empty group: `statefulset.apps/db`."""
     return f"{kind}.{group}/{target}".lower() if group else f"{kind.lower()}/{target}"

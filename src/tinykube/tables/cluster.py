@@ -154,7 +154,7 @@ def _storage_class(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _event(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of core/v1 and events.k8s.io/v1 events."""
+    """Cells of core/v1 and events.k8s.io/v1 events; of a series its own count and last time."""
     target = obj.get("involvedObject") or obj.get("regarding") or {}
     first = obj.get("firstTimestamp") or obj.get("deprecatedFirstTimestamp")
     last = obj.get("lastTimestamp") or obj.get("deprecatedLastTimestamp")
@@ -220,7 +220,7 @@ def _validation_count(obj: Object) -> Cell:
 
 
 def _priority_class(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a PriorityClass."""
+    """Name, value, whether it is the global default, age and preemptionPolicy."""
     value, default = obj.get("value") or 0, bool(obj.get("globalDefault"))
     return [name(obj), value, default, age(obj, now), obj.get("preemptionPolicy", "")]
 

@@ -76,7 +76,10 @@ def parse(path: str) -> tuple[Step, ...]:
 
 
 def _parse_step(token: re.Match[str]) -> Step:
-    """The step of a token: child (escapes removed), filter, index, or everything."""
+    """The step of a token: child (escapes removed), filter, index, or everything.
+
+    Raises `BadPath` for a filter that is not supported.
+    """
     groups = token.groupdict()
     for quoted in ("name", "quoted", "doubly"):
         if groups[quoted] is not None:
@@ -136,7 +139,10 @@ def _children(value: Any) -> list[Any]:
 
 
 def _filter_matches(wanted: Filter, element: Any) -> bool:
-    """Whether the path exists in the element or, with an operator, its first value compares."""
+    """Whether the path exists in the element or, with an operator, its first value compares.
+
+    Without a value at the path it does not match, whatever the operator.
+    """
     found = [element]
     for step in wanted.path:
         found = [inner for outer in found for inner in _apply_step(step, outer)]

@@ -119,7 +119,7 @@ def _network_policy(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _service_cidr(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a ServiceCIDR."""
+    """Name, CIDRs joined by commas, and age."""
     return [name(obj), ",".join(value_at(obj, "spec", "cidrs", default=[])), age(obj, now)]
 
 

@@ -52,7 +52,10 @@ def _ready_replicas(obj: Object) -> str:
 
 
 def _deployment(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a Deployment."""
+    """Name, ready of desired, updated and available replicas, age.
+
+    Containers, images and selector.
+    """
     return [
         name(obj),
         _ready_replicas(obj),
@@ -65,7 +68,7 @@ def _deployment(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _replica_set(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a ReplicaSet."""
+    """Name, desired, current and ready replicas, age; containers, images and selector."""
     return [
         name(obj),
         _count(obj, "spec", "replicas"),
@@ -77,7 +80,7 @@ def _replica_set(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _stateful_set(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a StatefulSet."""
+    """Name, ready of desired replicas and age; names and images of containers."""
     return [name(obj), _ready_replicas(obj), age(obj, now), *_template_cells(obj)]
 
 
@@ -111,7 +114,7 @@ def _controller_revision(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _job(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a Job."""
+    """Name, status, completions, duration and age; containers, images and selector."""
     return [
         name(obj),
         _job_status(obj),
@@ -178,7 +181,7 @@ def _disruption_budget(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _scale(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a Scale."""
+    """Name, desired and current replicas, and age."""
     replicas = (_count(obj, place, "replicas") for place in ("spec", "status"))
     return [name(obj), *replicas, age(obj, now)]
 

@@ -187,6 +187,20 @@ def test_a_cluster_that_moves_to_another_broker_is_never_silent() -> None:
         assert unanswered_clusters(found) == unanswered
 
 
+@pytest.mark.parametrize(
+    ("phase", "state"), [("Joining", MemberState.UNKNOWN), ("Ready", MemberState.READY)]
+)
+def test_a_cluster_that_moves_is_unknown_until_it_has_published_everything(
+    phase: MemberPhase, state: MemberState
+) -> None:
+    bergen = record(phase, name="bergen")
+    moving = replace(bergen, status=replace(bergen.status, moving=True))
+
+    found = seen(moving, facts=(READY,))
+
+    assert common_state("bergen", found, "broker", BROKER_NAMESPACE) is state
+
+
 def test_a_cluster_is_ready_to_itself() -> None:
     known = seen(record("Left"))
 

@@ -1,6 +1,7 @@
 """Builders of member Services, records, endpoints and snapshots of federated Services."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import timedelta
 from typing import Any
 
 from hanse.features.federated.feature import FederatedServices
@@ -39,6 +40,7 @@ from hanse.model.snapshot import Snapshot
 from hanse.runtime.diff import diff
 from tests.support.builders import cluster, namespace, snapshot, stored
 from tests.support.supervised_world import SupervisedWorld
+from tinykube.virtual_time import EPOCH
 
 GLOBAL_ANNOTATION = "svc.global.federated.antreaplus.vmware.com"
 NAMESPACED_ANNOTATION = "svc.federated.antreaplus.vmware.com"
@@ -142,7 +144,8 @@ def stored_configmap(record_: MemberRecord, *, age: float = 1) -> ConfigMap:
 
 
 def member(name: ClusterId, *roles: Role, phase: Phase = Phase.SYNCED) -> ClusterState:
-    return cluster(name, Role.MEMBER, *roles, phase=phase)
+    """A member that has been in this phase for long."""
+    return cluster(name, Role.MEMBER, *roles, phase=phase, since=EPOCH - timedelta(hours=1))
 
 
 def observed(

@@ -1,13 +1,17 @@
 """The plan of one federated Service in one member, and foreign objects of its name."""
 
+from collections.abc import Sequence
+from datetime import timedelta
+
 import msgspec
 import pytest
 from msgspec.structs import replace
 
 from hanse.features.federated.join_requests import FederatedName
+from hanse.features.federated.kept_slices import RECORDED_AFTER
 from hanse.features.federated.names import CLUSTER, FEDERATED, JOIN
 from hanse.features.federated.records import Backends, MemberPort
-from hanse.model.facts import ClusterDeparted, Phase, WriteOutcome
+from hanse.model.facts import ClusterDeparted, Phase, Role, WriteOutcome
 from hanse.model.kinds.acceptance import (
     AcceptancePolicy,
     AcceptancePolicySpec,
@@ -210,6 +214,18 @@ def test_a_restored_cluster_is_treated_as_unreachable_for_a_while() -> None:
     assert addresses(plan)["bergen"] == ["10.3.0.1"]
 
 
+@pytest.mark.parametrize("recovering", [False, True], ids=["as usual", "restored"])
+def test_a_record_that_a_cluster_lacks_is_written_also_a_moment_after_a_restore(
+    recovering: bool,
+) -> None:
+    back = replace(member("bergen", Role.LED), recovering=recovering)
+    view = observed({"bergen": [service("web-bergen")]}, led=("bergen",), states=[back])
+
+    plan = plan_for(record_key("web-bergen", "bergen"), view)
+
+    assert created_objects(plan, view) != []
+
+
 def test_a_record_of_a_newer_schema_is_treated_as_an_unreachable_cluster() -> None:
     current = applied_objects(observed({**OURS, **BERGEN}))
     later = stored_configmap(record("bergen", "10.9.9.9", schema=2))
@@ -225,6 +241,45 @@ def test_a_cluster_that_was_seen_to_hold_nothing_gives_nothing() -> None:
     plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]], "bergen": []}))
 
     assert addresses(plan) == {HERE: ["10.1.0.1"]}
+
+
+@pytest.mark.parametrize(
+    ("led", "offered", "stands"),
+    [
+        pytest.param((HERE,), [], True, id="others lead it"),
+        pytest.param((HERE, "bergen"), [service("web-bergen")], True, id="its Service joins"),
+        pytest.param((HERE, "bergen"), [], False, id="its Service is gone"),
+    ],
+)
+def test_a_record_that_a_cluster_lacks_at_first_sight_may_be_about_to_be_written(
+    led: Sequence[str], offered: Sequence[Service], stands: bool
+) -> None:
+    current = applied_objects(observed({**OURS, **BERGEN}))
+    roles = [Role.LED] if "bergen" in led else []
+    seen = replace(member("bergen", *roles), since=EPOCH)
+    objects = {HERE: [*current, *OURS[HERE]], "bergen": offered}
+
+    plan = plan_for(service_key(), observed(objects, led=led, states=[seen]))
+
+    assert ("bergen" in addresses(plan)) is stands
+    assert plan.requeue_after == (RECORDED_AFTER if stands else None)
+
+
+@pytest.mark.parametrize(
+    ("age", "stands"),
+    [
+        pytest.param(11, True, id="made before we connected"),
+        pytest.param(9, False, id="made since then"),
+    ],
+)
+def test_a_record_that_was_seen_and_is_gone_is_not_waited_for(age: int, stands: bool) -> None:
+    made = [stored(one, age=age) for one in applied_objects(observed({**OURS, **BERGEN}))]
+    seen = replace(member("bergen"), since=EPOCH - timedelta(seconds=10))
+    objects = {HERE: [*made, *OURS[HERE]], "bergen": []}
+
+    plan = plan_for(service_key(), observed(objects, states=[seen]))
+
+    assert ("bergen" in addresses(plan)) is stands
 
 
 def test_what_came_from_a_member_that_left_unseen_is_removed() -> None:

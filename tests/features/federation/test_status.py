@@ -91,6 +91,19 @@ def test_the_status_has_each_member_with_its_leader() -> None:
     assert status.leaders == ("hamburg",)
 
 
+def test_a_cluster_that_supervises_no_longer_says_nothing_of_members() -> None:
+    membership = federation(*MEMBERS)
+    cut = plan_status_of(membership, clusters=connected(Phase.UNREACHABLE))
+    before = with_patched_status(cut, membership)
+    assert find_condition(before.status.conditions, "MembersReachable") is not None
+
+    retired = FEATURE.plan(KEY, observed(before, clusters=connected()[:1]))
+
+    after = with_patched_status(retired, before).status.conditions
+    assert find_condition(after, "MembersReachable") is None
+    assert find_condition(after, "Valid") is not None
+
+
 def test_unknown_values_are_kept() -> None:
     current = FederationStatus(
         leaders=("hamburg",),

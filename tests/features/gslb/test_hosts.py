@@ -7,9 +7,10 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.health import UNREADY, UNTRIED, probe_target
+from hanse.features.gslb.known import is_withdrawn
 from hanse.features.gslb.names import WITHDRAWN, site_of
 from hanse.features.gslb.options import GslbOptions
-from hanse.model.facts import Phase
+from hanse.model.facts import Phase, Role
 from hanse.model.kinds.core import (
     ConfigMap,
     ObservedCondition,
@@ -72,7 +73,7 @@ from tests.features.gslb.fleet import (
     rule,
     shop,
 )
-from tests.support.builders import stored
+from tests.support.builders import annotated, cluster, stored
 from tinykube.virtual_time import EPOCH
 
 LEADER = amko("lubeck", "hamburg", leads=True, epoch=1)
@@ -207,16 +208,36 @@ def test_the_rule_says_how_long_by_which_algorithm_and_what_when_all_are_down() 
     )
 
 
-def test_the_service_of_the_last_member_is_withdrawn_and_then_deleted() -> None:
+def test_the_service_of_the_last_member_is_withdrawn_everywhere_and_then_deleted() -> None:
+    service = _existing_service(("lubeck", "10.1.0.1"))
+    local, site = [LEADER, CONFIG, policy(*BOTH)], site_of("hamburg")
+
+    def planned_in(here: list[Object], there: list[Object]) -> dict[str, Object]:
+        view = leader_snapshot([*local, *here], {"hamburg": [FOLLOWER, *there]})
+        return {d.where: d.object for d in Gslb().plan(KEY, view).desired}
+
+    marked = planned_in([service], [])  # as after a restore of hamburg
+    here, there = marked["lubeck"], marked[site]
+
+    for each in (here, there):
+        assert isinstance(each, GlobalService)
+        assert is_withdrawn(each)
+        assert each.spec == service.spec
+    assert planned_in([here], []).keys() == {"lubeck", site}, "not all have the mark"
+    assert planned_in([here], [service]).keys() == {"lubeck", site}, "not all have the mark"
+    assert planned_in([here], [there]).keys() == {site}, "the service here goes first"
+    assert planned_in([], [there]) == {}
+
+
+def test_nobody_waits_for_a_follower_that_cannot_be_told_of_a_withdrawn_host() -> None:
     service = _existing_service(("lubeck", "10.1.0.1"))
     local = [LEADER, CONFIG, policy(*BOTH)]
+    away = {"hamburg": Phase.UNREACHABLE}
+    (here,) = planned(leader_snapshot([*local, service], {"hamburg": [FOLLOWER]}, phases=away))
 
-    (withdrawn,) = planned(leader_snapshot([*local, service], {"hamburg": [FOLLOWER]}))
+    left = leader_snapshot([*local, here], {"hamburg": [FOLLOWER]}, phases=away)
 
-    assert isinstance(withdrawn, GlobalService)
-    assert WITHDRAWN in withdrawn.metadata.annotations
-    assert withdrawn.spec == service.spec
-    assert planned(leader_snapshot([*local, withdrawn], {"hamburg": [FOLLOWER]})) == []
+    assert planned(left) == []
 
 
 def test_an_unread_cluster_keeps_the_members_that_it_had() -> None:
@@ -230,6 +251,27 @@ def test_an_unread_cluster_keeps_the_members_that_it_had() -> None:
     snapshot = leader_snapshot(local, {"hamburg": []}, phases={"hamburg": Phase.CONNECTING})
 
     assert [m.cluster for m in service_in(snapshot).spec.members] == ["lubeck", "hamburg"]
+
+
+@pytest.mark.parametrize(
+    ("recovering", "marked", "members"),
+    [(True, False, ["lubeck"]), (False, False, []), (True, True, [])],
+)
+def test_a_restored_leader_keeps_members_by_the_copy_of_a_follower(
+    recovering: bool, marked: bool, members: list[str]
+) -> None:
+    copy = _existing_service(("lubeck", "10.1.0.1"))
+    if marked:
+        copy = annotated(copy, {WITHDRAWN: "true"})
+    restored = replace(cluster(LOCAL, Role.LOCAL), recovering=recovering)
+    snapshot = leader_snapshot(
+        [LEADER, CONFIG, policy(*BOTH)], {"hamburg": [FOLLOWER, copy]}, facts=[restored]
+    )
+
+    services = [o for o in planned(snapshot) if isinstance(o, GlobalService)]
+    served = [service for service in services if not is_withdrawn(service)]
+
+    assert [m.cluster for s in served[:1] for m in s.spec.members] == members
 
 
 # -- inputs

@@ -131,22 +131,28 @@ def test_no_client_at_all_ends_the_stages_there() -> None:
     assert isinstance(leader_state(snapshot), Leading)
 
 
-def test_an_unreachable_follower_is_left_out_alone() -> None:
+@pytest.mark.parametrize(
+    ("reason", "rejected", "told"),
+    [
+        ("AMKOCluster: connection refused", False, "connection refused"),
+        ("it rejects the token (401: Unauthorized)", True, "it rejects the token (401: Unauth"),
+    ],
+)
+def test_an_unreachable_follower_is_left_out_alone(reason: str, rejected: bool, told: str) -> None:
     state = ClusterState(
         site_of("hamburg"),
         frozenset({Role.SITE}),
         Phase.UNREACHABLE,
         cluster("x").since,
-        "AMKOCluster: connection refused",
+        reason,
+        rejected=rejected,
     )
     snapshot = leader_snapshot([LEADER], {"bergen": [amko("bergen")]}, facts=[state])
 
     found = conditions(snapshot)
 
-    assert found[1][1:] == (
-        "some member cluster clients couldn't be fetched",
-        "cluster hamburg cannot be reached: connection refused",
-    )
+    assert found[1][1] == "some member cluster clients couldn't be fetched"
+    assert found[1][2].startswith(f"cluster hamburg cannot be reached: {told}")
 
 
 def test_what_is_not_known_yet_changes_nothing() -> None:
@@ -273,6 +279,13 @@ def test_two_leaders_of_one_epoch_stop_each_other() -> None:
 def test_who_was_superseded_leads_again_when_the_other_has_stepped_down() -> None:
     leader = amko("lubeck", "hamburg", "bergen", leads=True, epoch=1)
     sites = {"hamburg": [amko("hamburg")], "bergen": [amko("bergen", follows="2/hamburg")]}
+
+    assert leader_state(leader_snapshot([leader], sites)) == StartingTerm(3)
+
+
+def test_a_leader_that_was_restored_from_before_its_term_begins_another() -> None:
+    leader = amko("lubeck", "hamburg", leads=True, epoch=1)
+    sites = {"hamburg": [amko("hamburg", follows="2/lubeck")]}
 
     assert leader_state(leader_snapshot([leader], sites)) == StartingTerm(3)
 

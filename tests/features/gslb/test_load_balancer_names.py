@@ -204,7 +204,8 @@ def test_what_cannot_be_written_for_a_host_is_reported_on_the_policy() -> None:
     snapshot = snapshot_of(ingress("192.0.2.1"), facts=(foreign, pending))
 
     assert warnings(snapshot) == [f"lubeck: {expected}; delete it"]
-    assert list(Gslb().keys_for(FactChange(foreign, None), snapshot)) == [Key("policy")]
+    enqueued = list(Gslb().keys_for(FactChange(foreign, None), snapshot))
+    assert enqueued == [Key("policy"), Key("lease", "lubeck")]
 
 
 PROBLEMS: list[Any] = [
@@ -238,6 +239,11 @@ PROBLEMS: list[Any] = [
         (balancer("192.0.2.1", 80, hostname="not a host!"), answer()),
         "Service shop/db: annotation external-dns.alpha.kubernetes.io/hostname: 'not a host!' is",
         id="a Service's name",
+    ),
+    pytest.param(
+        (balancer("192.0.2.1", 80, hostname=f"{'a' * 64}.example.org"), answer()),
+        f"Service shop/db: annotation external-dns.alpha.kubernetes.io/hostname: '{'a' * 64}.",
+        id="a label that DNS does not have",
     ),
     pytest.param(
         (replace(route(), spec=RouteSpec(host="a..b")), answer("192.0.2.1")),

@@ -21,6 +21,7 @@ from hanse.dns.responder import respond
 from hanse.dns.selection import rendezvous_choice
 from hanse.dns.table import Table
 from hanse.features.gslb.feature import Gslb
+from hanse.features.gslb.health import UNTRIED, probe_target
 from hanse.features.gslb.names import WITHDRAWN
 from hanse.features.gslb.zone import GlobalZone
 from hanse.model.dns.zones import View
@@ -142,7 +143,8 @@ def test_a_cluster_that_probes_nothing_uses_the_leaders_health() -> None:
     assert answered(True, True) == ["10.0.0.1"]
     assert answered(False, True) == ["10.0.0.2"]
     assert answered(False, False) == []
-    assert answered() == [], "of whom nothing is told yet is not up"
+    assert answered(True) == ["10.0.0.1"]
+    assert answered(False) == ["10.0.0.2"], "of whom nothing is known may be up"
 
 
 def test_endpoints_that_their_cluster_reports_unready_are_not_answered() -> None:
@@ -288,6 +290,37 @@ def test_without_a_configured_response_a_host_that_was_never_up_has_no_records()
 
     assert answer is not None
     assert (answer.rcode(), answer.answer) == (dns.rcode.NOERROR, [])
+
+
+WATCHED = (Monitor(type="TCP", port=80),)
+
+
+@pytest.mark.parametrize(
+    ("ready", "fact", "recorded", "when_down", "answered"),
+    [
+        pytest.param(True, None, None, None, True, id="new"),
+        pytest.param(True, None, UNTRIED, None, True, id="untried by the leader, too"),
+        pytest.param(False, None, None, None, False, id="unready"),
+        pytest.param(True, False, None, None, False, id="failed here"),
+        pytest.param(True, None, "refused", None, False, id="failed at the leader"),
+        pytest.param(
+            True, None, None, "GSLB_SERVICE_DOWN_RESPONSE_EMPTY", False, id="a response is set"
+        ),
+    ],
+)
+def test_a_host_without_a_member_that_was_ever_up_is_answered_by_those_that_are_untried(
+    ready: bool, fact: bool | None, recorded: str | None, when_down: str | None, answered: bool
+) -> None:
+    only = member("lubeck", "10.0.0.1", ready=ready, monitors=WATCHED)
+    target = probe_target(only, WATCHED[0], HOST)
+    facts = [] if fact is None else [TargetHealth(target, fact, NOON, "refused")]
+    health = MemberHealth(cluster="lubeck", address="10.0.0.1", reason=recorded or "")
+
+    table = table_of(
+        only, facts=facts, health=[] if recorded is None else [health], when_down=when_down
+    )
+
+    assert answer_addresses(table) == (["10.0.0.1"] if answered else [])
 
 
 def test_all_records_are_answered_if_configured() -> None:

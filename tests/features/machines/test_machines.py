@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from hanse.features.machines.entities import valid_labels
 from hanse.features.machines.machine import dns_label
 from hanse.features.machines.names import MACHINE_LABEL, SERVICE_LABEL, VM_SERVICE
 from hanse.model.facts import WriteOutcome
@@ -326,3 +327,9 @@ def test_different_ids_give_different_names(one: str, other: str) -> None:
 
 def test_an_unknown_key_wants_nothing() -> None:
     assert FEATURE.plan(Key("machine9", "m", SHOP), observed()) == Plan()
+
+
+def test_tags_of_our_domain_alone_are_reserved() -> None:
+    tags = {"hanse.dev/a": "1", "machines.hanse.dev/b": "2", "nothanse.dev/c": "3", "d": "4"}
+
+    assert valid_labels(tags) == {"nothanse.dev/c": "3", "d": "4"}

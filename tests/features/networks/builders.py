@@ -17,8 +17,9 @@ from hanse.model.admission import (
     Deny,
     Operation,
 )
-from hanse.model.facts import Fact, Role
-from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.facts import Fact, HolderState, LeaseLiveness, Role
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
+from hanse.model.kinds.core import Namespace, Node, Pod, Service
 from hanse.model.kinds.networking import (
     IPAddress,
     IPAddressSpec,
@@ -26,6 +27,7 @@ from hanse.model.kinds.networking import (
     ServiceCIDR,
 )
 from hanse.model.kinds.networks import Network, Tenant
+from hanse.model.naming import GUARDS_NAMESPACE
 from hanse.model.objects import Meta, Object, Wire
 from hanse.model.ownership import OWNER
 from hanse.model.snapshot import Snapshot
@@ -99,6 +101,32 @@ def used(address: str) -> IPAddress:
 def held(address: str, namespace: str, service: str) -> IPAddress:
     parent = ParentReference(resource="services", namespace=namespace, name=service)
     return replace(used(address), spec=IPAddressSpec(parent_ref=parent))
+
+
+def node(name: str = "node-1", boot: str = "boot-1", **more: Any) -> Node:
+    """A node that has been ready for a while."""
+    ready = more.pop("ready", {"type": "Ready", "status": "True"})
+    wire = {
+        "metadata": {"name": name},
+        "spec": more,
+        "status": {
+            "conditions": [ready],
+            "nodeInfo": {"bootID": boot},
+            "addresses": [{"type": "InternalIP", "address": f"172.18.0.{name[-1]}"}],
+        },
+    }
+    return stored(msgspec.convert(wire, Node))
+
+
+def guard_lease(name: str = "node-1", boot: str = "boot-1") -> Lease:
+    spec = LeaseSpec(holder_identity=boot, lease_duration_seconds=60)
+    return stored(Lease(metadata=LeaseMeta(name=name, namespace=GUARDS_NAMESPACE), spec=spec))
+
+
+def guard_liveness(
+    name: str = "node-1", state: HolderState = HolderState.READY, *, outdated: bool = False
+) -> LeaseLiveness:
+    return LeaseLiveness(HERE, GUARDS_NAMESPACE, name, "boot-1", state, EPOCH, outdated)
 
 
 def cluster_snapshot(*objects: Object, facts: Iterable[Fact] = (), now: Any = EPOCH) -> Snapshot:

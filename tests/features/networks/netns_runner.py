@@ -2,7 +2,9 @@
 
 Run under `unshare -rn` with a plan on standard input; prints who reached whom, which datagrams
 pods heard and which neighbours of the plan they know, as JSON. Pods are wired to the router each
-by itself, or to one bridge.
+by itself, or to a bridge. Pods are called by their address, or by `names` where several have one;
+they then have a bridge (`bridges`) or a routing table (`tables`) for each group of them, and tables
+may have more routes (`leaks`).
 """
 
 import fcntl
@@ -35,7 +37,9 @@ print("here", flush=True)
 plan = json.loads(sys.stdin.readline())
 def serve(door):
     while True:
-        door.accept()[0].close()
+        guest = door.accept()[0]
+        guest.sendall(plan["name"].encode())
+        guest.close()
 def drain(hall):
     while True:
         try:
@@ -60,9 +64,11 @@ print("serving", flush=True)
 answers = {}
 def knock(host, port):
     try:
-        socket.create_connection((host, port), 1.0).close(); said = True
+        with socket.create_connection((host, port), 1.0) as there:
+            there.settimeout(1.0)
+            said = there.recv(100).decode()
     except OSError:
-        said = False
+        said = ""
     answers[host, port] = said
 def send(source, target, word):
     if source:  # forged
@@ -83,7 +89,7 @@ def send(source, target, word):
 sys.stdin.readline()
 threads = [threading.Thread(target=knock, args=tuple(t)) for t in plan["tries"]]
 [t.start() for t in threads]; [t.join() for t in threads]
-print(json.dumps([t for t in plan["tries"] if answers[tuple(t)]]), flush=True)
+print(json.dumps([(said, port) for (_, port), said in answers.items() if said]), flush=True)
 def send_frame(frame):
     wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW)
     wire.bind(("eth0", 0))
@@ -102,7 +108,7 @@ def run(*command: str, text: str | None = None) -> None:
     subprocess.run(command, input=text, text=True, check=True)
 
 
-def begin(number: int, address: str, *, bridged: bool) -> "subprocess.Popen[str]":
+def begin(number: int, address: str, bridge: str, table: str) -> "subprocess.Popen[str]":
     """A pod: a process in a network namespace of its own, with one wire to the machine."""
     pod = subprocess.Popen(
         ["unshare", "-n", sys.executable, "-c", PREAMBLE + POD],
@@ -119,8 +125,8 @@ def begin(number: int, address: str, *, bridged: bool) -> "subprocess.Popen[str]
     run(*inside, "link", "set", "lo", "up")
     six = ":" in address
     bits, more = ("128", ("nodad",)) if six else ("32", ())
-    if bridged:
-        run("ip", "link", "set", wire, "master", "br0", "up")
+    if bridge:
+        run("ip", "link", "set", wire, "master", bridge, "up")
         bits = "64" if six else "16"
         run(*inside, "addr", "add", f"{address}/{bits}", "dev", "eth0", *more)
         run(*inside, "link", "set", "eth0", "up")
@@ -128,7 +134,9 @@ def begin(number: int, address: str, *, bridged: bool) -> "subprocess.Popen[str]
     gateway = f"fd0f:{number:x}::1" if six else f"10.255.{number}.1"
     run("ip", "addr", "add", f"{gateway}/{bits}", "dev", wire, *more)
     run("ip", "link", "set", wire, "up")
-    run("ip", "route", "add", f"{address}/{bits}", "dev", wire)
+    run("ip", "route", "add", f"{address}/{bits}", "dev", wire, "table", table)
+    if table != "main":
+        run("ip", "rule", "add", "iif", wire, "table", table)
     run(*inside, "addr", "add", f"{address}/{bits}", "dev", "eth0", *more)
     run(*inside, "link", "set", "eth0", "up")
     run(*inside, "route", "add", f"{gateway}/{bits}", "dev", "eth0")
@@ -139,11 +147,13 @@ def begin(number: int, address: str, *, bridged: bool) -> "subprocess.Popen[str]
 def set_up(plan: dict[str, Any]) -> None:
     settings = ["net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"]
     run("ip", "link", "set", "lo", "up")
-    if plan.get("bridged"):
-        run("ip", "link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
-        run("ip", "addr", "add", "10.4.255.254/16", "dev", "br0")
-        run("ip", "addr", "add", "fd04::ffff/64", "dev", "br0", "nodad")
-        run("ip", "link", "set", "br0", "up")
+    bridges = set(plan.get("bridges", ["br0"] if plan.get("bridged") else []))
+    for bridge in sorted(bridges):
+        run("ip", "link", "add", bridge, "type", "bridge", "mcast_snooping", "0")
+        run("ip", "addr", "add", "10.4.255.254/16", "dev", bridge)
+        run("ip", "addr", "add", "fd04::ffff/64", "dev", bridge, "nodad")
+        run("ip", "link", "set", bridge, "up")
+    if bridges:
         settings += [f"net/bridge/bridge-nf-call-{name}" for name in ("iptables", "ip6tables")]
     for setting in settings:
         with open(f"/proc/sys/{setting}", "w") as switch:
@@ -160,11 +170,22 @@ def neighbours(pid: int, watched: set[str]) -> dict[str, str]:
     return {n["dst"]: n["lladdr"] for n in lines if n["dst"] in watched and "lladdr" in n}
 
 
+def begin_all(plan: dict[str, Any]) -> "list[subprocess.Popen[str]]":
+    """The pods of a plan, and the routes that lead elsewhere."""
+    addresses = plan["addresses"]
+    bridges = plan.get("bridges", ["br0" if plan.get("bridged") else ""] * len(addresses))
+    tables = plan.get("tables", ["main"] * len(addresses))
+    pods = [begin(n, *one) for n, one in enumerate(zip(addresses, bridges, tables, strict=True))]
+    for table, address, number in plan.get("leaks", []):
+        run("ip", "route", "replace", address, "dev", f"pod{number}", "table", table)
+    return pods
+
+
 def main() -> None:
     plan: dict[str, Any] = json.loads(sys.stdin.read())
     set_up(plan)
     addresses, sends = plan["addresses"], plan.get("sends", {})
-    pods = [begin(at, a, bridged=plan.get("bridged", False)) for at, a in enumerate(addresses)]
+    names, pods = plan.get("names", addresses), begin_all(plan)
 
     def tell(line: str) -> None:
         for pod in pods:
@@ -178,25 +199,26 @@ def main() -> None:
             lines.append(pod.stdout.readline())
         return lines
 
-    tries = [(a, p) for a in addresses for p in plan["ports"]]
-    for pod, address in zip(pods, addresses, strict=True):
+    tries = [(a, p) for a in dict.fromkeys(addresses) for p in plan["ports"]]
+    for pod, name in zip(pods, names, strict=True):
         orders = {"ports": plan["ports"], "udp": plan.get("udp", UDP), "tries": tries}
+        orders |= {"name": name, "sends": sends.get(name, [])}
         assert pod.stdin is not None
-        print(json.dumps({**orders, "sends": sends.get(address, [])}), file=pod.stdin, flush=True)
+        print(json.dumps(orders), file=pod.stdin, flush=True)
     assert set(hear()) == {"serving\n"}
     for number in range(len(pods)):
         wait_for_link(f"pod{number}")
     tell("go")
     reached = [
         (source, a, p)
-        for source, line in zip(addresses, hear(), strict=True)
+        for source, line in zip(names, hear(), strict=True)
         for a, p in json.loads(line)
     ]
     assert set(hear()) == {"sent\n"}
     tell("and what was heard?")
-    heard = {a: json.loads(line) for a, line in zip(addresses, hear(), strict=True)}
+    heard = {a: json.loads(line) for a, line in zip(names, hear(), strict=True)}
     watched = set(plan.get("neighbours", []))
-    known = {a: neighbours(pod.pid, watched) for a, pod in zip(addresses, pods, strict=True)}
+    known = {a: neighbours(pod.pid, watched) for a, pod in zip(names, pods, strict=True)}
     for pod in pods:
         pod.kill()
         pod.wait()

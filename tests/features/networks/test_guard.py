@@ -11,21 +11,22 @@ from hanse.features.networks.guard.facts import (
     AddressOwner,
     ClusterFacts,
     NetworkFacts,
+    Owner,
+    Undecided,
     address_owner,
     cluster_facts,
     pod_addresses,
 )
 from hanse.features.networks.guard.ruleset import Ruleset, build_ruleset
 from hanse.features.networks.guard.transaction import can_move, difference, move_addresses
+from hanse.features.networks.guard.vpcs import VpcFacts
 from hanse.features.networks.guard.watches import GUARD_WATCHES
 from hanse.features.networks.names import CNI_ARGS, DNS, NETWORK, TENANT, NetworkName
-from hanse.features.networks.options import NetworksOptions
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Pod, PodSpec
 from hanse.model.objects import Object
-from hanse.model.plan import Key
 from hanse.model.snapshot import Snapshot
-from tests.features.networks.builders import FEATURE, HERE, cluster_snapshot, network, pod, space
+from tests.features.networks.builders import HERE, network, pod, space
 from tests.support.builders import cluster, snapshot
 from tinykube.virtual_time import EPOCH
 
@@ -60,7 +61,7 @@ def plain(name: str, where: str, ip: str, **labels: str) -> Pod:
     return replace(made, metadata=replace(made.metadata, labels=labels))
 
 
-def owner(*pods: Pod, address: str = "10.4.0.1") -> AddressOwner | None:
+def owner(*pods: Pod, address: str = "10.4.0.1") -> Owner | None:
     return address_owner(address, guarded(*pods))
 
 
@@ -74,11 +75,11 @@ def test_labels_of_a_tenant_mean_nothing_in_namespaces_of_others() -> None:
     forged = {TENANT: "acme", NETWORK: "default"}
 
     assert owner(plain("a", "plain", "10.4.0.1", **forged)) == AddressOwner("plain")
-    assert owner(plain("a", "bolt-web", "10.4.0.1", **forged)) is None
+    assert owner(plain("a", "bolt-web", "10.4.0.1", **forged)) == Undecided()
 
 
 def test_a_pod_of_a_network_that_does_not_exist_is_nobodys() -> None:
-    assert owner(pod("a", "acme-web", "10.4.0.1", **{NETWORK: "lab"})) is None
+    assert owner(pod("a", "acme-web", "10.4.0.1", **{NETWORK: "lab"})) == Undecided()
 
 
 def test_addresses_of_nodes_and_of_pods_that_finished_are_nobodys() -> None:
@@ -93,7 +94,7 @@ def test_an_address_of_two_networks_is_nobodys_until_one_of_the_pods_goes() -> N
     one, other = pod("a", "acme-web", "10.4.0.1"), pod("b", "bolt-web", "10.4.0.1")
     going = replace(one, metadata=replace(one.metadata, deletion_timestamp=EPOCH))
 
-    assert owner(one, other) is None
+    assert owner(one, other) == Undecided()
     assert owner(going, other) == AddressOwner("bolt-web", BOLT)
     assert owner(going) == AddressOwner("acme-web", ACME)
 
@@ -117,7 +118,7 @@ def test_the_shared_dns_server_is_known_in_our_own_namespace_alone() -> None:
     )
     for other in others:
         found = address_owner("10.4.0.2", guarded(*spaces, other))
-        assert found is not None
+        assert isinstance(found, AddressOwner)
         assert not found.is_dns
 
 
@@ -132,12 +133,21 @@ def test_networks_without_tenants_of_their_name_are_not_guarded_as_theirs() -> N
 
 _NAMES = [NetworkName(tenant, short) for tenant in ("acme", "bolt") for short in ("default", "lab")]
 _addresses = st.sampled_from([*(f"10.4.0.{n}" for n in range(6)), "fd00::1", "fd00::2"])
-_owners = st.builds(
-    AddressOwner, st.sampled_from(["web", "db"]), st.sampled_from([None, *_NAMES]), st.booleans()
+_VPCS = {name: f"vpc {name.tenant}" for name in _NAMES if name.network == "lab"}
+_members = st.sets(st.sampled_from(sorted(_VPCS.items()))).map(lambda found: tuple(sorted(found)))
+_vpcs = st.sets(st.sampled_from(sorted(_VPCS))).map(
+    lambda names: tuple(VpcFacts(_VPCS[n], (n,), (f"veth-{n.tenant}",)) for n in sorted(names))
+)
+_owners = st.builds(Undecided, _members) | st.builds(
+    lambda space, name, is_dns: AddressOwner(space, name, is_dns, _VPCS.get(name, "")),
+    st.sampled_from(["web", "db"]),
+    st.sampled_from([None, *_NAMES]),
+    st.booleans(),
 )
 _facts = st.builds(
     ClusterFacts,
     st.sets(st.sampled_from(_NAMES)).map(lambda ns: tuple(NetworkFacts(n) for n in sorted(ns))),
+    vpcs=_vpcs,
     inside=st.sets(st.sampled_from(["10.4.0.0/16", "10.4.1.0/24", "fd00::/64"])).map(tuple),
 )
 
@@ -150,8 +160,8 @@ _facts = st.builds(
 )
 def test_addresses_that_move_end_in_the_ruleset_of_their_new_owners(
     facts: ClusterFacts,
-    before: dict[str, AddressOwner],
-    moved: dict[str, AddressOwner | None],
+    before: dict[str, Owner],
+    moved: dict[str, Owner | None],
 ) -> None:
     ruleset = build_ruleset(facts, before)
     if not can_move(ruleset, moved):
@@ -170,23 +180,15 @@ def test_addresses_that_move_end_in_the_ruleset_of_their_new_owners(
 @given(_facts, st.dictionaries(_addresses, _owners), _facts, st.dictionaries(_addresses, _owners))
 def test_a_difference_names_only_what_differs(
     old_facts: ClusterFacts,
-    old: dict[str, AddressOwner],
+    old: dict[str, Owner],
     new_facts: ClusterFacts,
-    new: dict[str, AddressOwner],
+    new: dict[str, Owner],
 ) -> None:
     before, after = build_ruleset(old_facts, old), build_ruleset(new_facts, new)
 
     is_same = (before.sets, before.chains) == (after.sets, after.chains)
     assert bool(difference(before, after)) is not is_same
     assert difference(Ruleset({}, {}), Ruleset({}, {})) == ""
-
-
-def test_no_policies_are_written_where_a_guard_isolates() -> None:
-    observed = cluster_snapshot(network("acme.default"))
-    key = Key("isolation", "acme-web")
-
-    assert FEATURE.plan(key, observed).desired
-    assert not Networks(NetworksOptions(guard=True)).plan(key, observed).desired
 
 
 def test_a_pod_keeps_what_its_owner_and_its_plugin_depend_on_and_nothing_else() -> None:
@@ -208,7 +210,9 @@ def test_a_pod_keeps_what_its_owner_and_its_plugin_depend_on_and_nothing_else() 
 
     assert pod_addresses(kept) == pod_addresses(whole) == {"10.4.0.1"}
     assert kept.metadata.labels == {TENANT: "acme", NETWORK: "lab"}
-    assert kept.metadata.annotations == {CNI_ARGS: "IPV4=10.1.0.1"}
+    assert kept.metadata.annotations == {}
+    starting = msgspec.convert({**wire, "status": {"phase": "Pending"}}, AddressedPod)
+    assert starting.metadata.annotations == {CNI_ARGS: "IPV4=10.1.0.1"}
     assert (kept.metadata.uid, kept.metadata.resource_version) == ("u", "7")
     assert kept.spec == PodSpec()
     assert msgspec.json.decode(msgspec.json.encode(wire), type=AddressedPod) == kept

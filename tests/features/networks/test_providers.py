@@ -205,6 +205,7 @@ def test_a_full_part_of_a_subnet_is_reported_as_that_part() -> None:
     assert port.spec.address == "10.8.7.4"
     assert desired_objects(plan, NetworkPort) == []
     assert "is free in all (10.8.7.4/32)" in str(plan.patches[0].change)
+    assert plan.requeue_after is not None
 
 
 def test_the_last_port_to_go_wakes_a_network_that_waits_for_it() -> None:

@@ -19,8 +19,11 @@ from tests.features.networks.builders import (
     cidr,
     cluster_snapshot,
     denial_message,
+    guard_lease,
+    guard_liveness,
     hooks,
     network,
+    node,
     pod,
     service,
     space,
@@ -348,7 +351,9 @@ def test_a_policy_within_the_tenant_passes(peer: dict[str, Any]) -> None:
 
     assert isinstance(verdict, Allow)
     assert len(verdict.warnings) == 1
-    assert guarded["networks-policies"].review(request, cluster_snapshot()) == Allow()
+    nodes = cluster_snapshot(node(), guard_lease(), facts=[guard_liveness()])
+    assert guarded["networks-policies"].review(request, nodes) == Allow()
+    assert guarded["networks-policies"].review(request, cluster_snapshot(node())) == verdict
 
 
 @pytest.mark.parametrize(

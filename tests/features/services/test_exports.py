@@ -9,7 +9,14 @@ from msgspec.structs import replace
 from hanse.features.services.names import PRIORITY, RECORD, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import SCHEMA, build_record
 from hanse.model.conditions import condition
-from hanse.model.facts import HolderState, LeaseLiveness, Phase, WriteOutcome, WriteResult
+from hanse.model.facts import (
+    HolderState,
+    LeaseLiveness,
+    Phase,
+    Role,
+    WriteOutcome,
+    WriteResult,
+)
 from hanse.model.internal_addresses import InternalAddress, encode_addresses
 from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.discovery import EndpointSlice
@@ -24,6 +31,7 @@ from hanse.model.objects import ClusterObjectRef, Meta, Object, ObjectRef, objec
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
+from hanse.runtime.ownership import Owner, with_owner
 from tests.features.services.builders import (
     AGGREGATE,
     BROKER,
@@ -48,7 +56,7 @@ from tests.features.services.builders import (
     service,
     with_status,
 )
-from tests.support.builders import annotated, namespace, stored
+from tests.support.builders import annotated, cluster, namespace, stored
 from tinykube.virtual_time import EPOCH
 
 
@@ -250,7 +258,90 @@ def test_the_api_servers_own_service_is_never_exported() -> None:
     assert conditions(result)["Valid"] == ("False", "InvalidServiceType")
 
 
+# -- slices in our name that are not ours
+
+
+def forged(name: str = "web") -> EndpointSlice:
+    """A slice that somebody else published with our token: its owner is not this agent."""
+    (one,) = published_slices(replace(record(HERE), name=name))
+    return replace(one, metadata=replace(one.metadata, name=f"{HERE}.forged-{name}"))
+
+
+def with_label(one: EndpointSlice) -> EndpointSlice:
+    """The slice with a label of an owner that the runtime did not write."""
+    labels = {**one.metadata.labels, OWNER: "services-0123456789abcdef"}
+    return replace(one, metadata=replace(one.metadata, labels=labels))
+
+
+def claimed(key: Key) -> EndpointSlice:
+    """A forged slice that names a key of ours as its owner."""
+    return with_owner(forged(), Owner("services", key, HERE))
+
+
+@pytest.mark.parametrize(
+    "stray",
+    [
+        forged(),
+        with_label(forged()),
+        with_label(claimed(EXPORT)),
+        claimed(Key("export", "beer", SHOP)),
+    ],
+    ids=["no owner", "a label", "another label", "another key"],
+)
+def test_what_somebody_else_published_in_our_name_is_removed(stray: EndpointSlice) -> None:
+    here = [export(), service(), backends()]
+    own = published(*here)
+
+    result = plan(observed(here, [rules(), *own, stray]))
+
+    assert [r.target.ref for r in result.removals] == [object_ref(stray)]
+    assert {d.object.metadata.name for d in result.desired} == {o.metadata.name for o in own}
+
+
+def test_what_somebody_else_published_of_a_service_that_is_not_exported_is_removed() -> None:
+    stray = forged("beer")
+    view = observed([], [rules(), stray])
+
+    keys = set(FEATURE.keys_for(ObjectChange(BROKER, None, stray), view))
+    result = FEATURE.plan(Key("export", "beer", SHOP), view)
+
+    assert Key("export", "beer", SHOP) in keys
+    assert [r.target.ref for r in result.removals] == [object_ref(stray)]
+    assert result.desired == ()
+
+
+def test_forged_slices_do_not_stand_in_for_ours_until_those_are_published() -> None:
+    here = [export(), service(), backends()]
+
+    result = plan(observed(here, [rules(), forged()]))
+
+    assert not any("forged" in d.object.metadata.name for d in result.desired)
+
+
 # -- conflicts with other exports
+
+
+def test_slices_that_new_rules_replace_go_also_while_this_cluster_cannot_be_seen() -> None:
+    here = [export(), service(), backends()]
+    old, new = published(*here, profile="kep-1645"), published(*here)
+    away = replace(cluster(HERE, Role.LOCAL, phase=Phase.UNREACHABLE), listed=True)
+
+    before = plan(observed(here, [rules(), *old], facts=[away]))
+    after = plan(observed(here, [rules(), *old, *new], facts=[away]))
+
+    assert before.removals == (), "the new ones do not stand yet"
+    assert [r.target.ref for r in after.removals] == [object_ref(o) for o in old]
+    assert old != new
+
+
+def test_nothing_is_removed_by_what_a_cluster_lists_that_was_never_seen_in_full() -> None:
+    here = [export(), service(), backends()]
+    old, new = published(*here, profile="kep-1645"), published(*here)
+    away = replace(cluster(HERE, Role.LOCAL, phase=Phase.UNREACHABLE), listed=False)
+
+    result = plan(observed(here, [rules(), *old, *new], facts=[away]))
+
+    assert result.removals == ()
 
 
 def conflict_with(*others: EndpointSlice, profile: Profile = "lighthouse") -> Plan:

@@ -21,7 +21,7 @@ from hanse.features.services.names import (
 from hanse.features.services.records import SCHEMA
 from hanse.features.services.slices import ExportBackends, build_published_slices
 from hanse.model.conditions import condition
-from hanse.model.facts import Fact, HolderState, LeaseLiveness, Phase
+from hanse.model.facts import Fact, HolderState, LeaseLiveness, Phase, Role
 from hanse.model.kinds.acceptance import (
     AcceptancePolicy,
     AcceptancePolicySpec,
@@ -41,11 +41,11 @@ from hanse.model.kinds.hanse import (
     ClusterMemberStatus,
     MemberSettings,
 )
-from hanse.model.kinds.multicluster import ServiceImport
+from hanse.model.kinds.multicluster import ExportingCluster, ServiceImport
 from hanse.model.naming import unique_name
 from hanse.model.objects import Meta, Object
 from hanse.model.ownership import OWNER_KEY
-from hanse.model.plan import Key, Plan, Shared
+from hanse.model.plan import Desired, Key, Plan, Shared
 from hanse.model.snapshot import FactChange, ObjectChange, Snapshot
 from tests.features.services.builders import (
     AGGREGATE,
@@ -66,7 +66,7 @@ from tests.features.services.builders import (
     rules,
     service,
 )
-from tests.support.builders import annotated, namespace, stored
+from tests.support.builders import annotated, cluster, namespace, stored
 from tinykube.virtual_time import EPOCH
 
 KEP = rules("kep-1645")
@@ -202,6 +202,33 @@ def test_changed_endpoints_enqueue_only_what_has_endpoints_and_is_used_here() ->
     assert keys(moved, export()) == {IMPORT, Key("export", "web", SHOP)}
     assert keys(moved, namespaces=()) == set()
     assert keys(renamed, namespaces=()) == {IMPORT, AGGREGATE}
+
+
+def test_the_api_servers_own_service_is_imported_from_nobody() -> None:
+    def imported(name: str) -> tuple[Desired, ...]:
+        forged = published_slices(replace(record("bergen"), namespace="default", name=name))
+        view = observed([], [rules(), *forged], namespaces=["default"])
+        return FEATURE.plan(Key("import", name, "default"), view).desired
+
+    assert imported("kubernetes") == ()
+    assert imported("api") != ()
+
+
+def test_a_status_that_somebody_edited_keeps_no_import_as_it_is() -> None:
+    shared = [rules(), *published_slices(record("bergen"))]
+    before = observed([], shared)
+    created = created_objects(plan(before), IMPORT, before)
+    (made,) = (one for one in created if isinstance(one, ServiceImport))
+    edited = replace(
+        made,
+        spec=replace(made.spec, type="Headless"),
+        status=replace(made.status, clusters=(ExportingCluster(cluster="nobody"),)),
+    )
+
+    (wanted,) = desired(plan(observed([edited], shared)), ServiceImport)
+
+    assert wanted.spec == made.spec
+    assert wanted.status.clusters == made.status.clusters
 
 
 def test_a_refused_cluster_is_not_imported() -> None:
@@ -497,6 +524,22 @@ def test_the_address_of_an_import_outlives_the_broker_of_those_who_are_silent(
     assert plan(observed(here, [], facts=facts)) == Plan(), "another profile"
     for change in (FactChange(None, facts[0]), ObjectChange(BROKER, None, stored(LEFT))):
         assert IMPORT in set(FEATURE.keys_for(change, observed(here, [KEP])))
+
+
+def test_a_slice_without_its_import_is_planned_when_more_is_known_of_its_cluster() -> None:
+    view = observed([], published_slices(record("bergen")))
+    created = created_objects(plan(view), IMPORT, view)
+    here = [o for o in created if isinstance(o, EndpointSlice)]
+    returned = LeaseLiveness(BROKER, HOME, "bergen", "bergen", HolderState.READY, EPOCH)
+    of_other = LeaseLiveness(BROKER, HOME, "riga", "riga", HolderState.READY, EPOCH)
+    view = observed(here, [])
+
+    assert here
+    assert IMPORT in set(FEATURE.keys_for(FactChange(None, returned), view))
+    assert IMPORT not in set(FEATURE.keys_for(FactChange(None, of_other), view))
+    connected = FactChange(None, cluster(BROKER, Role.BROKER))
+    for change in (ObjectChange(BROKER, None, stored(LEFT)), connected):
+        assert IMPORT in set(FEATURE.keys_for(change, view))
 
 
 def test_an_exporter_that_falls_silent_when_the_broker_lost_its_export_keeps_the_address() -> None:

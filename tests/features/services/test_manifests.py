@@ -110,7 +110,7 @@ def test_credentials_show_their_class_and_server_and_no_token() -> None:
 async def test_an_agent_reads_its_broker_connection_from_the_secret() -> None:
     way = BrokerCredentials("https://broker:6443", "the token", b"-- a certificate --", "broker")
 
-    secret = broker_secret("lubeck", HOME, way)
+    secret = broker_secret("lubeck", HOME, way, "uid")
 
     text = base64.b64decode(secret.wire["data"]["kubeconfig"])
     access = await from_secret(text, origin="secret").config()

@@ -117,8 +117,13 @@ def test_kep_1645_imports_every_port_unless_its_name_or_number_is_taken(
     assert len(set(numbers)) == len(numbers)
     assert len(names) == 1 or all(names), "a Service names each of several ports"
     for reported in (p for r in records for p in r.ports):
-        name = reported.name or f"{reported.protocol.lower()}-{reported.port}"
-        assert {reported.name, name} & set(names) or (reported.protocol, reported.port) in numbers
+        taken = {_name(port) for port in result.ports}
+        assert _name(reported) in taken or (reported.protocol, reported.port) in numbers
+
+
+def _name(port: ImportedPort) -> str:
+    """The name of a port in a union of several, which an unnamed port has of its number."""
+    return port.name or f"{port.protocol.lower()}-{port.port}"
 
 
 @both_profiles

@@ -28,6 +28,9 @@ from tinykube.virtual_time import ON_VIRTUAL_TIME
 NAMES = ("bergen", "hamburg", "lubeck")
 SHOP = "shop"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+DEFINITIONS = [
+    msgspec.json.encode(crd_of(kind)) for kind in (ServiceExport, ServiceImport, ClusterSet)
+]
 ONE_SERVICE_OF_THREE_CLUSTERS = 23
 """Three slices on the broker, five objects and statuses in each cluster (three slices, the import
 and its status), the aggregate and its status, the status of three exports."""
@@ -81,9 +84,8 @@ class FailingWorld(World):
         """Three clusters that export shop/web, and no agent yet."""
         for cluster in (*NAMES, BROKER):
             client = self.client(cluster)
-            for kind in (ServiceExport, ServiceImport, ClusterSet):
-                body = msgspec.json.encode(crd_of(kind))
-                await client.send(Request("POST", CRDS, body=body))
+            for definition in DEFINITIONS:
+                await client.send(Request("POST", CRDS, body=definition))
             await client.create(namespace(BROKER_NAMESPACE if cluster == BROKER else SHOP))
         for cluster in NAMES:
             await self.client(BROKER).create(held_lease(cluster))

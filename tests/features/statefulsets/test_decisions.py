@@ -389,7 +389,7 @@ def test_a_report_of_a_cluster_that_has_left_does_not_count() -> None:
     ("where", "words"),
     [
         pytest.param(HERE, "it is taken", id="here"),
-        pytest.param(BROKER, "at the door: it is taken", id="at the door"),
+        pytest.param(BROKER, "on the broker: it is taken", id="on the broker"),
     ],
 )
 def test_a_foreign_object_of_a_replicas_name_is_reported(where: str, words: str) -> None:

@@ -8,13 +8,28 @@ from msgspec.structs import replace
 
 from hanse.features.statefulsets.disruption import OtherReplicas, PartState, Rules, next_step
 from hanse.features.statefulsets.names import POD_REVISION
-from hanse.features.statefulsets.permits import FleetPart, permit_patch
+from hanse.features.statefulsets.permits import (
+    FleetPart,
+    is_returned,
+    permit_patch,
+    read_fleet_part,
+)
 from hanse.features.statefulsets.submitted import from_stateful_set
 from hanse.model.kinds.apps import StatefulSet, StatefulSetStatus
 from hanse.model.kinds.core import ObservedCondition, Pod, PodStatus
-from hanse.model.kinds.stateful import Permit, Replica
+from hanse.model.kinds.hanse import MemberPhase
+from hanse.model.kinds.stateful import Permit, Replica, StatefulSetPartSpec
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
-from tests.features.statefulsets.given import part, record, submitted_set
+from hanse.model.plan import EntryChange, Patch
+from tests.features.statefulsets.given import (
+    BROKER,
+    member,
+    part,
+    record,
+    snapshot_of,
+    submitted_set,
+)
 from tests.scenarios.statefulsets import spec_of
 
 NO_PERMIT = Permit(name="lubeck", set_uid="uid-store")
@@ -32,7 +47,11 @@ def state(
     """A StatefulSet with these pods, each ready or not and new or old."""
     strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": released}}
     spec = spec_of(len(pods), update_strategy=strategy)
-    status = StatefulSetStatus(update_revision="new")
+    status = StatefulSetStatus(
+        update_revision="new",
+        ready_replicas=sum(ready for ready, _ in pods),
+        updated_replicas=sum(new for _, new in pods),
+    )
     by_ordinal = {at: pod(*each) for at, each in enumerate(pods)}
     own = StatefulSet(metadata=Meta(name="store-lubeck"), spec=spec, status=status)
     return PartState(own, by_ordinal, share, outdated)
@@ -123,6 +142,33 @@ def test_what_a_permit_elsewhere_may_take_is_not_counted_as_ready() -> None:
     assert fleet.others("lubeck").ready == 2
     taken = replace(shares, spec=replace(shares.spec, permits=(permit,)))
     assert replace(fleet, record=taken).others("lubeck").ready == 1
+
+
+def test_the_words_stay_the_same_until_the_last_replaced_replica_is_ready() -> None:
+    held = replace(NO_PERMIT, pods=1)
+    rules, others = Rules(budget=1, floor=2), OtherReplicas(ready=2)
+    down = [
+        state([(True, False), (False, True)], 2, 1),
+        state([(False, True), (True, True)], 2, 0),
+    ]
+
+    first, last = (next_step(part_state, others, rules, held) for part_state in down)
+
+    assert first.waits == last.waits != ""
+    over = next_step(state([(True, True)] * 2, 2, 0), others, rules, held)
+    assert (over.waits, over.permits) == ("", 0)
+
+
+def test_replicas_of_a_cluster_that_is_away_are_not_counted_as_ready() -> None:
+    submitted = from_stateful_set(submitted_set(4))
+    replicas = tuple(Replica(name=f"store-bergen-{n}", ready=True) for n in range(2))
+    reports = {"bergen": part("bergen", 2, replicas=replicas).spec}
+    shares = record(bergen=2, lubeck=2)
+    alive = FleetPart(submitted, shares, reports, frozenset(), frozenset({"bergen", "lubeck"}))
+
+    assert alive.others("lubeck").ready == 2
+    away = replace(alive, healthy=frozenset({"lubeck"})).others("lubeck")
+    assert (away.ready, away.away, away.away_replicas) == (0, ("bergen",), 2)
 
 
 def test_a_permit_is_for_no_more_replicas_than_its_holder_can_have() -> None:
@@ -232,86 +278,130 @@ def test_nothing_is_replaced_while_an_eviction_may_come() -> None:
     assert not step.opens
 
 
-def test_a_cluster_that_has_left_does_not_stop_a_roll_out() -> None:
+@pytest.mark.parametrize(("phase", "away"), [("Left", ()), ("Ready", ("riga",))])
+def test_a_cluster_that_has_left_does_not_stop_a_roll_out(
+    phase: MemberPhase, away: tuple[str, ...]
+) -> None:
     submitted = from_stateful_set(submitted_set(3))
-    reports = {"bergen": part("bergen", 1).spec}
     shares = record(bergen=1, lubeck=1, riga=1)
-    joined = frozenset({"bergen", "lubeck"})
-    fleet = FleetPart(submitted, shares, reports, frozenset({"riga"}), joined)
+    snapshot = snapshot_of(member("bergen"), member("riga", phase), part("bergen", 1), shares)
 
-    assert fleet.others("lubeck").away == ()
-    away = replace(fleet, departed=frozenset())
-    assert away.others("lubeck").away == ("riga",)
+    fleet = read_fleet_part(submitted, shares, snapshot, BROKER, BROKER_NAMESPACE)
+
+    assert fleet.others("lubeck").away == away
 
 
 class Removals:
-    """Clusters that remove surplus replicas, each by what it has seen of the broker so far."""
+    """Clusters that follow their shares, each by what it has seen of the broker so far."""
 
     def __init__(self, ready: dict[str, list[bool]], shares: dict[str, int]) -> None:
         self.ready = {cluster: list(pods) for cluster, pods in ready.items()}
-        self.shares = shares
         self.submitted = from_stateful_set(submitted_set(sum(shares.values())))
-        self.versions = [self._version(())]
-        self.seen = dict.fromkeys(ready, 0)
+        self.records = [record(True, **shares).spec]
+        self.reports = {cluster: [self._report(cluster)] for cluster in ready}
+        self.seen_record = dict.fromkeys(ready, 0)
+        self.seen_reports = {cluster: dict.fromkeys(ready, 0) for cluster in ready}
+        self.sent: list[EntryChange] = []
 
     @property
     def left(self) -> int:
         return sum(map(sum, self.ready.values()))
 
+    def share_out(self, shares: dict[str, int]) -> None:
+        """Record other shares."""
+        changed = record(True, **shares).spec
+        self.records.append(replace(changed, permits=self.records[-1].permits))
+
     def watch(self, cluster: str) -> None:
         """A cluster gets up to date."""
-        self.seen[cluster] = len(self.versions) - 1
+        self.watch_record(cluster)
+        self.watch_reports(cluster)
+
+    def watch_record(self, cluster: str) -> None:
+        """A cluster sees the newest record alone: watches need not be equally far."""
+        self.seen_record[cluster] = len(self.records) - 1
+
+    def watch_reports(self, cluster: str) -> None:
+        """A cluster sees the newest reports alone."""
+        self.seen_reports[cluster] = {c: len(several) - 1 for c, several in self.reports.items()}
 
     def act(self, cluster: str) -> None:
-        """One plan of a cluster: it changes its permit if it has seen the newest, or removes."""
-        fleet = self.versions[self.seen[cluster]]
-        pods = self.ready[cluster]
-        part_state = state([(is_ready, True) for is_ready in pods], self.shares[cluster], 0)
+        """One plan of a cluster: its report, its permit, and its StatefulSet."""
+        fleet, pods = self.fleet(cluster), self.ready[cluster]
+        share = fleet.record.spec.share_of(cluster)
+        part_state = state([(is_ready, True) for is_ready in pods], share, 0)
         held = fleet.permit(cluster)
         step = next_step(part_state, fleet.others(cluster), fleet.rules(cluster), held)
-        patches = permit_patch(fleet, cluster, step, "broker")
-        if patches and fleet is self.versions[-1]:
-            permits = patches[0].change["spec"]["permits"]
-            self.versions.append(self._version(msgspec.convert(permits, tuple[Permit, ...])))
-            self.watch(cluster)
-        elif not patches and step.replicas < len(pods):
-            del pods[step.replicas :]
-            self.versions.append(self._version(self.versions[-1].record.spec.permits))
+        returned = held.returned + is_returned(held, step)
+        self.reports[cluster].append(self._report(cluster, step.replicas, returned))
+        for patch in permit_patch(fleet, cluster, step, "broker"):
+            self._write(cluster, patch)
+        del pods[step.replicas :]
+        pods += [True] * (step.replicas - len(pods))
 
-    def _version(self, permits: tuple[Permit, ...]) -> FleetPart:
-        """The record and all reports, as clusters see them from now on."""
-        shares = record(True, **self.shares)
-        returned = {permit.name: permit.returned for permit in permits}
-        reports = {
-            cluster: part(
-                cluster,
-                len(pods),
-                returned=returned.get(cluster, 0),
-                replicas=tuple(
-                    Replica(name=f"store-{cluster}-{n}", ready=is_ready)
-                    for n, is_ready in enumerate(pods)
-                ),
-            ).spec
-            for cluster, pods in self.ready.items()
-        }
-        written = replace(shares, spec=replace(shares.spec, permits=permits))
+    def arrive_again(self, number: int) -> None:
+        """A change of an entry that was sent before arrives late, or once more."""
+        if self.sent:
+            self._change_entry(self.sent[number % len(self.sent)])
+
+    def fleet(self, cluster: str) -> FleetPart:
+        reports = {c: self.reports[c][at] for c, at in self.seen_reports[cluster].items()}
+        reports[cluster] = self.reports[cluster][-1]
+        written = replace(record(True), spec=self.records[self.seen_record[cluster]])
         return FleetPart(self.submitted, written, reports, frozenset(), frozenset(self.ready))
+
+    def _write(self, cluster: str, patch: Patch) -> None:
+        """Write a permit in the record that the cluster has seen, or its entry in any."""
+        if patch.entry is not None:
+            self.sent.append(patch.entry)
+            if self._change_entry(patch.entry):
+                self.watch_record(cluster)  # the answer has the whole record
+        elif self.seen_record[cluster] == len(self.records) - 1:
+            permits = msgspec.convert(patch.change["spec"]["permits"], tuple[Permit, ...])
+            self.records.append(replace(self.records[-1], permits=permits))
+            self.watch_record(cluster)
+
+    def _change_entry(self, change: EntryChange) -> bool:
+        """Change an entry of the newest record, if it is as it was observed."""
+        permits = [msgspec.to_builtins(each) for each in self.records[-1].permits]
+        entry = permits[int(change.path[-1])]
+        defaults = {"pods": 0, "removes": False, "returned": 0}
+        if any({**defaults, **entry}.get(field) != v for field, v in change.before.items()):
+            return False
+        entry |= change.after
+        written = msgspec.convert(permits, tuple[Permit, ...])
+        self.records.append(replace(self.records[-1], permits=written))
+        return True
+
+    def _report(
+        self, cluster: str, share: int | None = None, returned: int = 0
+    ) -> StatefulSetPartSpec:
+        pods = self.ready[cluster]
+        replicas = tuple(
+            Replica(name=f"store-{cluster}-{n}", ready=is_ready) for n, is_ready in enumerate(pods)
+        )
+        told = len(pods) if share is None else share
+        return part(cluster, told, returned=returned, replicas=replicas).spec
 
 
 _CLUSTERS = ("bergen", "hamburg", "lubeck")
 _replicas = st.lists(st.booleans(), min_size=1, max_size=4)
 
 
+_shares = st.fixed_dictionaries(dict.fromkeys(_CLUSTERS, st.integers(0, 2)))
+
+
 @given(
     st.fixed_dictionaries(dict.fromkeys(_CLUSTERS, _replicas)),
-    st.fixed_dictionaries(dict.fromkeys(_CLUSTERS, st.integers(0, 2))),
+    _shares,
     st.lists(st.tuples(st.sampled_from(_CLUSTERS), st.booleans()), max_size=30),
 )
 def test_clusters_that_remove_at_the_same_time_leave_as_many_ready_as_are_wanted(
     ready: dict[str, list[bool]], shares: dict[str, int], turns: list[tuple[str, bool]]
 ) -> None:
-    removals = Removals(ready, {c: min(n, len(ready[c])) for c, n in shares.items()})
-    least = min(removals.left, sum(removals.shares.values()))
+    shares = {c: min(n, len(ready[c])) for c, n in shares.items()}
+    removals = Removals(ready, shares)
+    least = min(removals.left, sum(shares.values()))
 
     for cluster, watches in turns:
         removals.watch(cluster) if watches else removals.act(cluster)
@@ -319,28 +409,117 @@ def test_clusters_that_remove_at_the_same_time_leave_as_many_ready_as_are_wanted
         assert removals.left >= least
 
 
-def test_clusters_of_a_parallel_set_remove_what_is_surplus_without_waiting_for_each_other() -> None:
-    removals = Removals(dict.fromkeys(_CLUSTERS, [True] * 3), dict.fromkeys(_CLUSTERS, 1))
+_turns = st.sampled_from(("act", "act", "watch", "record", "reports", "shares", "again"))
 
-    for cluster in _CLUSTERS:  # each takes its permit before any of them has removed a replica
+
+@given(
+    st.permutations([0, 1, 3]),
+    st.lists(st.tuples(_turns, st.sampled_from(_CLUSTERS), st.integers(0, 5)), max_size=60),
+)
+def test_replicas_that_move_back_and_forth_leave_as_many_ready_as_are_wanted(
+    counts: list[int], turns: list[tuple[str, str, int]]
+) -> None:
+    rotated = [counts[n:] + counts[:n] for n in range(3)]
+    shares = [dict(zip(_CLUSTERS, each, strict=True)) for each in rotated]
+    removals = Removals({c: [True] * n for c, n in shares[0].items()}, shares[0])
+
+    for turn, cluster, number in turns:
+        match turn:
+            case "act":
+                removals.act(cluster)
+            case "watch":
+                removals.watch(cluster)
+            case "record":
+                removals.watch_record(cluster)
+            case "reports":
+                removals.watch_reports(cluster)
+            case "shares":
+                removals.share_out(shares[number % 3])
+            case _:
+                removals.arrive_again(number)
+        assert removals.left >= 4
+
+    for _ in range(12):
+        for cluster in _CLUSTERS:
+            removals.watch(cluster)
+            removals.act(cluster)
+            assert removals.left >= 4
+    assert removals.left == 4
+    assert not any(permit.removes for permit in removals.records[-1].permits)
+
+
+def _with_entries(shares: dict[str, int]) -> Removals:
+    """Clusters with three ready replicas each, all of which have returned a permit before."""
+    removals = Removals({cluster: [True] * 3 for cluster in shares}, shares)
+    entries = tuple(Permit(name=c, returned=1, set_uid="uid-store") for c in shares)
+    removals.records.append(replace(removals.records[-1], permits=entries))
+    for cluster in shares:
+        removals.reports[cluster].append(removals._report(cluster, returned=1))
+    for cluster in shares:
         removals.watch(cluster)
+    return removals
+
+
+def test_clusters_of_a_parallel_set_remove_what_is_surplus_without_waiting_for_each_other() -> None:
+    removals = _with_entries(dict.fromkeys(_CLUSTERS, 1))
+
+    for cluster in _CLUSTERS:  # no one has seen the permit of another
         removals.act(cluster)
-    permits = removals.versions[-1].record.spec.permits
+
+    permits = removals.records[-1].permits
     assert [(p.name, p.pods, p.removes, p.keeps) for p in permits] == [
         (cluster, 0, True, 1) for cluster in _CLUSTERS
     ]
     for cluster in _CLUSTERS:
         removals.act(cluster)
-
     assert removals.left == 3
+
+
+def test_who_takes_a_permit_to_remove_waits_for_reports_that_it_had_not_seen_before() -> None:
+    removals = _with_entries({"bergen": 2, "hamburg": 0})
+    removals.share_out({"bergen": 1, "hamburg": 1})
+    removals.watch("bergen")
+    for _ in range(3):  # bergen takes a permit, removes two, and returns it
+        removals.act("bergen")
+    assert removals.ready["bergen"] == [True]
+    removals.share_out({"bergen": 2, "hamburg": 0})
+
+    removals.act("hamburg")  # by the first record, which said the same of it
+    assert [p.keeps for p in removals.records[-1].permits] == [None, 0]
+    removals.act("hamburg")
+
+    assert removals.left == 4, "it has not seen that bergen has only one"
+    removals.watch_reports("hamburg")
+    removals.act("hamburg")
+    assert removals.left == 2
+
+
+def test_a_permit_that_arrives_late_changes_nothing() -> None:
+    removals = _with_entries({"bergen": 1, "hamburg": 1})
+    for _ in range(3):
+        removals.act("bergen")
+    records = len(removals.records)
+
+    for number in range(2):
+        removals.arrive_again(number)
+
+    assert len(removals.sent) == 2
+    assert len(removals.records) == records
 
 
 def test_what_a_cluster_keeps_is_counted_by_name_while_it_removes() -> None:
     removals = Removals({"bergen": [False, True], "lubeck": [True]}, {"bergen": 1, "lubeck": 1})
     permit = Permit(name="bergen", removes=True, keeps=1, set_uid="uid-store")
 
-    others = removals._version((permit,)).others("lubeck")
+    others = _with(removals, permit).others("lubeck")
 
     assert (others.ready, others.down, others.permits, others.removing) == (0, 1, 0, ())
     silent = replace(permit, keeps=None)
-    assert removals._version((silent,)).others("lubeck").removing == ("bergen",)
+    assert _with(removals, silent).others("lubeck").removing == ("bergen",)
+
+
+def _with(removals: Removals, permit: Permit) -> FleetPart:
+    """What lubeck sees of a record with one permit."""
+    removals.records.append(replace(removals.records[0], permits=(permit,)))
+    removals.watch("lubeck")
+    return removals.fleet("lubeck")

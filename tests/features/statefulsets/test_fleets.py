@@ -98,4 +98,4 @@ async def test_a_scaling_costs_one_write_of_shares_and_one_in_each_cluster_that_
     assert of("statefulsetshares") == 1
     assert sum(w.target != BROKER for w in writes) == 3
     assert of("statefulsetparts") == 3
-    assert len(writes) <= 1 + 3 + 3 + 4, "the rest is the status at the door"
+    assert len(writes) <= 1 + 3 + 3 + 4, "the rest is the status on the broker"

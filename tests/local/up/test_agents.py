@@ -72,3 +72,21 @@ async def test_an_agent_that_fails_while_it_stops_ends_nothing_else() -> None:
         await local.start(ROME)
 
         assert local.is_running(ROME)
+
+
+async def test_agents_try_again_at_once_what_is_back_and_not_what_is_cut(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(agents, "REACHED_WITHIN", timedelta(milliseconds=50))
+    seen = {"rome": "Synced", "paris": "Unreachable: no", "gslb/oslo": "Unreachable: no"}
+    tried: list[str] = []
+
+    @asynccontextmanager
+    async def open_agent(_: LocalMember) -> AsyncIterator[RunningAgent]:
+        yield RunningAgent(lambda: seen, "", tried.append)
+
+    local = LocalAgents(plan_members([ROME]))
+    async with local.running(open_agent):
+        await local.reconnect({"rome", "paris", "oslo"}, [("paris", "rome")])
+
+    assert tried == ["oslo"]

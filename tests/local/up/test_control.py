@@ -87,6 +87,33 @@ async def test_a_malformed_request_fails_and_the_next_one_works(
     assert status.startswith(b'{"pid":1,')
 
 
+async def test_the_status_of_a_large_federation_is_answered(tmp_path: Path) -> None:
+    path = tmp_path / "control.sock"
+    large = LocalFederationStatus(1, "embedded", (), (("a" * 100_000, "b"),))
+
+    async def execute(_: ControlRequest) -> LocalFederationStatus:
+        return large
+
+    async with serve_control_socket(path, execute):
+        assert await send_request(path, GetStatus()) == large
+
+
+async def test_a_request_that_never_ends_is_refused_and_others_work(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hanse.local.up.control.MAX_LINE", 1000)
+    path = tmp_path / "control.sock"
+
+    async with serve_control_socket(path, FakeFederation().execute):
+        reader, writer = await asyncio.open_unix_connection(str(path))
+        writer.write(b"x" * 5000 + b"\n")
+        refused = await reader.readline()
+        writer.close()
+        assert await send_request(path, GetStatus()) == STATUS
+
+    assert refused == b'{"refused":"that is no order: it is longer than 1000 bytes"}\n'
+
+
 async def test_without_a_federation_the_error_names_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(NotRunning, match=f"runs in {tmp_path}; start one with `hanse up`"):
         await send_request(tmp_path / "control.sock", GetStatus())

@@ -19,18 +19,6 @@ def test_the_first_two_supervise_and_the_broker_comes_last() -> None:
     ]
 
 
-def test_a_child_cannot_reach_its_supervisors() -> None:
-    lubeck, hamburg, bergen, broker = plan_members(["lubeck", "hamburg", "bergen"])
-
-    assert [bergen.reaches(one) for one in (lubeck, hamburg, bergen, broker)] == [
-        False,
-        False,
-        True,
-        True,
-    ]
-    assert all(lubeck.reaches(one) for one in (lubeck, hamburg, bergen, broker))
-
-
 @pytest.mark.parametrize(
     ("names", "why"),
     [

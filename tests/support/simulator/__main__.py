@@ -5,18 +5,13 @@ import secrets
 import sys
 from collections.abc import Iterator, Sequence
 
-from tests.support.simulator.faults import Faults
+from tests.support.simulator.batch import batches_of, play_on_cores
 from tests.support.simulator.forks import StartedFleets, Wanted
 from tests.support.simulator.part import Part
-from tests.support.simulator.runner import (
-    PARTS,
-    parts_named,
-    parts_of,
-    step_kinds,
-)
-from tests.support.simulator.schedule import Schedule, draw_schedule
-from tests.support.simulator.search import Kinds, Played, Search, end_after
-from tests.support.simulator.shrink import shrink
+from tests.support.simulator.report import Played, report, shrunk
+from tests.support.simulator.runner import PARTS, parts_named, step_kinds
+from tests.support.simulator.schedule import draw_schedule
+from tests.support.simulator.search import Kinds, Search, end_after
 
 PROGRESS = 50
 """Schedules after which a search says how many it has played."""
@@ -24,33 +19,22 @@ PROGRESS = 50
 
 def main() -> int:
     """The exit status: 1 if a law was broken."""
-    fleets = StartedFleets()
-    try:
-        return _play(_parser().parse_args(), fleets)
-    finally:
-        fleets.end()
-
-
-def _play(options: argparse.Namespace, fleets: StartedFleets) -> int:
+    options = _parser().parse_args()
     parts = PARTS if options.features == "all" else parts_named(options.features.split(","))
-    kinds = step_kinds(parts, searched=bool(options.hours) or options.every_step)
+    if (options.hours or options.count) and options.seed is None:
+        options.seed = secrets.randbelow(10**9)
+    searched = bool(options.hours or options.count) or options.every_step
+    kinds = step_kinds(parts, searched=searched)
     if options.trace:
-        wanted = Wanted(draw_schedule(int(options.seeds), kinds), traced=True)
-        _say("\n".join(fleets.play(wanted, parts).trace))
+        _print_trace(int(options.seeds), kinds, parts)
         return 0
-    if options.hours:
-        seed = options.seed if options.seed is not None else secrets.randbelow(10**9)
-        _say(f"searching: HANSE_SEED={seed}")
-        search = Search(seed, kinds, parts, fleets)
-        results = search.play(end_after(options.hours))
-    else:
-        results = _seeded(options.seeds, kinds, parts, fleets)
+    results = _searched if options.hours else _seeded
     played = failed = 0
-    for result in results:
+    for result in results(options, kinds, parts):
         played += 1
         if result.failure is not None:
             failed += 1
-            _say(_report(result, fleets, whole=options.no_shrink))
+            _say(report(result))
             if not options.keep_going:
                 break
         if played % PROGRESS == 0:
@@ -66,7 +50,8 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--seeds", default="0:20", help="FIRST:END, or one seed")
     parser.add_argument("--hours", type=float, help="search for so long")
-    parser.add_argument("--seed", type=int, help="the seed of a search; else a fresh one")
+    parser.add_argument("--count", type=int, help="play so many seeds from --seed on")
+    parser.add_argument("--seed", type=int, help="the first seed of these; else a fresh one")
     parser.add_argument(
         "--features",
         default="all",
@@ -75,6 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--every-step", action="store_true", help="draw from all steps, as a search does"
     )
+    parser.add_argument("--jobs", type=int, default=1, help="seeds are played on so many cores")
     parser.add_argument("--no-shrink", action="store_true", help="print failing schedules whole")
     parser.add_argument("--keep-going", action="store_true", help="go on after a failure")
     parser.add_argument("--trace", action="store_true", help="print every request of one seed")
@@ -85,34 +71,41 @@ def _say(text: str) -> None:
     print(text, flush=True)  # noqa: T201
 
 
-def _seeded(
-    seeds: str, kinds: Kinds, parts: Sequence[type[Part]], fleets: StartedFleets
+def _print_trace(seed: int, kinds: Kinds, parts: Sequence[type[Part]]) -> None:
+    fleets = StartedFleets()
+    try:
+        wanted = Wanted(draw_schedule(seed, kinds), traced=True)
+        _say("\n".join(fleets.play(wanted, parts).trace))
+    finally:
+        fleets.end()
+
+
+def _searched(
+    options: argparse.Namespace, kinds: Kinds, parts: Sequence[type[Part]]
 ) -> Iterator[Played]:
-    first, _, end = seeds.partition(":")
-    for seed in range(int(first), int(end) if end else int(first) + 1):
-        schedule = draw_schedule(seed, kinds)
-        own = parts_of(schedule) if parts is PARTS else parts
-        yield Played(schedule, fleets.failure_of(schedule, own), own)
+    """The outcomes of a search, failing schedules shrunk."""
+    _say(f"searching: HANSE_SEED={options.seed}")
+    fleets = StartedFleets()
+    try:
+        for played in Search(options.seed, kinds, parts, fleets).play(end_after(options.hours)):
+            is_whole = options.no_shrink or played.failure is None
+            yield played if is_whole else shrunk(played, fleets)
+    finally:
+        fleets.end()
 
 
-def _report(result: Played, fleets: StartedFleets, *, whole: bool) -> str:
-    """The failure, and a test to paste."""
-    schedule, failure, parts = result.schedule, result.failure, result.parts
-    assert failure is not None, "there is something to report"
-    if not whole:
-        law = failure.law
-
-        def breaks(smaller: Schedule) -> bool:
-            found = fleets.failure_of(smaller, parts)
-            return found is not None and found.law == law
-
-        schedule = shrink(schedule, breaks)
-        failure = fleets.failure_of(schedule, parts) or failure
-    name = failure.law.replace("-", "_")
-    names = [part.name for part in parts if part is not Faults]
-    written = str(schedule).removesuffix("\n    )")
-    chosen = "" if parts is PARTS else f"\n        parts=parts_named({names}),"
-    return f"{failure}\n\ndef test_{name}_{schedule.seed}() -> None:\n{written}{chosen}\n    )\n"
+def _seeded(
+    options: argparse.Namespace, kinds: Kinds, parts: Sequence[type[Part]]
+) -> Iterator[Played]:
+    """The outcomes of seeds, in no order."""
+    first, _, end = options.seeds.partition(":")
+    seeds = range(int(first), int(end) if end else int(first) + 1)
+    if options.count:
+        _say(f"playing {options.count} schedules: HANSE_SEED={options.seed}")
+        seeds = range(options.seed, options.seed + options.count)
+    batches = batches_of([draw_schedule(seed, kinds) for seed in seeds], parts)
+    for batch in play_on_cores(batches, options.jobs, whole=options.no_shrink):
+        yield from batch
 
 
 if __name__ == "__main__":

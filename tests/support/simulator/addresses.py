@@ -22,6 +22,10 @@ class UsersActions(Protocol):
     def touched(self, cluster: ClusterId) -> float:
         """When somebody last changed imports in a cluster, or it was restored, left or joined."""
 
+    @property
+    def state(self) -> object:
+        """What is another value once people have done anything to imports."""
+
 
 class AddressesKept(Law):
     """The address of an import stays."""
@@ -34,6 +38,11 @@ class AddressesKept(Law):
         self._services = services
         self._exports = Exports(fleet)
         self._held: dict[tuple[ClusterId, str], tuple[object, frozenset[str]]] = {}
+
+    def basis(self) -> object:
+        fleet = self.fleet
+        imports = [fleet.state_of(cluster, ServiceImport) for cluster in fleet.names]
+        return self._exports.state, self._services.state, fleet.answers_state, imports
 
     async def observe(self) -> AsyncIterator[str]:
         profile = await self._exports.profile()
@@ -80,7 +89,9 @@ class PodsBehindAddresses(Law):
     async def observe(self) -> AsyncIterator[str]:
         fleet = self.fleet
         for cluster in fleet.names:
-            if self._judged.get(cluster) == (state := fleet.state_of(cluster)):
+            if self._judged.get(cluster) == (
+                state := fleet.state_of(cluster, Service, EndpointSlice)
+            ):
                 continue
             self._judged[cluster] = state
             services = await fleet.objects(cluster, Service, fleet.namespace)

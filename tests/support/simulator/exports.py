@@ -11,6 +11,8 @@ from tests.support.simulator.fleet import Fleet, find, is_live
 from tests.support.simulator.schedule import BROKER
 
 NAMES = ("web", "db")
+READ = (ServiceExport, Service, EndpointSlice)
+"""The kinds that exports are read from."""
 
 
 class Exported(Struct, frozen=True):
@@ -31,6 +33,14 @@ class Exports:
         self._fleet = fleet
         self._known: dict[tuple[ClusterId, str], tuple[object, Exported | None]] = {}
         """What was read, and the state of the cluster in which it was."""
+
+    @property
+    def state(self) -> object:
+        """What is another value once an export, its addresses or the profile may have changed."""
+        fleet = self._fleet
+        own = [fleet.state_of(cluster, *READ) for cluster in fleet.names]
+        decided = [*fleet.membership_changed.items(), *fleet.restored_at.items()]
+        return own, fleet.state_of(BROKER, ClusterSet), decided, sorted(fleet.left)
 
     async def profile(self) -> str:
         """The profile of the ClusterSet."""
@@ -53,7 +63,7 @@ class Exports:
         return {c: exported for c, exported in found.items() if exported is not None}
 
     async def _exported(self, cluster: ClusterId, name: str) -> Exported | None:
-        state, known = self._fleet.state_of(cluster), self._known.get((cluster, name))
+        state, known = self._fleet.state_of(cluster, *READ), self._known.get((cluster, name))
         if known is None or known[0] != state:
             known = self._known[cluster, name] = (state, await self._read(cluster, name))
         return known[1]

@@ -193,6 +193,8 @@ class Faults:
             fleet.users.restore(cluster, backup.users)
         fleet.disturb(server_party(cluster))
         fleet.restored_at[cluster] = fleet.now
+        if forward:
+            fleet.restored_forward_at[cluster] = fleet.now
 
     # -- clocks
 
@@ -202,6 +204,7 @@ class Faults:
         testbed = self._fleet.testbed
         if isinstance(testbed, EmbeddedTestbed):
             testbed.clocks[cluster].skew += timedelta(seconds=seconds)
+            self._fleet.clocks_jumped = True
             if seconds < 0:
                 self._fleet.clock_set_back[cluster] = self._fleet.now
 

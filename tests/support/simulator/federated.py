@@ -22,6 +22,8 @@ from tests.support.simulator.schedule import CLUSTERS, step
 
 NAMES = ("shop-web", "shop-fish")
 SUPERVISORS = ("lubeck", "hamburg")
+FOLLOWED = 60.0
+"""Seconds within which all members have followed a loss, once every supervisor sees it."""
 
 
 class Federated:
@@ -34,6 +36,8 @@ class Federated:
         self.membership = FederationScenario(fleet, SUPERVISORS)
         self._users = FederatedScenario(self.membership)
         self.edited: dict[ClusterId, float] = {}
+        self._left: dict[ClusterId, float] = {}
+        """When a Service of a cluster last left."""
         self._demoted: set[ClusterId] = set()
         """Supervisors that were demoted, or whose account a member deleted."""
 
@@ -52,9 +56,33 @@ class Federated:
     def laws(self) -> Sequence[Law]:
         return (EndpointsKept(self._fleet, self), AddressesKept(self._fleet, self))
 
-    def touched(self, cluster: ClusterId) -> float:
-        """When somebody last changed our objects in a cluster, or it was restored."""
-        return max(self.edited.get(cluster, 0), self._fleet.restored_at.get(cluster, 0))
+    def touched(self, member: ClusterId, source: ClusterId) -> tuple[float, float]:
+        """When our objects in a member were last changed, or it was restored, and a source left.
+
+        A Service that left and joined again at once is another one.
+        """
+        edited = max(self.edited.get(member, 0), self._fleet.restored_at.get(member, 0))
+        return edited, self._left.get(source, 0.0)
+
+    def is_loss_unseen(self, source: ClusterId) -> bool:
+        """Whether members may see only now that Services of a cluster left, or were lost.
+
+        Where versions go forward in a restore, nothing tells a Service that the backup lacks from
+        one that somebody deleted. Be it created again a moment later: what members have of the one
+        before is not yet that of the new one.
+        """
+        fleet = self._fleet
+        losses = [at[source] for at in (fleet.restored_forward_at, self._left) if source in at]
+        works = (fleet.works_since(supervisor, source) for supervisor in SUPERVISORS)
+        return bool(losses) and fleet.now - max(*losses, *works) < FOLLOWED
+
+    @property
+    def state(self) -> object:
+        """What is another value once a Service, its endpoints, or what people did has changed."""
+        fleet = self._fleet
+        own = [fleet.state_of(cluster, Service, EndpointSlice) for cluster in fleet.names]
+        acts = [*self.edited.items(), *fleet.restored_at.items()]
+        return own, fleet.users.version, acts, [*map(self.is_loss_unseen, fleet.names)]
 
     @step(6, opening=True, cluster=CLUSTERS, name=NAMES)
     async def join(self, cluster: ClusterId, name: str) -> None:
@@ -70,6 +98,7 @@ class Federated:
     @step(2, cluster=CLUSTERS, name=NAMES)
     async def leave(self, cluster: ClusterId, name: str) -> None:
         """A Service that joined is deleted with its pods."""
+        self._left[cluster] = self._fleet.now
         space = self._fleet.namespace
         await self._fleet.admin(cluster).delete(Service, name, space)
         await self._fleet.admin(cluster).delete(EndpointSlice, f"{name}-pods", space)
@@ -143,8 +172,11 @@ class AddressesKept(Law):
     def __init__(self, fleet: Fleet, federated: Federated) -> None:
         super().__init__(fleet)
         self._federated = federated
-        self._known: dict[tuple[ClusterId, ClusterId, str], tuple[str, frozenset[str], float]] = {}
+        self._known: dict[tuple[ClusterId, ClusterId, str], tuple[str, object, object]] = {}
         """The uid of a Service in a member, while a source's addresses and the member are so."""
+
+    def basis(self) -> object:
+        return self._federated.state
 
     async def observe(self) -> AsyncIterator[str]:
         endpoints = EndpointsKept(self.fleet, self._federated)
@@ -155,15 +187,17 @@ class AddressesKept(Law):
                 service = next((s for s in services if s["metadata"]["name"] == name), None)
                 found = await endpoints.found(member, name)
                 for source, addresses in joined.items():
-                    key, touched = (member, source, name), self._federated.touched(member)
+                    key, touched = (member, source, name), self._federated.touched(member, source)
                     known = self._known.pop(key, None)
                     if found is None or not addresses:
                         continue
                     uid = str(service["metadata"]["uid"]) if service is not None else ""
                     if known is not None and known[1:] == (addresses, touched) and known[0] != uid:
                         yield f"{name} in {member}, which {source} joined, is another Service"
-                    if uid and addresses <= found:
-                        self._known[key] = (uid, addresses, touched)
+                    noted = (uid, addresses, touched)
+                    is_its_own = known == noted or not self._federated.is_loss_unseen(source)
+                    if uid and addresses <= found and is_its_own:
+                        self._known[key] = noted
 
 
 class EndpointsKept(Law):
@@ -179,7 +213,10 @@ class EndpointsKept(Law):
     def __init__(self, fleet: Fleet, federated: Federated) -> None:
         super().__init__(fleet)
         self._federated = federated
-        self._complete: dict[tuple[ClusterId, ClusterId, str], tuple[frozenset[str], float]] = {}
+        self._complete: dict[tuple[ClusterId, ClusterId, str], object] = {}
+
+    def basis(self) -> object:
+        return self._federated.state
 
     async def observe(self) -> AsyncIterator[str]:
         for name in NAMES:
@@ -189,12 +226,15 @@ class EndpointsKept(Law):
                 if found is None:
                     continue
                 for source, addresses in wanted.items():
-                    key, touched = (member, source, name), self._federated.touched(member)
-                    missing = addresses - found
-                    if not missing:
-                        self._complete[key] = (addresses, touched)
-                    elif self._complete.get(key) == (addresses, touched):
+                    key, touched = (member, source, name), self._federated.touched(member, source)
+                    missing, noted = addresses - found, (addresses, touched)
+                    is_known = self._complete.get(key) == noted
+                    if missing and is_known:
                         yield f"{member} lost {sorted(missing)} of {name} in {source}"
+                    if not missing and (is_known or not self._federated.is_loss_unseen(source)):
+                        self._complete[key] = noted
+                    elif not is_known:
+                        self._complete.pop(key, None)
 
     async def at_rest(self) -> AsyncIterator[str]:
         for name in NAMES:

@@ -3,23 +3,16 @@
 import asyncio
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from functools import cache, lru_cache, partial
-from random import Random
+from functools import cache, cached_property, partial
 from typing import Any, cast
 
-import dns.message
-import dns.rcode
 import msgspec
 from msgspec import Struct
 
 from hanse.app import Options, zone_sources
 from hanse.app import features as all_features
 from hanse.app.agent import Agent
-from hanse.dns.compiler import Compiler
-from hanse.dns.messages import Delta
-from hanse.dns.responder import respond
 from hanse.dns.server import DnsServer
-from hanse.dns.table import Table
 from hanse.features.admission.feature import Admission
 from hanse.features.networks.options import NetworksOptions
 from hanse.kube import requests
@@ -36,75 +29,21 @@ from tests.scenarios.network_fixtures import agent_users
 from tests.support.faults import NO_FAULTS
 from tests.support.scenario import Scenario
 from tests.support.simulator.loop import PROCESS, SimulationLoop
+from tests.support.simulator.names import Answer, NameServer
 from tests.support.simulator.schedule import BROKER
 from tests.support.simulator.users import Place, UserClient, UserObjects
 from tests.support.testbed import ClusterTestbed, WebhookEndpoint
 from tests.support.testbed_embedded import EmbeddedTestbed
+from tinykube.storage import Change, StorageEvent
 
-GLOBAL_ZONE = "global.test"
 LATENCY = timedelta(milliseconds=5)
 LEASE = timedelta(seconds=30)
 """How long a cluster that is silent counts as alive: the default of a ClusterSet."""
 
+_ANY, _RESTORED = "any store", "restored"
+
 RENEWAL = LEASE.total_seconds() / 3 + 2
 """Seconds within which a cluster that works renews its Lease on the broker."""
-
-
-class Answer(Struct, frozen=True):
-    """The answer of a cluster's name server."""
-
-    code: str
-    records: frozenset[str]
-
-
-class NameServer:
-    """The names of a cluster as a worker of its DNS server has them, without sockets."""
-
-    def __init__(
-        self,
-        cluster: ClusterId,
-        changed: asyncio.Event,
-        sources: Callable[[View], Sequence[ZoneSource]],
-    ) -> None:
-        self._changed = changed
-        self.view = View(cluster, cluster, global_zones=(GLOBAL_ZONE,))
-        self.compiler = Compiler(self.view, sources(self.view))
-        self._table = Table(cluster, Random(1))
-        self._table.apply(self.compiler.full_delta())
-        self._answers: dict[tuple[str, str], Answer] = {}
-
-    def update(self, delta: Delta) -> None:
-        """Take up a change, as a worker does."""
-        self._table.apply(delta)
-        self._answers.clear()
-        self._changed.set()
-
-    async def wait_applied(self) -> None:
-        """Return: changes are applied at once."""
-
-    def ask(self, name: str, rtype: str = "A") -> Answer:
-        """One answer; the same until a name changes."""
-        if (name, rtype) not in self._answers:
-            self._answers[name, rtype] = self.query(name, rtype)
-        return self._answers[name, rtype]
-
-    def query(self, name: str, rtype: str = "A") -> Answer:
-        """The answer to one packet, in rotation."""
-        packet = respond(_query(name, rtype), self._table, stream=False, client="203.0.113.1")
-        assert packet is not None, "every query has an answer"
-        return _read_answer(packet)
-
-
-@cache
-def _query(name: str, rtype: str) -> bytes:
-    return dns.message.make_query(name, rtype, id=1).to_wire()
-
-
-@lru_cache(10_000)
-def _read_answer(packet: bytes) -> Answer:
-    message = dns.message.from_wire(packet)
-    records = frozenset(record.to_text() for rrset in message.answer for record in rrset)
-    return Answer(dns.rcode.to_text(message.rcode()), records)
 
 
 class Backup(Struct, frozen=True):
@@ -114,8 +53,33 @@ class Backup(Struct, frozen=True):
     users: dict[Place, tuple[str, Wire]]
 
 
+class ClusterChanges:
+    """The number of the latest change of each embedded cluster, of its stores and restores."""
+
+    def __init__(self, testbed: ClusterTestbed) -> None:
+        self._number = 0
+        self._latest: dict[tuple[ClusterId, str], int] = {}
+        self._is_observed = isinstance(testbed, EmbeddedTestbed)
+        if isinstance(testbed, EmbeddedTestbed):
+            for cluster, server in testbed.servers.items():
+                server.storage.subscribe(partial(self._on_event, cluster))
+
+    def state_of(self, cluster: ClusterId, *stores: str) -> object:
+        """What is another value once anything in a cluster, or in these stores, has changed."""
+        if not self._is_observed:
+            return object()
+        return [self._latest.get((cluster, store)) for store in (_RESTORED, *(stores or (_ANY,)))]
+
+    def _on_event(self, cluster: ClusterId, event: StorageEvent) -> None:
+        self._number += 1
+        store = event.store if isinstance(event, Change) else _RESTORED
+        self._latest[cluster, store] = self._latest[cluster, _ANY] = self._number
+
+
 class Fleet(Scenario):
     """Agents with all or some features on a testbed; users' objects are recorded."""
+
+    clocks_jumped = False
 
     def __init__(
         self,
@@ -135,6 +99,7 @@ class Fleet(Scenario):
         """What name servers answer."""
         self.users = UserObjects()
         self.answers_changed = asyncio.Event()
+        self._answers_version = 0
         self.name_servers: dict[ClusterId, NameServer] = {}
         self.backups: dict[ClusterId, list[Backup]] = {}
         self.restored_at: dict[ClusterId, float] = {}
@@ -148,6 +113,7 @@ class Fleet(Scenario):
         self._user_clients: dict[ClusterId, UserClient] = {}
         self._read: dict[tuple[ClusterId, type[Object], str], tuple[object, list[Wire]]] = {}
         """What laws have read, and the state of the cluster in which they did."""
+        self._changes = ClusterChanges(testbed)
         self._transports: dict[tuple[str, ClusterId, Role], Transport] = {}
         self._disturbed: dict[str, float] = {}
         """When a link, a server or an agent was last seen disturbed."""
@@ -155,6 +121,11 @@ class Fleet(Scenario):
         self._mute: dict[ClusterId, float] = {}
         self.acting = asyncio.Lock()
         """Held while a user acts: what is read meanwhile may be half done."""
+
+    @cached_property
+    def restored_forward_at(self) -> dict[ClusterId, float]:
+        """When a cluster was last restored so that its versions went forward."""
+        return {}
 
     @property
     def everywhere(self) -> tuple[ClusterId, ...]:
@@ -187,18 +158,25 @@ class Fleet(Scenario):
 
     # -- what laws read
 
-    def state_of(self, cluster: ClusterId) -> object:
-        """What is another value once anything in a cluster has changed."""
-        testbed = self.testbed
-        if isinstance(testbed, EmbeddedTestbed):
-            return testbed.servers[cluster].storage.version, self.restored_at.get(cluster)
-        return object()
+    def state_of(self, cluster: ClusterId, *kinds: type[Object]) -> object:
+        """What is another value once anything in a cluster, or of these kinds, has changed."""
+        return self._changes.state_of(cluster, *map(_store, kinds))
+
+    @property
+    def answers_state(self) -> object:
+        """What is another value once any answer may have changed."""
+        running = [self.is_running(c) and c in self.name_servers for c in self.names]
+        return self._answers_version, running
+
+    def _on_answers_changed(self) -> None:
+        self._answers_version += 1
+        self.answers_changed.set()
 
     async def objects(self, cluster: ClusterId, kind: type[Object], space: str = "") -> list[Wire]:
         """The objects of a kind as they are stored, without a fault in between."""
         testbed = self.testbed
         if isinstance(testbed, EmbeddedTestbed):
-            key, state = (cluster, kind, space), self.state_of(cluster)
+            key, state = (cluster, kind, space), self.state_of(cluster, kind)
             kept = self._read.get(key)
             if kept is None or kept[0] != state:
                 found = list(testbed.servers[cluster].storage.objects(_store(kind), space))
@@ -329,8 +307,9 @@ class Fleet(Scenario):
         PROCESS.set(cluster)
         self.started_at[cluster] = self.now
         names = self.name_servers[cluster] = NameServer(
-            cluster, self.answers_changed, self.zone_sources
+            cluster, self._on_answers_changed, self.zone_sources
         )
+        self._answers_version += 1
         try:
             async with agent.running(), agent.serving_names(names.compiler, cast(DnsServer, names)):
                 await asyncio.get_running_loop().create_future()
@@ -352,6 +331,7 @@ def _note_episode(episodes: dict[str, float], name: str, now: float, goes_on: bo
         episodes.pop(name, None)
 
 
+@cache
 def _store(kind: type[Object]) -> str:
     own = kind.kind
     return own.definition if own.group else own.plural

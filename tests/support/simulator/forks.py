@@ -8,15 +8,15 @@ import asyncio
 import gc
 import os
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from functools import partial
 from multiprocessing.connection import Connection, Pipe
 from typing import Any, Generic, NoReturn, TypeVar
 
 from msgspec import Struct
 
-from tests.support.simulator.behaviour import Behaviour, observed
+from tests.support.simulator.behaviour import Behaviour, instrument, observed
 from tests.support.simulator.loop import run
 from tests.support.simulator.part import Part
 from tests.support.simulator.runner import (
@@ -28,7 +28,7 @@ from tests.support.simulator.runner import (
     quiet_logs,
     started,
 )
-from tests.support.simulator.schedule import Schedule
+from tests.support.simulator.schedule import Schedule, Step
 
 MOST_FLEETS = 6
 """Started fleets that are kept; of others the one that was used longest ago ends."""
@@ -102,17 +102,20 @@ class Outcome(Struct, frozen=True):
 
 
 class StartedFleets:
-    """Started fleets by their parts."""
+    """Started fleets by their parts, those whose behaviour is observed apart."""
 
     def __init__(self) -> None:
-        self._fleets: dict[tuple[type[Part], ...], StartedProcess[Run, Wanted, Outcome]] = {}
+        self._fleets: dict[
+            tuple[tuple[type[Part], ...], bool], StartedProcess[Run, Wanted, Outcome]
+        ] = {}
 
     def play(self, wanted: Wanted, parts: Sequence[type[Part]] = PARTS) -> Outcome:
         """Play a schedule with the features of these parts."""
-        key = PARTS if parts is PARTS else tuple(parts)
+        key = (tuple(parts), wanted.observed)
         fleet = self._fleets.pop(key, None)
         if fleet is None:
-            fleet = StartedProcess(partial(started, parts), _play_schedule)
+            start = _started_observed if wanted.observed else started
+            fleet = StartedProcess(partial(start, parts), _play_schedule)
         self._fleets[key] = fleet  # the last that was used
         while len(self._fleets) > MOST_FLEETS:
             self._fleets.pop(next(iter(self._fleets))).end()
@@ -128,10 +131,32 @@ class StartedFleets:
             self._fleets.popitem()[1].end()
 
 
+FLEETS = StartedFleets()
+"""The fleets that the tests of this process share; to be ended after the last."""
+
+
+def play(*steps: Step, seed: int = 0, parts: Sequence[type[Part]] = PARTS) -> None:
+    """Play these steps on embedded clusters and virtual time; raises `AssertionError`.
+
+    Agents have the features of these parts.
+    """
+    failure = FLEETS.failure_of(Schedule(steps, seed), parts)
+    if failure is not None:
+        raise AssertionError(str(failure))
+
+
+@asynccontextmanager
+async def _started_observed(parts: Sequence[type[Part]]) -> AsyncIterator[Run]:
+    """A started fleet in an instrumented process."""
+    instrument()
+    async with started(parts) as game:
+        yield game
+
+
 async def _play_schedule(game: Run, wanted: Wanted) -> Outcome:
     network = game.fleet.network
     network.sent = network.watched = []
-    with observed() if wanted.observed else nullcontext(frozenset[object]) as behaviour:
+    with observed() as behaviour:
         failure = await failure_on(game, wanted.schedule)
         if failure is None:
             game.fleet.check_rights()

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from hanse.kube.decoding import decode_object
-from hanse.model.objects import Wire
+from hanse.model.objects import ClusterId, Wire
 from tests.support.simulator.fleet import Fleet
 from tests.support.simulator.users import Place, content_of
 
@@ -35,6 +35,13 @@ class Law:
     def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
 
+    def basis(self) -> object:
+        """What a verdict of `observe` rests on: while it is the same, it is not asked for again.
+
+        None if it may change with time alone.
+        """
+        return None
+
     async def observe(self) -> AsyncIterator[str]:
         """What contradicts the law at this moment; called about once a second."""
         for nothing in tuple[str]():
@@ -61,24 +68,35 @@ class UserObjectsKept(Law):
         super().__init__(fleet)
         self._unchanged: dict[Place, tuple[str, Wire]] = {}
         """The version of an object that was compared last, and with what."""
+        self._judged: dict[ClusterId, object] = {}
+        """The state of a cluster, and of what users have, that was judged last."""
 
     async def observe(self) -> AsyncIterator[str]:
-        for place, (uid, content) in self.fleet.users:
-            found = await self.fleet.get(*place)
-            cluster, kind, space, name = place
-            subject = f"the {kind.__name__} {space}/{name} of {cluster}"
-            if found is None:
-                yield f"{subject} is gone"
+        for cluster in self.fleet.everywhere:
+            state = (self.fleet.state_of(cluster), self.fleet.users.version)
+            if self._judged.get(cluster) == state:
                 continue
-            version = found["metadata"]["resourceVersion"]
-            if found["metadata"]["uid"] != uid:
-                yield f"{subject} was replaced"
-            elif self._unchanged.get(place) == (version, content):
-                continue
-            elif (now := content_of(decode_object(msgspec.json.encode(found), kind))) != content:
-                yield f"{subject} is {now}, not {content}"
-            else:
-                self._unchanged[place] = (version, content)
+            self._judged[cluster] = state
+            for place, (uid, content) in self.fleet.users.saved(cluster).items():
+                if seen := await self._seen(place, uid, content):
+                    yield seen
+
+    async def _seen(self, place: Place, uid: str, content: Wire) -> str:
+        """What contradicts the law about one object."""
+        cluster, kind, space, name = place
+        subject = f"the {kind.__name__} {space}/{name} of {cluster}"
+        found = await self.fleet.get(*place)
+        if found is None:
+            return f"{subject} is gone"
+        version = found["metadata"]["resourceVersion"]
+        if found["metadata"]["uid"] != uid:
+            return f"{subject} was replaced"
+        if self._unchanged.get(place) == (version, content):
+            return ""
+        if (now := content_of(decode_object(msgspec.json.encode(found), kind))) != content:
+            return f"{subject} is {now}, not {content}"
+        self._unchanged[place] = (version, content)
+        return ""
 
 
 class AgentsRun(Law):

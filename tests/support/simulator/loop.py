@@ -43,6 +43,8 @@ class SimulationLoop(VirtualLoop):
         self._countdown: dict[str, int] = {}
         self._parked: list[asyncio.Handle] = []
         self._parked_timers: list[asyncio.TimerHandle] = []
+        self._may_park = False
+        """Whether anything of a stopped process may be due or set: only then all is looked at."""
         self._ready: Any
         self._scheduled: list[asyncio.TimerHandle]
 
@@ -50,16 +52,27 @@ class SimulationLoop(VirtualLoop):
         """Stop a process at whatever it does now."""
         self._countdown.pop(process, None)
         self.stopped.add(process)
+        self._may_park = True
+        self._observe_calls()
 
     def stop_process_after(self, process: str, awaits: int) -> None:
         """Stop a process once so many of its tasks have begun to wait or to go on."""
         self._countdown[process] = awaits
+        self._observe_calls()
 
-    def call_soon(  # type: ignore[override]  # any callback with any arguments
-        self, callback: Any, *args: Any, context: Any = None
-    ) -> asyncio.Handle:
+    def _observe_calls(self) -> None:
+        """Observe each call while a process is stopped or to be stopped, and only then."""
+        if self.stopped or self._countdown:
+            vars(self).update(call_soon=self._observed_call_soon, call_at=self._observed_call_at)
+        else:
+            for name in ("call_soon", "call_at"):
+                vars(self).pop(name, None)
+
+    def _observed_call_soon(self, callback: Any, *args: Any, context: Any = None) -> asyncio.Handle:
         """Count what processes do that are to be stopped."""
         handle = super().call_soon(callback, *args, context=context)
+        if self.stopped and self._is_stopped(handle):
+            self._may_park = True
         if self._countdown:
             process = handle._context.get(PROCESS, "")  # type: ignore[attr-defined]
             if process in self._countdown:
@@ -68,9 +81,20 @@ class SimulationLoop(VirtualLoop):
                     self.stop_process(process)
         return handle
 
+    def _observed_call_at(
+        self, when: float, callback: Any, *args: Any, context: Any = None
+    ) -> asyncio.TimerHandle:
+        """Note timers of stopped processes."""
+        timer = super().call_at(when, callback, *args, context=context)
+        if self.stopped and self._is_stopped(timer):
+            self._may_park = True
+        return timer
+
     def continue_process(self, process: str) -> None:
         """Continue a stopped process."""
         self.stopped.discard(process)
+        self._may_park = bool(self.stopped)
+        self._observe_calls()
         parked, self._parked = self._parked, []
         self._ready.extend(parked)
         for timer in self._parked_timers:
@@ -79,8 +103,9 @@ class SimulationLoop(VirtualLoop):
 
     def _process_events(self, event_list: Any) -> None:
         super()._process_events(event_list)  # type: ignore[misc]  # asyncio's own, not in its types
-        if not self.stopped:
+        if not self._may_park or not self.stopped:
             return
+        self._may_park = False
         ready = list(self._ready)
         self._ready.clear()
         for handle in ready:

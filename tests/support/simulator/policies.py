@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 
 from hanse.features.policies.content import FEDERATED, KINDS
+from hanse.features.policies.options import PolicyOptions
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy
 from hanse.model.objects import ClusterId, Meta
 from tests.support.federation import install_crds
@@ -13,6 +14,9 @@ from tests.support.simulator.schedule import CLUSTERS, step
 NAMES = ("deny", "allow")
 AGREED = 120.0
 """Seconds without a disturbance after which what all members have counts as agreed."""
+RETENTION = PolicyOptions().retention.total_seconds()
+COLLECTED = RETENTION + 60
+"""Seconds after which every ledger has collected a deletion, once all is well."""
 Outcome = int | None
 """The priority of a policy; None: there is none."""
 
@@ -44,6 +48,9 @@ class Policies:
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
         self.acts = {name: Acts() for name in NAMES}
+        self._deleted_at: float | None = None
+        self.collected_at = 0.0
+        """When deletions are collected that may be due by now."""
         self._priority = 0
 
     async def open(self) -> None:
@@ -51,7 +58,10 @@ class Policies:
             await install_crds(self._fleet, cluster, *KINDS.values())
 
     async def heal(self) -> None:
-        """Nothing: what users do stands."""
+        """Nothing: what users do stands. A fleet that may collect deletions soon settles later."""
+        fleet, deleted = self._fleet, self._deleted_at
+        if deleted is not None and (fleet.clocks_jumped or fleet.now - deleted > RETENTION / 2):
+            self.collected_at = fleet.now + COLLECTED
 
     def laws(self) -> Sequence[Law]:
         return (PoliciesAgree(self._fleet, self), PoliciesStay(self._fleet, self))
@@ -79,6 +89,8 @@ class Policies:
         if (cluster, AntreaClusterNetworkPolicy, "", name) not in self._fleet.users:
             await self._fleet.hand(cluster).delete(AntreaClusterNetworkPolicy, name, "")
             self._record(cluster, name, None)
+            if self._deleted_at is None:
+                self._deleted_at = self._fleet.now
 
     @step(1, cluster=CLUSTERS, name=NAMES)
     async def own_policy(self, cluster: ClusterId, name: str) -> None:
@@ -127,6 +139,8 @@ class PoliciesAgree(Law):
                 acts.agree(outcome)
 
     async def at_rest(self) -> AsyncIterator[str]:
+        if self.fleet.now < self._policies.collected_at:
+            yield "deletions are not collected yet"
         for name, acts in self._policies.acts.items():
             found = await self._policies.found(name)
             if len(set(found.values())) > 1:

@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from tests.support.simulator.behaviour import Behaviour
 from tests.support.simulator.forks import StartedFleets, Wanted
 from tests.support.simulator.part import Part
-from tests.support.simulator.runner import PARTS, Failure, parts_of
+from tests.support.simulator.report import Played
+from tests.support.simulator.runner import PARTS, parts_of
 from tests.support.simulator.schedule import PAUSES, Schedule, Step, StepKind, draw_schedule
 
 Kinds = Mapping[str, Sequence[StepKind]]
@@ -26,14 +27,6 @@ class Interesting(Struct):
     weight: float
 
 
-class Played(Struct, frozen=True):
-    """A schedule that was played, and the law that it broke."""
-
-    schedule: Schedule
-    failure: Failure | None
-    parts: Sequence[type[Part]]
-
-
 class Search:
     """An endless sequence of schedules, a function of its seed."""
 
@@ -42,7 +35,7 @@ class Search:
     ) -> None:
         self._fleets = fleets
         self._random = Random(seed)
-        self._parts = parts
+        self._parts = tuple(parts)
         self._kinds = kinds
         self._corpus: list[Interesting] = []
         self._seen: set[object] = set()
@@ -56,7 +49,7 @@ class Search:
         """Play schedules until a time has come."""
         while not until():
             schedule = self._next()
-            parts = parts_of(schedule) if self._parts is PARTS else self._parts
+            parts = parts_of(schedule) if self._parts == PARTS else self._parts
             outcome = self._fleets.play(Wanted(schedule, observed=True), parts)
             self._learn(schedule, outcome.behaviour)
             yield Played(schedule, outcome.failure, parts)

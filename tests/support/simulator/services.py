@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from hanse.kube.errors import AlreadyExists, NotFound
+from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.hanse import Profile
 from hanse.model.kinds.multicluster import (
@@ -26,6 +27,12 @@ from tests.support.simulator.silence import DeadLeftOut
 PORTS = {"http": {"http": 80}, "two": {"http": 80, "tls": 443}, "other": {"http": 8080}}
 CONVERGED = 90.0
 """Seconds after which every cluster answers what users changed, once nothing is disturbed."""
+CAUGHT_UP = RECONNECT_TIME
+"""Seconds after which an agent that works again has told and seen what was done meanwhile."""
+
+
+_Pair = tuple[ClusterId, ClusterId, str]
+"""Who is asked, whose export, and its name."""
 
 
 class Services:
@@ -64,6 +71,11 @@ class Services:
         fleet = self._fleet
         changes = (self.edited, fleet.restored_at, fleet.membership_changed)
         return max(change.get(cluster, 0) for change in changes)
+
+    @property
+    def state(self) -> object:
+        """What is another value once people have done anything to imports."""
+        return self.profile_changes, list(self.edited.items()), self._fleet.users.version
 
     @step(8, opening=True, cluster=CLUSTERS, name=NAMES, headless=(False, False, True))
     async def offer(self, cluster: ClusterId, name: str, headless: bool) -> None:
@@ -159,73 +171,102 @@ class ExportsAnswered(Law):
         """What a cluster exports under a name, and since when."""
         self._types: dict[tuple[ClusterId, str, bool], float] = {}
         """When a cluster was last seen to export a name as headless, or not."""
+        self._present: dict[str, set[tuple[ClusterId, str, bool]]] = {}
+        """The exports of a name, as they were judged last."""
+        self._state: object = None
+        """What the last verdict on all answers rests on, besides time."""
+        self._of_name: dict[str, dict[ClusterId, Exported]] = {}
+        self._waiting: list[tuple[_Pair, float]] = []
+        """The answers on which time may make another verdict, and not before when."""
         self._seen: dict[tuple[str, str, str], tuple[frozenset[str], float, float]] = {}
         """What was answered rightly, since when that is exported, and when imports in the asking
         cluster were last changed by hand."""
 
     async def observe(self) -> AsyncIterator[str]:
-        profile = await self._exports.profile()
-        for name in NAMES:
-            exports = await self._exports.of(name)
-            types = await self._possible_types(name)
-            for exporter in self.fleet.names:
-                exported = exports.get(exporter)
-                wanted = exported.addresses if exported is not None else frozenset()
-                rules = (len(types), self._services.profile_changes)
-                state = (wanted, rules, self._services.is_owned(exporter, name))
-                if self._changed.get((exporter, name), ("", 0))[0] != state:
-                    self._changed[exporter, name] = (state, self.fleet.now)
-                    if exporter in self.fleet.membership_changed:
-                        for asker in self.fleet.names:
-                            self._seen.pop((asker, exporter, name), None)
-            if profile != "lighthouse" or len(types) > 1:
-                continue  # which addresses are used is judged at rest
-            for asker in self.fleet.names:
-                for exporter in self.fleet.names:
-                    async for seen in self._answered(asker, exporter, name, exports):
-                        yield seen
+        state = (self._exports.state, self._services.state, self.fleet.answers_state)
+        now, before = self.fleet.now, self._waiting
+        if state != self._state or self._types_differ():
+            self._state = state
+            before = [(pair, now) for name in NAMES for pair in await self._pairs(name)]
+        self._waiting = []
+        for pair, due in before:
+            if due > now:
+                self._waiting.append((pair, due))
+            elif seen := self._answered(*pair):
+                yield seen
+
+    def _types_differ(self) -> bool:
+        """Whether a name was ever exported by two types: which of them counts depends on time."""
+        return len({(of, headless) for _, of, headless in self._types}) > len(self._present)
+
+    async def _pairs(self, name: str) -> list[_Pair]:
+        """The pairs of clusters that are judged about a name; notes what is exported, and when."""
+        exports = self._of_name[name] = await self._exports.of(name)
+        types = await self._possible_types(name)
+        names = self.fleet.names
+        for exporter in names:
+            exported = exports.get(exporter)
+            wanted = exported.addresses if exported is not None else frozenset()
+            rules = (len(types), self._services.profile_changes)
+            state = (wanted, rules, self._services.is_owned(exporter, name))
+            if self._changed.get((exporter, name), ("", 0))[0] != state:
+                self._changed[exporter, name] = (state, self.fleet.now)
+                if exporter in self.fleet.membership_changed:
+                    for asker in names:
+                        self._seen.pop((asker, exporter, name), None)
+        if await self._exports.profile() != "lighthouse" or len(types) > 1:
+            return []  # which addresses are used is judged at rest
+        return [(asker, exporter, name) for asker in names for exporter in names]
 
     async def _possible_types(self, name: str) -> set[bool]:
         """The types of exports, also of one whose cluster could not tell yet that it is gone."""
         fleet, now = self.fleet, self.fleet.now
-        for cluster, exported in (await self._exports.possible(name)).items():
-            self._types[cluster, name, exported.headless] = now
+        possible = (await self._exports.possible(name)).items()
+        present = {(cluster, name, exported.headless) for cluster, exported in possible}
+        for export in present | self._present.get(name, set()):  # those before stood until now
+            self._types[export] = now
+        self._present[name] = present
         return {
             headless
             for (cluster, of, headless), seen in self._types.items()
-            if of == name and now - max(seen, fleet.works_since(cluster, BROKER)) < CONVERGED
+            if of == name and now - max(seen, fleet.works_since(cluster, BROKER)) < CAUGHT_UP
         }
 
-    async def _answered(
-        self, asker: ClusterId, exporter: ClusterId, name: str, exports: dict[ClusterId, Exported]
-    ) -> AsyncIterator[str]:
+    def _answered(self, asker: ClusterId, exporter: ClusterId, name: str) -> str:
+        """What contradicts the law in the answer of one cluster about another's export."""
         if self._is_excused(asker, exporter, name):
-            return
-        fleet, key = self.fleet, (asker, exporter, name)
+            return ""
+        fleet, key, exports = self.fleet, (asker, exporter, name), self._of_name[name]
         answer = fleet.ask(asker, self._name_of(exporter, name))
         wanted = exports[exporter].addresses if exporter in exports else frozenset[str]()
         since, touched = self._changed[exporter, name][1], self._services.touched(asker)
         if wanted and answer.records == wanted:
-            self._seen[key] = (wanted, since, touched)
-            return
+            if self._may_be_of_before(asker, exporter):
+                self._waiting.append((key, 0.0))
+            else:
+                self._seen[key] = (wanted, since, touched)
+            return ""
         works = [fleet.works_since(other, BROKER) for other in (exporter, asker, *exports)]
         calm = fleet.now - max(since, touched, *works)
-        if answer.code == "SERVFAIL":
-            if fleet.now - fleet.works_since(asker) > CONVERGED:
-                yield f"{asker} answers nothing at all"
-            return
-        if answer.records == wanted:
+        if answer.records == wanted and answer.code != "SERVFAIL":
             if calm > CONVERGED:  # what is deleted stays so once it is gone everywhere
                 self._seen[key] = (wanted, since, touched)
-            return
+            else:
+                self._waiting.append((key, max(since, touched) + CONVERGED))
+            return ""
+        self._waiting.append((key, 0.0))
+        if answer.code == "SERVFAIL":
+            is_mute = fleet.now - fleet.works_since(asker) > CONVERGED
+            return f"{asker} answers nothing at all" if is_mute else ""
         seen = f"{asker} answers {sorted(answer.records)} for {name} of {exporter}"
         expired = asker != exporter and self._may_be_expired(exporter)
-        if fleet.now - touched < CONVERGED or expired or self._was_edited_unseen(asker):
+        if fleet.now - touched < CONVERGED or expired or self._was_changed_unseen(asker):
             self._seen.pop(key, None)
         if self._seen.get(key) == (wanted, since, touched) and since < fleet.now:
-            yield f"{seen}, which was {sorted(wanted)} and is exported all the time"
-        if calm > CONVERGED and answer.records != wanted:
-            yield f"{seen} and not {sorted(wanted)} since {calm:.0f} s"
+            return f"{seen}, which was {sorted(wanted)} and is exported all the time"
+        if calm > CONVERGED:
+            return f"{seen} and not {sorted(wanted)} since {calm:.0f} s"
+        return ""
 
     def _is_excused(self, asker: ClusterId, exporter: ClusterId, name: str) -> bool:
         """Whether nobody can say what is right: a person's own import has the name, or who belongs
@@ -233,10 +274,24 @@ class ExportsAnswered(Law):
         is_owned = self._services.is_owned(asker, name)
         return is_owned or asker in self.fleet.left or self.fleet.is_disputed(exporter)
 
-    def _was_edited_unseen(self, asker: ClusterId) -> bool:
-        """Whether an agent may see only now what somebody did to imports in its cluster."""
-        edited, works = self._services.edited.get(asker, 0), self.fleet.works_since(asker)
-        return 0 < edited <= works and self.fleet.now - works < CONVERGED
+    def _may_be_of_before(self, asker: ClusterId, exporter: ClusterId) -> bool:
+        """Whether an answer may be of a cluster's membership before the one it has now.
+
+        What it published then counts nowhere: an asker that did not see it leave drops it once it
+        reads the broker, and has the same again when the exporter has published anew.
+        """
+        fleet, joined = self.fleet, self.fleet.membership_changed.get(exporter)
+        works = fleet.works_since(asker, BROKER)
+        if joined is None or works < joined - CAUGHT_UP:
+            return False
+        return fleet.now - max(works, fleet.works_since(exporter, BROKER)) < CAUGHT_UP
+
+    def _was_changed_unseen(self, asker: ClusterId) -> bool:
+        """Whether an agent may see only now that imports of its cluster were edited or restored."""
+        works = self.fleet.works_since(asker)
+        changes = (self._services.edited, self.fleet.restored_at)
+        changed = max(change.get(asker, 0) for change in changes)
+        return 0 < changed <= works and self.fleet.now - works < CAUGHT_UP
 
     def _may_be_expired(self, exporter: ClusterId) -> bool:
         """Whether others may take a cluster for dead."""

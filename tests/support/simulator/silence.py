@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator
 from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.objects import ClusterId
 from tests.support.simulator.exports import NAMES
-from tests.support.simulator.fleet import LEASE, RENEWAL, Answer, Fleet
+from tests.support.simulator.fleet import LEASE, RENEWAL, Fleet
 from tests.support.simulator.laws import Law
+from tests.support.simulator.names import Answer
 from tests.support.simulator.schedule import BROKER
 
 EXPIRY = LEASE.total_seconds() + 5
@@ -23,7 +24,7 @@ class DeadLeftOut(Law):
     sentence = (
         f"No answer names a cluster that has been silent for more than {EXPIRY:.0f} s, nor "
         f"{EXPIRY + RECONNECT_TIME:.0f} s after the broker was restored or the asked agent "
-        "started; one that was left out does not return while it is silent, "
+        "started, or was cut off; one that was left out does not return while it is silent, "
         "whoever is restarted or cut and whether the broker is "
         "restored, unless the answering cluster is restored itself or the broker's clock set back."
     )
@@ -44,9 +45,11 @@ class DeadLeftOut(Law):
             for asker in fleet.names:
                 if asker == dead or silent <= LEASE.total_seconds():
                     continue
-                is_new = fleet.started_at.get(asker, 0) > fleet.mute_since(dead) - RENEWAL
+                works = fleet.works_since(asker, BROKER)
+                heard = max(works, fleet.started_at.get(asker, 0))
+                is_new = heard > fleet.mute_since(dead) - RENEWAL
                 bound = after_restore if recently or is_new else EXPIRY
-                listened = fleet.now - fleet.works_since(asker, BROKER)
+                listened = fleet.now - works
                 for name in NAMES:
                     full = f"{dead}.{name}.{fleet.namespace}.svc.clusterset.local"
                     answer = fleet.ask(asker, full)

@@ -38,6 +38,8 @@ CERTAIN = 120.0
 """Seconds after which every agent knows of a lost replica, also one that was stopped meanwhile."""
 BUDGET = 1
 """Replicas of a set that may be unready by our doing."""
+REACTION = 1.0
+"""Seconds for which a pod may still be taken by what was wanted before."""
 
 
 class StatefulSets:
@@ -153,9 +155,9 @@ class StatefulSets:
             return
         await self._users.cordon(cluster, pod["spec"]["nodeName"])
         budgets = await self._fleet.objects(cluster, PodDisruptionBudget, space)
-        is_counted = find(budgets, f"{NAME}-{cluster}") is not None
-        if await self._users.evict(cluster) and not is_counted:
+        if find(budgets, f"{NAME}-{cluster}") is None:  # nobody counts what may go
             self.edited = self._fleet.now
+        await self._users.evict(cluster)
 
     @step(1, cluster=CLUSTERS)
     async def lose_node(self, cluster: ClusterId) -> None:
@@ -241,7 +243,8 @@ class BudgetKept(Law):
     name = "budget-kept"
     sentence = (
         f"No ready replica is taken while as many as {BUDGET} of those that are wanted are not "
-        "ready, nor one of the living because others are away."
+        f"ready, nor one of the living because others are away; one that is replaced may be the "
+        f"{BUDGET} that the living lack."
     )
 
     def __init__(self, fleet: Fleet, sets: StatefulSets) -> None:
@@ -250,8 +253,11 @@ class BudgetKept(Law):
         self._judged_from: float | None = None
         """When people last took some away, if all others have been ready since."""
         self._seen: list[str] = []
+        self._wanted_before: tuple[float, int] = (-REACTION, 0)
+        """When the number of replicas last changed, and from which."""
         testbed = fleet.testbed
         if isinstance(testbed, EmbeddedTestbed):
+            testbed.servers[BROKER].storage.subscribe(self._on_set, "statefulsets.apps")
             for cluster in fleet.names:
                 storage = testbed.servers[cluster].storage
                 storage.subscribe(partial(self._on_event, cluster), "pods")
@@ -261,15 +267,22 @@ class BudgetKept(Law):
         """When people last took replicas away, or a cluster was restored."""
         return max(self._sets.edited, *self.fleet.restored_at.values(), 0)
 
+    def _on_set(self, event: Change | Restored) -> None:
+        if isinstance(event, Restored) or event.before is None:
+            return
+        before, after = (each["spec"]["replicas"] for each in (event.before, event.object))
+        if event.object["metadata"]["name"] == NAME and before != after:
+            self._wanted_before = (self.fleet.now, int(before))
+
     def _on_event(self, cluster: ClusterId, event: Change | Restored) -> None:
         if isinstance(event, Restored) or event.before is None:
             return
         gone = event.type == "DELETED" or not is_live(event.object)
         if _is_ready_replica(event.before, cluster) and gone:
-            self._judge(event.object["metadata"]["name"])
+            self._judge(cluster, event.object["metadata"]["name"])
 
-    def _judge(self, replica: str) -> None:
-        """Compare what is left with what is wanted at this moment."""
+    def _judge(self, cluster: ClusterId, replica: str) -> None:
+        """Compare what is left with what is wanted at this moment, or was until just now."""
         testbed = self.fleet.testbed
         assert isinstance(testbed, EmbeddedTestbed)
         submitted = testbed.servers[BROKER].storage.get(
@@ -277,7 +290,13 @@ class BudgetKept(Law):
         )
         if submitted is None or not is_live(submitted) or self._judged_from != self._taken_at:
             return
-        wanted = int(submitted["spec"]["replicas"])
+        wanted, (changed, before) = int(submitted["spec"]["replicas"]), self._wanted_before
+        if self.fleet.now - changed < REACTION:
+            wanted = min(wanted, before)
+        part = testbed.servers[cluster].storage.get(
+            "statefulsets.apps", self.fleet.namespace, f"{NAME}-{cluster}"
+        )
+        is_replaced = part is not None and int(replica.rsplit("-", 1)[1]) < part["spec"]["replicas"]
         ready = {
             c: sum(
                 _is_ready_replica(pod, c) and pod["metadata"]["name"] != replica
@@ -287,7 +306,8 @@ class BudgetKept(Law):
         }
         away = sum(n for c, n in ready.items() if self.fleet.mute_for(c) > SURELY_AWAY)
         left = sum(ready.values())
-        if left < wanted - BUDGET or (away and left - away < wanted):
+        least = wanted - BUDGET if is_replaced else wanted
+        if left < wanted - BUDGET or (away and left - away < least):
             self._seen.append(f"{replica} is taken, of {wanted} wanted {ready} are left")
 
     async def observe(self) -> AsyncIterator[str]:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from hanse.kube.client import Client
+from hanse.kube.requests import JsonPatch
 from hanse.kube.transport import Transport
 from hanse.model.kinds.core import Namespace, Pod
 from hanse.model.objects import ClusterId, K, Object, Wire
@@ -22,6 +23,8 @@ class UserObjects:
 
     def __init__(self) -> None:
         self._objects: dict[Place, tuple[str, Wire]] = {}
+        self.version = 0
+        """Another number once anything that users have is recorded anew."""
 
     def __iter__(self) -> Iterator[tuple[Place, tuple[str, Wire]]]:
         return iter(list(self._objects.items()))
@@ -31,6 +34,7 @@ class UserObjects:
 
     def record(self, cluster: ClusterId, obj: Any) -> None:
         """Record an object as a user left it."""
+        self.version += 1
         self._objects[_place(cluster, obj)] = (obj.metadata.uid, content_of(obj))
 
     def update(self, cluster: ClusterId, obj: Any) -> None:
@@ -40,6 +44,7 @@ class UserObjects:
 
     def forget(self, matches: Callable[[Place], bool]) -> None:
         """Forget objects that users deleted, or lost by their own doing."""
+        self.version += 1
         self._objects = {place: kept for place, kept in self._objects.items() if not matches(place)}
 
     def saved(self, cluster: ClusterId) -> dict[Place, tuple[str, Wire]]:
@@ -67,7 +72,13 @@ class UserClient(Client):
         return made
 
     async def patch(
-        self, kind: type[K], name: str, namespace: str, change: Wire, *, subresource: str = ""
+        self,
+        kind: type[K],
+        name: str,
+        namespace: str,
+        change: Wire | JsonPatch,
+        *,
+        subresource: str = "",
     ) -> K:
         changed = await super().patch(kind, name, namespace, change, subresource=subresource)
         self._objects.update(self._cluster, changed)

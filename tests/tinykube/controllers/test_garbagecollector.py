@@ -70,6 +70,30 @@ async def test_a_foreground_deletion_deletes_the_owner_last() -> None:
         await cluster.wait_until(lambda: not cluster.all("pods"))
 
 
+@pytest.mark.parametrize("kind", ["StatefulSet", "DaemonSet"])
+async def test_an_owner_that_is_being_deleted_records_no_revision_again(kind: str) -> None:
+    store, revisions = f"{kind.lower()}s.apps", "controllerrevisions.apps"
+    async with run_cluster() as cluster:
+        await cluster.create(workload(kind))
+        await cluster.wait_until(lambda: ready_pods(cluster))
+        uids = {one["metadata"]["uid"] for one in cluster.all(revisions)}
+        again = False
+
+        def look() -> bool:
+            """Whether it is gone, or never will be: revisions that come and go let no time pass."""
+            nonlocal again
+            again = again or any(
+                one["metadata"]["uid"] not in uids for one in cluster.all(revisions)
+            )
+            return again or cluster.get(store, "web") is None
+
+        await cluster.delete(store, "web", propagationPolicy="Foreground")
+        await cluster.wait_until(look)
+
+        assert uids
+        assert not again
+
+
 async def test_orphans_stay_and_are_adopted_again() -> None:
     async with run_cluster() as cluster:
         await cluster.create(workload("Deployment"))

@@ -23,6 +23,7 @@ class Kubectl:
             "HOME": str(folder),
             "KUBECONFIG": str(folder / "kubeconfig"),
             "KUBECACHEDIR": str(folder / "cache"),
+            "GOGC": "off",  # it ends before a garbage collection is worth it
         }
 
     async def __call__(self, *arguments: str, stdin: Any = None, **environment: str) -> str:

@@ -22,6 +22,8 @@ def program(request: pytest.FixtureRequest) -> Path:
         built = cached(KUBECTL, cache_folder())
         if not built.exists():
             pytest.skip(f"kubectl {KUBECTL.version} is not built: make kube-binaries")
+        if built.resolve() == Path(shutil.which("kubectl") or "").resolve():
+            pytest.skip("the kubectl on PATH is the one that was built")
         return built
     found = shutil.which("kubectl")
     if found is None:

@@ -17,6 +17,8 @@ PROGRAM = next(
     (p for p in ("chromium", "chromium-browser", "google-chrome") if shutil.which(p)), ""
 )
 COMMAND_TIMEOUT = 60.0
+PATIENCE = 90.0
+"""Seconds until what is waited for counts as never coming: agents retry within thirty."""
 
 
 class Page:
@@ -64,7 +66,7 @@ class Page:
     async def until(self, expression: str) -> None:
         """Wait until an expression holds in the page."""
         loop = asyncio.get_running_loop()
-        end = loop.time() + COMMAND_TIMEOUT
+        end = loop.time() + PATIENCE
         while not await self.ask(f"Boolean({expression})"):
             if loop.time() > end:
                 text = await self.ask("document.body.innerText")

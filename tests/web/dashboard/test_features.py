@@ -25,7 +25,7 @@ from hanse.features.policies.view import PoliciesView
 from hanse.features.statefulsets.feature import StatefulSets
 from hanse.features.statefulsets.view import StatefulSetsView
 from hanse.kube.watch_events import Listed
-from hanse.model.facts import Role
+from hanse.model.facts import Phase, Role
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.globalservice import (
@@ -254,6 +254,19 @@ def test_a_network_shows_its_phase_and_how_full_its_pool_is() -> None:
 
     assert (fine["told"], fine["parts"][0]["share"]) == ("Ready", 50)
     assert (broken["state"], broken["problems"]) == ("warn", ["ranges overlap"])
+
+
+def test_a_network_of_a_cluster_that_nobody_reaches_is_not_said_to_be_ready() -> None:
+    state = cluster("lubeck", Role.LOCAL, phase=Phase.UNREACHABLE)
+    found = snapshot(Networks(), "lubeck", [state], {"lubeck": [network("acme.default")]})
+
+    item = render_item(
+        NetworksView(), "lubeck/acme.default", MultiClusterSnapshot({"lubeck": found})
+    )
+
+    assert (item["state"], item["told"]) == ("warn", "not known")
+    assert item["problems"] == ["cluster lubeck is not reached: the network was Ready"]
+    assert item["parts"][0]["state"] == "warn"
 
 
 def test_who_reaches_whom_is_shown_for_each_cluster() -> None:

@@ -14,11 +14,22 @@ pytestmark = pytest.mark.skipif(not PROGRAM, reason="no Chromium here: apt-get i
 
 WIDTHS = (390, 1100, 1440, 2560)
 INSIDE = (
-    "[...document.querySelectorAll('.finding:first-child b, .finding:first-child .command')]"
+    "[...document.querySelectorAll('.finding:first-child b, .finding:first-child .mend > *')]"
+    ".slice(0, 2)"
     ".map(e => e.getBoundingClientRect())"
     ".every(r => r.top >= 0 && r.bottom <= innerHeight && r.right <= innerWidth)"
 )
 """The cause and its remedy are within the first viewport."""
+CUT_OFF = (
+    "[...document.querySelectorAll('main .panel:has(> .rows)')]"
+    ".filter(p => p.scrollWidth > p.clientWidth).map(p => p.innerText)"
+)
+"""The tables that are wider than their panel."""
+IN_NAV = (
+    "(r => r.left >= 0 && r.right <= innerWidth)"
+    "(document.querySelector('#nav [aria-current]').getBoundingClientRect())"
+)
+"""The link to what is shown is seen."""
 PICTURES = Path(os.environ.get("HANSE_PICTURES", "dist/pictures"))
 """Where pictures of the page are kept to be looked at."""
 
@@ -86,10 +97,14 @@ async def test_a_cluster_is_stopped_by_a_click_and_seen_to_go_and_to_come_back(
         await page.resize(width)
         await page.until(INSIDE)
         assert await page.ask("document.documentElement.scrollWidth") <= width
+        assert await page.ask("document.querySelector('.map').clientHeight <= innerHeight")
         await page.picture(PICTURES / f"fleet-killed-{width}.png")
     await page.resize(1360)
+    for part in ("services", "federated", "gslb", "statefulsets", "networks"):
+        await page.until(f"document.querySelector('#nav a[href=\"#/{part}\"] .count.warn')")
     await page.click("#start")
     await page.until("!document.querySelector('.map .node.bad')")
+    await page.until("!document.querySelector('#nav .count.warn')")
 
     assert page.complaints == []
 
@@ -119,6 +134,8 @@ async def test_every_part_is_usable_by_all_while_a_cluster_is_gone(
             found += [f"{scheme} {view}: {one}" for one in await violations(page, source)]
             await page.resize(390)
             assert await page.ask("document.documentElement.scrollWidth") <= 390, view
+            assert await page.ask(CUT_OFF) == [], f"{view}: columns that are not seen at 390 px"
+            assert await page.ask(IN_NAV), f"{view}: its link is not seen at 390 px"
             await page.picture(PICTURES / f"{view.replace('/', '-')}-{scheme}-390.png")
             await page.resize(1360)
             await page.picture(PICTURES / f"{view.replace('/', '-')}-{scheme}.png")

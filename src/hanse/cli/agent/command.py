@@ -198,7 +198,7 @@ def command(
         run_agent,
     )
     from hanse.cli.process import run_async, start_logging
-    from hanse.model.naming import CLUSTER_ID
+    from hanse.model.naming import AGENT, CLUSTER_ID, account_user
 
     settings = global_options(context)
     start_logging(settings, service=True)
@@ -236,7 +236,7 @@ def command(
         publishing=publishing,
         statefulsets=parse_replica_names(replica_zone, federation),
         federated=parse_federated_options(federated_hostname),
-        networks=parse_network_options(networks, f"system:serviceaccount:{namespace}:hanse-agent"),
+        networks=parse_network_options(networks, account_user(namespace, AGENT)),
         gslb=parse_gslb_options(gslb_providers, gslb_withdraw, gslb_weighted_records, gslb_zones),
     )
     agent = AgentSettings(cluster_id, identity, namespace, options)
@@ -283,7 +283,10 @@ def parse_federated_options(template: str) -> "FederatedOptions":
 
 
 def _read_token(file: Path | None) -> str:
-    """Read the dashboard's token from a file; raises `InputError` without file or if too short."""
+    """Read the dashboard's token from a file.
+
+    Raises `InputError` without a file, if it cannot be read, and for a token that is too short.
+    """
     if file is None:
         raise InputError(
             "--dashboard-listen needs --dashboard-token-file: whoever looks has to show it"

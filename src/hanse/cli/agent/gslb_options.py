@@ -15,7 +15,7 @@ PROVIDERS = ("dns", "externaldns", "avi")
 
 
 def gslb_options(command: F) -> F:
-    """Decorate a command with the options."""
+    """Decorate a command with the `--gslb-*` options."""
     for option in (
         click.option(
             "--gslb-weighted-records",
@@ -64,7 +64,10 @@ def parse_gslb_options(
     weighted_records: bool,
     zones: Sequence[str] = (),
 ) -> "GslbOptions":
-    """The options of the feature; raises `InputError` for a provider used and withdrawn."""
+    """The options of the feature; raises `InputError` for a provider used and withdrawn.
+
+    Providers count once; zones are in lower case and without a final dot.
+    """
     from hanse.features.gslb.options import GslbOptions
 
     both = sorted(set(providers) & set(withdraw))

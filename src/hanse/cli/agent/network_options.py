@@ -62,12 +62,12 @@ _OPTIONS = (
         help="The image of that; by default hanse or coredns.",
     ),
     click.option(
-        "--network-guard/--no-network-guard",
+        "--network-node-guards/--no-network-node-guards",
         default=False,
         envvar="HANSE_NETWORK_GUARD",
         show_envvar=True,
-        help="`hanse guard` runs on every node and isolates networks: write no NetworkPolicies, so "
-        "that those of tenants narrow what passes within a network.",
+        help="`hanse guard` isolates networks: write no NetworkPolicies while it runs on every "
+        "node, so that those of tenants narrow what passes within a network.",
     ),
     click.option(
         "--network-admin-policies/--no-network-admin-policies",
@@ -77,6 +77,8 @@ _OPTIONS = (
         help="Isolate networks by ClusterNetworkPolicies, which tenants cannot open, where they "
         "are served.",
     ),
+    # In 0.1.0 this asked for ClusterNetworkPolicies: whoever had it runs no guards.
+    click.option("--network-guard/--no-network-guard", default=False, hidden=True),
 )
 
 
@@ -85,6 +87,7 @@ def network_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(command)
     def with_flags(*args: Any, **given: Any) -> Any:
+        """Call the command with the network options in one `NetworkFlags`."""
         flags = NetworkFlags(
             **{field: given.pop(field) for field in NetworkFlags.__struct_fields__}
         )
@@ -104,8 +107,9 @@ class NetworkFlags(Struct, frozen=True):
     network_trusts: tuple[str, ...]
     network_dns: str
     network_dns_image: str
-    network_guard: bool
+    network_node_guards: bool
     network_admin_policies: bool
+    network_guard: bool
 
 
 def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
@@ -118,8 +122,8 @@ def parse_network_options(flags: NetworkFlags, agent: str) -> "NetworksOptions":
     return NetworksOptions(
         template=network_template(flags.default_network_template_path),
         agents=(agent, *flags.network_trusts),
-        guard=flags.network_guard,
-        admin_policies=flags.network_admin_policies,
+        guard=flags.network_node_guards,
+        admin_policies=flags.network_admin_policies or flags.network_guard,
         dns_workload=flags.network_dns,
         dns_image=flags.network_dns_image
         or ("coredns" if flags.network_dns == "coredns" else "hanse"),
@@ -134,13 +138,14 @@ def network_template(path: str | None) -> str:
     """
     from hanse.features.networks.options import BUILT_IN_TEMPLATE
 
-    return BUILT_IN_TEMPLATE if path is None else _read_template(path)
+    return BUILT_IN_TEMPLATE if path is None else _read_default_network_template(path)
 
 
-def _read_template(path: str) -> str:
-    """The text of the template file, "" for no path or text; raises `InputError` if invalid.
+def _read_default_network_template(path: str) -> str:
+    """The text of the template of each new tenant's Network; "" if there is no path or no text.
 
-    At most `MAX_TEMPLATE_SIZE` characters of it are read.
+    Raises `InputError` if the file cannot be read, or its first `MAX_TEMPLATE_SIZE` characters are
+    not a valid template; what follows them is ignored.
     """
     from hanse.features.networks.tenants import InvalidTemplate, default_network
 

@@ -22,6 +22,7 @@ from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import WallClock
 from hanse.kube.errors import KubeError
+from hanse.kube.followed_credentials import FollowedCredentials, secret_config
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.token_renewal import (
     FileTokenStore,
@@ -53,7 +54,10 @@ class AgentCredentials(Struct, frozen=True):
 
     @property
     def broker(self) -> Credentials | None:
-        """The credentials at the broker; None if no kubeconfig or context of one is given."""
+        """The credentials at the broker, not read yet; None without a kubeconfig or context of it.
+
+        With a context alone they are of $KUBECONFIG or ~/.kube/config, never of `local_file`.
+        """
         if self.broker_file is None and not self.broker_context:
             return None
         return credentials.find_credentials(self.broker_file, context=self.broker_context)
@@ -96,14 +100,35 @@ async def run_agent(
     `CommandFailed` with the agent's reason if it ended itself. Also serves health, webhooks and
     dashboard, and renews the broker's token.
     """
-    local, broker = await check_readable(access.local), access.broker
-    async with open_client(local) as client:
-        await check_identity(client, settings)
+    local, given = await check_readable(access.local), access.broker
+    async with open_client(local) as home:
+        await check_identity(home, settings)
+        broker = None
+        if given is not None:
+            place = (settings.namespace, BROKER_SECRET, KUBECONFIG)
+            read_stored = secret_config(home, *place)
+            broker = FollowedCredentials(await check_readable(given), read_stored)
+        return await _run_agent(settings, access, listeners, dashboard, home, broker)
+
+
+async def _run_agent(
+    settings: AgentSettings,
+    access: AgentCredentials,
+    listeners: AgentListeners,
+    dashboard: DashboardSettings | None,
+    home: Client,
+    broker: FollowedCredentials | None,
+) -> int:
+    """Run the agent as `run_agent` does, with its own cluster's client and checked credentials.
+
+    Returns at SIGINT or SIGTERM; raises `CommandFailed` with the reason if the agent ends itself.
+    """
     agent = Agent(
         settings,
         AgentParts(
-            local=HttpTransport(local),
-            broker=HttpTransport(await check_readable(broker)) if broker is not None else None,
+            local=HttpTransport(access.local),
+            broker=HttpTransport(broker) if broker is not None else None,
+            broker_credentials=broker,
             external_systems=app.external_systems(settings.options),
             features=app.features(settings.options),
             hooks=app.hooks(settings.options),
@@ -120,9 +145,9 @@ async def run_agent(
                 await stack.enter_async_context(dashboard.serving(agent))
             await stack.enter_async_context(agent.running(listeners.health, listeners.webhooks))
             if broker is not None:
-                file, context = access.broker_file, access.broker_context
+                await stack.enter_async_context(broker.following())
                 await stack.enter_async_context(
-                    _renewing_broker_token(settings, local, broker, file, context)
+                    _renewing_broker_token(settings, access, home, broker)
                 )
             host, port = listeners.health.getsockname()[:2]
             fields = {"cluster": settings.cluster, "listen": f"{host}:{port}"}
@@ -188,22 +213,18 @@ async def _broker_account(settings: AgentSettings, broker: Credentials) -> Servi
 
 @asynccontextmanager
 async def _renewing_broker_token(
-    settings: AgentSettings,
-    local: Credentials,
-    broker: Credentials,
-    file: Path | None,
-    context: str,
+    settings: AgentSettings, access: AgentCredentials, home: Client, broker: Credentials
 ) -> AsyncIterator[None]:
     """While the block runs, renew the broker token and write it to the cluster's Secret.
 
-    With `file`, also to that kubeconfig, for the user of `context`.
+    With a kubeconfig file for the broker, also to that.
     """
-    async with open_client(local) as local_client, open_client(broker) as broker_client:
+    async with open_client(broker) as broker_client:
         places: list[TokenStore] = [
-            SecretTokenStore(local_client, settings.namespace, BROKER_SECRET, KUBECONFIG)
+            SecretTokenStore(home, settings.namespace, BROKER_SECRET, KUBECONFIG)
         ]
-        if file is not None:
-            places.append(FileTokenStore(file, context))
+        if access.broker_file is not None:
+            places.append(FileTokenStore(access.broker_file, access.broker_context))
         account = await _broker_account(settings, broker)
         renewer = TokenRenewer(account, broker_client, broker, places, WallClock())
         async with asyncio.TaskGroup() as group:

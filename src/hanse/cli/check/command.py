@@ -55,6 +55,7 @@ def command(
       hanse check --pre --broker hub --profile kep-1645
       hanse check --pre --json | jq '.checks[] | select(.status == "failed")'
     """
+    from hanse.cli.process import start_logging
     from hanse.model.kinds.hanse import ClusterSetSpec
 
     if not pre:
@@ -62,7 +63,9 @@ def command(
     if endpoints == "pods" and profile == "lighthouse":
         raise InputError("--endpoints pods needs --profile kep-1645")
     rules = ClusterSetSpec(profile=profile, endpoints=endpoints)
-    results = _check(global_options(context), broker, rules)
+    settings = global_options(context)
+    start_logging(settings)
+    results = _check(settings, broker, rules)
     if as_json:
         import msgspec
 
@@ -75,7 +78,7 @@ def command(
 def _check(
     settings: GlobalOptions, broker: str, rules: "ClusterSetSpec"
 ) -> "tuple[CheckResult, ...]":
-    """Read every cluster, and run all checks; starts logging. `InputError` for an unknown --broker.
+    """Read every cluster, and run all checks; raises `InputError` for an unknown --broker.
 
     `rules` are those that the ClusterSet is to have.
     """
@@ -85,9 +88,8 @@ def _check(
     from hanse.cli.check.results import Intended, check_previews
     from hanse.cli.clusters import is_local, select_clusters
     from hanse.cli.doctor.clusters import CheckContext
-    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.process import run_async
 
-    start_logging(settings)
     clusters = select_clusters(settings)
     if broker and broker not in {cluster.name for cluster in clusters}:
         listed = ", ".join(cluster.name for cluster in clusters)

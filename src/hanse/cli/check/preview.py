@@ -16,6 +16,7 @@ from hanse.kube.client import Client
 from hanse.kube.errors import ApiError, NotFound
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.networking import ServiceCIDR
 from hanse.model.naming import SYSTEM_NAMESPACE
 
@@ -77,11 +78,11 @@ async def read_previews(clusters: Iterable[ClusterAccess]) -> list[ClusterPrevie
 async def _read(cluster: ClusterAccess, client: Client) -> ClusterPreview:
     """Read all of one cluster but its inventory, which is a placeholder."""
     ranges, nodes, pods, resources, maps = await asyncio.gather(
-        _items(client, resource_path(ServiceCIDR.kind)),
-        _items(client, "/api/v1/nodes"),
-        _items(client, _PODS),
-        _items(client, _POLICIES, "resources"),
-        _items(client, "/api/v1/namespaces/kube-system/configmaps"),
+        _get_items(client, resource_path(ServiceCIDR.kind)),
+        _get_items(client, "/api/v1/nodes"),
+        _get_items(client, _PODS),
+        _get_items(client, _POLICIES, "resources"),
+        _get_items(client, "/api/v1/namespaces/kube-system/configmaps"),
     )
     services = [cidr for one in ranges or () for cidr in one.get("spec", {}).get("cidrs") or ()]
     return ClusterPreview(
@@ -89,7 +90,7 @@ async def _read(cluster: ClusterAccess, client: Client) -> ClusterPreview:
         UnreadCluster(cluster.name, "", "silence"),
         service_ranges=_ranges(services or await _refused_range(client)),
         pod_ranges=_ranges(c for one in nodes or () for c in one["spec"].get("podCIDRs") or ()),
-        pod_addresses=tuple(_own_address(pods or ())),
+        pod_addresses=tuple(_own_addresses(pods or ())),
         policies_served=None
         if resources is None
         else any(one.get("name") == "validatingadmissionpolicies" for one in resources),
@@ -107,7 +108,9 @@ def _corefiles(maps: Iterable[dict[str, Any]]) -> dict[str, str]:
     }
 
 
-async def _items(client: Client, path: str, field: str = "items") -> list[dict[str, Any]] | None:
+async def _get_items(
+    client: Client, path: str, field: str = "items"
+) -> list[dict[str, Any]] | None:
     """GET a path, and return a field of the answer; empty after 404, None after other errors."""
     try:
         response = await client.send(Request("GET", path, timeout=REQUEST_TIMEOUT))
@@ -115,7 +118,7 @@ async def _items(client: Client, path: str, field: str = "items") -> list[dict[s
         return []
     except ApiError:
         return None
-    return list(msgspec.json.decode(response.body).get(field) or ())
+    return list(decode_json(response.body).get(field) or ())
 
 
 async def _refused_range(client: Client) -> list[str]:
@@ -148,7 +151,7 @@ def _ranges(cidrs: Iterable[str]) -> tuple[IpRange, ...]:
     return tuple(found)
 
 
-def _own_address(pods: Iterable[dict[str, Any]]) -> Iterable[str]:
+def _own_addresses(pods: Iterable[dict[str, Any]]) -> Iterable[str]:
     """The addresses of pods that do not use their node's network."""
     for pod in pods:
         if pod.get("spec", {}).get("hostNetwork"):

@@ -20,9 +20,11 @@ from hanse.cli.doctor.clusters import (
     wrong_clock,
 )
 from hanse.cli.inventory import ClusterInventory
+from hanse.model.addresses import is_loopback_host
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.naming import ZONE
+from hanse.model.summaries import first_of
 
 Status = Literal["ok", "warning", "failed", "unknown"]
 GLOBALNET = "globalingressips.submariner.io"
@@ -132,7 +134,7 @@ def _ranges(preview: ClusterPreview) -> Iterator[CheckResult]:
     for kind, ranges in (("service", preview.service_ranges), ("pod", preview.pod_ranges)):
         check = f"{kind} ranges"
         if ranges:
-            yield CheckResult(preview.name, check, "ok", _join(ranges))
+            yield CheckResult(preview.name, check, "ok", first_of([str(one) for one in ranges], 4))
         else:
             yield CheckResult(
                 preview.name,
@@ -144,9 +146,9 @@ def _ranges(preview: ClusterPreview) -> Iterator[CheckResult]:
 
 
 def _dns(preview: ClusterPreview) -> Iterator[CheckResult]:
-    """Whether kube-system has a Corefile, and whether that names our zone; no query is sent.
+    """Whether kube-system has a Corefile, else a warning, and whether it names our zone.
 
-    Unknown if its ConfigMaps could not be read.
+    No query is sent. Unknown if its ConfigMaps could not be read.
     """
     if preview.corefiles is None:
         yield CheckResult(
@@ -174,7 +176,10 @@ def _dns(preview: ClusterPreview) -> Iterator[CheckResult]:
 
 
 def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
-    """A warning if ServiceExports are defined, and not by us, by the definition's category."""
+    """A warning if ServiceExports are defined and not by us, by the definition's category.
+
+    Else ok.
+    """
     found = preview.inventory
     definitions = (found.definitions or {}) if isinstance(found, ClusterInventory) else {}
     check = "other controllers"
@@ -194,7 +199,7 @@ def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
 
 
 def _check_between(previews: Sequence[ClusterPreview], intended: Intended) -> Iterator[CheckResult]:
-    """Overlaps of ranges, clocks, the broker's address, and that routes are unknown."""
+    """The results about several clusters: overlaps, clocks, broker address; routes as unknown."""
     read = [p for p in previews if isinstance(p.inventory, ClusterInventory)]
     members = [p for p in read if _runs_pods(p)]
     overlaps = [r for one, other in combinations(members, 2) for r in _overlaps(one, other)]
@@ -243,10 +248,10 @@ def _overlaps(one: ClusterPreview, other: ClusterPreview) -> Iterator[Overlap]:
 def _by_kind(preview: ClusterPreview) -> Iterator[tuple[str, tuple[IpRange, ...]]]:
     """The ranges by kind; addresses of pods, if the pod ranges are not known."""
     yield "service", preview.service_ranges
-    yield "pod", preview.pod_ranges or _addresses(preview.pod_addresses)
+    yield "pod", preview.pod_ranges or _as_ranges(preview.pod_addresses)
 
 
-def _addresses(addresses: Iterable[str]) -> tuple[IpRange, ...]:
+def _as_ranges(addresses: Iterable[str]) -> tuple[IpRange, ...]:
     """Ranges of one address each, for clusters that do not say their pod ranges."""
     return tuple(ip_network(ip_address(text)) for text in addresses)
 
@@ -272,13 +277,16 @@ def _judge_overlap(
 
 
 def _has_globalnet(preview: ClusterPreview) -> bool:
-    """Whether Globalnet's CustomResourceDefinition exists in a cluster."""
+    """Whether a cluster, if it was read, has Globalnet's CustomResourceDefinition."""
     found = preview.inventory
     return isinstance(found, ClusterInventory) and GLOBALNET in (found.definitions or {})
 
 
 def _clocks(read: Sequence[ClusterPreview]) -> Iterator[CheckResult]:
-    """Failed if two clusters' clocks are more than `MAX_SKEW` apart; nothing for one cluster."""
+    """Failed if two clusters' clocks are more than `MAX_SKEW` apart, else ok.
+
+    No result for a single cluster.
+    """
     skews = {p.name: p.inventory.skew for p in read if isinstance(p.inventory, ClusterInventory)}
     if len(skews) < 2:
         return
@@ -318,14 +326,5 @@ def _broker_address(read: Sequence[ClusterPreview], intended: Intended) -> Itera
 
 
 def _is_loopback(server: str) -> bool:
-    """Whether a URL's host is a loopback address, or localhost; names are not looked up."""
-    host = urlsplit(server).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _join(ranges: Sequence[IpRange]) -> str:
-    shown = ", ".join(str(r) for r in ranges[:4])
-    return shown if len(ranges) <= 4 else f"{shown} and {len(ranges) - 4} more"
+    """Whether a URL's host is a loopback address, or localhost."""
+    return is_loopback_host(urlsplit(server).hostname or "")

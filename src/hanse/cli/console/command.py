@@ -67,9 +67,10 @@ def command(
       hanse console --federation lubeck --people-of lubeck
       helm install hanse ./hanse --set clusterId=lubeck --set console.enabled=true
     """
+    from hanse.cli.addresses import bind_listener
     from hanse.cli.clusters import is_local, own_and_others, select_cluster, select_clusters
     from hanse.cli.console.federation import federation_members
-    from hanse.cli.console.serving import listening_socket, serve_console
+    from hanse.cli.console.serving import serve_console
     from hanse.cli.process import run_async, start_logging
 
     settings = global_options(context)
@@ -82,10 +83,15 @@ def command(
     if federation:
         supervisor = named.get(federation) or select_cluster(settings, federation)
     local = is_local(settings)
-    listener = listening_socket(listen)
+    listener = bind_listener("--listen", listen, "127.0.0.1:8088")
+    listener.listen()  # whoever reads the next line can connect
     click.echo(f"http://{listen}: log in with your own token; Ctrl-C ends it")
 
     async def serve() -> None:
+        """Serve the clusters, with those of the supervisor's Federation, until cancelled.
+
+        Raises `CommandFailed` if its members cannot be read.
+        """
         members = await federation_members(supervisor) if supervisor is not None else ()
         known = {one.name for one in clusters}
         every = (*clusters, *(one for one in members if one.name not in known))

@@ -2,21 +2,21 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
+from typing import Any
 
 from msgspec.structs import replace
 
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster
-from hanse.cli.fleet import (
-    ClusterRead,
-    build_fleet,
-    missing_reads,
-    read_further,
-    read_objects,
-    unread,
-)
-from hanse.cli.inventory import discover_kinds
+from hanse.cli.doctor.checks import CheckedFleet, ChecksView
+from hanse.cli.doctor.lists import CONSOLE_LISTS, FIRST, further_lists
+from hanse.cli.fleet import ClusterRead, build_fleet, unread
+from hanse.cli.fleet_lists import read_further, read_objects, wanted_reads
+from hanse.cli.inventory import AccessAnswer, describe_cluster, read_access, read_version
 from hanse.kube.client import Client
+from hanse.kube.discovery import refresh
+from hanse.kube.watch_events import Listed
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace
 from hanse.model.snapshot import Watch
@@ -28,18 +28,31 @@ START_INTERVAL = 0.5
 """Seconds until a cluster is read again while others have not been read at all."""
 PUBLISH_INTERVAL = 1.0
 """Seconds between two snapshots."""
+CHECK_INTERVAL = 60.0
+"""Seconds between two readings of what checks need: definitions are large, and seldom change."""
 
 
 class FleetPoller:
     """The fleet as it was last read, cluster by cluster; what is old is said to be old."""
 
     def __init__(self, clusters: Sequence[ClusterAccess], *, local: bool) -> None:
+        """Nothing is read until `run`; `local` says that the clusters are a local federation."""
         self._clusters = clusters
         self._local = local
         self._reads: dict[str, ClusterRead] = {}
         self._read_at: dict[str, datetime] = {}
         self._fleet = MultiClusterSnapshot({})
         self._dirty = False
+        self._access: dict[str, AccessAnswer] = {}
+        self._checked: dict[str, dict[Watch, Listed[Any]]] = {}
+        """What checks need, as it was last read of each cluster."""
+        self._check_at: dict[str, float] = {}
+        """When that is read again, by the loop's time."""
+        self._wanted: dict[str, set[Watch]] = {}
+        """What each cluster is to list beside the first lists, by what all had listed."""
+        self._wakes = {cluster.name: asyncio.Event() for cluster in clusters}
+        """Set where a cluster has yet to list something that is wanted."""
+        self.checks = ChecksView(self._checked_fleet, local=local)
         self.on_change: Callable[[], None] = lambda: None
         """Called when the snapshot has changed."""
 
@@ -67,23 +80,58 @@ class FleetPoller:
             group.create_task(self._publish(), name="publish")
 
     async def _publish(self) -> None:
-        """Rebuild the snapshot and call `on_change`, if something was read, each second."""
+        """Rebuild the snapshot each second, if something was read, and call `on_change`.
+
+        Never returns. It also wakes clusters that have more to list.
+        """
         while True:
             if self._dirty:
                 self._dirty = False
                 now = datetime.now(UTC)
                 self._fleet = build_fleet(self._reads.values(), now, local=self._local)
+                self._share_wanted()
                 self.on_change()
             await asyncio.sleep(PUBLISH_INTERVAL)
 
+    def _share_wanted(self) -> None:
+        """Work out once what every cluster has to list, and wake those that have not tried it.
+
+        Nothing until each cluster was read once.
+        """
+        if not self._all_read:
+            return
+        beside = further_lists(self._reads.values())
+        self._wanted = {
+            name: lists | {one for one in beside.get(name, ()) if one in CONSOLE_LISTS}
+            for name, lists in wanted_reads(self._reads.values()).items()
+        }
+        for name, lists in self._wanted.items():
+            if lists - self._reads[name].tried:
+                self._wakes[name].set()
+
+    def _checked_fleet(self) -> CheckedFleet:
+        """What was last read of the clusters that answered, for checks."""
+        reads = [one for one in self._reads.values() if not one.failure]
+        inventories = [describe_cluster(one, self._access[one.context]) for one in reads]
+        return CheckedFleet(inventories, reads, datetime.now(UTC))
+
     async def _follow(self, cluster: ClusterAccess) -> None:
-        """Read one cluster again and again; faster while others were not read at all."""
+        """Read one cluster again and again; faster while others were not read at all.
+
+        It is also read at once when it is woken; a failure is kept as a reading. Never returns.
+        """
         usual = max(INTERVAL, INTERVAL_PER_CLUSTER * len(self._clusters))
         while True:
             completes = self._all_read
             found = await read_cluster(cluster, self._read)
-            self._take(cluster.name, unread(found) if isinstance(found, ReadFailure) else found)
-            await asyncio.sleep(usual if completes else START_INTERVAL)
+            self._keep_reading(
+                cluster.name, unread(found) if isinstance(found, ReadFailure) else found
+            )
+            wake = self._wakes[cluster.name]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(usual if completes else START_INTERVAL):
+                    await wake.wait()
+            wake.clear()
 
     @property
     def _all_read(self) -> bool:
@@ -91,20 +139,25 @@ class FleetPoller:
         return len(self._reads) == len(self._clusters)
 
     async def _read(self, cluster: ClusterAccess, client: Client) -> ClusterRead:
-        """Read a cluster's first lists and, once all were read, those that the others call for."""
-        await discover_kinds(client)
-        found = await read_objects(cluster, client)
-        if not self._all_read:
-            return found
-        while more := self._missing(cluster.name, found):
+        """Read a cluster's first lists and, once all were read, those that the others call for.
+
+        What checks need is read less often, and kept meanwhile.
+        """
+        answer = await read_version(client)
+        await refresh(client)
+        name, now = cluster.name, asyncio.get_running_loop().time()
+        is_due = now >= self._check_at.get(name, now)
+        found = await read_objects(cluster, client, FIRST if is_due else ())
+        if is_due:
+            self._check_at[name] = now + CHECK_INTERVAL
+            self._checked[name] = {w: found.lists[w] for w in FIRST if w in found.lists}
+        found = replace(found, lists={**self._checked[name], **found.lists})
+        if more := self._wanted.get(name, set()) - found.tried:
             found = await read_further(found, client, more)
+        self._access[name] = await read_access(cluster, client, (), answer, found)
         return found
 
-    def _missing(self, name: str, found: ClusterRead) -> set[Watch]:
-        """What a cluster has yet to list; clusters stay in order, as the first is asked for all."""
-        return missing_reads({**self._reads, name: found}.values()).get(name, set())
-
-    def _take(self, name: str, read: ClusterRead) -> None:
+    def _keep_reading(self, name: str, read: ClusterRead) -> None:
         """Keep a reading; one that failed leaves what was read before, with its age, if it was."""
         now = datetime.now(UTC)
         if not read.failure:

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from hanse.cli.dns.global_zone_options import global_zone_options, parse_network, parse_region
+from hanse.cli.addresses import (
+    bind_address,
+    bind_listener,
+    parse_forward,
+    parse_network,
+    parse_server_address,
+)
+from hanse.cli.dns.global_zone_options import global_zone_options, parse_region
 from hanse.cli.errors import InputError
 from hanse.cli.feature_options import features_option
 from hanse.cli.replica_name_options import parse_replica_names, replica_name_options
@@ -223,7 +230,6 @@ def command(
         return
     from hanse import app
     from hanse.app.dns import DnsCredentials, ServerProcess
-    from hanse.cli.addresses import bind_listener, parse_forward
     from hanse.cli.dns.process import run_dns
     from hanse.cli.process import run_async, start_logging
     from hanse.dns.settings import ServerSettings
@@ -240,7 +246,10 @@ def command(
         global_zones=tuple(_zone_name(name, "--global-zone") for name in global_zones),
         regions=tuple(parse_region(text) for text in regions),
         resolvers=tuple(parse_network("--trust-resolver", text) for text in resolvers),
-        secondaries=tuple(_transfer_network(text) for text in allow_transfer),
+        secondaries=tuple(
+            parse_network("--allow-transfer", text, "192.0.2.0/24", strict=False)
+            for text in allow_transfer
+        ),
         profile=None if profile is None else "kep-1645" if profile == "kep-1645" else "lighthouse",
     )
     local = credentials.find_credentials(settings.kubeconfig, context=settings.context)
@@ -284,7 +293,6 @@ def corefile(
       hanse dns corefile --replicas --replica-zone cluster.local 10.96.0.53
       hanse dns corefile --zone hanse.example 10.0.0.7:5353 [fd00::7]:5353
     """
-    from hanse.cli.addresses import parse_server_address
     from hanse.dns.corefile import server_block
 
     for server in servers:
@@ -349,18 +357,6 @@ def _zone_name(zone: str, option: str = "--zone") -> str:
     return zone.lower().removesuffix(".")
 
 
-def _transfer_network(text: str) -> str:
-    """The network with host bits cleared; raises `InputError` if it is no network."""
-    from ipaddress import ip_network
-
-    try:
-        return str(ip_network(text, strict=False))
-    except ValueError:
-        raise InputError(
-            f"--allow-transfer {text!r} is not a network; give one such as 192.0.2.0/24"
-        ) from None
-
-
 def _bind(address: str, workers: int) -> "Listeners":
     """Bound sockets for UDP and TCP of an ADDRESS:PORT, for all workers; IPv6 in brackets.
 
@@ -368,11 +364,5 @@ def _bind(address: str, workers: int) -> "Listeners":
     """
     from hanse.dns.listeners import bind_listeners
 
-    host, _, port = address.rpartition(":")
-    if not host or not port.isdecimal() or int(port) > 65535:
-        raise InputError(f"--listen {address!r} is not ADDRESS:PORT; write it as 0.0.0.0:5353")
-    try:
-        return bind_listeners(host.removeprefix("[").removesuffix("]"), int(port), workers)
-    except OSError as error:
-        why = error.strerror or "the address cannot be used"
-        raise InputError(f"--listen {address}: {why}; choose another address or port") from None
+    bind = partial(bind_listeners, workers=workers)
+    return bind_address("--listen", address, "0.0.0.0:5353", bind)

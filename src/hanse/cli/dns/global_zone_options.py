@@ -1,19 +1,19 @@
 """The options of a name server for global hosts."""
 
 from collections.abc import Callable
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from hanse.cli.addresses import parse_network
 from hanse.cli.errors import InputError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def global_zone_options(command: F) -> F:
-    """Decorate a command with the options."""
+    """Decorate a command with the options of global zones and their cache."""
     for option in (
         click.option(
             "--trust-resolver",
@@ -65,11 +65,3 @@ def parse_region(text: str) -> tuple[str, str]:
             f"--region {text!r} is not NETWORK=CLUSTER; write it as 198.51.100.0/24=bergen"
         )
     return parse_network("--region", network), cluster
-
-
-def parse_network(option: str, text: str) -> str:
-    """The network in CIDR notation; raises `InputError` for others, also with host bits set."""
-    try:
-        return str(ip_network(text))
-    except ValueError:
-        raise InputError(f"{option} {text!r} is no network; write it as 198.51.100.0/24") from None

@@ -41,7 +41,7 @@ async def run_dns(
 
 
 def _address_text(metrics_listener: socket.socket | None) -> str:
-    """Address and port of a socket; empty without one."""
+    """ADDRESS:PORT of a socket; empty without one."""
     return (
         "{}:{}".format(*metrics_listener.getsockname()[:2]) if metrics_listener is not None else ""
     )

@@ -7,14 +7,15 @@ from datetime import datetime, timedelta
 from msgspec import Raw, Struct
 
 from hanse import app
-from hanse.cli.apply import contains
+from hanse.cli.apply import is_applied
 from hanse.cli.inventory import ClusterInventory, InventoryResult
 from hanse.cli.permissions import Permission
 from hanse.model.crds import OWN_KINDS
 from hanse.model.findings import Ref
 from hanse.model.json_input import decode_json
-from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
+from hanse.model.summaries import first_of
 
 OLDEST_MINOR, NEWEST_MINOR = 30, 35
 EXPIRY_WARNING = timedelta(days=7)
@@ -63,10 +64,12 @@ class CheckContext(Struct, frozen=True):
     """Whether a definition is of this version, by name and spec: most clusters have the same."""
 
     def is_current(self, wanted: Wire, existing: Raw) -> bool:
-        """Whether the spec of an existing definition has all that ours has."""
+        """Whether the spec of an existing definition is as ours would be applied."""
         key = (wanted["metadata"]["name"], bytes(existing))
         if key not in self.compared:
-            self.compared[key] = contains(decode_json(existing), wanted["spec"])
+            self.compared[key] = is_applied(
+                {"spec": decode_json(existing)}, {"spec": wanted["spec"]}
+            )
         return self.compared[key]
 
 
@@ -140,7 +143,7 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
     if missing:
         yield Finding(
             cluster.name,
-            f"definitions are missing: {_first_three(missing)}",
+            f"definitions are missing: {first_of(missing)}",
             remedy,
             "CrdMissing",
             Ref("CustomResourceDefinition", missing[0]),
@@ -149,7 +152,7 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
     if old:
         yield Finding(
             cluster.name,
-            f"definitions are not of this version: {_first_three(old)}",
+            f"definitions are not of this version: {first_of(old)}",
             remedy,
             "CrdOld",
             Ref("CustomResourceDefinition", old[0]),
@@ -179,7 +182,7 @@ def unready_nodes(cluster: ClusterInventory, context: CheckContext) -> Iterator[
 def denied_permissions(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
     """RightMissing: what the credentials that we used may not do, by access reviews."""
     if cluster.denied:
-        listed = _first_three([f"{right.verb} {right.resource}" for right in cluster.denied])
+        listed = first_of([f"{right.verb} {right.resource}" for right in cluster.denied])
         yield Finding(
             cluster.name,
             f"these credentials may not {listed}",
@@ -189,33 +192,10 @@ def denied_permissions(cluster: ClusterInventory, context: CheckContext) -> Iter
         )
 
 
-def _agent_rights(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:  # noqa: ARG001 - every check's signature
-    """AgentForbidden: what the account of the agent may not watch, asked as that account's."""
-    if cluster.agent_denied:
-        listed = _first_three([right.resource for right in cluster.agent_denied])
-        features = ",".join(cluster.features)
-        yield Finding(
-            cluster.name,
-            f"its agent may not watch {listed}: what depends on them does not work",
-            f"hanse manifests --cluster-id {cluster.name} --features {features} --rights | "
-            f"kubectl --context {cluster.name} apply -f -",
-            "AgentForbidden",
-            Ref("ServiceAccount", AGENT, SYSTEM_NAMESPACE),
-            pasteable=True,
-        )
-
-
 _CHECKS: tuple[Callable[[ClusterInventory, CheckContext], Iterator[Finding]], ...] = (
     _old_credentials,
     unsupported_version,
     wrong_clock,
     _definitions,
     denied_permissions,
-    _agent_rights,
 )
-
-
-def _first_three(names: Sequence[str]) -> str:
-    """The first three names, and how many more there are."""
-    shown = ", ".join(names[:3])
-    return shown if len(names) <= 3 else f"{shown} and {len(names) - 3} more"

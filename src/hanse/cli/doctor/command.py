@@ -44,8 +44,10 @@ def command(context: click.Context, as_json: bool, wait: int) -> None:
     import time
 
     from hanse.cli.findings import print_findings, report_document
+    from hanse.cli.process import start_logging
 
     settings = global_options(context)
+    start_logging(settings)
     until = time.monotonic() + wait
     report = _examine(settings)
     while report.failed and time.monotonic() < until:
@@ -59,17 +61,16 @@ def command(context: click.Context, as_json: bool, wait: int) -> None:
 
 
 def _examine(settings: GlobalOptions) -> "Report":
-    """Read every cluster, and judge what is wrong; starts logging.
+    """Read every cluster, and judge what is wrong.
 
     An unusable kubeconfig is a finding, too, and then the only one.
     """
     from hanse.cli.clusters import configured_clusters, is_local
     from hanse.cli.findings import Report
-    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.process import run_async
     from hanse.kube.errors import BadCredentials
     from hanse.model.findings import Finding, Ref, Remedy, Severity
 
-    start_logging(settings)
     try:
         clusters = configured_clusters(settings)
     except BadCredentials as error:
@@ -78,7 +79,10 @@ def _examine(settings: GlobalOptions) -> "Report":
             severity=Severity.OUTAGE,
             subject=Ref("Kubeconfig", "kubeconfig"),
             summary=str(error),
-            remedy=Remedy("name a readable file with --kubeconfig, or start `hanse up`"),
+            remedy=Remedy(
+                "name a readable file with --kubeconfig and contexts of it with --context, or "
+                "start `hanse up`"
+            ),
         )
         return Report((), (unread,))
     from hanse.cli.doctor.examination import examine_clusters

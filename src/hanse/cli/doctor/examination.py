@@ -1,20 +1,27 @@
 """Everything that is wrong with clusters, read once."""
 
-from collections.abc import Collection, Mapping, Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from hanse.app.views import examine
-from hanse.cli.clusters import ClusterAccess, ReadFailure, open_clients, read_clusters
-from hanse.cli.doctor.clusters import REQUIRED_PERMISSIONS, CheckContext, check_clusters
-from hanse.cli.doctor.clusters import Finding as Check
+from hanse.app.views import examine, views
+from hanse.cli.clusters import (
+    BROKER_CONNECTIONS,
+    ClusterAccess,
+    ReadFailure,
+    open_clients,
+    read_clusters,
+)
+from hanse.cli.doctor.checks import CheckedFleet, ChecksView
+from hanse.cli.doctor.clusters import REQUIRED_PERMISSIONS
 from hanse.cli.doctor.lists import FIRST, further_lists
-from hanse.cli.doctor.objects import check_objects
 from hanse.cli.findings import Report
-from hanse.cli.fleet import ClusterRead, build_fleet, complete, read_objects, unread
+from hanse.cli.fleet import ClusterRead, build_fleet, unread
+from hanse.cli.fleet_lists import complete, read_further, read_objects, unserved_kinds
 from hanse.cli.inventory import (
     AccessAnswer,
     ClusterInventory,
@@ -26,14 +33,11 @@ from hanse.cli.inventory import (
     service_inventory,
     unread_cluster,
 )
-from hanse.features.services.reading import ALL_IMPORTS
+from hanse.features.services.reading import ALL_IMPORTS, slices_from
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
-from hanse.model.crds import crds
-from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, judge
+from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
-
-_DEGRADED = ("AgentForbidden", "CrdMissing", "LeaderMissing", "LeaseMissing", "WebhookDown")
 
 
 class FleetExamination(Struct, frozen=True):
@@ -64,14 +68,12 @@ async def examine_clusters(clusters: Sequence[ClusterAccess], *, local: bool) ->
         unread_cluster(one) if isinstance(one, ReadFailure) else _inventory(read, one)
         for one in results
     ]
-    checks = (
-        *check_clusters(inventories, CheckContext(now, crds(), local)),
-        *check_objects([one for one in read.values() if not one.failure], now),
+    checked = CheckedFleet(inventories, read.values(), now)
+    seen = examine(
+        build_fleet(read.values(), now, local=local),
+        (*views(), ChecksView(lambda: checked, local=local)),
     )
-    seen = examine(build_fleet(read.values(), now, local=local))
-    lost = {one.subject for one in seen.unjudged if one.code == "BrokerNamespaceMissing"}
-    findings = judge((*seen.unjudged, *(as_finding(one, lost) for one in checks)))
-    report = Report(tuple(cluster.name for cluster in clusters), findings)
+    report = Report(tuple(cluster.name for cluster in clusters), seen.findings)
     return FleetExamination(inventories, seen.items, report)
 
 
@@ -79,11 +81,24 @@ _First = tuple[ClusterRead, AccessAnswer]
 
 
 async def _read(cluster: ClusterAccess, client: Client) -> _First:
-    """What is read of one cluster at first: all of it, or it has failed."""
-    answer = await read_version(client)
-    await refresh(client)
+    """Read the first lists of one cluster, and what our credentials and its agent's may do.
+
+    Of an exporting cluster also its own slices; a broker gets more connections.
+    """
+    answer, _ = await asyncio.gather(read_version(client), refresh(client, core=False))
+    if ClusterMember not in unserved_kinds(client):
+        client.limit.widen(BROKER_CONNECTIONS)
     read = await read_objects(cluster, client, FIRST)
-    return read, await read_access(cluster, client, REQUIRED_PERMISSIONS, answer, read)
+    own = [slices_from(read.cluster)] if read.objects(ServiceExport) else []
+    read, access = await asyncio.gather(
+        read_further(read, client, own),
+        read_access(cluster, client, REQUIRED_PERMISSIONS, answer, read),
+    )
+    forbidden = tuple(dict.fromkeys(one.resource for one in access.agent_denied))
+    return replace(read, agent_forbidden=forbidden, features=access.features), access
+
+
+_SERVICE_KINDS = frozenset({ServiceExport.kind, ServiceImport.kind})
 
 
 def _inventory(reads: Mapping[str, ClusterRead], first: _First) -> ClusterInventory:
@@ -93,28 +108,16 @@ def _inventory(reads: Mapping[str, ClusterRead], first: _First) -> ClusterInvent
 
 
 def _services(read: ClusterRead) -> ServiceInventory | None:
-    """The exports, and the number of imports; None unless both could be read."""
-    counted = read.counts.get(ServiceImport.kind)
-    if counted is None or not any(watch.kind is ServiceExport for watch in read.lists):
-        return None
-    if counted.total is not None:
-        return service_inventory(read.objects(ServiceExport), counted.total)
-    if ALL_IMPORTS not in read.lists:
-        return None
-    return service_inventory(read.objects(ServiceExport), len(read.objects(ServiceImport)))
+    """The exports, and the number of imports; None where neither kind is served.
 
-
-def as_finding(check: Check, lost: Collection[Ref]) -> Finding:
-    """A check's finding as a `Finding` of the model: DEGRADED for codes in `_DEGRADED`, else RISK.
-
-    `lost` are the brokers without their namespace: they cause checks that are `of_namespace`.
+    Of a kind that was not read, the field in it is None.
     """
-    broker = cluster_ref(check.cluster)
-    return Finding(
-        code=check.code,
-        severity=Severity.DEGRADED if check.code in _DEGRADED else Severity.RISK,
-        subject=replace(check.subject or Ref("APIServer", check.cluster), cluster=check.cluster),
-        summary=f"{check.cluster}: {check.problem}",
-        remedy=Remedy(check.advice, (check.remedy,)) if check.pasteable else Remedy(check.remedy),
-        caused_by=(broker,) if check.of_namespace and broker in lost else (),
-    )
+    listed = any(watch.kind is ServiceExport for watch in read.lists)
+    exports = read.objects(ServiceExport) if listed else None
+    counted = read.counts.get(ServiceImport.kind)
+    imports = counted.total if counted is not None else None
+    if imports is None and ALL_IMPORTS in read.lists:
+        imports = len(read.objects(ServiceImport))
+    if exports is None and imports is None and read.unserved >= _SERVICE_KINDS:
+        return None
+    return service_inventory(exports, imports)

@@ -2,26 +2,29 @@
 
 from collections.abc import Collection, Iterable, Iterator
 
-from hanse.cli.fleet import ClusterRead
+from hanse.cli.fleet import ClusterRead, SelectedList
 from hanse.cli.inventory import BESIDE_OBJECTS, CLAIMS
+from hanse.features.federation.manifests import SUPERVISOR_LABEL
 from hanse.features.gslb.names import SECRET
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.facts import Role
 from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.admission import (
     MutatingWebhookConfiguration,
+    ValidatingAdmissionPolicy,
     ValidatingAdmissionPolicyBinding,
     ValidatingWebhookConfiguration,
 )
-from hanse.model.kinds.apps import Deployment
+from hanse.model.kinds.apps import DaemonSet, Deployment
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import ConfigMap, Node, Secret, ServiceAccount
+from hanse.model.kinds.core import ConfigMap, Event, Node, Secret, ServiceAccount
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SYSTEM, Federation
 from hanse.model.kinds.gslb import NAMESPACE as GSLB_NAMESPACE
 from hanse.model.kinds.gslb import AMKOCluster
 from hanse.model.kinds.networking import ServiceCIDR
-from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.kinds.networks import Network
+from hanse.model.naming import GUARDS_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.snapshot import Watch
 
 ACCEPTANCE = Watch(Role.LOCAL, AcceptancePolicy, optional=True)
@@ -35,12 +38,33 @@ FIRST = (*BESIDE_OBJECTS, ACCEPTANCE, DEPLOYMENTS, *WEBHOOKS)
 
 COREFILE = Watch(Role.LOCAL, ConfigMap, "kube-system", name="coredns", optional=True)
 GUARDS = Watch(Role.LOCAL, ValidatingAdmissionPolicyBinding, optional=True)
+POLICIES = Watch(Role.LOCAL, ValidatingAdmissionPolicy, optional=True)
+SUPERVISORS = Watch(Role.LOCAL, ServiceAccount, SYSTEM, labels=SUPERVISOR_LABEL, optional=True)
+NODE_GUARDS = Watch(Role.LOCAL, DaemonSet, SYSTEM_NAMESPACE, optional=True)
+GUARD_LEASES = Watch(Role.LOCAL, Lease, GUARDS_NAMESPACE, optional=True)
 RANGES = Watch(Role.LOCAL, ServiceCIDR, optional=True)
 SECRETS = Watch(Role.LOCAL, Secret, SYSTEM, optional=True)
 SITE_SECRET = Watch(Role.LOCAL, Secret, GSLB_NAMESPACE, name=SECRET, optional=True)
 SLICES = Watch(Role.LOCAL, EndpointSlice, SYSTEM_NAMESPACE, optional=True)
+UNATTACHED = SelectedList(Role.LOCAL, Event, optional=True, fields="reason=FailedCreatePodSandBox")
+"""What kubelets say of pods that their network plugin does not attach."""
 
 DNS_SERVER = "hanse-dns"
+
+
+CONSOLE_LISTS = (
+    *FIRST,
+    CLAIMS,
+    COREFILE,
+    GUARDS,
+    GUARD_LEASES,
+    NODE_GUARDS,
+    POLICIES,
+    RANGES,
+    SLICES,
+    SUPERVISORS,
+)
+"""What a console reads for checks, if its credentials allow that: no Secrets."""
 
 
 def further_lists(reads: Collection[ClusterRead]) -> dict[str, set[Watch]]:
@@ -50,12 +74,17 @@ def further_lists(reads: Collection[ClusterRead]) -> dict[str, set[Watch]]:
 
 
 def _needed(read: ClusterRead, *, has_broker: bool) -> Iterator[Watch]:
-    """What checks need of one cluster; a broker has the ranges of all its members."""
+    """What checks need of one cluster, by what it has: members, sites, webhooks, nodes, networks.
+
+    With `has_broker` no ServiceCIDRs: a broker has the ranges of all its members.
+    """
     if read.objects(Federation):
-        yield from (CLAIMS, SECRETS)
+        yield from (CLAIMS, GUARDS, POLICIES, SECRETS, SUPERVISORS)
     if read.objects(AMKOCluster):
         yield SITE_SECRET
     if members_of(read):
+        yield POLICIES
+    if members_of(read) or read.objects(Network):
         yield GUARDS
     if any(one.name == DNS_SERVER for one in read.listed(DEPLOYMENTS)):
         yield COREFILE
@@ -63,6 +92,10 @@ def _needed(read: ClusterRead, *, has_broker: bool) -> Iterator[Watch]:
         yield SLICES
     if read.objects(Node) and not has_broker:
         yield RANGES
+    if read.objects(Node):
+        yield UNATTACHED
+    if read.objects(Network) or read.listed(UNATTACHED):
+        yield from (NODE_GUARDS, GUARD_LEASES)
 
 
 def has_heartbeats(reads: Iterable[ClusterRead]) -> bool:
@@ -78,7 +111,7 @@ def members_of(read: ClusterRead) -> list[ServiceAccount]:
 def our_webhooks(
     read: ClusterRead,
 ) -> Iterator[tuple[ValidatingWebhookConfiguration | MutatingWebhookConfiguration, str, str]]:
-    """Each configuration of webhooks with the name of each webhook whose Service is ours, and its.
+    """Each webhook whose Service is ours: its configuration, its name, and the Service's name.
 
     Services of ours have names that begin with `hanse`.
     """

@@ -8,8 +8,8 @@ from typing import Any
 
 from hanse import __version__
 from hanse.cli.doctor.clusters import Finding
-from hanse.cli.doctor.guards import check_guards
-from hanse.cli.doctor.heartbeats import check_heartbeats, lease_silence
+from hanse.cli.doctor.guards import check_guards, check_old_policies
+from hanse.cli.doctor.heartbeats import check_heartbeats
 from hanse.cli.doctor.lists import (
     ACCEPTANCE,
     COREFILE,
@@ -21,7 +21,9 @@ from hanse.cli.doctor.lists import (
     has_heartbeats,
     our_webhooks,
 )
+from hanse.cli.doctor.node_guards import check_node_guards
 from hanse.cli.doctor.tokens import check_tokens
+from hanse.cli.doctor.updates import VERSION, minor_version, update_agent
 from hanse.cli.fleet import ClusterRead
 from hanse.features.networks.ranges import overlaps, parse_range
 from hanse.model.findings import Ref
@@ -35,7 +37,6 @@ from hanse.model.tokens import parse_claims
 
 MAX_SUPERVISORS = 5
 TOKEN_SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - a type, no token
-VERSION = "app.kubernetes.io/version"
 
 
 def check_objects(clusters: Sequence[ClusterRead], now: datetime) -> list[Finding]:
@@ -43,6 +44,7 @@ def check_objects(clusters: Sequence[ClusterRead], now: datetime) -> list[Findin
     alone = [finding for read in clusters for check in _CLUSTER_CHECKS for finding in check(read)]
     stale = [finding for read in clusters for finding in _expired_leases(read, now)]
     stale += [finding for read in clusters for finding in check_tokens(read, now)]
+    stale += [finding for read in clusters for finding in check_node_guards(read, now)]
     silent = [f for read in clusters for f in check_heartbeats(read)]
     together = [finding for check in _FLEET_CHECKS for finding in check(clusters)]
     return [*silent, *alone, *stale, *together]
@@ -54,7 +56,7 @@ def check_objects(clusters: Sequence[ClusterRead], now: datetime) -> list[Findin
 def _expired_leases(read: ClusterRead, now: datetime) -> Iterator[Finding]:
     """LeaderMissing: a leader's Lease was not renewed for a minute longer than its duration."""
     for lease in read.objects(Lease):
-        silence = lease_silence(lease, now, timedelta(minutes=1))
+        silence = lease.silence(now, timedelta(minutes=1))
         if lease.namespace == SYSTEM and silence is not None:
             holder, seconds = lease.spec.holder_identity, int(silence.total_seconds())
             supervisor = holder_cluster(holder)
@@ -117,7 +119,10 @@ def _unforwarded_zone(read: ClusterRead) -> Iterator[Finding]:
 
 
 def _overlapping_networks(read: ClusterRead) -> Iterator[Finding]:
-    """RangesOverlap: a Network's Service range overlaps a node's pod range or address."""
+    """RangesOverlap: a Network's Service range overlaps a node's pod range or address.
+
+    One finding for each such range, with the first node.
+    """
     nodes = read.objects(Node)
     named = [(f"range {c} of pods on node {n.name}", c) for n in nodes for c in n.spec.pod_cidrs]
     named += [
@@ -249,35 +254,39 @@ def _too_many_supervisors(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
 
 
 def _version_skew(clusters: Sequence[ClusterRead]) -> Iterator[Finding]:
-    """VersionSkew: the version label of an agent's Deployment is too far from this program's.
+    """VersionSkew: an agent, by the label of its Deployment, is too far from others.
 
-    That is more than one minor version, another major version, or one that cannot be parsed.
+    That is more than one minor version from this program, or older by more than one than another
+    agent; another major version; or one that cannot be parsed. Within that, releases work together.
     """
-    versions = {
-        read.context: one.metadata.labels.get(VERSION, "")
+    agents = [
+        (read, one, version)
         for read in clusters
         for one in read.listed(DEPLOYMENTS)
-        if one.name == AGENT
-    }
-    for name, version in versions.items():
-        if version and _minor_versions_between(version, __version__) > 1:
+        if one.name == AGENT and (version := one.metadata.labels.get(VERSION, ""))
+    ]
+    known = {"this": __version__}
+    if agents:
+        newest, _, theirs = max(agents, key=lambda agent: minor_version(agent[2]) or ())
+        known[f"that of {newest.context}"] = theirs
+    for read, one, version in agents:
+        far = next((other for other in known if _is_far(version, known[other])), "")
+        if far:
+            update = update_agent(read.context, one)
             yield Finding(
-                name,
-                f"its agent is version {version}, and this is {__version__}",
-                f"hanse manifests --cluster-id {name} | kubectl --context {name} apply -f -",
+                read.context,
+                f"its agent is version {version}, and {far} is {known[far]}",
+                update or f"update this program to {version}",
                 "VersionSkew",
                 Ref("Deployment", AGENT, SYSTEM_NAMESPACE),
-                pasteable=True,
+                pasteable=bool(update),
             )
 
 
-def _minor_versions_between(one: str, other: str) -> int:
-    """The distance in minor versions; 2 for another major version, or if one cannot be parsed."""
-    try:
-        (a, b), (c, d) = ([int(n) for n in v.split(".")[:2]] for v in (one, other))
-    except ValueError:
-        return 2
-    return abs(b - d) if a == c else 2
+def _is_far(version: str, other: str) -> bool:
+    """Whether versions are more than one minor version apart; one that is not parsed is."""
+    one, two = minor_version(version), minor_version(other)
+    return one is None or two is None or one[0] != two[0] or abs(one[1] - two[1]) > 1
 
 
 _CLUSTER_CHECKS: tuple[Callable[[ClusterRead], Iterable[Finding]], ...] = (
@@ -287,6 +296,7 @@ _CLUSTER_CHECKS: tuple[Callable[[ClusterRead], Iterable[Finding]], ...] = (
     _overlapping_networks,
     _unexpiring_tokens,
     check_guards,
+    check_old_policies,
 )
 _FLEET_CHECKS: tuple[Callable[[Sequence[ClusterRead]], Iterable[Finding]], ...] = (
     _overlapping_clusters,

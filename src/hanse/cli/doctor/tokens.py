@@ -14,20 +14,24 @@ from hanse.model.tokens import token_lifetime
 
 
 def check_tokens(read: ClusterRead, now: datetime) -> Iterator[Finding]:
-    """TokenExpiring: three quarters of a token's time are over; agents renew it after half."""
+    """TokenExpiring: three quarters of a token's time are over; agents renew it after half.
+
+    These are the tokens in Secrets for members of Federations and for GSLB sites.
+    """
     for secret in read.listed(SECRETS):
         token = secret.data.get("token", b"").decode("ascii", "replace").strip()
         again = "see why in the log of the agent of this supervisor, or join the member once more"
-        yield from _overdue(read, secret, token, again, now)
+        yield from _overdue_finding(read, secret, token, again, now)
     for secret in read.listed(SITE_SECRET):
         again = "apply once more what `hanse gslb rights` prints in that cluster"
         for token in site_tokens(secret.data.get(SECRET_KEY, b"")):
-            yield from _overdue(read, secret, token, again, now)
+            yield from _overdue_finding(read, secret, token, again, now)
 
 
-def _overdue(
+def _overdue_finding(
     read: ClusterRead, secret: Secret, token: str, remedy: str, now: datetime
 ) -> Iterator[Finding]:
+    """TokenExpiring, if three quarters of a token's time are over."""
     lifetime = token_lifetime(token, now)
     if lifetime is not None and lifetime.is_overdue:
         hours = max(int(lifetime.remaining.total_seconds() // 3600), 0)

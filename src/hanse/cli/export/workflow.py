@@ -153,7 +153,10 @@ async def _check(client: Client, request: ExportRequest, name: str, namespace: s
 async def _create_or_annotate(
     client: Client, request: ExportRequest, name: str, namespace: str
 ) -> bool:
-    """Create the ServiceExport, or patch the annotations of an existing one; True if created."""
+    """Create the ServiceExport, or patch the annotations of an existing one; True if created.
+
+    Without options an existing one stays as it is.
+    """
     annotations = _annotations(request)
     wanted = {key: value for key, value in annotations.items() if value is not None}
     meta = Meta(name=name, namespace=namespace, annotations=wanted)
@@ -210,7 +213,10 @@ class _ExportWait:
         self._began = asyncio.get_running_loop().time()
 
     async def wait(self, limit: timedelta) -> ExportResult:
-        """The final state of the export, or the last one before the time-out, which is no error."""
+        """The final state of the export, or the last one before the time-out, which is no error.
+
+        Raises `CommandFailed` if the export was deleted, or no agent runs.
+        """
         result, final = await self._poll()
         if final:
             return result
@@ -265,13 +271,17 @@ class _ExportWait:
             raise self._no_agent("runs")
 
     def _no_agent(self, what: str) -> CommandFailed:
-        """The error, returned to be raised, that no agent works on the new export."""
+        """The error, returned to be raised, that no agent works on the new export.
+
+        `what` completes "no agent …", such as "runs".
+        """
         return CommandFailed(
             f"the ServiceExport is made, but no agent {what} in {self._where}; "
             f"start it with `hanse agent --context {self._where}`, see `hanse doctor`"
         )
 
     def _has_waited(self, limit: timedelta) -> bool:
+        """Whether more time than the limit has passed since the wait began."""
         return asyncio.get_running_loop().time() - self._began > limit.total_seconds()
 
 

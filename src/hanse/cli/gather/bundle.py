@@ -53,7 +53,10 @@ async def gather(clusters: Sequence[ClusterAccess]) -> Files:
 
 
 async def _gather_cluster(_: ClusterAccess, client: Client) -> Files:
-    """Read objects, and logs of pods in hanse-system; a refused request's file is its error."""
+    """Read objects, and logs of pods in hanse-system; a refused request's file is its error.
+
+    The files are objects/NAME.json and logs/POD.CONTAINER.log, of the last `LOG_LINES` lines.
+    """
     await discover_kinds(client)
     paths = dict(_object_paths())
     contents = await asyncio.gather(*(_read(client, path) for path in paths.values()))

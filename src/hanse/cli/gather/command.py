@@ -45,6 +45,7 @@ def command(context: click.Context, output: Path | None) -> None:
     local = is_local(settings)
 
     async def read() -> tuple[FleetExamination, Files]:
+        """Examine all clusters, then read what the bundle has of each."""
         return await examine_clusters(clusters, local=local), await gather(clusters)
 
     examination, files = run_async(read)

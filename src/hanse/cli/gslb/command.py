@@ -51,6 +51,7 @@ def status(context: click.Context, as_json: bool) -> None:
     clusters = select_clusters(settings)
 
     async def read() -> tuple[GslbView, FleetExamination]:
+        """Read who leads, and examine all clusters, at the same time."""
         examined = examine_clusters(clusters, local=is_local(settings))
         return await asyncio.gather(read_gslb(clusters), examined)
 
@@ -141,9 +142,7 @@ def drain(context: click.Context, site: str, back: bool, dry_run: bool) -> None:
     start_logging(settings)
     clusters = select_clusters(settings)
     request = DrainRequest(site, back, dry_run)
-    context.exit(
-        0 if run_async(lambda: drain_site(request, clusters, click.echo)) else EXIT_PROBLEM
-    )
+    run_async(lambda: drain_site(request, clusters, click.echo))
 
 
 def _run_leader_change(

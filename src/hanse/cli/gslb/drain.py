@@ -10,6 +10,7 @@ from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.gslb.view import GslbView, read_gslb
 from hanse.kube.client import Client
 from hanse.kube.errors import KubeError
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     GlobalDeploymentPolicy,
@@ -47,8 +48,8 @@ class DrainPlan(Struct, frozen=True):
         return [f"{would}{self.effect}", *self.notes]
 
 
-async def drain_site(request: DrainRequest, clusters: Sequence[ClusterAccess], echo: Echo) -> bool:
-    """Patch the leader's policy, or only print what a dry run would do; returns always True.
+async def drain_site(request: DrainRequest, clusters: Sequence[ClusterAccess], echo: Echo) -> None:
+    """Patch the leader's policy, or only print what a dry run would do.
 
     Raises `InputError` without a single leader and policy, `CommandFailed` if the cluster fails.
     """
@@ -70,7 +71,6 @@ async def drain_site(request: DrainRequest, clusters: Sequence[ClusterAccess], e
     for site in view.sites:
         if site.unreachable:
             echo(f"note: {site.name} cannot be reached: {site.unreachable}")
-    return True
 
 
 def plan_drain(
@@ -87,13 +87,13 @@ def plan_drain(
         raise InputError(
             f"the policy matches no cluster {site!r}; it matches: {', '.join(matched)}"
         )
-    before = _recorded(policy)
+    before = _recorded_priorities(policy)
     if request.back:
         if site not in before:
             return DrainPlan(None, f"{site} is not drained; nothing to do")
         priority = before.pop(site)
         text = f"give {site} its priority {priority} again"
-        return DrainPlan(_change(spec, site, priority, before), text)
+        return DrainPlan(_priority_patch(spec, site, priority, before), text)
     if site in before:
         return DrainPlan(None, f"{site} is drained already; nothing to do")
     if not [name for name in matched if name != site and name not in before]:
@@ -103,10 +103,12 @@ def plan_drain(
         f"give {site} the lowest priority: it serves only while all others are down; "
         f"`hanse gslb drain {site} --back` undoes it"
     )
-    return DrainPlan(_change(spec, site, LOWEST, before), text, _overriding(site, rules))
+    return DrainPlan(
+        _priority_patch(spec, site, LOWEST, before), text, _override_notes(site, rules)
+    )
 
 
-def _overriding(site: str, rules: Sequence[GSLBHostRule]) -> tuple[str, ...]:
+def _override_notes(site: str, rules: Sequence[GSLBHostRule]) -> tuple[str, ...]:
     """Notes on rules that give a site a priority of their own."""
     return tuple(
         f"note: GSLBHostRule {rule.metadata.name} sets the priority of {site} itself, so "
@@ -116,10 +118,13 @@ def _overriding(site: str, rules: Sequence[GSLBHostRule]) -> tuple[str, ...]:
     )
 
 
-def _change(
+def _priority_patch(
     spec: GlobalDeploymentPolicySpec, site: str, priority: int, before: dict[str, int]
 ) -> Wire:
-    """The merge patch of trafficSplit, and of the annotation with the former priorities."""
+    """The merge patch that gives a site this priority in trafficSplit, added if it is not there.
+
+    Also of the annotation with the priorities `before` a drain, which is removed if there are none.
+    """
     weights = {s.cluster: s for s in spec.traffic_split}
     weights.setdefault(site, TrafficSplit(cluster=site))
     split = [
@@ -134,12 +139,12 @@ def _change(
     return {"metadata": {"annotations": {DRAINED: record}}, "spec": {"trafficSplit": split}}
 
 
-def _recorded(policy: GlobalDeploymentPolicy) -> dict[str, int]:
+def _recorded_priorities(policy: GlobalDeploymentPolicy) -> dict[str, int]:
     """The former priorities of drained sites, from an annotation; empty if it cannot be read."""
     text = policy.metadata.annotations.get(DRAINED, "")
     try:
-        return msgspec.json.decode(text, type=dict[str, int]) if text else {}
-    except (msgspec.DecodeError, msgspec.ValidationError):
+        return decode_json(text, type=dict[str, int]) if text else {}
+    except msgspec.DecodeError:
         return {}
 
 

@@ -18,7 +18,8 @@ from hanse.features.gslb.names import (
     TERM,
 )
 from hanse.kube.client import Client
-from hanse.kube.errors import KubeError, NotFound
+from hanse.kube.errors import KubeError
+from hanse.kube.optional_reads import read_or_none
 from hanse.model.addresses import is_address
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GSLBConfig
@@ -114,7 +115,10 @@ def plan_steps(request: LeaderChange, view: GslbView) -> list[PatchStep]:
 
 
 def warnings(request: LeaderChange, view: GslbView) -> list[str]:
-    """Notes on clusters that could not be read, and on what may undo the change."""
+    """Notes on unreachable clusters, on no leader being left, and on what may undo the change.
+
+    The first only for a cluster that is to lead, the second only for one that is not.
+    """
     upgrade = _upgrade_warnings(request, view)
     if not request.leads:
         others = [s.name for s in view.leaders if s.name != request.cluster]
@@ -128,7 +132,10 @@ def warnings(request: LeaderChange, view: GslbView) -> list[str]:
 
 
 def _upgrade_warnings(request: LeaderChange, view: GslbView) -> list[str]:
-    """A note if the AMKOCluster is labelled as part of Hanse: an upgrade may reset it."""
+    """A note, in a list, if the AMKOCluster is labelled as part of Hanse.
+
+    An upgrade of the chart may reset it.
+    """
     own = [o for site in view.sites if site.name == request.cluster for o in site.clusters]
     if not any(one.metadata.labels.get(PART_OF) == "hanse" for one in own):
         return []
@@ -191,7 +198,7 @@ async def _require_no_other_leader(
 
     Looks for `RENEWAL_TIME`, but only if the Lease's holder is none of the known clusters.
     """
-    before = await _leader_lease(client)
+    before = await read_or_none(client, Lease, LEADER_LEASE, NAMESPACE)
     holder = before.spec.holder_identity if before is not None else ""
     known = {own.spec.cluster_context for site in view.sites for own in site.clusters}
     if before is None or not holder or holder in known | {site.name for site in view.sites}:
@@ -200,20 +207,12 @@ async def _require_no_other_leader(
     deadline = asyncio.get_running_loop().time() + RENEWAL_TIME
     while asyncio.get_running_loop().time() < deadline:
         await asyncio.sleep(POLL_INTERVAL)
-        now = await _leader_lease(client)
+        now = await read_or_none(client, Lease, LEADER_LEASE, NAMESPACE)
         if now is not None and now.spec.renew_time != before.spec.renew_time:
             raise InputError(
                 f"{holder} leads: it renews its Lease in {request.cluster}; demote it first, with "
                 "a kubeconfig that has its context"
             )
-
-
-async def _leader_lease(client: Client) -> Lease | None:
-    """Read the leader's Lease in a follower; None if there is none."""
-    try:
-        return await client.read(Lease, LEADER_LEASE, NAMESPACE)
-    except NotFound:
-        return None
 
 
 async def _wait_for_status(client: Client, request: LeaderChange, echo: Echo) -> bool:

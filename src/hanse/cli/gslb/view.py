@@ -16,11 +16,11 @@ from hanse.features.gslb.deletion import REPLICATED_KINDS
 from hanse.features.gslb.names import TERM
 from hanse.features.gslb.terms import parse_epoch
 from hanse.kube.client import Client
-from hanse.kube.errors import NotFound
+from hanse.kube.optional_reads import list_or_empty
 from hanse.model.findings import Finding
 from hanse.model.kinds.globalservice import GlobalService
 from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster
-from hanse.model.objects import K, Object
+from hanse.model.objects import Object
 
 _GSLB_KINDS: tuple[type[Object], ...] = (AMKOCluster, GlobalService, *REPLICATED_KINDS)
 _KINDS = frozenset(one.kind.name for one in _GSLB_KINDS)
@@ -96,21 +96,13 @@ def _failed_site(failure: ReadFailure) -> GslbCluster:
 
 async def _read_site(cluster: ClusterAccess, client: Client) -> GslbCluster:
     """Read the AMKOClusters and replicated objects; kinds not served are empty."""
-    own = await _list_if_served(client, AMKOCluster)
-    copied = [obj for kind in REPLICATED_KINDS for obj in await _list_if_served(client, kind)]
+    own = await list_or_empty(client, AMKOCluster, NAMESPACE)
+    copied = [o for k in REPLICATED_KINDS for o in await list_or_empty(client, k, NAMESPACE)]
     copies = {
         f"{type(obj).kind.name} {obj.metadata.name}": msgspec.to_builtins(_spec_or_none(obj))
         for obj in copied
     }
     return GslbCluster(cluster.name, "", own, copies)
-
-
-async def _list_if_served(client: Client, kind: type[K]) -> tuple[K, ...]:
-    """The objects of a kind in the GSLB namespace, none where the kind is not served."""
-    try:
-        return tuple((await client.list(kind, namespace=NAMESPACE)).objects)
-    except NotFound:
-        return ()
 
 
 def _spec_or_none(obj: Object) -> object:

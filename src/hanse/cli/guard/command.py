@@ -7,6 +7,8 @@ import click
 from hanse.cli.errors import CommandFailed, InputError
 from hanse.cli.settings import global_options
 
+_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
+
 
 @click.command("guard")
 @click.option(
@@ -90,8 +92,9 @@ def command(
       nft list table inet hanse-guard
     """
     from hanse.app.cni_folders import CniFolders
-    from hanse.app.guard import GuardSettings, GuardUnavailable, remove_rules
-    from hanse.cli.addresses import bind_listener
+    from hanse.app.guard import GuardSettings
+    from hanse.app.guard_removal import GuardUnavailable, remove_rules
+    from hanse.cli.addresses import bind_listener, parse_network
     from hanse.cli.guard.process import run_guard
     from hanse.cli.process import run_async, start_logging
     from hanse.kube import credentials
@@ -101,7 +104,10 @@ def command(
     if not node and not remove:
         raise InputError("--node is needed; give the name of this machine's Node")
     cni = CniFolders(cni_config, cni_plugins) if cni_config is not None else None
-    guarded = GuardSettings(node, tuple(_pod_range(text) for text in pod_ranges), cni)
+    ranges = [
+        parse_network("--pod-range", text, "10.244.1.0/24", strict=False) for text in pod_ranges
+    ]
+    guarded = GuardSettings(node, tuple(ranges), cni, _BOOT_ID.read_text().strip())
     owner = _daemonset(daemonset)
     try:
         if remove:
@@ -113,16 +119,6 @@ def command(
     except GuardUnavailable as error:
         raise CommandFailed(str(error)) from None
     context.exit(run)
-
-
-def _pod_range(text: str) -> str:
-    """The range with host bits cleared; raises `InputError` if it is none."""
-    from ipaddress import ip_network
-
-    try:
-        return str(ip_network(text, strict=False))
-    except ValueError:
-        raise InputError(f"--pod-range {text!r} is no network; write it as 10.244.1.0/24") from None
 
 
 def _daemonset(text: str) -> tuple[str, str] | None:

@@ -20,20 +20,17 @@ from hanse.cli.join.guard import await_policies_in_force, members_attack
 from hanse.cli.join.move import begin_move, connected, set_moving
 from hanse.cli.join.replace import replace_member
 from hanse.cli.join.restore import restore_members
+from hanse.cli.join.rotation import finish_rotation
 from hanse.cli.member_records import MemberPlace, find_record, recorded_rules, set_phase
 from hanse.features.services import manifests
 from hanse.features.services.manifests import BrokerCredentials
-from hanse.features.statefulsets.admission_policies import (
-    annotation_policy,
-    autoscaler_policy,
-    immutable_fields_policy,
-    name_policy,
-)
+from hanse.features.statefulsets.admission_policies import set_policies
 from hanse.kube import credentials
+from hanse.kube.bound_tokens import issue_token
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
-from hanse.kube.token_requests import issued_token, token_request
+from hanse.kube.optional_reads import list_or_empty, read_or_none
 from hanse.model.broker_namespace import accounts_namespace
 from hanse.model.clusterset import CLUSTER_UID, IDENTITY_NAMESPACE
 from hanse.model.feature_names import FEATURES
@@ -43,6 +40,7 @@ from hanse.model.kinds.hanse import ClusterMember, ClusterSet, Profile
 from hanse.model.manifests import BINDINGS, Manifest, crd_manifests, create_only
 from hanse.model.naming import BROKER_NAMESPACE, BROKER_SECRET, SYSTEM_NAMESPACE
 from hanse.model.objects import Meta
+from hanse.model.tokens import TokenAccount
 
 TERMINATION_TIMEOUT = timedelta(seconds=60)
 """How long a namespace that is being deleted may take to go."""
@@ -62,6 +60,13 @@ class BrokerJoin(Struct, frozen=True):
     """Whether it takes the id of another cluster, which is gone."""
     former: str = ""
     """The broker that its fleet moves from."""
+    rotate: bool = False
+    """Whether it gets a new token in any case, and its earlier ones are revoked."""
+
+    @property
+    def account(self) -> TokenAccount:
+        """Its account on the broker."""
+        return manifests.member_account(self.broker.name, self.namespace, self.cluster)
 
 
 async def init_broker(
@@ -73,7 +78,7 @@ async def init_broker(
     profile. A dry run only reads.
     """
     async with connect(cluster) as client:
-        known = await _cluster_sets(client)
+        known = await list_or_empty(client, ClusterSet)
         for one in known:
             if profile is not None and one.spec.profile != profile:
                 raise InputError(
@@ -100,7 +105,8 @@ async def init_broker(
 async def _new_cluster_set(client: Client, namespace: str, profile: Profile | None) -> Manifest:
     """A ClusterSet with the rules that members' records have kept, or with the defaults.
 
-    The defaults also if `profile` is another one than the kept. Nothing is written.
+    The defaults also if `profile` is another one than the kept. Nothing is written. Raises
+    `CommandFailed` if no majority of records has the same rules.
     """
     kept = await recorded_rules(client, namespace)
     if kept is None or (profile is not None and kept.profile != profile):
@@ -124,17 +130,14 @@ async def _wait_for_namespaces(client: Client, context: str, namespace: str) -> 
 
 async def _is_terminating(client: Client, name: str) -> bool:
     """Whether a namespace is being deleted; False if it does not exist."""
-    try:
-        return (await client.read(Namespace, name)).terminating
-    except NotFound:
-        return False
+    found = await read_or_none(client, Namespace, name)
+    return found is not None and found.terminating
 
 
 async def _statefulset_policies(client: Client, namespace: str) -> tuple[Manifest, ...]:
-    """Admission policies for StatefulSets; those for names and autoscalers only without nodes."""
+    """Admission policies for StatefulSets; fewer if the broker has nodes, and runs some itself."""
     nodes = (await client.list(Node)).objects
-    plain = () if nodes else (*name_policy(namespace), *autoscaler_policy(namespace))
-    return (*annotation_policy(namespace), *immutable_fields_policy(namespace), *plain)
+    return set_policies(namespace, runs_sets=bool(nodes))
 
 
 async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
@@ -142,7 +145,8 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
 
     On the broker account, rights, Lease and record; in the cluster what the agent needs, and a
     Secret with a token. Rights of features that are off are deleted. Raises `InputError` for an id
-    that is another's; with `request.replace` that one's objects are deleted. A dry run only reads.
+    that is another's; with `request.replace` that one's objects are deleted. With `request.rotate`
+    earlier tokens are revoked once the new one is used. A dry run only reads.
     """
     async with connect(request.member) as member, connect(request.broker) as broker:
         await _check_member(member, request)
@@ -169,18 +173,36 @@ async def join_broker(request: BrokerJoin, *, dry_run: bool) -> None:
         ]
         on_broker += deleted(await remove(broker, revoked, dry_run=dry_run))
         on_member = await apply_agent(member, request.cluster, options, dry_run=dry_run)
-        secret = await _secret(member, broker, request, dry_run=dry_run)
+        token, secret = await _secret(member, broker, request, dry_run=dry_run)
         on_member += await apply(member, secret, dry_run=dry_run)
-    report_applied(request.broker.name, on_broker, dry_run=dry_run)
-    report_applied(request.member.name, on_member, dry_run=dry_run)
-    if not dry_run:
+        report_applied(request.broker.name, on_broker, dry_run=dry_run)
+        report_applied(request.member.name, on_member, dry_run=dry_run)
+        if request.rotate and not dry_run:
+            await _finish_rotation(broker, request, token)
+    if not dry_run and not request.rotate:
         click.echo(_next_steps(request))
+
+
+async def _finish_rotation(broker: Client, request: BrokerJoin, token: str) -> None:
+    """Wait until the cluster's agent uses its new token, and revoke the earlier ones.
+
+    Raises `CommandFailed` if it does not use it in time.
+    """
+
+    async def used() -> str:
+        """The digest of the token that the agent uses, by the member's record."""
+        record = await broker.read(ClusterMember, request.cluster, request.namespace)
+        return record.status.agent.token_digest
+
+    click.echo(f"waiting until the agent of {request.cluster} uses its new token", err=True)
+    name = request.broker.name
+    await finish_rotation(broker, request.account, token, used, request.cluster, name)
 
 
 async def enter_broker(request: BrokerJoin, former: ClusterAccess | None, *, dry_run: bool) -> None:
     """Join a cluster to a broker; with `former`, mark its fleet as moving from there first.
 
-    A dry run only reads and prints.
+    A dry run only reads and prints. Raises `InputError` if the request does not fit the broker.
     """
     if former is None:
         await join_broker(request, dry_run=dry_run)
@@ -196,22 +218,12 @@ async def enter_broker(request: BrokerJoin, former: ClusterAccess | None, *, dry
         )
 
 
-async def _cluster_sets(client: Client) -> tuple[ClusterSet, ...]:
-    """All ClusterSets, none where the kind is not served."""
-    try:
-        return (await client.list(ClusterSet)).objects
-    except NotFound:
-        return ()  # the kind itself is not served
-
-
 async def _check_member(member: Client, request: BrokerJoin) -> None:
     """Raise `InputError` if the cluster has another id in its ClusterClaim or broker Secret."""
     check_cluster_id(await read_claims(member), request.member.name, request.cluster)
-    try:
-        secret = await member.read(Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
-    except NotFound:
-        return
-    known = secret.metadata.annotations.get(manifests.CLUSTER_ID, request.cluster)
+    secret = await read_or_none(member, Secret, BROKER_SECRET, SYSTEM_NAMESPACE)
+    annotations = secret.metadata.annotations if secret is not None else {}
+    known = annotations.get(manifests.CLUSTER_ID, request.cluster)
     if known != request.cluster:
         raise InputError(
             f"{request.member.name} has joined as {known!r}; keep that --cluster-id, or undo the "
@@ -223,14 +235,12 @@ async def _check_member(member: Client, request: BrokerJoin) -> None:
 async def _check_broker(broker: Client, request: BrokerJoin) -> None:
     """Raise `InputError` if the namespace, a ClusterSet or the kind ClusterMember is missing."""
     name = request.broker.name
-    try:
-        await broker.read(Namespace, request.namespace)
-    except NotFound:
+    if await read_or_none(broker, Namespace, request.namespace) is None:
         raise InputError(
             f"{name} has no namespace {request.namespace}; "
             f"run `hanse broker init --context {name}` first"
-        ) from None
-    if not await _cluster_sets(broker):
+        )
+    if not await list_or_empty(broker, ClusterSet):
         raise InputError(
             f"{name} has no ClusterSet; run `hanse broker init --context {name}` first"
         )
@@ -243,39 +253,41 @@ async def _check_broker(broker: Client, request: BrokerJoin) -> None:
         ) from None
 
 
+async def _check_other_ids(broker: Client, request: BrokerJoin, uid: str) -> None:
+    """Raise `InputError` if the cluster is a member under another id, by its uid."""
+    for record in await list_or_empty(broker, ClusterMember, request.namespace):
+        if record.spec.uid == uid and record.name != request.cluster and not record.has_left:
+            raise InputError(
+                f"{request.member.name} has joined {request.broker.name} as {record.name!r}; keep "
+                f"that --cluster-id, or let it leave first: hanse leave --broker "
+                f"{request.broker.name} --cluster-id {record.name} --context {request.member.name}"
+            )
+
+
 async def _former_cluster(broker: Client, request: BrokerJoin, uid: str) -> str:
     """The uid of another cluster that has the id; "" if it is free, or this cluster's own.
 
     It is known by its record, or by its Lease. Raises `InputError` unless that cluster is to be
-    replaced, or has left.
+    replaced, or has left; also if this cluster is a member under another id.
     """
     place = MemberPlace(request.broker.name, request.namespace, request.cluster)
     record = await find_record(broker, place)
-    lease = await _find_lease(broker, request)
+    lease = await read_or_none(broker, Lease, request.cluster, request.namespace)
     annotated = lease.metadata.annotations.get(CLUSTER_UID, uid) if lease is not None else uid
     holder = record.spec.uid if record is not None else annotated
-    if holder == uid:
-        return ""
-    if request.replace or (record is not None and record.has_left):
-        return holder
-    raise InputError(
-        f"cluster id {request.cluster!r} is that of another cluster (kube-system uid {holder}); "
-        "choose another --cluster-id, or add --replace if that cluster is gone, or is this one "
-        "built anew"
-    )
+    if holder != uid and not (request.replace or (record is not None and record.has_left)):
+        raise InputError(
+            f"cluster id {request.cluster!r} is that of another cluster (kube-system uid "
+            f"{holder}); choose another --cluster-id, or add --replace if that cluster is gone, or "
+            "is this one built anew"
+        )
+    await _check_other_ids(broker, request, uid)
+    return holder if holder != uid else ""
 
 
 async def _is_new(broker: Client, request: BrokerJoin) -> bool:
     """Whether the id has no Lease yet."""
-    return await _find_lease(broker, request) is None
-
-
-async def _find_lease(broker: Client, request: BrokerJoin) -> Lease | None:
-    """Read the Lease of the id on the broker; None if there is none."""
-    try:
-        return await broker.read(Lease, request.cluster, request.namespace)
-    except NotFound:
-        return None
+    return await read_or_none(broker, Lease, request.cluster, request.namespace) is None
 
 
 async def _begin_phase(broker: Client, request: BrokerJoin) -> None:
@@ -293,25 +305,29 @@ async def _begin_phase(broker: Client, request: BrokerJoin) -> None:
 
 async def _secret(
     member: Client, broker: Client, request: BrokerJoin, *, dry_run: bool
-) -> tuple[Manifest, ...]:
-    """The Secret to write into the cluster; none if the existing one is reusable.
+) -> tuple[str, tuple[Manifest, ...]]:
+    """A new token, and the Secret to write into the cluster; none if the existing one is reusable.
 
     Unless a dry run, it requests a token of the broker, and waits until policies are in force for
-    it.
+    it. Raises `CommandFailed` if admission policies are not in force in time.
     """
     endpoint = (await request.broker.credentials.config()).endpoint
     endpoint = replace(endpoint, url=request.server or endpoint.url, proxy="")
-    if await _is_reusable(member, endpoint, request):
-        return ()
+    if not request.rotate and await _is_reusable(member, endpoint, request):
+        return "", ()
     token = ""
     if not dry_run:
-        token = await _request_token(broker, request)
+        token = await issue_token(
+            broker, request.account, request.lifetime, separate=request.rotate
+        )
         attack = members_attack(request.namespace)
         await await_policies_in_force(request.broker, token, attack)
     connection = BrokerCredentials(
         endpoint.url, token, endpoint.ca, endpoint.server_name, insecure=endpoint.insecure
     )
-    return (manifests.broker_secret(request.cluster, request.namespace, connection),)
+    uid = (await broker.read(Namespace, IDENTITY_NAMESPACE)).metadata.uid
+    secret = manifests.broker_secret(request.cluster, request.namespace, connection, uid)
+    return token, (secret,)
 
 
 async def _is_reusable(member: Client, endpoint: ServerEndpoint, request: BrokerJoin) -> bool:
@@ -342,15 +358,6 @@ async def _is_accepted(request: BrokerJoin, identity: Identity) -> bool:
         except KubeError:
             return False
     return True
-
-
-async def _request_token(broker: Client, request: BrokerJoin) -> str:
-    """A new token of the cluster's ServiceAccount; raises `CommandFailed` if none is issued."""
-    namespace, seconds = accounts_namespace(request.namespace), request.lifetime.total_seconds()
-    token = issued_token(await broker.send(token_request(namespace, request.cluster, int(seconds))))
-    if not token:
-        raise CommandFailed(f"{request.broker.name} issued no token for {request.cluster}")
-    return token
 
 
 def _next_steps(request: BrokerJoin) -> str:

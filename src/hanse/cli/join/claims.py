@@ -3,17 +3,20 @@
 from collections.abc import Mapping
 
 from hanse.cli.errors import InputError
+from hanse.features.federation.claims import SUPERVISOR_MARK
 from hanse.kube.client import Client
-from hanse.kube.errors import NotFound
-from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim
+from hanse.kube.optional_reads import list_or_empty
+from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, spelled_value
 
 
 async def read_claims(client: Client) -> dict[str, str]:
     """Read ClusterClaims: values by the property they are about; empty if they are not served."""
-    try:
-        return {c.about: c.value for c in (await client.list(ClusterClaim)).objects}
-    except NotFound:
-        return {}  # the kind itself is not served
+    return {c.about: c.value for c in await list_or_empty(client, ClusterClaim)}
+
+
+def is_supervisor(claims: Mapping[str, str]) -> bool:
+    """Whether the claim that marks supervisors is there, with another value than false."""
+    return spelled_value(claims, SUPERVISOR_MARK) not in (None, "false")
 
 
 def check_cluster_id(claims: Mapping[str, str], context: str, cluster: str) -> None:

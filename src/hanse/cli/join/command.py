@@ -82,6 +82,12 @@ _LONGEST = timedelta(days=30)
     metavar="CONTEXT",
     help="Move to --broker from this one, which counts until `hanse broker retire`.",
 )
+@click.option(
+    "--rotate",
+    "rotates",
+    is_flag=True,
+    help="Issue new tokens in any case, wait until they are used, and revoke the earlier ones.",
+)
 @features_option("What the cluster's agent does, and so which rights and kinds it gets")
 @click.option("--dry-run", is_flag=True, help="Print what would be written, and write nothing.")
 @click.pass_context
@@ -98,6 +104,7 @@ def command(
     token_lifetime: str,
     replaces: bool,
     former: str,
+    rotates: bool,
     features: tuple[str, ...],
     dry_run: bool,
 ) -> None:
@@ -123,6 +130,9 @@ def command(
     the new Secret. Nobody takes anything away meanwhile: what a cluster published on either broker
     stands. `hanse broker retire` waits for all of them and ends the old broker.
 
+    --rotate replaces the cluster's token for its broker, and the tokens of its supervisors for it,
+    without a gap: the running agents take up the new ones, and only then the earlier end.
+
     Running it again changes only what is not so yet, and renews a token past half its life.
 
     \b
@@ -133,6 +143,7 @@ def command(
       hanse join --broker broker --cluster-id lubeck --context lubeck --dry-run
       hanse join --broker broker --cluster-id lubeck --context lubeck --replace
       hanse join --broker new --from broker --cluster-id lubeck --context lubeck
+      hanse join --broker broker --cluster-id lubeck --context lubeck --rotate
     """
     from hanse.cli.clusters import all_contexts, select_cluster
     from hanse.cli.process import run_async, start_logging
@@ -142,10 +153,7 @@ def command(
         raise InputError(f"--cluster-id: {why}")
     if not broker and not federation:
         raise InputError("name what to join: --broker CONTEXT, or --federation NAME, or both")
-    if (replaces or former) and not broker:
-        raise InputError("--replace and --from go with --broker CONTEXT")
-    if replaces and former:
-        raise InputError("--replace and --from do not go together: replace it once it has moved")
+    _check_kind_of_join(broker, former, replaces=replaces, rotates=rotates)
     if (supervisors or supervises or server) and not federation:
         raise InputError("--supervisor, --supervises and --server go with --federation NAME")
     if federation and "membership" not in features:
@@ -166,6 +174,7 @@ def command(
             lifetime,
             features,
             replaces,
+            rotate=rotates,
         )
         before = select_cluster(settings, former) if former else None
         run_async(lambda: enter_broker(request, before, dry_run=dry_run))
@@ -182,9 +191,22 @@ def command(
             server,
             lifetime,
             features,
+            rotates,
             all_contexts(settings),
         )
         run_async(lambda: join_federation(membership, dry_run=dry_run))
+
+
+def _check_kind_of_join(broker: str, former: str, *, replaces: bool, rotates: bool) -> None:
+    """Raise `InputError` for options that do not go together."""
+    if (replaces or former) and not broker:
+        raise InputError("--replace and --from go with --broker CONTEXT")
+    if rotates and (replaces or former):
+        raise InputError(
+            "--rotate is for a cluster that has joined: leave out --replace and --from"
+        )
+    if replaces and former:
+        raise InputError("--replace and --from do not go together: replace it once it has moved")
 
 
 def _parse_lifetime(text: str) -> timedelta:

@@ -41,6 +41,8 @@ class MembershipRequest(Struct, frozen=True):
     server: str = ""
     lifetime: timedelta = timedelta(days=7)
     features: tuple[str, ...] = FEATURES
+    rotate: bool = False
+    """Whether supervisors get new tokens in any case, and their earlier ones are revoked."""
     contexts: tuple[ClusterAccess, ...] = ()
     """All contexts of the kubeconfig, in which other clusters of the Federation are found."""
 
@@ -54,8 +56,9 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
     """Check, write in member and supervisors what membership lacks, and print it.
 
     In the member kinds, claims, accounts and a Federation; in each other supervisor a Secret with a
-    token, and the member in its Federation. A new supervisor gets accounts in all members. A dry
-    run only reads.
+    token, and the member in its Federation. A new supervisor gets accounts in all members. The
+    account that all supervisors shared once is deleted when none got a new token. A dry run only
+    reads. Raises `InputError` if the member has no usable server URL.
     """
     async with AsyncExitStack() as stack:
         member = await open_participant(stack, request.member)
@@ -69,7 +72,7 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
         renewed = False
         for supervisor in others:
             grant = _grant(member, request.cluster, supervisor, supervisor.cluster, request)
-            applied = await grant_secret(grant, dry_run=dry_run)
+            applied = await grant_secret(grant, rotate=request.rotate, dry_run=dry_run)
             renewed = renewed or bool(applied)
             applied += await _apply_federation(supervisor, request, known, dry_run=dry_run)
             report_applied(supervisor.name, applied, dry_run=dry_run)
@@ -91,7 +94,10 @@ async def _apply_federation(
     *,
     dry_run: bool,
 ) -> list[AppliedManifest]:
-    """Create or change a cluster's Federation; what says the same stays as it is written."""
+    """Create or change a cluster's Federation, or tell what a dry run would do.
+
+    What says the same stays as it is written.
+    """
     wanted = federation_manifest(request, known)
     with suppress(NotFound):
         found = await participant.client.read(Federation, request.federation)
@@ -163,7 +169,11 @@ async def _prepare(
     *,
     dry_run: bool,
 ) -> list[AppliedManifest]:
-    """Write in the member: kinds, namespace, an account for each other supervisor, and claims."""
+    """Write in the member: kinds, namespace, an account for each other supervisor, and claims.
+
+    A dry run only says what would be written. Raises `CommandFailed` if a CRD is not served in
+    time.
+    """
     kinds = crd_manifests(app.own_kinds(request.options))
     done = await apply_definitions(member.client, kinds, dry_run=dry_run)
     wanted: dict[str, Manifest] = {}
@@ -180,7 +190,7 @@ async def _supervise_members(
 ) -> list[AppliedManifest]:
     """Create a new supervisor's account in every other member, and Secrets with tokens in it.
 
-    Prints the former, and returns the latter.
+    Prints the former, and returns the latter; a dry run writes neither.
     """
     secrets: list[AppliedManifest] = []
     for cluster in sorted(fleet.members.keys() - {request.cluster}):
@@ -189,7 +199,7 @@ async def _supervise_members(
         done = await apply(member.client, account_manifests(grant), dry_run=dry_run)
         if any(one.effect != "unchanged" for one in done):
             report_applied(member.name, done, dry_run=dry_run)
-        secrets += await grant_secret(grant, dry_run=dry_run)
+        secrets += await grant_secret(grant, rotate=False, dry_run=dry_run)
     return secrets
 
 
@@ -200,6 +210,7 @@ def _grant(
     supervisor_id: str,
     request: MembershipRequest,
 ) -> AccessGrant:
+    """What gives a supervisor access to a member, with the options and lifetime of the request."""
     return AccessGrant(
         member, cluster, supervisor, supervisor_id, request.options, request.lifetime
     )
@@ -215,6 +226,7 @@ async def _server_url(request: MembershipRequest) -> str:
 
 
 def _next_steps(request: MembershipRequest) -> str:
+    """The text that a cluster has joined, and the command that shows its Federation."""
     role = "supervisor" if request.supervises else "member"
     return (
         f"{request.cluster} has joined federation {request.federation} as a {role}; "

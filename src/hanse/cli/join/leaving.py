@@ -23,9 +23,9 @@ from hanse.cli.join.supervisor_access import account_owners, revoke_account
 from hanse.features.federation import manifests
 from hanse.features.federation.members import ABANDONED
 from hanse.features.federation.other_supervisors import DISSOLVE
-from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
 from hanse.kube.lease import ObservedLease
+from hanse.kube.optional_reads import read_or_none
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import (
     CLUSTER_SET,
@@ -54,9 +54,9 @@ async def leave_federation(request: MembershipRequest, *, dry_run: bool) -> None
     """
     async with AsyncExitStack() as stack:
         member = await open_participant(stack, request.member)
-        await _check_leaving(member, request)
-        named = [member, *await named_supervisors(stack, request)]
-        named += await _leader_of(member, stack, request)
+        named = await named_supervisors(stack, request)
+        await _check_leaving(member, named, request)
+        named = [member, *named, *await _leader_of(member, stack, request)]
         fleet = await find_fleet(stack, request.federation, named, request.contexts)
         others = fleet.supervising - {request.cluster}
         fleet.require(others, f"supervises {request.federation}, too")
@@ -89,7 +89,7 @@ async def abandon_member(request: MembershipRequest, *, dry_run: bool) -> None:
     """Give up a dead cluster without asking it: remove it from all supervisors' Federations.
 
     They record it as abandoned; its Secrets there and its accounts in other members are deleted. A
-    dry run writes nothing.
+    dry run writes nothing. Raises `InputError` if no supervisor lists the cluster.
     """
     async with AsyncExitStack() as stack:
         named = [await open_participant(stack, access) for access in request.supervisors]
@@ -146,8 +146,14 @@ async def dissolve_federation(request: MembershipRequest, *, dry_run: bool) -> N
         click.echo(f"federation {request.federation} has ended")
 
 
-async def _check_leaving(member: Participant, request: MembershipRequest) -> None:
-    """Raise `InputError` if the cluster claims another id or Federation, or has no Federation."""
+async def _check_leaving(
+    member: Participant, supervisors: Sequence[Participant], request: MembershipRequest
+) -> None:
+    """Raise `InputError` if the cluster claims another id or Federation, or nobody has that one.
+
+    A member that has nothing of it left, while a named supervisor has it, may have been killed at
+    the last step of leaving: it may repeat it.
+    """
     check_cluster_id(member.claims, member.name, request.cluster)
     claimed_set = member.claims.get(CLUSTER_SET, "")
     if claimed_set == request.federation:
@@ -157,12 +163,18 @@ async def _check_leaving(member: Participant, request: MembershipRequest) -> Non
             f"there is no Federation {request.federation!r} in {member.name}, which belongs to "
             f"{claimed_set!r} (ClusterClaim {CLUSTER_SET}); use --federation {claimed_set}"
         )
-    if await read_existing(member.client, federation_manifest(request, {})) is None:
-        raise _no_federation(member, request)
+    wanted = federation_manifest(request, {})
+    for participant in (member, *supervisors):
+        if await read_existing(participant.client, wanted) is not None:
+            return
+    raise _no_federation(member, request)
 
 
 async def _check_abandoned(supervisors: Sequence[Participant], request: MembershipRequest) -> None:
-    """Raise `InputError` if no supervisor lists the cluster as a member, or as abandoned."""
+    """Raise `InputError` if no supervisor lists the cluster as a member, or as abandoned.
+
+    Also if one of them does not have the Federation.
+    """
     known: set[str] = set()
     for participant in supervisors:
         found = await read_existing(participant.client, federation_manifest(request, {}))
@@ -190,9 +202,9 @@ async def _leader_of(
 ) -> list[Participant]:
     """The holder of the member's Lease, connected, if a context has its id as name; else none.
 
-    None either if it was named already.
+    Empty also if it was named already.
     """
-    lease = await _read_lease(member.client, request.cluster)
+    lease = await read_or_none(member.client, Lease, request.cluster, SYSTEM)
     leader = holder_cluster(lease.spec.holder_identity) if lease is not None else ""
     named = {access.name for access in (*request.supervisors, request.member)}
     return [
@@ -205,19 +217,21 @@ async def _leader_of(
 async def _retire(
     member: Participant, fleet: Fleet, request: MembershipRequest, *, dry_run: bool
 ) -> None:
-    """Delete a supervisor's claims that mark it, and wait until it holds no member's Lease.
+    """Delete a supervisor's claims that mark it, and wait until others lead what they name.
 
-    Nothing for a cluster that does not supervise. A dry run does not wait.
+    It waits also for a cluster without such claims: it may have been killed after they went. A dry
+    run does not wait. Raises `CommandFailed` if it still leads a member at the time-out.
     """
-    if not member.supervises:
-        return
-    claims = [_claim(name) for name in (SUPERVISOR, *label_spellings("supervisor"))]
-    done = deleted(await remove(member.client, claims, dry_run=dry_run))
-    report_applied(member.name, done, dry_run=dry_run)
+    if member.supervises:
+        claims = [_claim(name) for name in (SUPERVISOR, *label_spellings("supervisor"))]
+        done = deleted(await remove(member.client, claims, dry_run=dry_run))
+        report_applied(member.name, done, dry_run=dry_run)
     if dry_run:
         return
+    others = fleet.supervising - {request.cluster}
+    named = {c for other in others for c in fleet.named_by.get(other, ())}
     for cluster, participant in sorted(fleet.reached.items()):
-        await _wait_for_holder(participant, cluster, request.cluster)
+        await _wait_for_holder(participant, cluster, request.cluster, successor=cluster in named)
 
 
 def _claim(name: str) -> Manifest:
@@ -263,7 +277,7 @@ def _abandoned_members(federation: Wire) -> set[str]:
 
 
 async def _revoke_everywhere(fleet: Fleet, supervisor: ClusterId, *, dry_run: bool) -> None:
-    """Delete a former supervisor's account in all other members, and print it.
+    """Delete a former supervisor's account in all other members, and print it; not in a dry run.
 
     Members that are not reached are named on stderr, if it did supervise.
     """
@@ -307,40 +321,37 @@ async def _remove_traces(
 
 
 async def _wait_until_released(member: Participant, cluster: ClusterId) -> None:
-    """Wait until nobody holds a cluster's Lease: leaders remove what they wrote before that."""
+    """Wait until a cluster's Lease has no holder, or is not renewed for its duration.
+
+    A leader deletes what it wrote in the cluster before it releases the Lease; one that has died
+    does not. Raises `CommandFailed` after `RELEASE_TIMEOUT`.
+    """
     await _wait_for_holder(member, cluster, "")
 
 
-async def _wait_for_holder(member: Participant, cluster: ClusterId, not_by: ClusterId) -> None:
+async def _wait_for_holder(
+    member: Participant, cluster: ClusterId, not_by: ClusterId, *, successor: bool = False
+) -> None:
     """Poll until `not_by` does not hold a cluster's Lease; if that is "", until nobody does.
 
-    A Lease that is not renewed meanwhile counts as released. Raises `CommandFailed` after
-    `RELEASE_TIMEOUT`.
+    With `successor` until another holds it: who is struck off before has no leader, and goes on
+    leading itself. A Lease that is not renewed meanwhile counts as released. Raises `CommandFailed`
+    after `RELEASE_TIMEOUT` if it is still held; if nobody holds it, no agent lives that would.
     """
     now = asyncio.get_running_loop().time
-    sighting = ObservedLease(await _read_lease(member.client, cluster), now())
+    sighting = ObservedLease(await read_or_none(member.client, Lease, cluster, SYSTEM), now())
     began = sighting.since
-    while _is_held(sighting, not_by) and now() < sighting.expires:
+    while sighting.lease is not None:
+        holder = sighting.lease.spec.holder_identity
+        held = bool(holder) and (not not_by or holder_cluster(holder) == not_by)
+        if not (held and now() < sighting.expires) and (holder or not successor):
+            return
         if now() - began > RELEASE_TIMEOUT.total_seconds():
-            assert sighting.lease is not None, "a Lease that is held exists"
-            leader = holder_cluster(sighting.lease.spec.holder_identity)
+            if not holder:
+                return
             raise CommandFailed(
-                f"{leader} still leads {cluster} after {RELEASE_TIMEOUT.seconds} s; see "
-                f"`hanse doctor`, and run this again: it goes on where it ended"
+                f"{holder_cluster(holder)} still leads {cluster} after {RELEASE_TIMEOUT.seconds} s;"
+                f" see `hanse doctor`, and run this again: it goes on where it ended"
             )
         await asyncio.sleep(_POLL_INTERVAL.total_seconds())
-        sighting = sighting.after(await _read_lease(member.client, cluster), now())
-
-
-def _is_held(sighting: ObservedLease, by: ClusterId) -> bool:
-    """Whether a Lease has a holder, of the cluster `by` unless that is ""."""
-    holder = sighting.lease.spec.holder_identity if sighting.lease is not None else ""
-    return bool(holder) and (not by or holder_cluster(holder) == by)
-
-
-async def _read_lease(client: Client, cluster: ClusterId) -> Lease | None:
-    """The Lease of a member, None if there is none."""
-    try:
-        return await client.read(Lease, cluster, SYSTEM)
-    except NotFound:
-        return None
+        sighting = sighting.after(await read_or_none(member.client, Lease, cluster, SYSTEM), now())

@@ -25,7 +25,7 @@ _POLL_INTERVAL = timedelta(milliseconds=500)
 async def list_led_objects(client: Client, cluster: ClusterId) -> list[Object]:
     """List the objects that leaders wrote in a cluster, by owner label and annotation."""
     found: list[Object] = []
-    for kind, namespace in _written(app.watches()):
+    for kind, namespace in _led_kinds(app.watches()):
         with suppress(NotFound):  # the kind is not served
             listed = await client.list(kind, namespace=namespace, labels=OWNER)
             found += [obj for obj in listed.objects if _is_led(obj, cluster)]
@@ -53,8 +53,8 @@ async def delete_led_objects(client: Client, context: str, cluster: ClusterId) -
         await asyncio.sleep(_POLL_INTERVAL.total_seconds())
 
 
-def _written(watches: Iterable[Watch]) -> set[tuple[type[Object], str]]:
-    """The kinds and namespaces of watches by which leaders write objects."""
+def _led_kinds(watches: Iterable[Watch]) -> set[tuple[type[Object], str]]:
+    """Kind and namespace of each watch by which leaders write objects in members."""
     return {
         (watch.kind, watch.namespace)
         for watch in watches

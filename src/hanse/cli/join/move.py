@@ -23,7 +23,7 @@ from hanse.cli.member_records import (
     list_published,
 )
 from hanse.kube.client import Client
-from hanse.kube.errors import NotFound
+from hanse.kube.optional_reads import list_or_empty
 from hanse.model.broker_namespace import accounts_namespace
 from hanse.model.clusterset import oldest_clusterset
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
@@ -89,11 +89,7 @@ async def set_moving(broker: Client, record: ClusterMember, *, moving: bool) -> 
 async def _check_sets(brokers: Brokers) -> None:
     """Raise `InputError` if the old broker has StatefulSetParts: replicas would be lost."""
     old = brokers.old.client
-    try:
-        parts = (await old.list(StatefulSetPart, namespace=brokers.namespace)).objects
-    except NotFound:
-        return
-    if parts:
+    if parts := await list_or_empty(old, StatefulSetPart, brokers.namespace):
         raise InputError(
             f"{brokers.old.name} spreads StatefulSets over clusters, first "
             f"{parts[0].spec.namespace}/{parts[0].spec.name}: they do not move with their "
@@ -135,11 +131,11 @@ async def retire_broker(brokers: Brokers, *, dry_run: bool) -> None:
     old, new = brokers.old.client, brokers.new.client
     members = await _members(old, brokers.namespace)
     if dry_run:
-        await _show(brokers, members)
+        await _show_dry_run(brokers, members)
         return
     await _wait_until_ready(members, brokers)
     for one in members:
-        await _withdraw(old, MemberPlace(brokers.old.name, brokers.namespace, one.name))
+        await _delete_member(old, MemberPlace(brokers.old.name, brokers.namespace, one.name))
     for record in await _members(new, brokers.namespace):
         if record.status.moving:
             await set_moving(new, record, moving=False)
@@ -148,7 +144,7 @@ async def retire_broker(brokers: Brokers, *, dry_run: bool) -> None:
     )
 
 
-async def _show(brokers: Brokers, members: Sequence[ClusterMember]) -> None:
+async def _show_dry_run(brokers: Brokers, members: Sequence[ClusterMember]) -> None:
     """Print whom a dry run would wait for, and what it would delete."""
     for cluster in await _missing(members, brokers):
         click.echo(f"# {brokers.new.name}: would wait until {cluster} is ready there")
@@ -158,7 +154,7 @@ async def _show(brokers: Brokers, members: Sequence[ClusterMember]) -> None:
             click.echo(f"# {brokers.old.name}: would delete {one}")
 
 
-async def _withdraw(old: Client, place: MemberPlace) -> None:
+async def _delete_member(old: Client, place: MemberPlace) -> None:
     """Delete a member's account and rights, what it published, and its record on the old broker."""
     await delete_objects(old, await _objects_of(old, place))
     await delete_objects(old, [BrokerObject(ClusterMember.kind, place.cluster, place.namespace)])
@@ -207,8 +203,5 @@ async def _missing(members: Sequence[ClusterMember], brokers: Brokers) -> list[C
 
 async def _members(broker: Client, namespace: str) -> list[ClusterMember]:
     """List the ClusterMembers of a broker that have not left; none if the kind is not served."""
-    try:
-        found = (await broker.list(ClusterMember, namespace=namespace)).objects
-    except NotFound:
-        return []
+    found = await list_or_empty(broker, ClusterMember, namespace)
     return [one for one in found if not one.has_left]

@@ -7,8 +7,7 @@ from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import InputError
-from hanse.cli.join.claims import read_claims
-from hanse.features.federation.claims import SUPERVISOR_MARK
+from hanse.cli.join.claims import is_supervisor, read_claims
 from hanse.kube.client import Client
 from hanse.kube.errors import BadCredentials, NotFound
 from hanse.model.kinds.federation import (
@@ -17,7 +16,6 @@ from hanse.model.kinds.federation import (
     Federation,
     Member,
     MemberState,
-    spelled_value,
 )
 from hanse.model.objects import ClusterId
 
@@ -42,7 +40,7 @@ class Participant(Struct, frozen=True):
     @property
     def supervises(self) -> bool:
         """Whether it has the ClusterClaim that marks supervisors, with another value than false."""
-        return spelled_value(self.claims, SUPERVISOR_MARK) not in (None, "false")
+        return is_supervisor(self.claims)
 
 
 class Fleet(Struct, frozen=True):
@@ -53,6 +51,8 @@ class Fleet(Struct, frozen=True):
     reached: dict[ClusterId, Participant]
     supervising: frozenset[ClusterId]
     """Those that supervise, reached or not."""
+    named_by: dict[ClusterId, frozenset[ClusterId]]
+    """The members that the Federation of each reached cluster names."""
 
     @property
     def supervisors(self) -> list[Participant]:
@@ -85,6 +85,7 @@ async def find_fleet(
     """
     members: dict[ClusterId, Member] = {}
     states: dict[ClusterId, MemberState] = {}
+    named_by: dict[ClusterId, frozenset[ClusterId]] = {}
     reached = {one.cluster: one for one in named}
     servers = await _servers(contexts)
     unread, tried = list(named), {dead}
@@ -92,6 +93,7 @@ async def find_fleet(
         for participant in unread:
             with suppress(NotFound):
                 found = await participant.client.read(Federation, federation)
+                named_by[participant.cluster] = frozenset(m.cluster_id for m in found.spec.members)
                 for member in found.spec.members:
                     members.setdefault(member.cluster_id, member)
                 states.update({s.cluster_id: s for s in found.status.members if s.supervisor})
@@ -111,7 +113,7 @@ async def find_fleet(
         for c, one in reached.items()
         if one.supervises and one.claims.get(CLUSTER_SET, federation) == federation
     } | {c for c in states.keys() - reached.keys() if c in members}
-    return Fleet(members, reached, frozenset(supervising))
+    return Fleet(members, reached, frozenset(supervising), named_by)
 
 
 async def open_participant(stack: AsyncExitStack, access: ClusterAccess) -> Participant:

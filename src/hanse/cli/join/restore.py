@@ -6,7 +6,7 @@ from hanse.cli.member_records import set_phase
 from hanse.features.services import manifests
 from hanse.features.services.manifests import FEATURES
 from hanse.kube.client import Client
-from hanse.kube.errors import NotFound
+from hanse.kube.optional_reads import read_or_none
 from hanse.kube.requests import resource_path
 from hanse.kube.transport import Request
 from hanse.model.broker_namespace import GIVEN_UP, MEMBER, accounts_namespace
@@ -22,14 +22,16 @@ async def restore_members(
 ) -> list[AppliedManifest]:
     """Create rights, record and Lease anew for each account of a member without a record.
 
-    Accounts are in a namespace of their own, and say by annotation which cluster they are for.
-    Returns what was made, or in a dry run would be.
+    Accounts are in a namespace of their own, and say by annotation which cluster they are for;
+    those of clusters that were given up get only the record of one that has left. Returns what was
+    made, or in a dry run would be.
     """
     done: list[AppliedManifest] = []
     for account in await _accounts(client, broker_namespace):
         meta = account["metadata"]
         cluster, marks = meta["name"], meta.get("annotations") or {}
-        if CLUSTER_UID not in marks or await _has_record(client, cluster, broker_namespace):
+        record = await read_or_none(client, ClusterMember, cluster, broker_namespace)
+        if CLUSTER_UID not in marks or record is not None:
             continue
         if marks.get(GIVEN_UP) == "true":
             done += await _restore_former(client, broker_namespace, cluster, marks, dry_run=dry_run)
@@ -59,15 +61,6 @@ async def _restore_former(
         made = await client.read(ClusterMember, cluster, broker_namespace)
         await set_phase(client, made, "Left", abandoned=True)
     return done
-
-
-async def _has_record(client: Client, cluster: str, broker_namespace: str) -> bool:
-    """Whether a cluster has a ClusterMember on the broker."""
-    try:
-        await client.read(ClusterMember, cluster, broker_namespace)
-    except NotFound:
-        return False
-    return True
 
 
 async def _accounts(client: Client, broker_namespace: str) -> list[Wire]:

@@ -2,30 +2,35 @@
 
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
-import msgspec
 from msgspec import Struct
 
 from hanse import app
-from hanse.cli.apply import AppliedManifest, apply, deleted, remove
+from hanse.cli.apply import AppliedManifest, apply, deleted, read_existing, remove
 from hanse.cli.clusters import open_client
-from hanse.cli.errors import CommandFailed
 from hanse.cli.inventory import credentials_expiry
 from hanse.cli.join.guard import await_policies_in_force, supervisors_attack
 from hanse.cli.join.participants import Participant
+from hanse.cli.join.rotation import finish_rotation
 from hanse.features.federation import manifests
-from hanse.features.federation.members import CA, TOKEN
+from hanse.features.federation.members import CA, token_of
+from hanse.kube.bound_tokens import issue_token
 from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
 from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.requests import resource_path
-from hanse.kube.token_requests import issued_token, token_request
 from hanse.kube.transport import Request
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import Secret
-from hanse.model.kinds.federation import SYSTEM, ClusterClaim
+from hanse.model.kinds.federation import SYSTEM, ClusterClaim, Federation
 from hanse.model.manifests import SERVICE_ACCOUNT, Manifest
+from hanse.model.naming import account_user
 from hanse.model.objects import ClusterId
-from hanse.model.tokens import parse_claims
+from hanse.model.tokens import TokenAccount, parse_claims
+
+OPAQUE = "Opaque"
+"""The type of the Secrets with tokens."""
 
 
 class AccessGrant(Struct, frozen=True):
@@ -38,6 +43,11 @@ class AccessGrant(Struct, frozen=True):
     options: app.Options
     lifetime: timedelta
 
+    @property
+    def account(self) -> TokenAccount:
+        """The account of the supervisor in the member."""
+        return manifests.token_account(self.member.name, self.supervisor_id)
+
 
 def account_manifests(grant: AccessGrant) -> tuple[Manifest, ...]:
     """The manifests in a member: policies for all supervisors, and the account of this one."""
@@ -46,21 +56,48 @@ def account_manifests(grant: AccessGrant) -> tuple[Manifest, ...]:
     return (*policies, *manifests.account(rules, grant.supervisor_id))
 
 
-async def grant_secret(grant: AccessGrant, *, dry_run: bool) -> list[AppliedManifest]:
+async def grant_secret(grant: AccessGrant, *, rotate: bool, dry_run: bool) -> list[AppliedManifest]:
     """Request a token in the member, and write it into the supervisor's Secret for that member.
 
-    Returns nothing if the token there is still fit. A dry run requests and writes nothing, and
-    returns what would be written.
+    Returns nothing if the token there is still fit. With `rotate` there is a new one in any case,
+    and the earlier ones are revoked once the supervisor uses it. A dry run requests and writes
+    nothing, and returns what would be written. Raises `CommandFailed` if policies are not in force,
+    or the token is not used, in time.
     """
     endpoint = (await grant.member.access.credentials.config()).endpoint
-    if await _is_reusable(grant, endpoint):
+    if not rotate and await _is_reusable(grant, endpoint):
         return []
-    token = ""
+    token, member = "", grant.member.client
     if not dry_run:
-        token = await _request_token(grant)
+        token = await issue_token(member, grant.account, grant.lifetime, separate=rotate)
         await await_policies_in_force(grant.member.access, token, supervisors_attack())
     secret = manifests.member_secret(grant.cluster, token, endpoint.ca)
-    return await apply(grant.supervisor.client, [secret], dry_run=dry_run)
+    if not dry_run:
+        await _delete_of_other_type(grant.supervisor.client, secret)
+    done = await apply(grant.supervisor.client, [secret], dry_run=dry_run)
+    if rotate and not dry_run:
+        used, agent = partial(_used_token, grant), grant.supervisor_id
+        await finish_rotation(member, grant.account, token, used, agent, grant.cluster)
+    return done
+
+
+async def _delete_of_other_type(supervisor: Client, wanted: Manifest) -> None:
+    """Delete the Secret in the place of the wanted one if it has another type, which is fixed."""
+    found = await read_existing(supervisor, wanted)
+    if found is not None and found.get("type", OPAQUE) != OPAQUE:
+        await remove(supervisor, [wanted])
+
+
+async def _used_token(grant: AccessGrant) -> str:
+    """The digest of the token that a supervisor says it reaches the member by.
+
+    Empty if none does.
+    """
+    for federation in (await grant.supervisor.client.list(Federation)).objects:
+        for member in federation.status.members:
+            if member.cluster_id == grant.cluster and member.reachable:
+                return member.token_digest
+    return ""
 
 
 async def revoke_account(
@@ -68,24 +105,25 @@ async def revoke_account(
 ) -> list[AppliedManifest]:
     """Delete the account of one supervisor in a member, which revokes its tokens and no others.
 
-    The empty id is the account that supervisors shared before each had its own.
+    The empty id is the account that supervisors shared before each had its own. Its bindings go
+    first, the ServiceAccount last: who repeats it finds what is left by that.
     """
     rules = manifests.rules_for(app.watches(), cluster, supervisor)
     account = [m for m in manifests.account(rules, supervisor) if m.kind.name != "Namespace"]
-    return deleted(await remove(member, account, dry_run=dry_run))
+    return deleted(await remove(member, reversed(account), dry_run=dry_run))
 
 
 async def account_owners(member: Client) -> list[ClusterId]:
     """The ids of supervisors that have an account in a member, by the names of ServiceAccounts.
 
-    "" stands for the account that all shared before.
+    "" stands for the account that all shared before. None if the namespace does not exist.
     """
     path = resource_path(SERVICE_ACCOUNT, SYSTEM)
     try:
         answer = await member.send(Request("GET", path))
     except NotFound:
         return []
-    names = [item["metadata"]["name"] for item in msgspec.json.decode(answer.body)["items"]]
+    names = [item["metadata"]["name"] for item in decode_json(answer.body)["items"]]
     prefix = manifests.account_name("x").removesuffix("x")
     owners = [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
     return [*owners, *([""] if manifests.ACCOUNTS in names else [])]
@@ -94,7 +132,7 @@ async def account_owners(member: Client) -> list[ClusterId]:
 async def _is_reusable(grant: AccessGrant, endpoint: ServerEndpoint) -> bool:
     """Whether the supervisor's Secret has the member's CA, and a token that the member accepts.
 
-    It must be of the supervisor's own account, with half of the lifetime left.
+    It must be of the supervisor's own account, with half of the lifetime left, and end some time.
     """
     try:
         secret = await grant.supervisor.client.read(
@@ -102,26 +140,18 @@ async def _is_reusable(grant: AccessGrant, endpoint: ServerEndpoint) -> bool:
         )
     except NotFound:
         return False
-    identity = Identity(token=secret.data.get(TOKEN, b"").decode("ascii", "replace").strip())
+    if secret.type not in ("", OPAQUE):  # one of a ServiceAccount here, which never ends
+        return False
+    identity = Identity(token=token_of(secret))
     claims = parse_claims(identity.token)
-    own = f"system:serviceaccount:{SYSTEM}:{manifests.account_name(grant.supervisor_id)}"
+    own = account_user(grant.account.namespace, grant.account.name)
     if claims is None or claims.subject != own or secret.data.get(CA, b"") != endpoint.ca:
         return False
     expires = credentials_expiry(identity)
-    if expires is not None and expires - datetime.now(UTC) < grant.lifetime / 2:
+    if expires is None or expires - datetime.now(UTC) < grant.lifetime / 2:
         return False
     async with open_client(StaticCredentials(ClientConfig(endpoint, identity))) as client:
         with suppress(KubeError):
             await client.list(ClusterClaim)
             return True
     return False
-
-
-async def _request_token(grant: AccessGrant) -> str:
-    """A new token of the supervisor's account; raises `CommandFailed` if none is issued."""
-    account = manifests.account_name(grant.supervisor_id)
-    request = token_request(SYSTEM, account, int(grant.lifetime.total_seconds()))
-    token = issued_token(await grant.member.client.send(request))
-    if not token:
-        raise CommandFailed(f"no token was issued for {account} in {grant.member.name}")
-    return token

@@ -108,6 +108,7 @@ def _parse_values(
     """
     import msgspec
 
+    from hanse.cli.feature_options import parse_features_option
     from hanse.cli.manifests.values import Values
     from hanse.model.naming import CLUSTER_ID
 
@@ -117,7 +118,7 @@ def _parse_values(
     if cluster_id:
         tree["clusterId"] = cluster_id
     if features:
-        tree["features"] = list(_parse_features(features))
+        tree["features"] = list(parse_features_option(features))
     named = tree.get("clusterId")
     if not named:
         raise InputError("clusterId is not chosen; name this cluster with --cluster-id")
@@ -132,16 +133,6 @@ def _parse_values(
         raise InputError(
             f"{_describe_error(str(error))}; see `hanse manifests --show-values`"
         ) from None
-
-
-def _parse_features(text: str) -> tuple[str, ...]:
-    """The features of a list; raises `InputError` for an unknown one."""
-    from hanse.model.feature_names import UnknownFeature, parse_features
-
-    try:
-        return parse_features(text)
-    except UnknownFeature as error:
-        raise InputError(f"--features: {error}") from None
 
 
 def _describe_error(error: str) -> str:

@@ -1,7 +1,8 @@
 """The console of an installation: a page over the fleet, which reads, and asks who comes."""
 
 from hanse.app.views import reads
-from hanse.cli.fleet import BROKER_READS
+from hanse.cli.doctor.lists import CONSOLE_LISTS
+from hanse.cli.fleet_lists import BROKER_READS
 from hanse.cli.manifests.value_source import ChartFile, Condition, ValueSource
 from hanse.cli.manifests.workloads import (
     make_container,
@@ -41,7 +42,7 @@ def console_files() -> tuple[ChartFile, ...]:
 
 def _rights() -> list[Wire]:
     """The account and roles of the console: to list what the page shows, and to review tokens."""
-    rules = [*rbac_rules((*reads(), *BROKER_READS), Role.LOCAL), *_REVIEWS]
+    rules = [*rbac_rules((*reads(), *BROKER_READS, *CONSOLE_LISTS), Role.LOCAL), *_REVIEWS]
     account = manifest(SERVICE_ACCOUNT, CONSOLE, SYSTEM_NAMESPACE)
     subject = Subject(CONSOLE, SYSTEM_NAMESPACE)
     bound = binding_manifests(CONSOLE, CONSOLE, rules, subject, {})
@@ -49,7 +50,7 @@ def _rights() -> list[Wire]:
 
 
 def _objects(values: ValueSource) -> list[Wire]:
-    """The Deployment, of one replica since sessions are kept in memory, and the Service."""
+    """The console's Service and Deployment, of one replica since sessions are kept in memory."""
     arguments = ["console", f"--listen=0.0.0.0:{PORT}", "--own-cluster", values.value("clusterId")]
     environment = {
         "HANSE_CONSOLE_HOSTS": values.joined("console.hosts", " "),

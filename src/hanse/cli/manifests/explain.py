@@ -18,6 +18,7 @@ def render_explanation(values: Values) -> str:
 
 
 def _sections(values: Values) -> Iterator[str]:
+    """The title and the table of rights of each feature, in lines."""
     for feature, rights in rights_of(values).items():
         yield f"# {_TITLES.get(feature, feature)}"
         yield table(_HEADER, [_row(right) for right in rights])
@@ -43,7 +44,7 @@ def _resource(rule: RbacRule) -> str:
 
 
 def _names(rule: RbacRule) -> str:
-    """The only names, in brackets; of many the first and their number."""
+    """The only names, in brackets; of many the first and their number; empty if all are meant."""
     if not rule.names:
         return ""
     more = len(rule.names) - 1

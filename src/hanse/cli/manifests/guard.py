@@ -10,6 +10,7 @@ from hanse.cli.manifests.values import CNI_CONFIG, CNI_PLUGINS
 from hanse.features.networks.cni import STATE_FOLDER
 from hanse.features.networks.guard.watches import GUARD_WATCHES
 from hanse.model.facts import Role
+from hanse.model.kinds.coordination import Lease
 from hanse.model.manifests import (
     PART_OF,
     SERVICE_ACCOUNT,
@@ -18,13 +19,16 @@ from hanse.model.manifests import (
     manifest,
     role_manifests,
 )
-from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.naming import GUARDS_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.objects import Wire
 from hanse.model.rbac import RbacRule, rbac_rules
 
 GUARD = "hanse-guard"
 METRICS_PORT = 9342
 """A port of the node: the guard shares its network."""
+
+END_SECONDS = 180
+"""How long a guard may take to end: its rules go after policies are there."""
 
 _LABELS = {"app.kubernetes.io/name": GUARD, PART_OF: "hanse"}
 _WHEN = Condition("networks.guard", ("networks",))
@@ -42,9 +46,14 @@ def guard_files() -> tuple[ChartFile, ...]:
 
 
 def _rights() -> list[Wire]:
-    """The account and roles of the guard: to read what it watches, and its own DaemonSet."""
+    """The account and roles of the guard: to read what it watches, and its own DaemonSet.
+
+    It writes Leases, in a namespace that has no others.
+    """
     own = RbacRule(SYSTEM_NAMESPACE, "apps", "daemonsets", ("get",), (GUARD,))
-    rules = [*rbac_rules(GUARD_WATCHES, Role.LOCAL), own]
+    verbs = ("create", "delete", "get", "patch")
+    lease = RbacRule(GUARDS_NAMESPACE, Lease.kind.group, Lease.kind.plural, verbs)
+    rules = [*rbac_rules(GUARD_WATCHES, Role.LOCAL), own, lease]
     account = manifest(SERVICE_ACCOUNT, GUARD, SYSTEM_NAMESPACE)
     subject = Subject(GUARD, SYSTEM_NAMESPACE)
     bound = binding_manifests(GUARD, GUARD, rules, subject, {})
@@ -81,7 +90,7 @@ def _container(
 
 
 def _cni_daemon_set(values: ValueSource) -> Wire:
-    """Guards that are a CNI plugin: they write to folders of nodes, whoever owns them."""
+    """The guard's DaemonSet as a CNI plugin: mounts the nodes' CNI folders, has DAC_OVERRIDE."""
     config = values.text_or("networks.cniConfig", CNI_CONFIG)
     plugins = values.text_or("networks.cniPlugins", CNI_PLUGINS)
     folders = {"cni-config": config, "cni-plugins": plugins, "cni-state": STATE_FOLDER}
@@ -94,12 +103,13 @@ def _cni_daemon_set(values: ValueSource) -> Wire:
 
 
 def _daemon_set(container: Wire, volumes: Sequence[Wire] = ()) -> Wire:
-    """One guard on each node, in the node's network."""
+    """The DaemonSet of the guard, on every node and in the node's network."""
     pod = {
         "serviceAccountName": GUARD,
         "hostNetwork": True,
         "priorityClassName": "system-node-critical",
         "tolerations": [{"operator": "Exists"}],
+        "terminationGracePeriodSeconds": END_SECONDS,
         "containers": [container],
         **({"volumes": [*volumes]} if volumes else {}),
     }
@@ -121,5 +131,6 @@ def _host_folder(name: str, path: Any) -> Wire:
 
 
 def _probe(path: str, every: int) -> Wire:
+    """An HTTP probe of the guard's metrics port on loopback, every so many seconds."""
     request = {"host": "127.0.0.1", "path": path, "port": METRICS_PORT}
     return {"httpGet": request, "periodSeconds": every}

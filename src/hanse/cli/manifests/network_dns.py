@@ -52,7 +52,10 @@ def _rights() -> list[Wire]:
 
 
 def _objects(values: ValueSource) -> list[Wire]:
-    """The Deployment, budget and Service of the server, whose slices agents copy to networks."""
+    """Deployment, budget, Service and policy of the DNS server that all networks share.
+
+    Agents copy its EndpointSlices to the networks.
+    """
     arguments = ["dns", "--networks", f"--listen=0.0.0.0:{PORT}", "--forward=/etc/resolv.conf"]
     arguments += [f"--metrics-listen=0.0.0.0:{METRICS_PORT}"]
     environment = name_server_environment(values)

@@ -77,7 +77,7 @@ def crd_files() -> tuple[ChartFile, ...]:
 
 
 def dns_rights_files() -> tuple[ChartFile, ...]:
-    """The account of the name server, and what it may read, by feature."""
+    """The chart files of the name server's account, and of what it may read, one per feature."""
     base = watch_rights((), Role.LOCAL)
     return (
         ChartFile("dns-rights", lambda _: _wires(_dns_base()), Condition("dns.enabled")),
@@ -104,6 +104,7 @@ def rights_of(values: Values) -> dict[str, list[Right]]:
 
 
 def _agent_rights(cluster: str) -> dict[str, list[Right]]:
+    """The rights of an agent in its own cluster, by feature; all features are on."""
     return rights_by_feature(app.watches_by_feature(), cluster)
 
 
@@ -132,7 +133,7 @@ def _condition(feature: str) -> Condition:
 
 
 def _dns_rights() -> dict[str, tuple[Right, ...]]:
-    """By feature: the rights that the DNS server needs to read its names."""
+    """The rights that the DNS server needs to read its names, by those features that need any."""
     view = View("all", global_zones=("example.com",))
     found: dict[str, tuple[Right, ...]] = {}
     for feature in FEATURES:
@@ -154,6 +155,7 @@ def _dns_base() -> tuple[Manifest, ...]:
 
 
 def _dns_roles(name: str, rights: Sequence[Right]) -> tuple[Manifest, ...]:
+    """Roles with these rights, bound to the account of the DNS server."""
     rules = [right.rule for right in rights]
     subject = Subject(DNS, SYSTEM_NAMESPACE)
     return (*role_manifests(name, rules), *binding_manifests(name, name, rules, subject, {}))

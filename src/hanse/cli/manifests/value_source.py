@@ -60,10 +60,11 @@ class PlainValues:
         self._tree = msgspec.to_builtins(values)
 
     def value(self, path: str) -> Any:
+        """The value at a path whose parts are separated by dots."""
         return reduce(lambda tree, part: tree[part], path.split("."), self._tree)
 
     def value_or(self, path: str, other: str) -> Any:
-        """The value of a path, or that of the path `other` where it is empty."""
+        """The value of a path, or of the path `other` if it is empty; `KeyError` if not there."""
         return self.value(path) or self.value(other)
 
     def text_or(self, path: str, other: str) -> Any:

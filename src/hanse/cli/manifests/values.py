@@ -106,7 +106,7 @@ class DnsValues(_Values, frozen=True, kw_only=True):
 
 
 class WebhooksValues(_Values, frozen=True, kw_only=True):
-    """Admission: identity, tenancy, and what is refused at the door."""
+    """Admission: identity, tenancy, and what the webhooks refuse."""
 
     enabled: Annotated[bool, _description("Whether the agent answers API servers.")] = True
     url: Annotated[
@@ -348,7 +348,10 @@ def values_yaml(values: Struct, indent: str = "") -> str:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of the values, by which Helm validates them."""
+    """The JSON schema of the values, by which Helm validates them.
+
+    It requires clusterId and refuses unknown values, except `global`, which Helm adds.
+    """
     (_,), parts = msgspec.json.schema_components([Values])
     for part in parts.values():
         part["additionalProperties"] = False

@@ -215,6 +215,10 @@ def provider(context: click.Context, listen: str, pool: str, file: Path | None) 
         raise InputError(f"--range {pool!r} is no IPv4 network; write it as 10.60.0.0/16") from None
 
     async def serve() -> int:
+        """Serve the address book until cancelled.
+
+        Raises `InputError` if the address cannot be bound.
+        """
         async with providing_addresses(bind_listener("--listen", listen), pool, file):
             await asyncio.get_running_loop().create_future()
         return 0

@@ -77,7 +77,10 @@ async def verify_networks(
 
 
 def _pair(one: str, other: str, view: ReachabilityView, outcomes: Sequence[Outcome]) -> SeenPair:
-    """What policies, guards and the outcomes of connections say of one network reaching another."""
+    """What policies, guards and the outcomes of connections say of one network reaching another.
+
+    `guarded` is None unless all nodes have a guard that is ready.
+    """
     tried = [o.answered for o in outcomes if (o.attempt.source, o.attempt.target) == (one, other)]
     expected = one == other or (one, other) in view.peered
     guarded: Reachability = "all" if expected else "none"
@@ -144,7 +147,10 @@ class NetworksRun(Struct, frozen=True):
         return f"{self.name}-{name.network}-{number}"
 
     async def _serve(self, server: tuple[NetworkName, VerifiedCluster]) -> str:
-        """Create a network's pod that answers, wait until it runs, and return its IP address."""
+        """Create a network's pod that answers, wait until it runs, and return its IP address.
+
+        Raises `CommandFailed` if it is not ready in time.
+        """
         name, place = server
         pod = f"{self.name}-{name.network}"
         await place.create(manifests.server(pod, self.cluster, self.image))
@@ -166,4 +172,5 @@ def _attempts(source: NetworkName, addresses: dict[NetworkName, str]) -> list[At
 
 
 def _host(address: str) -> str:
+    """An address as in HOST:PORT, IPv6 in brackets."""
     return f"[{address}]" if ":" in address else address

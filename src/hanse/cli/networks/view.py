@@ -2,28 +2,28 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import TypeVar
+from datetime import UTC, datetime
 
-import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, connect
 from hanse.cli.errors import CommandFailed
 from hanse.features.networks.admin_reachability import unevaluated_ports
 from hanse.features.networks.antrea_reachability import AntreaPolicy, antrea_rules, unevaluated
+from hanse.features.networks.guarded_nodes import unguarded_nodes
 from hanse.features.networks.names import DNS, NETWORK, TENANT, is_managed, parse_network_name
 from hanse.features.networks.reachability import ReachabilityMatrix, reachability_matrix
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
+from hanse.kube.optional_reads import list_or_empty
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy, Tier
-from hanse.model.kinds.core import Namespace, Pod, Service
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Namespace, Node, Pod, Service
 from hanse.model.kinds.networking import NetworkPolicy
 from hanse.model.kinds.networks import Network, NetworkPeering
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
-from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.naming import GUARDS_NAMESPACE
 from hanse.model.objects import Object
-
-K = TypeVar("K", bound=Object)
 
 
 class ReachabilityView(Struct, frozen=True):
@@ -114,12 +114,12 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
         policies = (await client.list(NetworkPolicy)).objects
         peerings = (await client.list(NetworkPeering)).objects
         guards = await _read_guards(client)
-        admin = await _read_served(client, ClusterNetworkPolicy)
+        admin = await list_or_empty(client, ClusterNetworkPolicy)
         antrea: list[AntreaPolicy] = [
-            *await _read_served(client, AntreaNetworkPolicy),
-            *await _read_served(client, AntreaClusterNetworkPolicy),
+            *await list_or_empty(client, AntreaNetworkPolicy),
+            *await list_or_empty(client, AntreaClusterNetworkPolicy),
         ]
-        tiers = await _read_served(client, Tier) if antrea else []
+        tiers = await list_or_empty(client, Tier) if antrea else ()
     names = [parse_network_name(n.metadata.name) for n in networks]
     rules = antrea_rules(antrea, tiers)
     whole = reachability_matrix(spaces, pods, policies, names, admin, rules)
@@ -135,24 +135,12 @@ async def read_reachability(cluster: ClusterAccess) -> ReachabilityView:
     return ReachabilityView(whole, leaks, guards, frozenset(both), untried)
 
 
-async def _read_served(client: Client, kind: type[K]) -> list[K]:
-    """All objects of a kind; none where it is not served."""
-    try:
-        return list((await client.list(kind)).objects)
-    except NotFound:
-        return []
-
-
 async def _read_guards(client: Client) -> GuardedNodes:
-    """The nodes that should have a guard, and have a ready one, by DaemonSet hanse-guard.
+    """The nodes of the cluster, and those that have a guard, by the guards' Leases.
 
-    Both are 0 without it.
+    Both are 0 if there is none at all.
     """
-    path = f"/apis/apps/v1/namespaces/{SYSTEM_NAMESPACE}/daemonsets/hanse-guard"
-    try:
-        answer = await client.read_raw(path)
-    except NotFound:
-        return GuardedNodes()
-    status = msgspec.json.decode(answer.body).get("status") or {}
-    wanted = int(status.get("desiredNumberScheduled", 0))
-    return GuardedNodes(wanted, int(status.get("numberReady", 0)))
+    leases = await list_or_empty(client, Lease, GUARDS_NAMESPACE)
+    nodes = await list_or_empty(client, Node) if leases else ()
+    missing = unguarded_nodes(nodes, leases, datetime.now(UTC))
+    return GuardedNodes(len(nodes), len(nodes) - len(missing))

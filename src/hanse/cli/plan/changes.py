@@ -23,7 +23,7 @@ from hanse.cli.inventory import ClusterInventory, read_inventories
 from hanse.cli.plan.documents import Document
 from hanse.cli.plan.dry_run import DryRunResult, dry_run_all
 from hanse.kube.client import Client
-from hanse.kube.errors import NotFound
+from hanse.kube.optional_reads import read_or_none
 from hanse.model.facts import Role
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.kinds.federation import SYSTEM
@@ -73,7 +73,8 @@ async def plan_changes_in_process(
 ) -> PlannedChanges:
     """Dry-run the documents by `client`, and preview what agents of this process would write then.
 
-    Nothing is written. Objects without a namespace are taken to be in `default`.
+    Nothing is written. Objects without a namespace are taken to be in `default`. Raises
+    `InputError` for an object that features cannot decode, `KubeError` without an answer.
     """
     dry_runs = await dry_run_all(client, documents, "default")
     features = [one for reconciler in reconcilers.values() for one in reconciler.features.values()]
@@ -86,14 +87,20 @@ async def plan_changes_in_process(
 def _applied_objects(
     where: ClusterId, dry_runs: Sequence[DryRunResult], features: Sequence[Feature]
 ) -> list[AppliedObject]:
-    """The objects that would be created or updated and that features watch, with the cluster."""
+    """The objects that would be created or updated and that features watch, with the cluster.
+
+    Raises `InputError` for one that cannot be decoded.
+    """
     return [(where, obj) for one in dry_runs for obj in _decode(one, features)]
 
 
 def _seen_at_broker(
     applied: Sequence[AppliedObject], features: Sequence[Feature]
 ) -> list[AppliedObject]:
-    """Those of the objects applied in a member that agents also see there as their broker."""
+    """Those of the objects applied in a member that agents also see there as their broker.
+
+    They are returned with `BROKER` as their cluster.
+    """
     watches = [w for feature in features for w in feature.watches if w.role is Role.BROKER]
     return [
         (app.BROKER, obj)
@@ -163,10 +170,8 @@ async def _read_fleet(
 async def _lease(member: ClusterId, cluster: ClusterAccess) -> LeaseSpec:
     """Read the spec of the Lease of a member's leader; an empty one where there is none."""
     async with open_client(cluster.credentials) as client:
-        try:
-            return (await client.read(Lease, member, SYSTEM)).spec
-        except NotFound:
-            return LeaseSpec()
+        found = await read_or_none(client, Lease, member, SYSTEM)
+        return found.spec if found is not None else LeaseSpec()
 
 
 async def _dry_run(cluster: ClusterAccess, documents: Sequence[Document]) -> list[DryRunResult]:

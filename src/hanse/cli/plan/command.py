@@ -45,7 +45,11 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
       hanse plan -f shop.yaml --context hamburg --json
       kustomize build . | hanse plan -f -
     """
-    planned = _plan_files(global_options(context), files)
+    from hanse.cli.process import start_logging
+
+    settings = global_options(context)
+    start_logging(settings)
+    planned = _plan_files(settings, files)
     if as_json:
         click.echo(json.dumps({"changes": _list_changes(planned)}, indent=2))
     else:
@@ -54,16 +58,18 @@ def command(context: click.Context, files: tuple[str, ...], as_json: bool) -> No
 
 
 def _plan_files(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChanges":
-    """Plan the files' documents for the target context, with all clusters read; starts logging."""
+    """Plan the files' documents for the target context, with all clusters read.
 
+    Raises `CommandFailed` if that cluster cannot be read, and `InputError` for bad credentials or
+    files.
+    """
     from hanse.cli.clusters import all_contexts, select_cluster
     from hanse.cli.errors import CommandFailed, credentials_error
     from hanse.cli.plan.changes import plan_changes
     from hanse.cli.plan.documents import read_documents
-    from hanse.cli.process import run_async, start_logging
+    from hanse.cli.process import run_async
     from hanse.kube.errors import BadCredentials, KubeError
 
-    start_logging(settings)
     documents = [document for file in files for document in read_documents(file)]
     try:
         target = select_cluster(settings).name
@@ -76,6 +82,7 @@ def _plan_files(settings: GlobalOptions, files: tuple[str, ...]) -> "PlannedChan
 
 
 def _list_changes(planned: "PlannedChanges") -> list[dict[str, Any]]:
+    """Every planned change as JSON values, see `change_rows`."""
     from hanse.cli.plan.changes import change_rows
 
     return change_rows(planned)

@@ -78,7 +78,7 @@ def parse_documents(text: str, origin: str) -> list[Document]:
 
 
 def _parsed(text: str, origin: str) -> Iterator[tuple[str, Any]]:
-    """The YAML documents of a text, each with its origin and line."""
+    """The YAML documents of a text, each with its origin and line; raises `yaml.YAMLError`."""
     check_yaml(text)
     loader = _Loader(text)
     try:
@@ -91,7 +91,10 @@ def _parsed(text: str, origin: str) -> Iterator[tuple[str, Any]]:
 
 
 def _objects(value: Any, at: str) -> Iterator[Document]:
-    """The objects in a document; raises `InputError` for what is not an object."""
+    """The objects in a document: itself, the items of a List, or none if it is empty.
+
+    Raises `InputError` for what is not an object, or lacks apiVersion, kind or metadata.name.
+    """
     if value is None:
         return
     if not isinstance(value, dict):

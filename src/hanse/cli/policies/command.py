@@ -102,7 +102,10 @@ def resolve(
 
 
 def _select_clusters(settings: GlobalOptions) -> "tuple[ClusterAccess, ...]":
-    """Start logging, and return the clusters that the settings name."""
+    """Start logging, and return the clusters that the settings name.
+
+    Raises `InputError` as `select_clusters` does.
+    """
     from hanse.cli.clusters import select_clusters
     from hanse.cli.process import start_logging
 
@@ -111,7 +114,7 @@ def _select_clusters(settings: GlobalOptions) -> "tuple[ClusterAccess, ...]":
 
 
 def _print_ledgers(ledgers: "Ledgers") -> None:
-    """Print the table of policies, then the problems, then the clusters not read."""
+    """Print the table of policies, or that there is none, the problems, and clusters not read."""
     from hanse.cli.tables import table
 
     policies = ledgers.policies
@@ -135,6 +138,7 @@ def _member_cells(policy: "PolicyView") -> list[str]:
 
 
 def _member_cell(member: "MemberStatus") -> str:
+    """Phase and reason of a member, in the colour of the phase."""
     text = f"{member.phase}: {member.reason}" if member.reason else member.phase
     return click.style(text, fg=_COLOURS.get(member.phase, "white"))
 

@@ -13,7 +13,7 @@ from hanse.features.policies.ledger import LEDGER_LABEL, POLICIES, RESOLVE_ANNOT
 from hanse.features.policies.listing import PolicyView, list_policies
 from hanse.features.policies.observation import KEEP, YIELD
 from hanse.kube.client import Client
-from hanse.kube.errors import NotFound
+from hanse.kube.optional_reads import read_or_none
 from hanse.model.kinds.core import ConfigMap
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterId
@@ -96,7 +96,8 @@ async def apply_decision(clusters: Sequence[ClusterAccess], decision: Decision) 
 def _deciding_cluster(policy: PolicyView, decision: Decision) -> ClusterId:
     """The cluster where the policy is to be annotated: in quarantine, else one that applied it.
 
-    Raises `InputError` if the decision does not fit the policy's state, or --in has to choose.
+    That of --in, else the first by name. Raises `InputError` if the decision does not fit the
+    policy's state, or --in has to choose, and `CommandFailed` if the policy is applied nowhere yet.
     """
     waiting = sorted(c for c, m in policy.members.items() if m.phase == "Quarantined")
     if decision.choice in (KEEP, YIELD) and waiting:
@@ -144,11 +145,8 @@ async def _wait_until_resolved(
 
 async def _is_annotated(client: Client, kind: type[Policy], key: Key) -> bool:
     """Whether the policy still has the annotation; not if the policy is gone."""
-    try:
-        found = await client.read(kind, key.name, key.namespace)
-    except NotFound:
-        return False
-    return RESOLVE_ANNOTATION in found.metadata.annotations
+    found = await read_or_none(client, kind, key.name, key.namespace)
+    return found is not None and RESOLVE_ANNOTATION in found.metadata.annotations
 
 
 def _has_key(policy: PolicyView, key: Key) -> bool:

@@ -75,6 +75,7 @@ async def resolve_services(
     namespace = question.key.namespace if question is not None else ""
 
     async def read(_: ClusterAccess, client: Client) -> _ClusterRead:
+        """Read one cluster, in the namespace that the name is in."""
         return await _read_cluster(client, namespace)
 
     results = await read_clusters(clusters, read)

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 
-import msgspec
 from msgspec import Struct
 
 from hanse.cli.clusters import ClusterAccess, connect
@@ -18,7 +17,6 @@ from hanse.cli.inventory import find_broker
 from hanse.features.statefulsets.names import OVERRIDES, SET
 from hanse.kube.client import Client
 from hanse.kube.errors import NotFound
-from hanse.kube.transport import Request
 from hanse.model.kinds.apps import ControllerRevision, StatefulSet
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.objects import Wire
@@ -28,7 +26,7 @@ from hanse.runtime.compare import contains
 _RESTARTED = "kubectl.kubernetes.io/restartedAt"
 
 
-class Door(Struct, frozen=True):
+class SubmittedObject(Struct, frozen=True):
     """Where a set was submitted: the broker, or the cluster that hosts it."""
 
     access: ClusterAccess
@@ -96,15 +94,29 @@ async def read_history(
 ) -> History:
     """Read a set's ControllerRevisions from the first cluster that has some, or from `source`.
 
-    Raises `CommandFailed` if none has, or the set is not found at the broker.
+    One that has the set's template now comes before others: a bad one has halted in the cluster
+    that got it first. One that cannot be read is left out. Raises `CommandFailed` if none has any,
+    or the set is not at the broker.
     """
-    door = await _find_door(clusters, namespace, name)
+    submitted = await _find_submitted(clusters, namespace, name)
+    other: History | None = None
+    unread: CommandFailed | None = None
     for cluster in clusters:
         if source not in ("", cluster.name):
             continue
-        async with connect(cluster) as client:
-            if found := await _revisions(client, namespace, name, door.template):
-                return History(cluster.name, tuple(found))
+        try:
+            async with connect(cluster) as client:
+                found = await _revisions(client, namespace, name, submitted.template)
+        except CommandFailed as error:
+            unread = unread or error
+            continue
+        if any(revision.is_present for revision in found):
+            return History(cluster.name, tuple(found))
+        other = other or (History(cluster.name, tuple(found)) if found else None)
+    if other is not None:
+        return other
+    if unread is not None:
+        raise unread
     where = f"{source} has" if source else "no context of the kubeconfig is a cluster that has"
     raise CommandFailed(f"{where} no StatefulSet of the set {namespace}/{name}")
 
@@ -123,37 +135,40 @@ async def undo(
     """
     history = await read_history(clusters, namespace, name, source)
     chosen = history.choose(number)
-    door = await _find_door(clusters, namespace, name)
-    present = door.present
+    submitted = await _find_submitted(clusters, namespace, name)
+    present = submitted.present
     if OVERRIDES in present.metadata.annotations:
         raise CommandFailed(
             f"{namespace}/{name} has {OVERRIDES}, which are a part of the templates in clusters: "
             "apply an earlier manifest instead"
         )
-    kind, field = type(present).kind, "/" + "/".join(door.template_path)
-    changes = [
-        {"op": "test", "path": field, "value": door.template},
+    field = "/" + "/".join(submitted.template_path)
+    changes = (
+        {"op": "test", "path": field, "value": submitted.template},
         {"op": "replace", "path": field, "value": chosen.template},
-    ]
-    path = f"/apis/{kind.api_version}/namespaces/{namespace}/{kind.plural}/{name}"
-    body, content = msgspec.json.encode(changes), "application/json-patch+json"
-    async with connect(door.access) as client:
-        await client.send(Request("PATCH", path, body=body, content_type=content))
+    )
+    async with connect(submitted.access) as client:
+        await client.patch(type(present), name, namespace, changes)
     return chosen
 
 
 async def restart(clusters: Sequence[ClusterAccess], namespace: str, name: str) -> None:
-    """Patch the set's template, where it was submitted, with an annotation of the present time."""
-    door = await _find_door(clusters, namespace, name)
+    """Patch the set's template, where it was submitted, with an annotation of the present time.
+
+    Raises `CommandFailed` if that place is not found.
+    """
+    submitted = await _find_submitted(clusters, namespace, name)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     change: Wire = {"metadata": {"annotations": {_RESTARTED: now}}}
-    for field in reversed(door.template_path):
+    for field in reversed(submitted.template_path):
         change = {field: change}
-    async with connect(door.access) as client:
-        await client.patch(type(door.present), name, namespace, change)
+    async with connect(submitted.access) as client:
+        await client.patch(type(submitted.present), name, namespace, change)
 
 
-async def _find_door(clusters: Sequence[ClusterAccess], namespace: str, name: str) -> Door:
+async def _find_submitted(
+    clusters: Sequence[ClusterAccess], namespace: str, name: str
+) -> SubmittedObject:
     """Read the set where it was submitted: at the broker or, if agents own that one, in its host.
 
     The host is a cluster whose own FederatedStatefulSet has the same spec. Raises `CommandFailed`
@@ -165,7 +180,7 @@ async def _find_door(clusters: Sequence[ClusterAccess], namespace: str, name: st
     if present is None:
         raise CommandFailed(f"there is no set {namespace}/{name} at the broker")
     if OWNER not in present.metadata.labels:
-        return Door(broker, present)
+        return SubmittedObject(broker, present)
     different = ""
     for cluster in clusters:
         async with connect(cluster) as client:
@@ -173,7 +188,7 @@ async def _find_door(clusters: Sequence[ClusterAccess], namespace: str, name: st
         if hosted is None or OWNER in hosted.metadata.labels:
             continue
         if hosted.spec == present.spec:
-            return Door(cluster, hosted)
+            return SubmittedObject(cluster, hosted)
         different = cluster.name
     if different:
         raise CommandFailed(
@@ -202,7 +217,8 @@ async def _read_set(
 async def _revisions(client: Client, namespace: str, name: str, present: Wire) -> list[Revision]:
     """List the ControllerRevisions of a set's StatefulSets in one cluster, the newest last.
 
-    Empty if the set has no StatefulSet there. `present` is the set's template now.
+    Empty if the set has no StatefulSet there. The last that has the template `present`, with or
+    without defaults, is marked as the set's now.
     """
     owned = (await client.list(StatefulSet, namespace=namespace, labels=f"{SET}={name}")).objects
     uids = {each.metadata.uid for each in owned}

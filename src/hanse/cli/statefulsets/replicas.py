@@ -55,7 +55,8 @@ async def read_sets(
 ) -> list[SetView]:
     """Read all sets of a namespace, or of all, from the broker, which is found by its objects.
 
-    Also sets in trouble that clusters run without shares. Raises `CommandFailed` without a broker.
+    Also sets in trouble that clusters run without shares. Raises `CommandFailed` without a broker,
+    or if it does not serve StatefulSetShares.
     """
     broker = await find_broker(clusters)
     async with connect(broker) as client:
@@ -102,7 +103,10 @@ async def accept_cluster(
 def sets_without_shares(
     shares: Iterable[StatefulSetShares], parts: Iterable[StatefulSetPartSpec]
 ) -> list[SetView]:
-    """Sets that the broker has no shares for, if a cluster that runs them reports a problem."""
+    """Sets that the broker has no shares for, if a cluster that runs them reports a problem.
+
+    They are sorted by namespace and name.
+    """
     known = {(s.metadata.namespace, s.metadata.name) for s in shares}
     trouble: dict[tuple[str, str], list[str]] = {}
     for part in sorted(parts, key=lambda p: (p.namespace, p.name, p.cluster)):
@@ -133,7 +137,7 @@ def set_view(
         meta.name,
         spec.service,
         tuple(
-            _replica(record, share.name, ordinal, own.get(share.name), away, names)
+            _replica_view(record, share.name, ordinal, own.get(share.name), away, names)
             for share in spec.shares
             for ordinal in range(spec.first_ordinal, spec.first_ordinal + share.replicas)
         ),
@@ -151,7 +155,7 @@ def _part_problem(part: StatefulSetPartSpec) -> str:
     )
 
 
-def _replica(
+def _replica_view(
     record: StatefulSetShares,
     cluster: ClusterId,
     ordinal: int,
@@ -159,7 +163,10 @@ def _replica(
     away: frozenset[ClusterId],
     options: StatefulSetOptions,
 ) -> ReplicaView:
-    """One replica by its cluster's report: missing without one, away if its cluster is."""
+    """One replica by its cluster's report: missing without one, away if its cluster is.
+
+    Unknown if the report has a newer schema. It has DNS names only if the set has a Service.
+    """
     meta, spec = record.metadata, record.spec
     name = replica_name(meta.name, cluster, ordinal)
     unread = part is not None and part.has_newer_schema

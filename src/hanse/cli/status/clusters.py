@@ -57,7 +57,12 @@ def _inventory_document(cluster: InventoryResult) -> dict[str, Any]:
 
 
 def _service_counts(services: ServiceInventory) -> dict[str, Any]:
-    """How many exports, ready ones and imports there are, and the troubles of exports."""
+    """How many exports, ready ones and imports there are, and the troubles of exports.
+
+    What could not be read is null.
+    """
+    if services.exports is None:
+        return {"exports": None, "ready": None, "imports": services.imports, "troubles": None}
     troubles = [
         {"namespace": one.namespace, "name": one.name, "trouble": one.trouble}
         for one in services.exports
@@ -97,17 +102,27 @@ def _agent_cell(cluster: ClusterInventory) -> str:
 
 
 def _exports_cell(cluster: ClusterInventory) -> str:
-    """How many of the exports are ready, in red if something is wrong with one."""
-    if cluster.services is None or (cluster.is_broker and not cluster.services.exports):
+    """How many of the exports are ready, in red if something is wrong with one.
+
+    `?` if they could not be read; a dash where there can be none, or for a broker without any.
+    """
+    if cluster.services is None:
         return "-"
-    counts = f"{cluster.services.ready}/{len(cluster.services.exports)}"
-    wrong = any(export.trouble for export in cluster.services.exports)
+    exports = cluster.services.exports
+    if exports is None:
+        return "?"
+    if cluster.is_broker and not exports:
+        return "-"
+    counts = f"{cluster.services.ready}/{len(exports)}"
+    wrong = any(export.trouble for export in exports)
     return click.style(counts, fg="red") if wrong else counts
 
 
 def _imports_cell(cluster: ClusterInventory) -> str:
-    """The number of imports; `-` for the broker and where services cannot be read."""
-    return "-" if cluster.services is None or cluster.is_broker else str(cluster.services.imports)
+    """The number of imports; `?` if it could not be read, `-` where there can be none."""
+    if cluster.services is None or cluster.is_broker:
+        return "-"
+    return "?" if cluster.services.imports is None else str(cluster.services.imports)
 
 
 def print_memberships(clusters: Sequence[InventoryResult]) -> None:

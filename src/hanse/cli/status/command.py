@@ -29,7 +29,7 @@ WATCH_INTERVAL = 2.0
     "--output",
     type=click.Choice(["table", "wide", "json", "yaml"]),
     default="table",
-    help="How to print it; wide has remedies and details.",
+    help="How to print it; wide has remedies, details and every service.",
 )
 @click.option("-n", "--namespace", default="", metavar="NAME", help="Only what is in a namespace.")
 @click.option("--watch", is_flag=True, help="Print it again whenever it changes, until Ctrl-C.")
@@ -53,8 +53,9 @@ def command(
     Of a local federation that runs in this folder, else of the kubeconfig's contexts: whether each
     cluster answers, its version, whether its agent is alive, how many nodes and exported services
     are ready, and how many services it imports. Then every exported service: who exports it, its
-    ports, and the endpoints that are ready in each cluster; then federated Services, StatefulSets
-    over clusters, global hosts and federated policies, with each cluster's part. A cluster that
+    ports, and the endpoints that are ready in each cluster; of more than 200 only those with which
+    something is wrong, and how many there are. Then federated Services, StatefulSets over
+    clusters, global hosts and federated policies, with each cluster's part. A cluster that
     does not answer is shown as such; the exit status is 0 all the same, unless --fail-on says
     otherwise. `hanse doctor` has the remedies.
 
@@ -88,7 +89,10 @@ def command(
 def _status_text(
     settings: GlobalOptions, form: str, namespace: str, fail_on: str | None
 ) -> tuple[str, bool]:
-    """Read everything, and return the text to show, and whether `fail_on` or worse was found."""
+    """Read everything, and return the text to show, and whether `fail_on` or worse was found.
+
+    `form` is json, yaml, table or wide; `namespace` limits findings and items, if it is given.
+    """
     from hanse.cli.findings import reaches
     from hanse.model.findings import Severity
 
@@ -143,7 +147,10 @@ def _tables(
     *,
     wide: bool,
 ) -> str:
-    """Everything as text with tables, what is wrong first; coloured if stdout is a terminal."""
+    """Everything as text with tables, what is wrong first, in full if `wide`.
+
+    Coloured if stdout is a terminal.
+    """
     import io
     import sys
     from contextlib import redirect_stdout
@@ -164,7 +171,7 @@ def _tables(
         clusters.print_table(examination.inventories)
         clusters.print_unsynced(local.phases)
         clusters.print_memberships(examination.inventories)
-        services.print_table(exported)
+        services.print_services(exported, whole=wide or bool(namespace))
         features.print_tables(examination.items, namespace, wide=wide)
     context.color = colored
     shown = text.getvalue().rstrip()
@@ -172,7 +179,10 @@ def _tables(
 
 
 def _read_results(settings: GlobalOptions) -> "Results":
-    """Read all clusters and the local federation's control socket concurrently; starts logging."""
+    """Read all clusters and the local federation's control socket concurrently; starts logging.
+
+    Raises `InputError` as `select_clusters` does.
+    """
     import asyncio
 
     from hanse.cli.clusters import is_local, select_clusters
@@ -184,6 +194,7 @@ def _read_results(settings: GlobalOptions) -> "Results":
     clusters = select_clusters(settings)
 
     async def read() -> "Results":
+        """Examine all clusters, and ask the local federation, at the same time."""
         return await asyncio.gather(
             examine_clusters(clusters, local=is_local(settings)),
             read_local_state(settings),

@@ -49,16 +49,15 @@ def _in_namespace(items: Mapping[str, FeatureItem], namespace: str) -> Iterator[
 
 
 def _row(one: FeatureItem, *, is_host: bool, wide: bool) -> tuple[str, ...]:
-    """The name, the state, each cluster's part, and with `wide` what else there is to know."""
+    """The name, the state, each cluster's part, and with `wide` what else there is to know.
+
+    A host goes by its name alone, others have their namespace before it.
+    """
     clusters = (
         click.style(f"{part.cluster} {part.text}".rstrip(), fg=_COLORS[part.state])
         for part in one.parts
     )
     name = one.name if is_host else f"{one.namespace}/{one.name}".lstrip("/")
     state = click.style(one.told, fg=_COLORS[one.state])
-    details = _list(f"{k}: {v}" for k, v in one.facts if v)
-    return (name, state, _list(clusters) or "-", *((details,) if wide else ()))
-
-
-def _list(texts: Iterable[str]) -> str:
-    return "; ".join(texts)
+    details = "; ".join(f"{k}: {v}" for k, v in one.facts if v)
+    return (name, state, "; ".join(clusters) or "-", *((details,) if wide else ()))

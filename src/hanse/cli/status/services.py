@@ -1,5 +1,6 @@
 """Exported services in `hanse status`."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +10,34 @@ from hanse.cli.exported_services import port_documents
 from hanse.cli.findings import findings_document
 from hanse.cli.tables import table
 from hanse.features.services.exported import format_port
-from hanse.features.services.view import ServiceItem
+from hanse.features.services.view import ServiceExporter, ServiceItem
+
+_UNKNOWN = "not known"
+
+
+MOST_LISTED = 200
+"""Of more services than people read, only those are listed with which something is wrong."""
+
+
+def print_services(services: Sequence[ServiceItem], *, whole: bool) -> None:
+    """Print exported services: each one if they are few or `whole` is wanted.
+
+    Else those with which something is wrong, and how many there are in each namespace.
+    """
+    if whole or len(services) <= MOST_LISTED:
+        print_table(services)
+        return
+    print_table([one for one in services if one.state != "good" or one.findings])
+    counts: dict[str, Counter[str]] = {}
+    for one in services:
+        counts.setdefault(one.namespace, Counter())[one.state] += 1
+    rows = [
+        (namespace, str(states.total()), str(states["good"]))
+        for namespace, states in sorted(counts.items())
+    ]
+    click.echo()
+    click.echo(table(("NAMESPACE", "SERVICES", "READY"), rows))
+    click.echo("  `-n NAMESPACE` lists those of a namespace, `-o wide` all of them")
 
 
 def print_table(services: Sequence[ServiceItem]) -> None:
@@ -19,13 +47,9 @@ def print_table(services: Sequence[ServiceItem]) -> None:
     rows = [
         (
             f"{one.namespace}/{one.name}",
-            one.type or "-",
-            ", ".join(format_port(port) for port in one.ports) or "-",
-            ", ".join(e.cluster for e in one.exporters if not e.lost) or "-",
-            ", ".join(
-                f"{e.cluster} {'lost' if e.lost else f'{e.ready}/{e.all}'}" for e in one.exporters
-            )
-            or "-",
+            *_import_cells(one),
+            ", ".join(f"{e.cluster} {_endpoints_cell(e)}" for e in one.exporters)
+            or (_UNKNOWN if one.unknown else "-"),
         )
         for one in services
     ]
@@ -33,8 +57,34 @@ def print_table(services: Sequence[ServiceItem]) -> None:
     click.echo(table(("SERVICE", "TYPE", "PORTS", "EXPORTED BY", "ENDPOINTS READY"), rows))
 
 
+def _import_cells(service: ServiceItem) -> tuple[str, str, str]:
+    """Type, ports and exporters, which imports say; `-` where there are none.
+
+    All three are marked as unknown if imports could not be read.
+    """
+    if service.unknown:
+        return (_UNKNOWN, _UNKNOWN, _UNKNOWN)
+    return (
+        service.type or "-",
+        ", ".join(format_port(port) for port in service.ports) or "-",
+        ", ".join(e.cluster for e in service.exporters if not e.lost) or "-",
+    )
+
+
+def _endpoints_cell(exporter: ServiceExporter) -> str:
+    """`ready/all`, or why there are no such numbers."""
+    if exporter.unknown:
+        return _UNKNOWN
+    return "lost" if exporter.lost else f"{exporter.ready}/{exporter.all}"
+
+
 def json_document(service: ServiceItem) -> dict[str, Any]:
-    """A service as it is in the JSON of `hanse status`."""
+    """A service as it is in the JSON of `hanse status`; what could not be read is null."""
+    unknown = (
+        {"unknown": service.unknown, **dict.fromkeys(("type", "ports", "exporters", "importers"))}
+        if service.unknown
+        else {}
+    )
     return {
         "namespace": service.namespace,
         "name": service.name,
@@ -44,11 +94,14 @@ def json_document(service: ServiceItem) -> dict[str, Any]:
         "exporters": [one.cluster for one in service.exporters if not one.lost],
         "importers": list(service.importers),
         "endpoints": {
-            one.cluster: {"ready": one.ready, "all": one.all} for one in service.exporters
-        },
+            one.cluster: None if one.unknown else {"ready": one.ready, "all": one.all}
+            for one in service.exporters
+        }
+        or (None if service.unknown else {}),
         "problems": [
             {"cluster": p.cluster, "reason": p.reason, "message": p.message}
             for p in service.problems
         ],
         "findings": findings_document(service.findings),
+        **unknown,
     }

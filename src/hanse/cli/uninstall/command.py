@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 @click.option(
     "--force",
     is_flag=True,
-    help="Although an agent seems alive that runs elsewhere, or the broker cannot be left.",
+    help="Although an agent seems alive that runs elsewhere, the broker cannot be left, or it is "
+    "the broker of others or in a federation with them.",
 )
 @click.option("--kubectl", "by_hand", is_flag=True, help="Print the same as kubectl commands.")
 @click.pass_context
@@ -35,7 +36,9 @@ def command(
     A member of a broker leaves it first. Then, of the cluster of --context: the agent, webhooks and
     policies, everything that agents wrote, accounts and rights, and the definitions of our kinds
     last. What people made of those kinds goes with them; how much that is is shown before.
-    Namespaces are left. It ends when all of it is gone. In a federation `hanse leave` comes first.
+    Namespaces are left, and so are the replicas of StatefulSets over clusters: they run on, without
+    an owner. It ends when all of it is gone. In a federation `hanse leave` comes first, and a
+    broker is taken out after its members.
 
     \b
     Examples:
@@ -53,6 +56,7 @@ def command(
     cluster = select_cluster(settings)
 
     async def uninstall() -> None:
+        """Print what is installed, or how to delete it by hand; with --yes delete it."""
         async with connect(cluster) as client:
             found = await find_installation(client, definitions=not keep_kinds)
             if by_hand:
@@ -77,15 +81,19 @@ async def _remove(
 ) -> None:
     """Leave the broker unless forced, delete everything, and check that nothing came back.
 
-    Raises `CommandFailed` if an agent elsewhere is alive, or something is there again. Progress
-    goes to stderr.
+    CustomResourceDefinitions only with `definitions`. Raises `CommandFailed` if it is the broker of
+    others, an agent elsewhere is alive (neither is checked with `force`), or something is there
+    again. Progress goes to stderr.
     """
-    from hanse.cli.uninstall.leaving import leave_first
+    from hanse.cli.uninstall.leaving import check_members, leave_first
     from hanse.cli.uninstall.removal import find_installation, remove_installation
 
     def tell(text: str) -> None:
+        """Print progress to stderr."""
         click.echo(f"{name}: {text}", err=True)
 
+    if not force:
+        await check_members(client, name)
     if joined is not None and not force:
         await leave_first(client, name, joined, tell)
     found = await find_installation(client, definitions=definitions)
@@ -99,11 +107,18 @@ async def _remove(
 
 
 def print_installation(name: str, found: "Installation") -> None:
-    """Print what is to be removed, three names per step, or that nothing is installed."""
+    """Print what is to be removed, three names per step, or that nothing is installed.
+
+    With CustomResourceDefinitions also how many objects of users go with them.
+    """
     if not found:
         click.echo(f"{name}: nothing of Hanse is here")
         return
-    for title, objects in (("our finalizers on objects", found.held), *found.steps()):
+    kept = (
+        ("our finalizers on objects", found.held),
+        ("replicas of sets run on, with what they need", found.released),
+    )
+    for title, objects in (*kept, *found.steps()):
         if objects:
             shown = ", ".join(str(one) for one in objects[:3])
             more = f", and {len(objects) - 3} more" if len(objects) > 3 else ""
@@ -121,16 +136,13 @@ async def _check_agent(client: "Client", name: str, found: "Installation", *, fo
     from datetime import UTC, datetime
 
     from hanse.cli.inventory import agent_lease_at
-    from hanse.kube.errors import NotFound
+    from hanse.kube.optional_reads import read_or_none
     from hanse.model.kinds.coordination import Lease
     from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 
     if force or any(one.name == AGENT for one in found.workloads):
         return
-    try:
-        lease = await client.read(Lease, AGENT, SYSTEM_NAMESPACE)
-    except NotFound:
-        return
+    lease = await read_or_none(client, Lease, AGENT, SYSTEM_NAMESPACE)
     agent = agent_lease_at(lease, datetime.now(UTC))
     if agent is not None and agent.alive:
         raise CommandFailed(

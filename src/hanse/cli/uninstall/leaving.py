@@ -8,16 +8,22 @@ from msgspec import Struct
 from hanse.cli.agent.running import running_agent
 from hanse.cli.clusters import open_client
 from hanse.cli.errors import CommandFailed
+from hanse.cli.join.claims import is_supervisor, read_claims
 from hanse.cli.member_records import set_phase
 from hanse.features.services.manifests import CLUSTER_ID, KUBECONFIG
 from hanse.kube import credentials
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
 from hanse.kube.errors import BadCredentials, KubeError, NotFound
-from hanse.model.kinds.core import Secret
+from hanse.kube.optional_reads import list_or_empty
+from hanse.model.clusterset import IDENTITY_NAMESPACE
+from hanse.model.kinds.core import Namespace, Secret
+from hanse.model.kinds.federation import CLUSTER_ID as FEDERATED_ID
+from hanse.model.kinds.federation import CLUSTER_SET, Federation
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.naming import BROKER_NAMESPACE, BROKER_SECRET, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
+from hanse.model.summaries import first_of
 
 LEAVE_TIMEOUT = 120.0
 """Seconds that the agent may take to withdraw everything."""
@@ -48,6 +54,37 @@ async def find_joined_broker(client: Client) -> JoinedBroker | None:
         return None
     cluster = secret.metadata.annotations.get(CLUSTER_ID, "")
     return JoinedBroker(cluster, config.namespace or BROKER_NAMESPACE, access) if cluster else None
+
+
+async def check_members(client: Client, name: str) -> None:
+    """Raise `CommandFailed` if a cluster is the broker of others that have not left.
+
+    Also if it is in a Federation with others.
+    """
+    await _check_federation(client, name)
+    records = await list_or_empty(client, ClusterMember)
+    own = (await client.read(Namespace, IDENTITY_NAMESPACE)).metadata.uid
+    members = sorted(r.name for r in records if not r.has_left and r.spec.uid != own)
+    if members:
+        raise CommandFailed(
+            f"{name} is the broker of {first_of(members)}, which would lose what they share; let "
+            f"them leave first: hanse leave --broker {name} --cluster-id {members[0]}; or add "
+            "--force"
+        )
+
+
+async def _check_federation(client: Client, name: str) -> None:
+    """Raise `CommandFailed` if a cluster leads others, or is led by them."""
+    claims = await read_claims(client)
+    league, own = claims.get(CLUSTER_SET, ""), claims.get(FEDERATED_ID, "")
+    listed = [m for f in await list_or_empty(client, Federation) for m in f.spec.members]
+    others = {member.cluster_id for member in listed} - {own}
+    if league and (others or not is_supervisor(claims)):
+        raise CommandFailed(
+            f"{name} is in federation {league}, whose supervisors have accounts in its members; "
+            f"let it leave first: hanse leave --federation {league} --cluster-id {own} --context "
+            f"{name}; or add --force"
+        )
 
 
 async def leave_first(

@@ -10,26 +10,45 @@ from msgspec import Struct
 
 from hanse.cli.apply import OUR_CATEGORY
 from hanse.cli.errors import CommandFailed
+from hanse.features.statefulsets.config_maps import TOPIC as CONFIG
+from hanse.features.statefulsets.names import CLUSTER
+from hanse.features.statefulsets.owned_objects import release_change
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
 from hanse.kube.errors import ApiError, NotFound
-from hanse.kube.requests import delete, merge_patch, resource_path
+from hanse.kube.requests import delete, patch, resource_path
 from hanse.kube.transport import Request
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
+from hanse.model.kinds.apps import StatefulSet
+from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.networks import GROUP as ARKTOS
 from hanse.model.manifests import PART_OF
 from hanse.model.objects import Kind, Wire
-from hanse.model.ownership import OWNER, OWNER_KEY
+from hanse.model.ownership import (
+    APPLIED,
+    EPOCH,
+    OWNER,
+    OWNER_KEY,
+    SOURCES,
+    OwnerClaim,
+    parse_owner_claim,
+)
+from hanse.model.plan import Key, parse_key
 
 ADMISSION = "admissionregistration.k8s.io"
 FINALIZERS = (f"{ARKTOS}/", "hanse.dev/")
 DELETION_TIMEOUT = timedelta(seconds=60)
 
 _POLL_INTERVAL = timedelta(milliseconds=200)
+_AGENTS = "workloads"
+_SETS = "statefulsets"
+"""The feature of sets over clusters, as owners name it."""
 _QUIET_WAIT = timedelta(seconds=2)
 """How long to wait before the user is told what is waited for."""
 _NOT_LISTED = frozenset({"events", "componentstatuses", "bindings"})
+_RUNNING_ON = frozenset(k.kind.definition for k in (StatefulSet, Service, ConfigMap))
+"""Kinds of what replicas of a set over clusters need, which run on without Hanse."""
 
 
 class OwnedObject(Struct, frozen=True):
@@ -39,6 +58,8 @@ class OwnedObject(Struct, frozen=True):
     name: str
     namespace: str = ""
     finalizers: tuple[str, ...] = ()
+    runs_on: Key | None = None
+    """The key of the set over clusters whose replicas need it: it is released, not deleted."""
 
     def __str__(self) -> str:
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
@@ -52,6 +73,8 @@ class Installation(Struct, frozen=True):
     """First: they could write the rest again."""
     admission: tuple[OwnedObject, ...] = ()
     """Then webhooks and policies, which could refuse the other deletions."""
+    released: tuple[OwnedObject, ...] = ()
+    """What replicas of sets over clusters need: they run on, without our labels."""
     owned: tuple[OwnedObject, ...] = ()
     held: tuple[OwnedObject, ...] = ()
     """Users' objects of our kinds that have our finalizers."""
@@ -61,15 +84,15 @@ class Installation(Struct, frozen=True):
     """How many objects of users each definition takes with it."""
 
     def __bool__(self) -> bool:
-        """Whether there is anything to delete, or a finalizer of ours to remove.
+        """Whether there is anything to delete or release, or a finalizer of ours to remove.
 
         Other users' objects do not count.
         """
-        return bool(self.held) or any(objects for _, objects in self.steps())
+        return bool(self.held or self.released) or any(objects for _, objects in self.steps())
 
     def steps(self) -> Iterator[tuple[str, tuple[OwnedObject, ...]]]:
         """The objects to delete in order, each step with its title; without those `held`."""
-        yield "workloads", self.workloads
+        yield _AGENTS, self.workloads
         yield "admission", self.admission
         yield "what agents wrote", self.owned
         yield "accounts and rights", self.prepared
@@ -100,7 +123,8 @@ async def find_installation(client: Client, *, definitions: bool) -> Installatio
     return Installation(
         admission=_sort_objects(admission),
         workloads=_sort_objects(workloads),
-        owned=_sort_objects(owned - admission),
+        released=_sort_objects(one for one in owned if one.runs_on is not None),
+        owned=_sort_objects(one for one in owned - admission if one.runs_on is None),
         held=_sort_objects(
             one
             for found in made
@@ -120,14 +144,18 @@ async def remove_installation(
 ) -> None:
     """Remove our finalizers from users' objects, then delete each step and wait until it is gone.
 
-    Raises `CommandFailed` if a step takes longer than `DELETION_TIMEOUT`, or an object is there
-    again.
+    Replicas of sets over clusters are released as soon as no agent of the cluster could own them
+    again. Raises `CommandFailed` if a step takes longer than `DELETION_TIMEOUT`, or an object is
+    there again.
     """
     for one in found.held:
-        await _remove_finalizers(client, one)
-    for _, several in found.steps():
+        await _patch(client, one, _without_our_finalizers(one))
+    for title, several in found.steps():
         await asyncio.gather(*(_delete_object(client, one) for one in several))
         await _wait_until_gone(client, several, echo)
+        if title == _AGENTS:
+            for one in found.released:
+                await _patch(client, one, _release_patch(one))
 
 
 def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
@@ -136,12 +164,8 @@ def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
     They remove our finalizers from users' objects, and keep others, as listed in `found`.
     """
     prefix = f"kubectl --context {context}"
-    for one in found.held:
-        place = f" -n {one.namespace}" if one.namespace else ""
-        change = msgspec.json.encode(_without_our_finalizers(one)).decode()
-        patch = f"patch {_resource_name(one.kind)} {one.name} --type merge"
-        yield f"{prefix}{place} {patch} -p '{change}'"
-    for _, several in found.steps():
+    yield from (_patch_command(prefix, one, _without_our_finalizers(one)) for one in found.held)
+    for title, several in found.steps():
         places: dict[tuple[str, Kind], list[str]] = {}
         for one in several:
             places.setdefault((one.namespace, one.kind), []).append(one.name)
@@ -149,6 +173,21 @@ def kubectl_commands(found: Installation, context: str) -> Iterator[str]:
             place = f" -n {namespace}" if namespace else ""
             deletion = f"delete {_resource_name(kind)} {' '.join(names)}"
             yield f"{prefix}{place} {deletion} --ignore-not-found"
+        if title == _AGENTS:
+            yield from (_patch_command(prefix, one, _release_patch(one)) for one in found.released)
+
+
+def _patch_command(prefix: str, one: OwnedObject, change: Wire) -> str:
+    """The kubectl command of a merge patch."""
+    place = f" -n {one.namespace}" if one.namespace else ""
+    text = msgspec.json.encode(change).decode()
+    return f"{prefix}{place} patch {_resource_name(one.kind)} {one.name} --type merge -p '{text}'"
+
+
+def _release_patch(one: OwnedObject) -> Wire:
+    """The merge patch that removes our label and annotations from an object that runs on."""
+    assert one.runs_on is not None, "only what runs on is released"
+    return release_change((OWNER_KEY, SOURCES, APPLIED, EPOCH), one.runs_on)
 
 
 def _has_our_finalizer(one: OwnedObject) -> bool:
@@ -189,19 +228,18 @@ async def _list_labelled(client: Client, kind: Kind, labels: str) -> list[OwnedO
     """The objects with the labels; for the owner label only those that Hanse owns."""
     listed = await _listed(client, kind, labels)
     return [
-        _owned_object(kind, wire) for kind, wire in listed if labels != OWNER or _is_owned(wire)
+        _owned_object(kind, wire)
+        for kind, wire in listed
+        if labels != OWNER or _owner_claim(wire) is not None
     ]
 
 
-def _is_owned(wire: Wire) -> bool:
-    """Whether the owner annotation names this very object: copied YAML is not ours."""
+def _owner_claim(wire: Wire) -> OwnerClaim | None:
+    """The owner annotation if it names this very object; else None: copied YAML is not ours."""
     meta = wire["metadata"]
-    try:
-        claim = decode_json(meta.get("annotations", {}).get(OWNER_KEY, "{}"))
-    except msgspec.DecodeError:
-        return False
+    claim = parse_owner_claim(meta.get("annotations", {}).get(OWNER_KEY, ""))
     key = (meta.get("namespace", ""), meta["name"])
-    return isinstance(claim, dict) and (claim.get("namespace", ""), claim.get("name")) == key
+    return claim if claim is not None and (claim.namespace, claim.name) == key else None
 
 
 async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, Wire]]:
@@ -219,21 +257,34 @@ async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, W
 
 def _owned_object(kind: Kind, wire: Wire) -> OwnedObject:
     meta = wire["metadata"]
+    finalizers = tuple(meta.get("finalizers") or ())
     return OwnedObject(
-        kind, meta["name"], meta.get("namespace", ""), tuple(meta.get("finalizers") or ())
+        kind, meta["name"], meta.get("namespace", ""), finalizers, _key_of_replicas(kind, wire)
     )
+
+
+def _key_of_replicas(kind: Kind, wire: Wire) -> Key | None:
+    """The key of a set over clusters whose replicas in this cluster need an object; else None.
+
+    Copies of the Services of replicas elsewhere are not needed, nor those at a broker.
+    """
+    claim = _owner_claim(wire)
+    is_copy = CLUSTER in wire["metadata"].get("annotations", {})
+    if claim is None or claim.feature != _SETS or is_copy:
+        return None
+    key = parse_key(claim.key) if kind.definition in _RUNNING_ON else None
+    return key if key is not None and key.topic in ("local", CONFIG) else None
 
 
 def _sort_objects(several: Iterable[OwnedObject]) -> tuple[OwnedObject, ...]:
     return tuple(sorted(several, key=lambda one: (one.kind, one.namespace, one.name)))
 
 
-async def _remove_finalizers(client: Client, one: OwnedObject) -> None:
-    """Patch away Hanse's finalizers and keep others; an object already gone is fine."""
+async def _patch(client: Client, one: OwnedObject, change: Wire) -> None:
+    """Send a merge patch; an object already gone is fine."""
     try:
         place = (one.kind, one.name, one.namespace)
-        change = _without_our_finalizers(one)
-        await client.send(merge_patch(*place, change, field_manager="hanse"))
+        await client.send(patch(*place, change, field_manager="hanse"))
     except NotFound:
         return
 
@@ -251,7 +302,10 @@ async def _delete_object(client: Client, one: OwnedObject) -> None:
 async def _wait_until_gone(
     client: Client, several: tuple[OwnedObject, ...], echo: Callable[[str], None]
 ) -> None:
-    """Poll until all are gone; raises `CommandFailed` at the time-out or if one reappears."""
+    """Poll until all are gone; raises `CommandFailed` at the time-out or if one reappears.
+
+    After two seconds `echo` gets what is waited for, once.
+    """
     left, announced = list(several), False
     clock = asyncio.get_running_loop().time
     began = clock()
@@ -270,6 +324,7 @@ async def _wait_until_gone(
 
 
 def _first_and_count(found: list[OwnedObject]) -> str:
+    """The first object, and how many more there are; there must be one."""
     return f"{found[0]} (and {len(found) - 1} more)" if len(found) > 1 else str(found[0])
 
 

@@ -5,12 +5,7 @@ from hanse.features.federation.manifests import rules_for, supervisor_policies
 from hanse.features.gslb.manifests import leader_account
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.services import manifests
-from hanse.features.statefulsets.admission_policies import (
-    annotation_policy,
-    autoscaler_policy,
-    immutable_fields_policy,
-    name_policy,
-)
+from hanse.features.statefulsets.admission_policies import set_policies
 from hanse.local.up.access import AgentAccess
 from hanse.model.agent_manifests import agent_manifests
 from hanse.model.naming import BROKER_NAMESPACE
@@ -23,10 +18,7 @@ def generated_access(gslb: GslbOptions = GslbOptions()) -> AgentAccess:  # noqa:
     return AgentAccess(
         broker=(
             *manifests.broker(access, BROKER_NAMESPACE),
-            *annotation_policy(BROKER_NAMESPACE),
-            *immutable_fields_policy(BROKER_NAMESPACE),
-            *name_policy(BROKER_NAMESPACE),
-            *autoscaler_policy(BROKER_NAMESPACE),
+            *set_policies(BROKER_NAMESPACE, runs_sets=False),
         ),
         member=lambda cluster, uid: manifests.member(
             access, BROKER_NAMESPACE, cluster, uid, new=True

@@ -16,12 +16,15 @@ from hanse.features.admission.options import AdmissionOptions
 from hanse.features.federated.options import FederatedOptions
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.networks.options import NetworksOptions
-from hanse.kube.transport import Transport
-from hanse.local.up.agents import RunningAgent
-from hanse.local.up.federation import DialCluster
+from hanse.features.services.manifests import KUBECONFIG
+from hanse.kube.client import Client
+from hanse.kube.client_config import ClientConfig, StaticCredentials
+from hanse.kube.followed_credentials import FollowedCredentials, secret_config
+from hanse.local.up.agents import DialCluster, RunningAgent
 from hanse.local.up.sample import EXTERNAL_HOSTNAME
 from hanse.local.up.topology import BROKER, LocalMember
-from hanse.model.facts import ClusterState
+from hanse.model.facts import ClusterState, Phase
+from hanse.model.naming import BROKER_SECRET, SYSTEM_NAMESPACE
 from hanse.runtime.readiness import not_ready_reason
 
 if TYPE_CHECKING:  # only nodes with containers need them
@@ -38,14 +41,20 @@ async def run_agent(
     networks: NetworksOptions,
     fabric: "Fabric | None",
     member: LocalMember,
-    transports: Mapping[str, Transport],
+    access: Mapping[str, ClientConfig],
     dial: DialCluster,
 ) -> AsyncIterator[RunningAgent]:
     """Run one cluster's agent until the block ends; its health and webhook ports are on loopback.
 
-    The block starts when the agent is ready, or after `AGENT_START_TIMEOUT`. All given transports
-    are closed at the end. With a fabric it probes from its cluster's network.
+    The block starts when the agent is ready, or after `AGENT_START_TIMEOUT`. As installed agents
+    do, it takes up a token for the broker that `hanse join` writes into the cluster. With a fabric
+    it probes from its cluster's network.
     """
+    own = StaticCredentials(access[member.name])
+    home = Client(dial(member.name, own))
+    place = (SYSTEM_NAMESPACE, BROKER_SECRET, KUBECONFIG)
+    broker = FollowedCredentials(StaticCredentials(access[BROKER]), secret_config(home, *place))
+    transports = dial(member.name, own), dial(BROKER, broker)
     # One federation runs in a folder at a time, so the same identity takes over an old Lease.
     listener, health = socket.create_server((LOOPBACK, 0)), socket.create_server((LOOPBACK, 0))
     url = f"https://{LOOPBACK}:{listener.getsockname()[1]}"
@@ -60,8 +69,9 @@ async def run_agent(
     agent = Agent(
         settings,
         AgentParts(
-            local=transports[member.name],
-            broker=transports[BROKER],
+            local=transports[0],
+            broker=transports[1],
+            broker_credentials=broker,
             open_socket=partial(fabric.open_socket, member.name)
             if fabric is not None
             else socket.socket,
@@ -74,21 +84,31 @@ async def run_agent(
     try:
         async with (
             page.showing(agent),
+            broker.following(),
             agent.running(health, listener),
             dns.feeding_from(agent),
         ):
             await _wait_until_ready(agent)
-            yield RunningAgent(lambda: _cluster_phases(agent), metrics)
+            yield RunningAgent(lambda: _cluster_phases(agent), metrics, partial(_reconnect, agent))
     finally:
         await agent.close()
-        for transport in transports.values():
+        for transport in transports:
             await transport.close()
+        await home.close()
 
 
 def _cluster_phases(agent: Agent) -> dict[str, str]:
     """The phase of each cluster as an agent sees it, with the reason if there is one."""
     states = agent.reconciler.informers.facts.all(ClusterState)
     return {s.cluster: f"{s.phase}: {s.reason}" if s.reason else str(s.phase) for s in states}
+
+
+def _reconnect(agent: Agent, target: str) -> None:
+    """Restart the informers of each connection to a cluster that is not reached."""
+    informers = agent.reconciler.informers
+    for state in list(informers.facts.all(ClusterState)):
+        if state.phase is Phase.UNREACHABLE and state.cluster.rpartition("/")[2] == target:
+            informers.restart_informers(state.cluster)
 
 
 async def _wait_until_ready(agent: Agent) -> None:

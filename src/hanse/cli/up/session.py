@@ -82,7 +82,8 @@ class UpSession:
         """Run until a signal or the end of the script, and return the exit status.
 
         A script's own status; after a signal 0 if all was ready and there is no script, else 128
-        plus its number. Errors are raised as `InputError` or `CommandFailed`.
+        plus its number. Errors are raised as `InputError` or `CommandFailed`. After a signal it
+        prints that it ended.
         """
         task = asyncio.create_task(self._run_dashboard_and_clusters(), name="federation")
         with self._handling_signals(task):
@@ -112,7 +113,10 @@ class UpSession:
             return await self._run_with(page)
 
     async def _run_with(self, page: LocalDashboard) -> int:
-        """Run the network of nodes with containers, if wanted, around all the rest."""
+        """Run the network of nodes with containers, if wanted, around all the rest.
+
+        Raises `NodesUnsupported` if they cannot run here.
+        """
         if self._options.nodes == "simulated":
             return await self._run_federation(page, None)
         from hanse.local.up.container_nodes import container_nodes
@@ -125,7 +129,10 @@ class UpSession:
             return await self._run_federation(page, nodes)
 
     async def _run_federation(self, page: LocalDashboard, nodes: "NodeSettings | None") -> int:
-        """Run DNS, clusters and dashboard; run the script, or print a summary and wait forever."""
+        """Run DNS, clusters and dashboard; run the script, or print a summary and wait forever.
+
+        Returns the status of the script.
+        """
         networks = (NetworkName(SAMPLE_TENANT),) if self._options.sample else ()
         fabric = nodes.fabric if nodes is not None else None
         dns = LocalDns(
@@ -160,6 +167,7 @@ class UpSession:
             federation(options, self._folder, start_agent, self._echo) as running,
             page.running(running),
         ):
+            await dns.wait_applied()
             self._ready = True
             took = time.monotonic() - self._began
             self._echo(f"{_cluster_count(self._options)} ready in {took:.1f} s")
@@ -199,11 +207,14 @@ class UpSession:
 
     @contextmanager
     def _handling_signals(self, task: "asyncio.Task[int]") -> Iterator[None]:
-        """In the block, a signal cancels the task; a second one forces the end."""
+        """In the block, a signal cancels the task; a second one forces the end.
+
+        These are SIGINT, SIGTERM and SIGHUP; they are handled as before after it.
+        """
         loop = asyncio.get_running_loop()
 
         def on_signal(which: signal.Signals) -> None:
-            """Cancel the session at the first signal; at the second, end at once."""
+            """Cancel the session at the first signal and say so; at the second, end at once."""
             if self._received is not None:
                 self._force()
             self._received = which
@@ -221,7 +232,7 @@ class UpSession:
                 loop.remove_signal_handler(which)
 
     def _force(self) -> NoReturn:
-        """Kill the script's process group, if it has its own, and exit at once with status 130."""
+        """Say so, kill the script's process group, if it has its own, and exit with status 130."""
         self._echo("stopped by force")
         if self._script_group is not None:
             with suppress(ProcessLookupError):

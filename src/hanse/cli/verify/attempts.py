@@ -107,9 +107,9 @@ def plan_attempts(
 
     `imported` is None where Hanse is not installed.
     """
-    attempts = [*_routes(source, deployed, imported), *_policies(source, deployed)]
+    attempts = [*_route_attempts(source, deployed, imported), *_policy_attempts(source, deployed)]
     if imported is not None:
-        attempts += _names_and_services(source, imported, f"{SERVICE}.{namespace}.svc.{ZONE}")
+        attempts += _service_attempts(source, imported, f"{SERVICE}.{namespace}.svc.{ZONE}")
     attempts += [Attempt("hosts", source, h, f"host {h}", ("lookup", h)) for h in hosts]
     return [attempt for attempt in attempts if attempt.topic in topics]
 
@@ -120,10 +120,10 @@ def _dial(target: str, port: int, count: int = 1) -> tuple[str, ...]:
     return ("tcp", "-n", str(count), "-timeout", "3s", f"{host}:{port}")
 
 
-def _routes(
+def _route_attempts(
     source: str, deployed: Sequence[DeployedCluster], imported: ImportedService | None
 ) -> Iterator[Attempt]:
-    """To each cluster's pod, and to its Service's address.
+    """Connections to each cluster's pod, and to the address of its Service.
 
     A failure of the latter counts in the own cluster, or where the address is published.
     """
@@ -135,8 +135,8 @@ def _routes(
         yield Attempt("routes", source, one.cluster, SERVICE_ADDRESS, arguments, needed=needed)
 
 
-def _policies(source: str, deployed: Sequence[DeployedCluster]) -> Iterator[Attempt]:
-    """To each cluster's pod that a NetworkPolicy isolates: nobody answers."""
+def _policy_attempts(source: str, deployed: Sequence[DeployedCluster]) -> Iterator[Attempt]:
+    """Connections to each cluster's pod that a NetworkPolicy isolates: nobody should answer."""
     for one in deployed:
         arguments = _dial(one.guarded, PORT)
         yield Attempt(
@@ -144,7 +144,7 @@ def _policies(source: str, deployed: Sequence[DeployedCluster]) -> Iterator[Atte
         )
 
 
-def _names_and_services(source: str, imported: ImportedService, name: str) -> Iterator[Attempt]:
+def _service_attempts(source: str, imported: ImportedService, name: str) -> Iterator[Attempt]:
     """A lookup and connections by name, and by clusterset IPs; without IPs by clusters' names."""
     yield Attempt("names", source, name, "name", ("lookup", name))
     yield Attempt("services", source, name, "name", _dial(name, SERVICE_PORT, CONNECTIONS))
@@ -241,7 +241,11 @@ def _cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
 
 
 def _route_cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
-    """Why an address is not reached: the proxy of its cluster, a policy, or no route."""
+    """Why an address is not reached: the proxy of its cluster, a policy, or no route.
+
+    A warning if the route is not needed. A refused connection has reached another machine; within
+    one cluster it is its own network. A policy is the cause if the other direction works.
+    """
     attempt = outcome.attempt
     source, target, subject = attempt.source, attempt.target, attempt.subject
     kind = "pod" if subject == POD else "service"
@@ -282,6 +286,7 @@ def _route_remedy(target: str, kind: str, deployed: DeployedCluster | None) -> s
 
 
 def _proxy_cause(cluster: str) -> _Cause:
+    """The cause that a cluster's proxy does not follow its Services, with the remedy."""
     return _Cause(
         f"the proxy of {cluster} does not follow its Services: its pods are reached, the address "
         "of the Service in front of them is not",

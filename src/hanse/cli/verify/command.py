@@ -111,7 +111,10 @@ def _parse_topics(text: str | None) -> "tuple[Topic, ...]":
 
 
 def _print_results(results: "list[VerifyResult]") -> None:
-    """Print a table of all results, then each failure and warning with its remedy."""
+    """Print a table of all results, then each failure and warning with its remedy.
+
+    Equal ones are printed once; the last line is how many failed.
+    """
     from hanse.cli.tables import table
 
     rows = [

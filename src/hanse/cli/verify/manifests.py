@@ -85,7 +85,10 @@ def export() -> Wire:
 
 
 def _container(name: str, image: str, arguments: list[str]) -> dict[str, Any]:
-    """A container whose image takes `netcheck` and its arguments, as that of Hanse does."""
+    """A container that runs `netcheck`, a command of its image, with these arguments.
+
+    It is unprivileged and has small requests.
+    """
     return {
         "name": name,
         "image": image,

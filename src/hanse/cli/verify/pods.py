@@ -14,6 +14,7 @@ from hanse.cli.verify.attempts import Attempt, Outcome
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, ApiError, NotFound
 from hanse.kube.transport import Request
+from hanse.model.json_input import decode_json
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import Wire
 
@@ -72,7 +73,7 @@ class VerifiedCluster(Struct, frozen=True):
             response = await self.client.send(Request("GET", path))
         except NotFound:
             return None
-        found: dict[str, Any] = msgspec.json.decode(response.body)
+        found: dict[str, Any] = decode_json(response.body)
         return found
 
     async def get_pod(self, name: str) -> dict[str, Any]:
@@ -118,8 +119,8 @@ async def await_server(cluster: VerifiedCluster, name: str, seconds: float) -> s
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
         raise CommandFailed(
-            f"{cluster.name}: pod {name} is not ready within {seconds:.0f} s ({_why(pod)}); see "
-            f"kubectl --context {cluster.name} describe nodes"
+            f"{cluster.name}: pod {name} is not ready within {seconds:.0f} s "
+            f"({_waiting_reason(pod)}); see kubectl --context {cluster.name} describe nodes"
         ) from None
     return str(pod["status"]["podIP"])
 
@@ -150,7 +151,9 @@ async def _run_in_pod(
     ended: dict[str, dict[str, Any]] = {}
     try:
         async with asyncio.timeout(ATTEMPT_SECONDS):
-            while len(ended := _ended(found := await cluster.get_pod(name))) < len(attempts):
+            while len(ended := _ended_containers(found := await cluster.get_pod(name))) < len(
+                attempts
+            ):
                 _require_image(cluster, found)
                 await asyncio.sleep(POLL_SECONDS)
     except TimeoutError:
@@ -170,7 +173,11 @@ async def _outcome(
     attempt: Attempt,
     state: dict[str, Any] | None,
 ) -> Outcome:
-    """Whether a container exited with 0, and its log: all distinct lines, else only the last."""
+    """Whether a container exited with 0, and its log, of at most 300 characters.
+
+    The log's distinct lines if it did, else only the last line. Without a `state` it has not ended,
+    and is not answered.
+    """
     if state is None:
         return Outcome(attempt, answered=False, output="the command did not end")
     path = f"{_PATHS['Pod'].format(cluster.namespace)}/{pod}/log?container=try-{number}"
@@ -184,7 +191,7 @@ async def _outcome(
     return Outcome(attempt, answered, shown[:300])
 
 
-def _ended(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def _ended_containers(pod: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The `terminated` states of containers that have ended, by their names."""
     statuses = pod.get("status", {}).get("containerStatuses") or ()
     return {
@@ -201,7 +208,7 @@ def _is_ready(pod: dict[str, Any]) -> bool:
 
 def _require_image(cluster: VerifiedCluster, pod: dict[str, Any]) -> None:
     """Raise `CommandFailed` if the image cannot be pulled."""
-    why = _why(pod)
+    why = _waiting_reason(pod)
     if why.startswith(_IMAGE_ERRORS):
         raise CommandFailed(
             f"{cluster.name}: image {cluster.image} cannot be pulled ({why}); name another with "
@@ -209,7 +216,7 @@ def _require_image(cluster: VerifiedCluster, pod: dict[str, Any]) -> None:
         )
 
 
-def _why(pod: dict[str, Any]) -> str:
+def _waiting_reason(pod: dict[str, Any]) -> str:
     """Why a container waits, else the message of a False condition, else the pod's phase."""
     status = pod.get("status", {})
     for one in status.get("containerStatuses") or ():

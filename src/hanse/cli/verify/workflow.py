@@ -83,6 +83,7 @@ def _ending_on_sigterm() -> Iterator[None]:
     ended: list[bool] = []
 
     def end() -> None:
+        """Note that SIGTERM came, and cancel this task."""
         ended.append(True)
         this.cancel()
 
@@ -100,7 +101,12 @@ def _ending_on_sigterm() -> Iterator[None]:
 async def _deploy_and_try(
     clusters: Sequence[VerifiedCluster], request: VerifyRequest, namespace: str
 ) -> list[VerifyResult]:
-    """Deploy in all clusters, wait for imports, and try until all is as expected or time is up."""
+    """Create the namespace and pods in all clusters, try all attempts, and return their results.
+
+    Deploying, waiting for imports and trying may each take the timeout of the request; imports that
+    are late do not end it. Raises `CommandFailed` if pods do not start. The caller deletes the
+    namespaces, also after an error.
+    """
     seconds = request.timeout.total_seconds()
     request.say(f"creating namespace {namespace} in {', '.join(c.name for c in clusters)}")
     deployed = await asyncio.gather(*(_deploy(c, seconds) for c in clusters))
@@ -177,7 +183,7 @@ async def _export_and_await(
         async with asyncio.timeout(request.timeout.total_seconds()):
             while True:
                 for cluster in installed:
-                    found[cluster.name] = await _imported(cluster, len(installed))
+                    found[cluster.name] = await _read_import(cluster, len(installed))
                 if not any(one.missing for one in found.values() if one is not None):
                     return found
                 await asyncio.sleep(_POLL_SECONDS)
@@ -185,10 +191,11 @@ async def _export_and_await(
         return found
 
 
-async def _imported(cluster: VerifiedCluster, exporters: int) -> ImportedService:
+async def _read_import(cluster: VerifiedCluster, exporters: int) -> ImportedService:
     """Read the ServiceImport and its endpoints in one cluster.
 
-    `missing` says why it is not there, or that not as many clusters as `exporters` export it.
+    `missing` says that there is none, or that not exactly as many clusters as `exporters` export
+    it; else it is empty. Raises `KubeError` if the cluster cannot be read.
     """
     namespace, name = cluster.namespace, manifests.SERVICE
     path = f"{resource_path(ServiceImport.kind, namespace)}/{name}"

@@ -39,9 +39,9 @@ class StoredCertificate(Struct, frozen=True):
 
 
 def read_certificate(secret: Secret | None) -> StoredCertificate | None:
-    """The certificate in a Secret.
+    """The certificate in a Secret; None if it is missing or incomplete.
 
-    None if that is missing, incomplete or differs from its digest.
+    None, too, if it differs from its digest or has no valid time of renewal.
     """
     if secret is None:
         return None
@@ -81,7 +81,7 @@ def certificate_secret(
 
 
 def is_replaceable(secret: Secret) -> bool:
-    """Whether an update can put a new certificate in: API servers never change a Secret's type."""
+    """Whether an update can put a new certificate in: it is a TLS Secret, and not immutable."""
     return secret.type == _TYPE and not secret.immutable
 
 

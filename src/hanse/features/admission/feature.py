@@ -55,6 +55,7 @@ class Admission:
         hooks: Sequence[AdmissionHook] = (),
         options: AdmissionOptions = AdmissionOptions(),  # noqa: B008 - a frozen value
     ) -> None:
+        """Declare the watches: with hooks to write, else to delete what an earlier agent left."""
         self._hooks = tuple(hooks)
         self._options = options
         self.watches: tuple[Watch, ...] = _watches(options.namespace, writes=bool(self._hooks))
@@ -148,7 +149,10 @@ class Admission:
 
 
 def _watches(namespace: str, *, writes: bool) -> tuple[Watch, ...]:
-    """The watches of our webhooks by name; without hooks, those of an earlier agent are deleted."""
+    """Watches of our configurations, Secret and Service by name: to write them, or only to delete.
+
+    The latter for an agent without hooks, where an earlier one had some.
+    """
     why = "API servers send requests to the agent's webhooks" if writes else _LEFT_BEHIND
     kept = Writes.OBJECTS if writes else Writes.REMOVAL
     return (

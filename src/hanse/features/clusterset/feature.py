@@ -17,10 +17,9 @@ from hanse.model.kinds.hanse import (
     ClusterMemberStatus,
     ClusterSet,
     MemberAgent,
-    MemberPhase,
 )
 from hanse.model.kinds.networking import ServiceCIDR
-from hanse.model.member_ranges import discovered_ranges
+from hanse.model.member_ranges import changes_ranges, discovered_ranges
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, ClusterObjectRef, Wire, object_ref
 from hanse.model.plan import Key, Patch, Plan
@@ -43,7 +42,7 @@ class ClusterSetMember:
         features: Sequence[str] = (),
         version: str = "",
     ) -> None:
-        """`features` and `version` are those of this agent."""
+        """Declare the watches; `features` and `version` are those of this agent."""
         self._broker_namespace = broker_namespace
         self._features = tuple(features)
         self._version = version
@@ -75,8 +74,8 @@ class ClusterSetMember:
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:  # noqa: ARG002 - there is one key
         """Patch spec and status of this cluster's record on the broker.
 
-        Nothing without a record, if it is of a cluster with another uid, or in phases Leaving, Left
-        and Replaced.
+        Nothing without a broker or a record, if it is of a cluster with another uid, or in phases
+        Leaving, Left and Replaced.
         """
         broker = broker_cluster(snapshot)
         if broker is None:
@@ -100,25 +99,28 @@ class ClusterSetMember:
         )
 
     def _status(self, record: ClusterMember, snapshot: Snapshot, broker: ClusterId) -> Wire:
-        """The status of a member: ready since its first renewal, which follows its first repair."""
+        """The status of this cluster's record: phase Ready once its heartbeat was renewed.
+
+        The first renewal follows the first repair. `since` changes only with the phase.
+        """
         heartbeat = snapshot.fact(HeartbeatState, broker)
         known = record.status
-        phase: MemberPhase = known.phase
+        phase, token = known.phase, known.agent.token_digest
         if heartbeat is not None and heartbeat.renewed:
-            phase = "Ready"
+            phase, token = "Ready", heartbeat.token
         since = known.since if phase == known.phase else None
         status = ClusterMemberStatus(
             phase=phase,
             epoch=max(known.epoch, 1),
             since=since or snapshot.now.replace(microsecond=0),
-            agent=MemberAgent(version=self._version),
+            agent=MemberAgent(version=self._version, token_digest=token),
         )
         wire: Wire = msgspec.to_builtins(status)
-        return {**wire, "phase": phase, "epoch": status.epoch, **_rules(snapshot, broker)}
+        return {**wire, "phase": phase, "epoch": status.epoch, **_rules_field(snapshot, broker)}
 
 
-def _rules(snapshot: Snapshot, broker: ClusterId) -> Wire:
-    """The rules of the ClusterSet as they are kept in the record; none to write if it is missing.
+def _rules_field(snapshot: Snapshot, broker: ClusterId) -> Wire:
+    """The ClusterSet's rules as `{"rules": …}` for the record's status; empty without a ClusterSet.
 
     Settings of very many clusters are left out: every record would have them.
     """
@@ -146,24 +148,8 @@ def _concerns_member(change: ObjectChange, snapshot: Snapshot) -> bool:
     if isinstance(change.object, ClusterSet):
         return True
     if isinstance(change.object, Node | ServiceCIDR):
-        return change.where == snapshot.local and _has_other_ranges(change)
+        return change.where == snapshot.local and changes_ranges(change)
     if isinstance(change.object, ClusterMember):
         return name == snapshot.local
     is_local = change.where == snapshot.local
     return is_local and isinstance(change.object, Namespace) and name == IDENTITY_NAMESPACE
-
-
-def _has_other_ranges(change: ObjectChange) -> bool:
-    """Whether a node or a ServiceCIDR has other ranges than before."""
-    return _ranges_of(change.before) != _ranges_of(change.after)
-
-
-def _ranges_of(obj: object) -> tuple[str, ...]:
-    """The ranges of a node or a ServiceCIDR; none of anything else."""
-    match obj:
-        case Node():
-            return obj.spec.pod_cidrs or (obj.spec.pod_cidr,)
-        case ServiceCIDR():
-            return obj.spec.cidrs
-        case _:
-            return ()

@@ -65,7 +65,7 @@ def antrea_manifests(held: MigratedObjects, namespace: str) -> AntreaManifests:
 
 
 def _group(group: ClusterGroup | Group) -> Wire:
-    """A group under its name, which policies have, with its addresses; nobody owns it."""
+    """The manifest of a group without owner: its name, which policies refer to, and addresses."""
     meta = group.metadata
     place = {"namespace": meta.namespace} if meta.namespace else {}
     return {
@@ -147,7 +147,7 @@ def _service(
 
 
 def _union_ports(members: Iterable[Joinable]) -> Iterator[ServicePort]:
-    """The ports of all members, each protocol and number once."""
+    """The ports of all members, each protocol and number once, with the name of the first."""
     known: set[tuple[str, int]] = set()
     for member in members:
         for port in member.spec.ports:

@@ -86,11 +86,14 @@ def resolve_backends(
         resolved = ResolvedBackends(
             tuple(_address_backends("external", external, _endpoint_ports(service)))
         )
-    return replace(resolved, sources=tuple(sorted(_sources(service, where, snapshot))))
+    return replace(resolved, sources=tuple(sorted(_source_addresses(service, where, snapshot))))
 
 
-def _sources(service: Service, where: ClusterId, snapshot: Snapshot) -> set[str]:
-    """The pods of a Service, and their nodes: where pods are not routed, packets have a node's."""
+def _source_addresses(service: Service, where: ClusterId, snapshot: Snapshot) -> set[str]:
+    """The addresses that a Service's packets come from: its pods', and those of their nodes.
+
+    Where pods are not routed, packets have the address of a node.
+    """
     meta = service.metadata
     slices = list(snapshot.by(where, BACKEND_SLICES, f"{meta.namespace}/{meta.name}"))
     endpoints = [e for s in slices if s.address_type != "FQDN" for e in s.endpoints or ()]
@@ -121,7 +124,10 @@ def pod_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> tupl
 def resolve_native_backends(
     native: NativeService, where: ClusterId, snapshot: Snapshot
 ) -> ResolvedBackends:
-    """The address of a native service's NetworkInterface; nothing where that is missing."""
+    """The address of a native service's NetworkInterface; nothing where that is missing.
+
+    All addresses of the interface are those that its packets come from.
+    """
     meta, spec = native.metadata, native.spec
     interface = snapshot.get(where, NetworkInterface, spec.network_interface, meta.namespace)
     if interface is None:
@@ -175,7 +181,7 @@ def _slice_backends(endpoint_slice: EndpointSlice, *, with_zones: bool) -> Backe
     """
     by_state: dict[str, set[str]] = {}
     for endpoint in endpoint_slice.endpoints or ():
-        by_state.setdefault(_state(endpoint), set()).update(endpoint.addresses[:1])
+        by_state.setdefault(_endpoint_state(endpoint), set()).update(endpoint.addresses[:1])
     ready, draining = by_state.get("ready", set()), by_state.get("draining", set())
     return Backends(
         slot=endpoint_slice.metadata.name,
@@ -194,14 +200,15 @@ def _slice_backends(endpoint_slice: EndpointSlice, *, with_zones: bool) -> Backe
     )
 
 
-def _state(endpoint: Endpoint) -> str:
-    """One of `ready`, `draining` and `unready`."""
+def _endpoint_state(endpoint: Endpoint) -> str:
+    """`ready`, `draining` (it terminates and still serves) or `unready`."""
     if endpoint.ready:
         return "ready"
     return "draining" if endpoint.serving and endpoint.terminating else "unready"
 
 
 def _endpoint_ports(service: Service) -> tuple[EndpointPort, ...]:
+    """The ports of a Service as ports of endpoints, with the numbers of the Service."""
     return tuple(
         EndpointPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
         for p in service.spec.ports
@@ -231,7 +238,7 @@ def _address_backends(
 
 
 def _plain(addresses: Iterable[str]) -> Iterator[PreferredAddress]:
-    """The addresses without internal ones: they are the same for all clusters."""
+    """The addresses without an internal alternative: they are the same for all clusters."""
     return (PreferredAddress(address, "") for address in addresses)
 
 
@@ -254,7 +261,7 @@ def _as_published(backends: Backends) -> Backends:
 
 
 def _with_addresses(backends: Backends, instead: Mapping[str, str]) -> Backends:
-    """The backends with some addresses instead of others."""
+    """The backends with addresses replaced as in `instead`, in every state and in the zones."""
     if not instead:
         return backends
     ready, unready, draining = (

@@ -58,7 +58,8 @@ def external_hostname(
 ) -> ExternalHostname:
     """The host name that a user set on the Service, else a member's, else one by the template.
 
-    With the annotations to write for it; both empty if there is none.
+    With the annotations to write for it; both empty if there is none. A user's name is copied to
+    the annotation of the other prefix.
     """
     by_user = _user_hostnames(current.metadata.annotations if current is not None else {})
     if by_user:

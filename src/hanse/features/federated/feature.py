@@ -12,7 +12,7 @@ from hanse.features.federated.groups import (
     NAMESPACE_POLICIES,
     named_services,
 )
-from hanse.features.federated.health import api_addresses, member_probes
+from hanse.features.federated.health import member_probes
 from hanse.features.federated.join_requests import (
     BY_NODES,
     JOINING_SERVICES,
@@ -38,6 +38,7 @@ from hanse.features.federated.names import (
     member_topic,
 )
 from hanse.features.federated.options import FederatedOptions
+from hanse.features.federated.ranges import changes_member_ranges
 from hanse.features.federated.records import BY_NAMESPACE, BY_SERVICE, read_record
 from hanse.features.federated.settings import probes_members
 from hanse.features.federated.slices import GENERATED_SLICES
@@ -52,10 +53,10 @@ from hanse.model.kinds.antrea import (
 from hanse.model.kinds.core import ConfigMap, Namespace, Node, Service
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
-from hanse.model.kinds.federation import SYSTEM, NativeService, NetworkInterface
+from hanse.model.kinds.federation import SYSTEM, Federation, NativeService, NetworkInterface
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Key, Plan
-from hanse.model.probes import Probe, TargetHealth
+from hanse.model.probes import Probe, TargetHealth, api_server_addresses
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 _OPTIONAL = (ClusterGroup.kind, Group.kind, DNSEndpoint.kind)
@@ -79,6 +80,7 @@ class FederatedServices:
             writes=Writes.OBJECTS,
             reason="records of what each member offers",
         ),
+        Watch(Role.MEMBER, Federation, reason="the address ranges that a member states"),
         Watch(
             Role.LED,
             Service,
@@ -157,15 +159,16 @@ class FederatedServices:
         return [_probe_key(name) for name in names if name is not None]
 
     def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:
-        """The probes of all ready addresses of a federated Service whose setting health is `probe`.
+        """TCP probes of the ready addresses, in all members, of a Service with health `probe`.
 
-        None for others, or where we lead no member.
+        Empty for other Services, and where we lead no member. Addresses without a TCP port, and
+        those of type FQDN, have none. The `Prober` calls this for keys of `probe_keys_for`.
         """
         return tuple(_probes(FederatedName(key.namespace, key.name), snapshot))
 
     def forbidden(self, snapshot: Snapshot) -> frozenset[str]:
         """The addresses of API servers of led members, which are never probed."""
-        return api_addresses(snapshot)
+        return api_server_addresses(snapshot.clusters(Role.LED), BACKEND_SLICES, snapshot)
 
 
 def _probe_key(federated: FederatedName) -> Key:
@@ -203,7 +206,7 @@ def _keys_for_led_object(
             yield from (key for native in natives for key in _joinable_keys(native, where))
         case AntreaClusterNetworkPolicy() | AntreaNetworkPolicy():
             yield from _group_keys(change, where)
-        case AcceptancePolicy():
+        case AcceptancePolicy() | Federation() if _is_rule_change(change):
             yield from (service_key(federated, where) for federated in _all_federated(snapshot))
         case Namespace():
             yield from (
@@ -211,6 +214,11 @@ def _keys_for_led_object(
             )
         case _:
             return
+
+
+def _is_rule_change(change: ObjectChange) -> bool:
+    """Whether an AcceptancePolicy changed, or the address ranges that a Federation states."""
+    return isinstance(change.object, AcceptancePolicy) or changes_member_ranges(change)
 
 
 def _joined_keys(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
@@ -294,9 +302,10 @@ def _record_keys(federated: FederatedName, member: ClusterId, snapshot: Snapshot
 
 
 def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys for a cluster's state.
+    """The keys for a cluster's state: of its federated Services in every led member.
 
-    In a led member also for optional kinds, Service writes and probes.
+    In a led member all for an optional kind that is served or not, and the Service that was
+    written; for a probed address its federated Services in all led members.
     """
     match change.fact:
         case ClusterState(cluster) if _is_state_change(change):
@@ -327,12 +336,17 @@ def _is_state_change(change: FactChange) -> bool:
 
 
 def _cluster_keys(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The cluster's federated Services in every led member; its own keys, too, if it is led."""
+    """The cluster's federated Services in every led member; its own keys, too, if it is led.
+
+    Also those that have slices there: a restored cluster may have lost its records.
+    """
     led = led_members(snapshot)
     joined = {_federated_name(c) for c in snapshot.all(cluster, ConfigMap)} - {None}
-    yield from (
-        service_key(federated, m) for federated in joined if federated is not None for m in led
-    )
+    slices = (s for m in led for s in snapshot.all(m, EndpointSlice))
+    standing = {FederatedName(*v.split("/")) for s in slices for v in GENERATED_SLICES.values(s)}
+    for federated in joined | standing:
+        if federated is not None:
+            yield from (service_key(federated, member) for member in led)
     if cluster in led:
         yield from _member_keys(cluster, snapshot)
 

@@ -16,7 +16,7 @@ from hanse.features.federated.external_dns import (
     published_records,
     target_annotations,
 )
-from hanse.features.federated.groups import address_groups, source_addresses, standing_groups
+from hanse.features.federated.groups import address_groups, standing_groups
 from hanse.features.federated.health import (
     failed_targets,
     judged_again_after,
@@ -24,17 +24,21 @@ from hanse.features.federated.health import (
     with_draining,
 )
 from hanse.features.federated.join_requests import FederatedName
+from hanse.features.federated.kept_slices import kept_slices
 from hanse.features.federated.members import (
     all_records_complete,
-    has_complete_records,
-    has_left,
     is_led,
     list_records,
-    unreadable_members,
 )
 from hanse.features.federated.merge import MergedService, Number, merge_members
 from hanse.features.federated.names import CLUSTER, FEDERATED, JOIN, topic_member
 from hanse.features.federated.options import FederatedOptions
+from hanse.features.federated.ranges import (
+    distinct_sources,
+    member_ranges,
+    misleading,
+    without_own,
+)
 from hanse.features.federated.records import MemberRecord, Origin
 from hanse.features.federated.selection import drain_members, drain_silent, unused_members
 from hanse.features.federated.settings import (
@@ -43,15 +47,14 @@ from hanse.features.federated.settings import (
     publishing_clusters,
 )
 from hanse.features.federated.slices import (
-    GENERATED_SLICES,
     MemberEndpoints,
     as_applied,
     build_slices,
     slice_addresses,
-    slice_origin,
 )
 from hanse.features.federated.status import (
     NAME_FREE_CONDITION,
+    address_conditions,
     name_conditions,
     reachability_conditions,
     status_plan,
@@ -87,10 +90,14 @@ class _ServiceState(Struct, frozen=True):
     """Whether it is a user's that agrees to get the endpoints of others."""
     silent: frozenset[ClusterId] = frozenset()
     """Other clusters that count as gone: their endpoints are draining."""
+    ranges: tuple[str, ...] = ()
+    """The address ranges of the member."""
+    misled: dict[ClusterId, tuple[str, ...]] = {}
+    """Addresses of other clusters in these ranges: they are left out."""
     failed: dict[ClusterId, dict[str, str]] = {}
     """Addresses that do not answer probes, by cluster, with the reason: they are draining."""
     judged_again_after: timedelta | None = None
-    """When the next cluster may count as gone."""
+    """When the next cluster may count as gone, or a record as not to be written."""
 
     @property
     def all_slices(self) -> tuple[EndpointSlice, ...]:
@@ -128,7 +135,7 @@ def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Pla
         return Plan()  # nothing desired: the Service is deleted, and created by the next plan
     desired = [
         Desired(obj, member, step, frozenset(sources), as_leader_of=member)
-        for obj, step, sources in _objects(state, snapshot, options)
+        for obj, step, sources in _desired_objects(state, snapshot, options)
     ]
     plan = Plan(tuple(desired), requeue_after=state.judged_again_after)
     return _with_name_conditions(plan, state, _name_conflict(state, snapshot), snapshot)
@@ -152,14 +159,8 @@ def _service_state(
     Current slices of clusters whose records are not known count as members, too.
     """
     known = {r.origin.identity: r for r in list_records(federated, snapshot)}
-    kept = [
-        (origin, endpoint_slice)
-        for endpoint_slice in snapshot.by(member, GENERATED_SLICES, str(federated))
-        if (origin := slice_origin(endpoint_slice)) is not None
-        and origin.identity not in known
-        and _keeps_slices(origin.cluster, federated, snapshot)
-    ]
-    merged = merge_members([*(r.origin for r in known.values()), *dict(kept)])
+    kept = kept_slices(federated, member, known, snapshot)
+    merged = merge_members([*(r.origin for r in known.values()), *dict(kept.slices)])
     joined = current is not None and _accepts_endpoints(current)
     names = _port_names(current) if current is not None and joined else merged.names
     records = tuple(known[o.identity].record for o in merged.members if o.identity in known)
@@ -186,10 +187,14 @@ def _service_state(
         )
         if endpoint_slice.ports or not names
     ]
-    silent = silent_clusters(judged, snapshot)
-    slices = list(drain_silent(slices, silent))
-    standing = list(drain_silent([as_applied(s) for _, s in kept], silent))
+    silent, ranges = silent_clusters(judged, snapshot), member_ranges(member, snapshot)
+    misled = misleading(slices, member, ranges)
+    slices = list(drain_silent(without_own(slices, member, ranges), silent))
+    applied = [as_applied(s) for _, s in kept.slices]
+    standing = list(drain_silent(without_own(applied, member, ranges), silent))
     own = _own_slices(current, member, snapshot) if joined else ()
+    publishing = publishing_clusters(merged.members)
+    silence = judged_again_after({*judged, *publishing} - {member}, snapshot)
     unused = unused_members(merged, federated, member, [*own, *slices, *standing])
     return _ServiceState(
         federated=federated,
@@ -201,17 +206,17 @@ def _service_state(
         current=current,
         joined=joined,
         silent=silent,
+        ranges=ranges,
+        misled=misled,
         failed={cluster: found for cluster, found in failed.items() if found},
-        judged_again_after=judged_again_after(
-            {*judged, *publishing_clusters(merged.members)} - {member}, snapshot
-        ),
+        judged_again_after=min(filter(None, (silence, kept.judged_again_after)), default=None),
     )
 
 
 def _own_slices(
     service: Service | None, member: ClusterId, snapshot: Snapshot
 ) -> Iterable[EndpointSlice]:
-    """The slices that a user's Service has in its own cluster."""
+    """The slices that a user's Service has in its own cluster; none without a Service."""
     if service is None:
         return ()
     meta = service.metadata
@@ -236,18 +241,6 @@ def _port_names(service: Service) -> dict[Number, str]:
     return {(port.protocol, port.port): port.name for port in service.spec.ports}
 
 
-def _keeps_slices(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) -> bool:
-    """Whether slices of a cluster without a known record are kept.
-
-    They are unless it has left, while its records are not all listed or one has a newer schema.
-    """
-    if has_left(cluster, snapshot):
-        return False
-    return not has_complete_records(cluster, snapshot) or cluster in unreadable_members(
-        federated, snapshot
-    )
-
-
 def _member_endpoints(
     record: MemberRecord, member: ClusterId, snapshot: Snapshot, origin: Origin
 ) -> MemberEndpoints:
@@ -267,12 +260,13 @@ def _must_be_recreated(current: Service, merged: MergedService) -> bool:
     return FEDERATED in current.metadata.annotations and current.headless == bool(merged.ports)
 
 
-def _objects(
+def _desired_objects(
     state: _ServiceState, snapshot: Snapshot, options: FederatedOptions
 ) -> Iterator[tuple[Object, int, set[ClusterId]]]:
-    """Each object with its step and source clusters; optional kinds only where they are served.
+    """(object, step, source clusters) of all that a federated Service has in one member.
 
-    Where a user's Service has the name and does not join, there is only the Service.
+    The Service, its slices, and a DNSEndpoint and groups where these kinds are served. Only the
+    Service if a user's Service has the name and does not join.
     """
     federated, member = state.federated, state.member
     external = external_hostname(federated, state.records, state.current, options)
@@ -298,7 +292,8 @@ def _objects(
         yield endpoint_slice, 1, {member, *origin}
     if external.hostname and targets and snapshot.serves(member, DNSEndpoint):
         yield dns_endpoint(federated, external.hostname, targets), 1, {member}
-    sources = source_addresses(state.records) | set(slice_addresses(state.kept))
+    sources = distinct_sources(state.records, member, state.ranges)
+    sources |= set(slice_addresses(state.kept))
     for group in address_groups(federated, sources, member, snapshot):
         yield group, 1, {member}
 
@@ -375,6 +370,7 @@ def _with_name_conditions(
     conditions = [
         *name_conditions(state.current, conflict),
         *reachability_conditions(state.current, state.silent, state.failed, snapshot),
+        *address_conditions(state.current, state.misled, state.ranges),
     ]
     status = status_plan(state.current, state.member, conditions, snapshot)
     return replace(plan, patches=status.patches, events=status.events)

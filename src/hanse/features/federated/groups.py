@@ -61,12 +61,14 @@ def address_groups(
     federated: FederatedName, addresses: Iterable[str], member: ClusterId, snapshot: Snapshot
 ) -> Iterator[ClusterGroup | Group]:
     """The groups of these addresses in a member, as far as it serves the kinds."""
-    spec = _spec(addresses)
+    spec = _group_spec(addresses)
     name = cluster_group_name(federated)
     if snapshot.serves(member, ClusterGroup):
         yield ClusterGroup(metadata=Meta(name=name), spec=spec)
     if snapshot.serves(member, Group):
-        for namespace, group in sorted(_named_in(federated, member, snapshot) | {_own(federated)}):
+        for namespace, group in sorted(
+            _named_in(federated, member, snapshot) | {_own_group(federated)}
+        ):
             yield Group(metadata=Meta(name=group, namespace=namespace), spec=spec)
 
 
@@ -74,7 +76,7 @@ def standing_groups(
     federated: FederatedName, member: ClusterId, snapshot: Snapshot
 ) -> Iterator[ClusterGroup | Group]:
     """The empty groups of a federated Service without members, while policies name them."""
-    name, spec = cluster_group_name(federated), _spec(())
+    name, spec = cluster_group_name(federated), _group_spec(())
     own = snapshot.get(member, ClusterGroup, name)
     if (
         own is not None
@@ -95,7 +97,7 @@ def cluster_group_name(federated: FederatedName) -> str:
     return f"{federated.name}.{federated.namespace}"
 
 
-def _own(federated: FederatedName) -> tuple[str, str]:
+def _own_group(federated: FederatedName) -> tuple[str, str]:
     """Namespace and name of the Group beside the federated Service."""
     return (federated.namespace, federated.name)
 
@@ -103,7 +105,7 @@ def _own(federated: FederatedName) -> tuple[str, str]:
 def _named_in(
     federated: FederatedName, member: ClusterId, snapshot: Snapshot
 ) -> set[tuple[str, str]]:
-    """Namespace and name of each Group that a policy of that namespace names."""
+    """(namespace, name) of each Group of a federated Service that a policy beside it names."""
     whole = cluster_group_name(federated)
     named = {
         (policy.metadata.namespace, whole)
@@ -111,10 +113,10 @@ def _named_in(
     }
     beside = snapshot.by(member, NAMESPACE_POLICIES, federated.name)
     own = {p.metadata.namespace for p in beside} & {federated.namespace}
-    return named | {_own(federated) for _ in own}
+    return named | {_own_group(federated) for _ in own}
 
 
-def _spec(addresses: Iterable[str]) -> GroupSpec:
+def _group_spec(addresses: Iterable[str]) -> GroupSpec:
     """A group of these addresses, each as a block of /32 or /128."""
     blocks = (
         AddressBlock(cidr=f"{address}/{128 if ':' in address else 32}")

@@ -12,10 +12,8 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from hanse.features.federated.backends import BACKEND_SLICES
 from hanse.features.federated.records import Backends, MemberRecord
-from hanse.model.facts import ClusterState, Role, age
-from hanse.model.kinds.core import Service
+from hanse.model.facts import ClusterState, age
 from hanse.model.objects import ClusterId
 from hanse.model.probes import Probe, ProbePolicy, ProbeTarget, TargetHealth
 from hanse.model.snapshot import Snapshot
@@ -41,7 +39,7 @@ def silent_clusters(clusters: Iterable[ClusterId], snapshot: Snapshot) -> frozen
 
 
 def judged_again_after(clusters: Iterable[ClusterId], snapshot: Snapshot) -> timedelta | None:
-    """The time until the next of the clusters may count as gone; None if all answer, or are."""
+    """The time until the next silent cluster counts as gone; None if none is about to."""
     silences = (silent_for(cluster, snapshot) for cluster in clusters)
     return min(
         (SILENT_AFTER - time for time in silences if time is not None and time < SILENT_AFTER),
@@ -81,18 +79,3 @@ def _drained(backends: Backends, addresses: frozenset[str]) -> Backends:
         ready=tuple(a for a in backends.ready if a not in addresses),
         draining=tuple(sorted({*backends.draining, *(addresses & set(backends.ready))})),
     )
-
-
-def api_addresses(snapshot: Snapshot) -> frozenset[str]:
-    """The addresses of the API servers of led members, to which probes are forbidden.
-
-    They are those of Service and slices `default/kubernetes`, without loopback addresses.
-    """
-    addresses: set[str] = set()
-    for where in snapshot.clusters(Role.LED):
-        api = snapshot.get(where, Service, "kubernetes", "default")
-        if api is not None:
-            addresses.update((api.spec.cluster_ip, *api.spec.cluster_ips))
-        for endpoint_slice in snapshot.by(where, BACKEND_SLICES, "default/kubernetes"):
-            addresses.update(a for e in endpoint_slice.endpoints or () for a in e.addresses)
-    return frozenset(a for a in addresses if not a.startswith("127.") and a != "::1")

@@ -44,6 +44,7 @@ from hanse.features.federated.status import (
     setting_conditions,
     status_plan,
 )
+from hanse.model.facts import ClusterState
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.federation import SYSTEM, NativeService
 from hanse.model.numbers import parse_number
@@ -63,7 +64,8 @@ NATIVE_PREFIX = "native."
 def plan_record(key: Key, snapshot: Snapshot) -> Plan:
     """The records of one Service or native service in a led member, its status, and host questions.
 
-    An ExternalName only gets a condition; an object that joins nothing loses its condition.
+    An ExternalName only gets a condition; an object that joins nothing loses its condition. Empty
+    in a member that we do not lead, or if the object is gone or being deleted.
     """
     member = topic_member(key.topic)
     if not is_led(member, snapshot):
@@ -83,14 +85,13 @@ def plan_record(key: Key, snapshot: Snapshot) -> Plan:
         )
     before = _recorded_backends(obj, request, member, snapshot)
     resolved = _resolve_member_backends(obj, member, snapshot, before)
-    desired = tuple(
-        Desired(
-            record_configmap(_member_record(obj, federated, member, resolved)),
-            member,
-            sources=frozenset({member}),
-            as_leader_of=member,
-        )
+    records = [
+        record_configmap(_member_record(obj, federated, member, resolved))
         for federated in request.joins
+    ]
+    desired = tuple(
+        Desired(r, member, sources=_record_sources(r, member, snapshot), as_leader_of=member)
+        for r in records
     )
     faults = [("InvalidName", text) for text in request.faults]
     if isinstance(obj, NativeService) and (reason := unreachable_reason(obj, member, snapshot)):
@@ -121,7 +122,7 @@ def plan_record(key: Key, snapshot: Snapshot) -> Plan:
 
 
 def _member_service(key: Key, member: ClusterId, snapshot: Snapshot) -> Joinable | None:
-    """The Service or native service that a key of a record names."""
+    """The Service or native service that a key of a record names; None if it does not exist."""
     if key.name.startswith(NATIVE_PREFIX):
         name = key.name.removeprefix(NATIVE_PREFIX)
         return snapshot.get(member, NativeService, name, key.namespace)
@@ -163,6 +164,19 @@ def _member_record(
     )
 
 
+def _record_sources(
+    record: ConfigMap, member: ClusterId, snapshot: Snapshot
+) -> frozenset[ClusterId]:
+    """The member; none for a record that a restored member lacks: it is written at once.
+
+    Otherwise other members would take its Service for one that has left.
+    """
+    state, meta = snapshot.fact(ClusterState, member), record.metadata
+    stored = snapshot.get(member, ConfigMap, meta.name, meta.namespace)
+    is_lacking = stored is None and state is not None and state.recovering
+    return frozenset() if is_lacking else frozenset({member})
+
+
 def _recorded_backends(
     obj: Joinable, request: JoinRequest, member: ClusterId, snapshot: Snapshot
 ) -> Sequence[Backends]:
@@ -179,13 +193,13 @@ def _recorded_backends(
 
 
 def _identity(obj: Joinable, member: ClusterId) -> Identity:
-    """The identity of an object's records."""
+    """Cluster, kind, namespace and name of a member Service, as its records have them."""
     kind = "NativeService" if isinstance(obj, NativeService) else "Service"
     return (member, kind, obj.metadata.namespace, obj.metadata.name)
 
 
 def _merged_members(federated: FederatedName, snapshot: Snapshot) -> MergedService:
-    """All members of a federated Service that have records."""
+    """The federated Service merged from all its records, with who is left out."""
     return merge_members(r.origin for r in list_records(federated, snapshot))
 
 

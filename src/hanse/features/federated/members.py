@@ -42,7 +42,7 @@ def has_complete_records(member: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def all_records_complete(snapshot: Snapshot) -> bool:
-    """Whether the records of every member are listed completely."""
+    """Whether the records of every member that is not leaving are complete."""
     return all(has_complete_records(member, snapshot) for member in active_members(snapshot))
 
 

@@ -32,7 +32,10 @@ class MergedService(Struct, frozen=True):
 
 
 def merge_members(origins: Iterable[Origin]) -> MergedService:
-    """The union of ports by protocol and number; a later member with a conflict is left out."""
+    """The union of ports by protocol and number; a later member with a conflict is left out.
+
+    Members are in the order of joining; a port is as in the first that has it.
+    """
     members: list[Origin] = []
     left_out: dict[Identity, str] = {}
     protocols: dict[int, tuple[set[Protocol], Origin]] = {}

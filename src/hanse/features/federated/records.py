@@ -85,7 +85,7 @@ class Origin(Struct, frozen=True, omit_defaults=True, rename="camel"):
 
     @property
     def age(self) -> tuple[datetime, ClusterId, str, str, str]:
-        """The precedence of members: the first to join, then by cluster and name."""
+        """Sort key: the first to join takes precedence, then by cluster and name."""
         return (self.since, self.cluster, self.namespace, self.name, self.kind)
 
     @property

@@ -59,7 +59,10 @@ def _slice_identity(endpoint_slice: EndpointSlice) -> Identity | None:
 def drain_silent(
     slices: Iterable[EndpointSlice], silent: frozenset[ClusterId]
 ) -> Iterator[EndpointSlice]:
-    """The slices, those of silent clusters draining."""
+    """All slices; ready endpoints in those of silent clusters become draining.
+
+    That is not ready, serving and terminating. Each slice must have the annotation of its cluster.
+    """
     for endpoint_slice in slices:
         is_silent = endpoint_slice.metadata.annotations[CLUSTER] in silent
         yield drained(endpoint_slice) if is_silent else endpoint_slice
@@ -68,7 +71,10 @@ def drain_silent(
 def drain_members(
     slices: Iterable[EndpointSlice], members: frozenset[Identity]
 ) -> Iterator[EndpointSlice]:
-    """The slices, those of some member Services draining."""
+    """All slices; ready endpoints in those of the given member Services become draining.
+
+    That is not ready, serving and terminating. Slices that Hanse did not generate are unchanged.
+    """
     for endpoint_slice in slices:
         is_unused = bool(members) and _slice_identity(endpoint_slice) in members
         yield drained(endpoint_slice) if is_unused else endpoint_slice

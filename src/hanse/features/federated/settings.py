@@ -54,7 +54,7 @@ WEIGHT, PRIORITY = f"{DOMAIN}/weight", f"{DOMAIN}/priority"
 
 
 def ruling_member(members: Iterable[Origin], setting: Setting) -> Origin | None:
-    """The first of the members, which are in the order of joining, that has a valid setting."""
+    """The first member, in the order of joining, that has a valid setting; None if none has."""
     return next((m for m in members if setting.is_valid(setting.value(m))), None)
 
 

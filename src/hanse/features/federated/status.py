@@ -10,9 +10,11 @@ from hanse.model.conditions import Condition, condition, find_condition
 from hanse.model.facts import ClusterState
 from hanse.model.kinds.core import Service
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
+from hanse.model.own_addresses import overlap_message
 from hanse.model.plan import Patch, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.model.status import conditions_plan
+from hanse.model.summaries import first_of
 
 FEDERATED_CONDITION = "Federated"
 """Of a member Service: whether it is part of the federated Services that it joins."""
@@ -21,6 +23,8 @@ NAME_FREE_CONDITION = "FederatedNameFree"
 """Of a foreign Service that has the name of a federated one."""
 REACHABLE_CONDITION = "MembersReachable"
 """Of a federated Service: whether the clusters of all its members answer."""
+ADDRESSES_CONDITION = "AddressesAllowed"
+"""Of a federated Service: whether no address of another cluster is one of this cluster."""
 SETTINGS_CONDITION = "FederatedSettingsValid"
 """Of a member Service: whether its settings are used."""
 
@@ -33,7 +37,7 @@ def membership_conditions(
     `certain` is False while the records of some members are unknown: then a conflict may last.
     """
     if faults:
-        message = "; ".join(text for _, text in faults)[:32000]
+        message = "; ".join(text for _, text in faults)
         return [condition(FEDERATED_CONDITION, False, faults[0][0], message)]
     before = find_condition(obj.status.conditions, FEDERATED_CONDITION)
     if before is not None and (certain or before.reason != PROTOCOL_CONFLICT):
@@ -56,14 +60,14 @@ def reachability_conditions(
     failed: Mapping[ClusterId, Mapping[str, str]],
     snapshot: Snapshot,
 ) -> list[Condition]:
-    """MembersReachable of a federated Service, True after a False.
+    """MembersReachable of a Service: False while clusters are silent or addresses fail probes.
 
-    It is False with silent clusters, or addresses that fail probes, by cluster with the reason.
+    Only of a federated or joining one; failed probes come first. True after a False, else none.
     """
     is_federated = bool({FEDERATED, JOIN} & service.metadata.annotations.keys())
     if failed and is_federated:
         message = f"{_failed_text(failed)}: they are used only while no others are ready"
-        return [condition(REACHABLE_CONDITION, False, "ProbeFailed", message[:32000])]
+        return [condition(REACHABLE_CONDITION, False, "ProbeFailed", message)]
     if silent and is_federated:
         states = [s for s in snapshot.facts(ClusterState) if s.cluster in silent]
         since = "; ".join(
@@ -77,21 +81,38 @@ def reachability_conditions(
     return []
 
 
+def address_conditions(
+    service: Service, misled: Mapping[ClusterId, Sequence[str]], ranges: Sequence[str]
+) -> list[Condition]:
+    """AddressesAllowed of a federated Service: False with others' addresses in this cluster's
+    ranges, True only after a False.
+    """
+    is_federated = bool({FEDERATED, JOIN} & service.metadata.annotations.keys())
+    if misled and is_federated:
+        message = "; ".join(
+            f"{cluster} has {overlap_message(addresses, ranges)}"
+            for cluster, addresses in sorted(misled.items())
+        )
+        return [condition(ADDRESSES_CONDITION, False, "RangesOverlap", message)]
+    if find_condition(service.status.conditions, ADDRESSES_CONDITION) is not None:
+        return [condition(ADDRESSES_CONDITION, True, "Distinct")]
+    return []
+
+
 def _failed_text(failed: Mapping[ClusterId, Mapping[str, str]]) -> str:
     """Some addresses of each cluster that fail probes, with the reason of the first."""
     texts = []
     for cluster, reasons in sorted(failed.items()):
         addresses = sorted(reasons)
-        more = f" and {len(addresses) - 3} more" if len(addresses) > 3 else ""
         why = reasons[addresses[0]]
-        texts.append(f"{', '.join(addresses[:3])}{more} of {cluster} fail probes ({why})")
+        texts.append(f"{first_of(addresses)} of {cluster} fail probes ({why})")
     return "; ".join(texts)
 
 
 def setting_conditions(obj: Joinable, faults: Sequence[str]) -> list[Condition]:
     """FederatedSettingsValid: False with faults of its annotations, True only after a False."""
     if faults:
-        return [condition(SETTINGS_CONDITION, False, "InvalidSetting", "; ".join(faults)[:32000])]
+        return [condition(SETTINGS_CONDITION, False, "InvalidSetting", "; ".join(faults))]
     if find_condition(obj.status.conditions, SETTINGS_CONDITION) is not None:
         return [condition(SETTINGS_CONDITION, True, "Valid")]
     return []

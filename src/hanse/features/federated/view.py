@@ -29,6 +29,7 @@ from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, chec
 from hanse.model.objects import ClusterId
 from hanse.model.remedies import start_pods
 from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.unread import unread_finding
 from hanse.model.view import ClusterPart, FeatureItem, state_of
 from hanse.model.weights import Weighting
 
@@ -75,17 +76,21 @@ class FederatedView:
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
         """The item of a service; bad if nothing is ready; None if it has no member record.
 
-        A Service that stands without a record while some member is not reached is shown as down.
+        A Service that stands without a record while some member is not reached is shown as down,
+        and while records could not be read as not known.
         """
         namespace, _, name = key.partition("/")
         stored = list(_stored_records(key, snapshot))
         records = [one.record for one in stored]
         standing = [c for c in snapshot.clusters if _has_service(c, namespace, name, snapshot)]
         if not records:
-            unread = [c for c in snapshot.members if snapshot.fault_of(c) is not None]
-            return _lost_item(namespace, name, unread) if standing and unread else None
+            unread = [c for c in snapshot.members if snapshot.denied(c, ConfigMap)]
+            if standing and unread:
+                return _unread_item(namespace, name, unread[0], snapshot)
+            lost = [c for c in snapshot.members if snapshot.is_lost(c)]
+            return _lost_item(namespace, name, lost) if standing and lost else None
         members = merge_members(one.origin for one in stored).members
-        lost = [r.cluster for r in records if snapshot.fault_of(r.cluster) is not None]
+        lost = [r.cluster for r in records if snapshot.is_lost(r.cluster)]
         ready = sum(_ready_count(record) for record in records if record.cluster not in lost)
         findings = tuple(_findings(records, (namespace, name), ready, lost, snapshot))
         ports = dict.fromkeys(f"{p.port}/{p.protocol}" for r in records for p in r.ports)
@@ -103,6 +108,18 @@ class FederatedView:
             ),
             parts=tuple(_member_part(record, record.cluster in lost) for record in records),
         )
+
+
+def _unread_item(
+    namespace: str, name: str, cluster: ClusterId, snapshot: MultiClusterSnapshot
+) -> FeatureItem:
+    """A service whose records could not be read in a cluster, and are in no other."""
+    subject = Ref("FederatedService", name, namespace)
+    summary = f"who serves federated Service {namespace}/{name} is not known"
+    found = unread_finding(subject, summary, cluster, ConfigMap, snapshot)
+    return FeatureItem(
+        namespace=namespace, name=name, state="warn", told="not known", findings=(found,)
+    )
 
 
 def _lost_item(namespace: str, name: str, lost: Sequence[ClusterId]) -> FeatureItem:
@@ -182,7 +199,7 @@ def _ready_count(record: MemberRecord) -> int:
 
 
 def _weight_facts(members: Sequence[Origin]) -> Iterator[tuple[str, str]]:
-    """Weights and priorities, if a member says any."""
+    """The fact `Shares` with weight and priority of every member, if any has not the defaults."""
     if any(one.weighting != Weighting() for one in members):
         said = (
             f"{one.cluster} weight {one.weighting.weight} priority {one.weighting.priority}"
@@ -192,7 +209,7 @@ def _weight_facts(members: Sequence[Origin]) -> Iterator[tuple[str, str]]:
 
 
 def _member_part(record: MemberRecord, lost: bool) -> ClusterPart:
-    """A member's part: good if it has a ready endpoint, else bad."""
+    """A member's part: good if it has a ready endpoint, else bad; a lost one has none."""
     ready = 0 if lost else _ready_count(record)
     return ClusterPart(
         cluster=record.cluster,
@@ -213,7 +230,7 @@ _RULES = {
 def _check_conditions(
     obj: Service | NativeService, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """A finding for each bad condition of a member Service, or of one with a federated name."""
+    """NotFederated, NamesCollide and SettingIgnored of a Service, by its conditions of `_RULES`."""
     for found in check_conditions(_RULES)(obj, where, snapshot):
         if found.code != "NamesCollide":
             yield found

@@ -43,7 +43,7 @@ MOST_SRV_WEIGHT = 1000
 
 
 def _hostnames(service: Service) -> Iterator[str]:
-    """Index values: the host names of a federated Service, in lower case."""
+    """Index values: the host names of a federated Service that has targets, in lower case."""
     annotations = service.metadata.annotations
     if FEDERATED in annotations and TARGETS in annotations:
         for name in annotated_hostname(annotations).split(","):
@@ -113,7 +113,10 @@ class FederatedZone:
         """
 
         def build_nodes(key: Key) -> Sequence[ZoneNode]:
-            """The nodes of a name: its addresses, and its ports with a name for each address."""
+            """The nodes of a name: its addresses, and its ports with a name for each address.
+
+            None outside of the view's zones, or if no Service has the name.
+            """
             oldest = outside_service(key.name, snapshot)
             name = self._name_in_zones(key.name)
             if name is None or oldest is None:
@@ -160,10 +163,10 @@ def _decode_shares(text: str) -> tuple[MemberShare, ...]:
 def _host_nodes(
     name: bytes, targets: Targets, shares: Sequence[MemberShare], ttl: int
 ) -> Iterator[ZoneNode]:
-    """The node of a name, and nodes of its ports and of each address that they lead to.
+    """The node of a name, and nodes of its ports and of each address that has ports.
 
-    With shares an answer has the addresses of one member, by weight; SRV records have them all,
-    with their weights.
+    None without addresses. With shares an answer has the addresses of one member, by weight; SRV
+    records have them all, with their weights.
     """
     rrsets = tuple(_shared_rrsets(shares, ttl)) or tuple(target_rrsets(list(targets), ttl))
     if not rrsets:

@@ -38,7 +38,10 @@ def read_claims(snapshot: Snapshot, cluster: ClusterId) -> Claims | None:
 
 
 def claim_values(cluster: ClusterId, snapshot: Snapshot) -> dict[str, str]:
-    """The values of a cluster's ClusterClaims, by what they are about."""
+    """The values of a cluster's ClusterClaims, by what they are about.
+
+    Of several about one thing the one counts that is named so, else the last by name.
+    """
     claims = sorted(snapshot.all(cluster, ClusterClaim), key=_precedence)
     return {claim.about: claim.value for claim in claims}
 
@@ -51,6 +54,6 @@ def _precedence(claim: ClusterClaim) -> tuple[bool, str]:
 def possible_supervisors(
     snapshot: Snapshot, members: tuple[ClusterId, ...]
 ) -> tuple[ClusterId, ...]:
-    """The members that claim to supervise, and those whose claims are not listed yet."""
+    """The members that claim to supervise, and those whose claims are not listed yet, sorted."""
     known = {member: read_claims(snapshot, member) for member in members}
     return tuple(sorted(m for m, claims in known.items() if claims is None or claims.supervisor))

@@ -23,8 +23,10 @@ from hanse.model.facts import (
 from hanse.model.kinds.about import ClusterProperty
 from hanse.model.kinds.clusterprofile import ClusterProfile
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Secret
+from hanse.model.kinds.core import Node, Secret
 from hanse.model.kinds.federation import SYSTEM, ClusterClaim, Federation
+from hanse.model.kinds.networking import ServiceCIDR
+from hanse.model.member_ranges import changes_ranges
 from hanse.model.objects import Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
@@ -68,9 +70,11 @@ class Membership:
             reason="tokens for members, which a supervisor renews",
         ),
         Watch(Role.LOCAL, Lease, namespace=SYSTEM, reason="which supervisor leads a member"),
+        Watch(Role.LOCAL, Node, optional=True, reason="the address ranges of its pods"),
+        Watch(Role.LOCAL, ServiceCIDR, optional=True, reason="the address ranges of its Services"),
         Watch(Role.MEMBER, ClusterClaim, reason=_IDENTITY),
         Watch(Role.MEMBER, ClusterProperty, reason=_IDENTITY),
-        Watch(Role.MEMBER, Federation, reason="the members that other supervisors name"),
+        Watch(Role.MEMBER, Federation, reason="members that others name, and address ranges"),
     )
     source_kinds: tuple[type[Object], ...] = (Federation, ClusterClaim, Secret)
 
@@ -81,11 +85,15 @@ class Membership:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """All keys for most changes; of a Lease only if its holder changed.
 
-        A write outcome affects the Federations, and only if it is a refusal.
+        The Federations' for a write outcome that is a refusal, and for changed ranges of a local
+        node or ServiceCIDR.
         """
         match change:
             case ObjectChange(_, before, after) if isinstance(change.object, Lease):
                 return _all_keys(snapshot) if _lease_holder(before) != _lease_holder(after) else ()
+            case ObjectChange(where) if isinstance(change.object, Node | ServiceCIDR):
+                concerns = where == snapshot.local and changes_ranges(change)
+                return _federation_keys(snapshot) if concerns else ()
             case ObjectChange(_, before, after):
                 return {*_all_keys(snapshot), *_named_keys(before), *_named_keys(after)}
             case FactChange(before, after) if isinstance(change.fact, WriteOutcome):
@@ -115,7 +123,7 @@ class Membership:
 
 
 def _all_keys(snapshot: Snapshot) -> set[Key]:
-    """Every key of the feature."""
+    """Every key of the feature: properties, Federations, and profiles and tokens of members."""
     return {
         PROPERTIES,
         *_federation_keys(snapshot),

@@ -80,7 +80,7 @@ def plan_profile(cluster: ClusterId, snapshot: Snapshot) -> Plan:
 def _properties(
     cluster: ClusterId, before: ClusterProfileStatus, snapshot: Snapshot
 ) -> tuple[ProfileProperty, ...]:
-    """The properties of a profile; the current ones while the claims are unknown."""
+    """A profile's properties, by the cluster's claims; those `before` while they are unknown."""
     claims = read_claims(snapshot, cluster)
     if claims is None:
         return before.properties
@@ -89,7 +89,7 @@ def _properties(
 
 
 def _health_conditions(cluster: ClusterId, snapshot: Snapshot) -> tuple[Condition, ...]:
-    """ControlPlaneHealthy; nothing while reachability is unknown."""
+    """ControlPlaneHealthy: whether the cluster is reached; nothing while that is unknown."""
     reachable = is_reachable(cluster, snapshot)
     if reachable is None:
         return ()

@@ -31,6 +31,7 @@ from hanse.model.manifests import (
 from hanse.model.objects import ClusterId, Meta, to_wire
 from hanse.model.rbac import RbacRule, rbac_rules
 from hanse.model.snapshot import Watch
+from hanse.model.tokens import TokenAccount
 from hanse.model.write_rules import CLUSTER, WriteRule
 
 ACCOUNTS = "hanse-supervisor"
@@ -46,6 +47,11 @@ def account_name(supervisor: ClusterId) -> str:
     Without a supervisor it is the account that all shared before each had its own.
     """
     return f"{ACCOUNTS}-{supervisor}" if supervisor else ACCOUNTS
+
+
+def token_account(member: str, supervisor: ClusterId) -> TokenAccount:
+    """The account of a supervisor in a member, whose tokens are issued to its agent."""
+    return TokenAccount(member, SYSTEM, account_name(supervisor), {SUPERVISOR_LABEL: supervisor})
 
 
 def rules_for(

@@ -1,7 +1,6 @@
 """The connections to members, from the Federation and the members' Secrets."""
 
 from collections.abc import Iterable, Iterator
-from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -15,6 +14,7 @@ from hanse.features.federation.other_supervisors import (
     oldest_federation,
     read_other_supervisors,
 )
+from hanse.model.addresses import is_loopback_host
 from hanse.model.connections import (
     AbandonedCluster,
     ClusterConnection,
@@ -37,6 +37,11 @@ ABANDONED = "hanse.dev/abandoned"
 """Annotation of a Federation: comma-joined clusters that are lost and no longer cleaned up."""
 
 _PEM = b"-----BEGIN CERTIFICATE-----"
+
+
+def token_of(secret: Secret) -> str:
+    """The token in the Secret of a member."""
+    return secret.data.get(TOKEN, b"").decode("ascii", "replace").strip()
 
 
 class MemberFault(Struct, frozen=True):
@@ -64,9 +69,9 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     claims = read_claims(snapshot, snapshot.local)
     others = read_other_supervisors(snapshot, federation)
     if federation is None or claims is None or not claims.supervisor:
-        return tuple(_retired(others, snapshot))
+        return tuple(_retirement_intents(others, snapshot))
     if not federation.spec.members:  # nobody takes all members away by one edit
-        return (*_retired(others, snapshot), *_former_connections(federation, snapshot))
+        return (*_retirement_intents(others, snapshot), *_former_connections(federation, snapshot))
     members = federation.spec.members
     named = {member.cluster_id for member in members}
     given_up = [c for c in abandoned_clusters(federation) if c not in named]
@@ -88,17 +93,17 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
         _member_connection(i, m, members, snapshot, order) for i, m in enumerate(members)
     ]
     if is_dissolved(federation):
-        return (*_dissolved(connections, snapshot), *abandoned)
+        return (*_dissolved_connections(connections, snapshot), *abandoned)
     released = [ReleasedCluster(c) for c in sorted(others.named - named - {*given_up})]
     unknown = [UnknownClusters()] if others.unknown else []
     former = _former_connections(federation, snapshot)
     return (*connections, *former, *released, *abandoned, *unknown)
 
 
-def _dissolved(
+def _dissolved_connections(
     connections: Iterable[ClusterConnection | InvalidConnection], snapshot: Snapshot
 ) -> Iterator[LeavingCluster]:
-    """The members that are left since the federation ends, without those that departed."""
+    """The valid connections as LeavingCluster, but for departed members: the federation ends."""
     for connection in connections:
         departed = snapshot.fact(ClusterDeparted, connection.cluster) is not None
         if isinstance(connection, ClusterConnection) and not departed:
@@ -153,16 +158,19 @@ def abandoned_clusters(federation: Federation) -> tuple[ClusterId, ...]:
 
 
 def _keep_connections(snapshot: Snapshot) -> Iterator[InvalidConnection]:
-    """An invalid connection for each member keeps it: without the CRD no member is left."""
+    """InvalidConnection for every member, which keeps it: without the CRD no member is left."""
     text = "the kind Federation is served no longer; apply the definitions of Hanse again"
     for cluster in snapshot.clusters(Role.MEMBER):
         yield InvalidConnection(FEATURE_NAME, cluster, "kind", "KindNotServed", text)
 
 
-def _retired(
+def _retirement_intents(
     others: OtherSupervisors, snapshot: Snapshot
 ) -> Iterator[ReleasedCluster | InvalidConnection]:
-    """Release members that other supervisors name; the last supervisor of a member keeps it."""
+    """ReleasedCluster for members that other supervisors name, InvalidConnection for the rest.
+
+    For a cluster that supervises no longer; the last supervisor of a member keeps it.
+    """
     text = "no other supervisor names it; let one, or end the federation: hanse dissolve"
     for cluster in snapshot.clusters(Role.MEMBER):
         if cluster in others.named:
@@ -207,7 +215,7 @@ def _member_connection(
 
 
 def entry_fault(index: int, member: Member, members: tuple[Member, ...]) -> MemberFault | None:
-    """What is wrong with a member's entry, regardless of its Secret; None if nothing."""
+    """What is wrong with a member's id or server, or is an earlier one's; None if nothing."""
     field = f"spec.members[{index}]"
     earlier = members[:index]
     if not CLUSTER_ID.fullmatch(member.cluster_id):
@@ -239,17 +247,9 @@ def server_url_error(server: str) -> str:
         return "is not the URL of an API server; write https://HOST:6443"
     if parts.username is not None or parts.query or parts.fragment:
         return "carries more than a host and a path; write https://HOST:6443"
-    if parts.scheme == "http" and not _is_loopback(parts.hostname):
+    if parts.scheme == "http" and not is_loopback_host(parts.hostname):
         return "would show the token to everybody; use https"
     return ""
-
-
-def _is_loopback(host: str) -> bool:
-    """Whether a host is a loopback address or `localhost`."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def secret_fault(index: int, member: Member, secret: Secret | None) -> MemberFault | None:

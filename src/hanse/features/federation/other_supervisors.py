@@ -54,7 +54,7 @@ def read_other_supervisors(snapshot: Snapshot, federation: Federation | None) ->
 
 
 def _counts(cluster: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a cluster is connected, or can be, and is neither left nor departed."""
+    """Whether a cluster is connected and not leaving, or can be connected and has not departed."""
     state = snapshot.fact(ClusterState, cluster)
     if state is not None:
         return not state.leaving

@@ -19,7 +19,6 @@ CLEAR_AFTER = timedelta(seconds=60)
 """How long members must be connected without a refusal before the condition turns True."""
 MOST_NAMED = 5
 _LONGEST = 400
-_MAX_LENGTH = 32000
 _REPORTED_ELSEWHERE = (AntreaNetworkPolicy.kind, AntreaClusterNetworkPolicy.kind)
 """Kinds whose refusals are reported in the policies' own records."""
 
@@ -42,7 +41,7 @@ def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
     young = [REPORT_AFTER - age(o.since, snapshot.now) for o in refused if o not in lasting]
     failed = sorted(snapshot.facts(ElectionFailure), key=lambda f: f.member)
     if failed:
-        text = "; ".join(f"{f.member}: {election_message(f)}" for f in failed)[:_MAX_LENGTH]
+        text = "; ".join(f"{f.member}: {election_message(f)}" for f in failed)
         return RefusalReport((condition(MEMBERS_WRITTEN, False, "ElectionFailed", text),))
     before = find_condition(federation.status.conditions, MEMBERS_WRITTEN)
     if lasting:
@@ -72,7 +71,7 @@ def is_refusal(outcome: WriteOutcome) -> bool:
 
 
 def _refused(snapshot: Snapshot) -> Iterator[WriteOutcome]:
-    """The refused writes in members that this supervisor leads."""
+    """The outcomes of refused writes in members that this supervisor leads."""
     for outcome in snapshot.facts(WriteOutcome):
         lead = snapshot.fact(Leadership, outcome.target.where)
         if lead is not None and lead.ours and is_refusal(outcome):
@@ -87,7 +86,7 @@ def _connected_for(snapshot: Snapshot) -> timedelta:
 
 
 def _message(refused: list[WriteOutcome]) -> str:
-    """The first refused writes, each with its cluster, object and message."""
+    """The first refused writes with cluster, object and message, and how many more there are."""
     shown = [
         f"{o.target.where}: {o.target.ref}: {o.message[:_LONGEST]}" for o in refused[:MOST_NAMED]
     ]

@@ -1,13 +1,12 @@
 """Status of a Federation: members, whether they are reachable, who leads them, and conditions."""
 
-from collections.abc import Iterator
-from datetime import datetime, timedelta
+from collections.abc import Iterable, Iterator
 
 import msgspec
-from msgspec import Struct
 from msgspec.structs import replace
 
 from hanse.features.federation.claims import read_claims
+from hanse.features.federation.local_leader import LED, LocalLeader, local_leader
 from hanse.features.federation.members import (
     abandoned_clusters,
     current_federation,
@@ -19,22 +18,26 @@ from hanse.features.federation.other_supervisors import (
     is_dissolved,
     join_command,
 )
-from hanse.features.federation.refusals import RefusalReport, election_message, refusal_report
+from hanse.features.federation.ranges import RANGES, own_ranges, ranges_condition
+from hanse.features.federation.refusals import (
+    MEMBERS_WRITTEN,
+    RefusalReport,
+    election_message,
+    refusal_report,
+)
+from hanse.features.federation.tokens import stored_token_digest
+from hanse.model.agent_report import REJECTED
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import (
     ClusterAbandoned,
     ClusterDeparted,
     ClusterState,
     ElectionFailure,
-    HolderState,
     InvalidConnection,
     Leadership,
-    LeaseLiveness,
     Phase,
     Role,
-    age,
 )
-from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import (
     SYSTEM,
     AbandonedMember,
@@ -49,10 +52,8 @@ from hanse.model.plan import EventRequest, Patch, Plan
 from hanse.model.snapshot import Snapshot
 from hanse.model.status import condition_events
 
-VALID, REACHABLE, LED, DIFFER = "Valid", "MembersReachable", "Led", "MembersDiffer"
-LEADER_CHANGE_GRACE = timedelta(seconds=10)
-"""How long a cluster may be without a leader before the condition Led turns False."""
-_LONGEST_MESSAGE = 32000
+VALID, REACHABLE, DIFFER = "Valid", "MembersReachable", "MembersDiffer"
+_OF_SUPERVISORS = (REACHABLE, DIFFER, RANGES, MEMBERS_WRITTEN)
 MOST_NAMES = 100
 MAX_MESSAGE = 2048
 
@@ -81,8 +82,12 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
         members=members,
         retiring=_retiring(federation, snapshot),
         abandoned=tuple(_abandoned_members(federation, snapshot)),
+        ranges=own_ranges(federation, snapshot),
         conditions=merge_conditions(
-            current.conditions, conditions, snapshot.now, generation=federation.metadata.generation
+            _lasting(current.conditions, snapshot),
+            conditions,
+            snapshot.now,
+            generation=federation.metadata.generation,
         ),
     )
     ref = ClusterObjectRef(snapshot.local, object_ref(federation))
@@ -92,6 +97,14 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
     patches = (Patch(ref, {"status": _status_fields(status)}, "status"),)
     waits = [wait for wait in (own.recheck_after, refusals.requeue_after) if wait is not None]
     return Plan(patches=patches, events=events, requeue_after=min(waits, default=None))
+
+
+def _lasting(conditions: tuple[Condition, ...], snapshot: Snapshot) -> Iterable[Condition]:
+    """The conditions without those of supervisors, where it is known that this cluster is none."""
+    known = read_claims(snapshot, snapshot.local)
+    if known is None or known.supervisor:
+        return conditions
+    return (one for one in conditions if one.type not in _OF_SUPERVISORS)
 
 
 def _retiring(federation: Federation, snapshot: Snapshot) -> tuple[ClusterId, ...]:
@@ -141,6 +154,7 @@ def _status_fields(status: FederationStatus) -> dict[str, object]:
         ],
         "conditions": msgspec.to_builtins(status.conditions),
         "retiring": list(status.retiring) or None,
+        "ranges": {"pods": list(status.ranges.pods), "services": list(status.ranges.services)},
         "abandoned": [{"objects": 0, **msgspec.to_builtins(a)} for a in status.abandoned] or None,
     }
 
@@ -175,7 +189,7 @@ def _member_states(federation: Federation, snapshot: Snapshot) -> Iterator[Membe
 def _member_state(
     entry: MemberState, before: MemberState | None, snapshot: Snapshot
 ) -> MemberState | None:
-    """The entry with reachability and leader; the state before while nothing is known.
+    """The entry with reachability and leader; the state before, or None, while nothing is known.
 
     `since` changes only with these two.
     """
@@ -191,6 +205,7 @@ def _member_state(
     since = known.since if same else snapshot.now.replace(microsecond=0)
     claims = read_claims(snapshot, entry.cluster_id)
     supervisor = claims.supervisor if claims is not None else known.supervisor
+    token = stored_token_digest(entry.secret, snapshot) if reachable else known.token_digest
     return replace(
         entry,
         reachable=reachable,
@@ -198,6 +213,7 @@ def _member_state(
         since=since,
         supervisor=supervisor,
         message=_member_message(entry.cluster_id, reachable=reachable, snapshot=snapshot),
+        token_digest=token,
     )
 
 
@@ -231,7 +247,10 @@ def is_reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
 def _member_leader(
     cluster: ClusterId, before: str, *, reachable: bool, snapshot: Snapshot
 ) -> ClusterId:
-    """The leader of a member; of an unreachable one the last known leader, unless it was us."""
+    """The holder of a member's Lease; the last known one while nobody holds it, or it is unknown.
+
+    Empty if that was this cluster, and the member is unreachable now.
+    """
     lead = snapshot.fact(Leadership, cluster)
     if lead is None:
         return before
@@ -240,61 +259,20 @@ def _member_leader(
     return "" if not reachable and before == snapshot.local else before
 
 
-class LocalLeader(Struct, frozen=True):
-    """The leader of this cluster; an empty name where it has none."""
-
-    name: ClusterId = ""
-    known: bool = True
-    """False keeps the condition: it is too early to say."""
-    recheck_after: timedelta | None = None
-
-
-def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
-    """The leader of this cluster, by the Lease that its leader renews here.
-
-    The condition is kept for a grace period, in which a first or a next leader usually appears.
-    """
-    current = federation.status
-    led = find_condition(current.conditions, LED)
-    was_led = led is not None and led.status == "True"
-    last = current.leaders[0] if was_led and len(current.leaders) == 1 else ""
-    lease = snapshot.get(snapshot.local, Lease, snapshot.local, SYSTEM)
-    if lease is None:
-        created = federation.metadata.creation_timestamp or snapshot.now
-        known = snapshot.synced(snapshot.local, Lease)
-        return _no_leader(created, last, snapshot) if known else LocalLeader(last, known=False)
-    liveness = snapshot.fact(LeaseLiveness, (snapshot.local, SYSTEM, snapshot.local))
-    holder = holder_cluster(lease.spec.holder_identity)
-    if liveness is None or liveness.state is HolderState.UNKNOWN:  # it was not observed for long
-        return LocalLeader(holder if was_led else "", known=False)
-    return (
-        LocalLeader(holder)
-        if liveness.state is HolderState.READY and holder
-        else _no_leader(liveness.since, last, snapshot)
-    )
-
-
-def _no_leader(since: datetime, last: str, snapshot: Snapshot) -> LocalLeader:
-    """No leader, or unknown during the grace period that starts at `since`."""
-    rest = LEADER_CHANGE_GRACE - age(since, snapshot.now)
-    if rest <= timedelta(0):
-        return LocalLeader()
-    return LocalLeader(last, known=False, recheck_after=rest)
-
-
 def _conditions(
     federation: Federation, members: tuple[MemberState, ...], own: LocalLeader, snapshot: Snapshot
 ) -> Iterator[Condition]:
-    """Valid, MembersReachable and MembersDiffer (of supervisors), and Led where that is known."""
+    """Valid, Led if known, and of supervisors MembersReachable, MembersDiffer, RangesDistinct."""
     faults = list(_faults(federation, snapshot))
     if faults:
-        text = "; ".join(f"{f.field}: {f.message}" for f in faults)[:_LONGEST_MESSAGE]
+        text = "; ".join(f"{f.field}: {f.message}" for f in faults)
         yield condition(VALID, False, faults[0].reason, text)
     else:
         yield condition(VALID, True, "Valid")
     if _supervises(snapshot):
         yield from _reachable_condition(federation.spec.members, members, snapshot)
         yield from _differ_condition(federation, snapshot)
+        yield from ranges_condition(federation, snapshot)
     if own.name and own.known:
         yield condition(LED, True, "Led", f"{own.name} leads {snapshot.local}")
     elif own.known:
@@ -309,7 +287,7 @@ def _differ_condition(federation: Federation, snapshot: Snapshot) -> Iterator[Co
     differences = differing_lists(federation, snapshot)
     if differences:
         text = f"{'; '.join(differences)}; what such members gave is kept"
-        yield condition(DIFFER, True, "ListsDiffer", text[:_LONGEST_MESSAGE])
+        yield condition(DIFFER, True, "ListsDiffer", text)
     elif find_condition(federation.status.conditions, DIFFER) is not None:
         yield condition(DIFFER, False, "ListsAgree")
 
@@ -317,7 +295,7 @@ def _differ_condition(federation: Federation, snapshot: Snapshot) -> Iterator[Co
 def _reachable_condition(
     spec: tuple[Member, ...], members: tuple[MemberState, ...], snapshot: Snapshot
 ) -> Iterator[Condition]:
-    """MembersReachable, once the state of every member is known."""
+    """MembersReachable, False with the unreachable members; nothing until all states are known."""
     named = {member.cluster_id for member in spec}
     known = [m for m in members if m.cluster_id in named]
     if len(known) < len(spec):
@@ -327,11 +305,9 @@ def _reachable_condition(
         yield condition(REACHABLE, True, "AllReachable")
         return
     reasons = [f"{c}: {_unreachable_reason(c, snapshot)}" for c in unreachable]
-    text = "; ".join(reasons)[:_LONGEST_MESSAGE]
+    text = "; ".join(reasons)
     rejected = any(_is_rejected(cluster, snapshot) for cluster in unreachable)
-    yield condition(
-        REACHABLE, False, "CredentialsRejected" if rejected else "MemberUnreachable", text
-    )
+    yield condition(REACHABLE, False, REJECTED if rejected else "MemberUnreachable", text)
 
 
 def _is_rejected(cluster: ClusterId, snapshot: Snapshot) -> bool:
@@ -341,7 +317,7 @@ def _is_rejected(cluster: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _unreachable_reason(cluster: ClusterId, snapshot: Snapshot) -> str:
-    """The member's invalid field, else the reason of its state, else that it does not answer."""
+    """The member's invalid field, else the reason of its state, with a remedy if it rejects us."""
     bad = snapshot.fact(InvalidConnection, (FEATURE_NAME, cluster))
     if bad is not None:
         return f"{bad.field}: {bad.message}"
@@ -353,7 +329,10 @@ def _unreachable_reason(cluster: ClusterId, snapshot: Snapshot) -> str:
 
 
 def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[InvalidConnection]:
-    """Faults in the Federation, its Secrets or the members' claims, each with its field."""
+    """Faults in the Federation, its Secrets or the members' claims, each with its field.
+
+    Of a Federation without members, those of all connections that are kept.
+    """
     claims = read_claims(snapshot, snapshot.local)
     wanted = federation.spec.cluster_set
     if claims is not None and wanted and claims.cluster_set not in ("", wanted):

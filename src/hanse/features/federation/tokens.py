@@ -7,14 +7,14 @@ from base64 import b64encode
 from collections.abc import Iterator
 
 from hanse.features.federation.claims import read_claims
-from hanse.features.federation.members import TOKEN, current_federation
+from hanse.features.federation.members import TOKEN, current_federation, token_of
 from hanse.model.facts import ClusterState, Phase
 from hanse.model.kinds.core import Secret
 from hanse.model.kinds.federation import SYSTEM, Member
 from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import Patch, Plan
 from hanse.model.snapshot import Snapshot
-from hanse.model.tokens import renew_token
+from hanse.model.tokens import renew_token, token_digest
 
 
 def clusters_with_tokens(snapshot: Snapshot) -> Iterator[ClusterId]:
@@ -38,7 +38,7 @@ def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     state = snapshot.fact(ClusterState, cluster)
     if secret is None or state is None or state.phase is not Phase.SYNCED:
         return Plan()
-    token = secret.data.get(TOKEN, b"").decode("ascii", "replace").strip()
+    token = token_of(secret)
     renewal = renew_token(token, ("cluster", cluster), snapshot)
     plan = Plan(questions=renewal.questions, requeue_after=renewal.requeue_after)
     if not renewal.issued:
@@ -46,6 +46,13 @@ def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
     change = {"data": {TOKEN: b64encode(renewal.issued.encode()).decode()}}
     place = ClusterObjectRef(snapshot.local, object_ref(secret))
     return Plan(patches=(Patch(place, change),), requeue_after=renewal.requeue_after)
+
+
+def stored_token_digest(secret: str, snapshot: Snapshot) -> str:
+    """A digest of the token in a member's Secret, which its connection uses; empty without one."""
+    found = snapshot.get(snapshot.local, Secret, secret, SYSTEM) if secret else None
+    token = token_of(found) if found is not None else ""
+    return token_digest(token) if token else ""
 
 
 def _member_entry(cluster: ClusterId, snapshot: Snapshot) -> Member | None:

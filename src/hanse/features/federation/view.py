@@ -1,14 +1,26 @@
 """What Federations say is wrong: members, leaders, and lists of supervisors that differ."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from hanse.features.federation.local_leader import LED
 from hanse.features.federation.members import ABANDONED
+from hanse.features.federation.ranges import RANGES
 from hanse.features.federation.refusals import MEMBERS_WRITTEN
-from hanse.features.federation.status import DIFFER, LED, REACHABLE, VALID
-from hanse.model.findings import Finding, Remedy, Severity, cluster_ref, link_ref, remedy
+from hanse.features.federation.status import DIFFER, REACHABLE, VALID
+from hanse.model.conditions import Condition
+from hanse.model.findings import (
+    Finding,
+    Ref,
+    Remedy,
+    Severity,
+    cluster_ref,
+    link_ref,
+    remedy,
+    subject_of,
+)
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.federation import Federation
 from hanse.model.object_view import (
@@ -19,6 +31,7 @@ from hanse.model.object_view import (
     object_finding,
 )
 from hanse.model.objects import ClusterId
+from hanse.model.remedies import join_federation
 
 _RULES = {
     VALID: ConditionRule("FederationInvalid"),
@@ -26,12 +39,41 @@ _RULES = {
     LED: ConditionRule("LeaderMissing"),
     DIFFER: ConditionRule("MembersDiffer", Severity.RISK, "True"),
     MEMBERS_WRITTEN: ConditionRule("WriteRefused"),
+    RANGES: ConditionRule("RangesOverlap"),
 }
 
+_SECRET_FIELD = re.compile(r"spec\.members\[(\d+)\]\.secret: ")
 
-def _join_again(message: str) -> Remedy:
-    """The commands in the message of MembersDiffer, by which all supervisors name a member."""
-    return remedy(*re.findall(r"hanse join [^,;]+", message), advice="or let it leave")
+
+def _subject(federation: Federation, where: ClusterId, condition: str) -> Ref:
+    """The Federation of a cluster; of all where lists differ, as each supervisor then says so."""
+    return subject_of(federation, "" if condition == DIFFER else where)
+
+
+def _condition_remedy(
+    federation: Federation,
+    where: ClusterId,
+    bad: Condition,
+    lost: Sequence[ClusterId],
+    snapshot: MultiClusterSnapshot,
+) -> Remedy | None:
+    """What ends a bad condition; None where its author corrects the Federation.
+
+    Unreachable members have one in a local fleet alone; `lost` are their ids.
+    """
+    if bad.type == REACHABLE and snapshot.local:
+        return remedy(*(f"hanse local heal {where} {one}" for one in lost))
+    if bad.type == DIFFER:
+        return remedy(*re.findall(r"hanse join [^,;]+", bad.message), advice="or let it leave")
+    if bad.type == MEMBERS_WRITTEN:
+        advice = "mend what the message names; it is written again by itself"
+        return Remedy(advice, ask=f"the administrator of {bad.message.partition(':')[0]}")
+    numbers = [int(number) for number in _SECRET_FIELD.findall(bad.message)]
+    if bad.type == VALID and numbers:
+        members = [member.cluster_id for member in federation.spec.members]
+        again = (members[number] for number in numbers if number < len(members))
+        return remedy(*(join_federation(federation.name, one, where, snapshot) for one in again))
+    return None
 
 
 def _check(
@@ -41,17 +83,16 @@ def _check(
     lost = [m.cluster_id for m in federation.status.members if not m.reachable]
     away = tuple(cluster_ref(one) for one in lost)
     links = tuple(link_ref(where, one) for one in lost)
-    heal = remedy(*(f"hanse local heal {where} {one}" for one in lost)) if snapshot.local else None
     for one in federation.status.conditions:
         rule = _RULES.get(one.type)
         if rule is not None and one.status == rule.bad:
-            mend = {REACHABLE: heal, DIFFER: _join_again(one.message)}.get(one.type)
+            mend = _condition_remedy(federation, where, one, lost, snapshot)
             found = condition_finding(federation, where, one, rule, snapshot, mend)
             causes = {
                 REACHABLE: (*away, *links),
                 LED: (*away, *links, cluster_ref(where)),
             }.get(one.type, ())
-            yield replace(found, caused_by=causes)
+            yield replace(found, caused_by=causes, subject=_subject(federation, where, one.type))
     for gone in federation.status.abandoned:
         forget = f"annotate federation {federation.name} {ABANDONED}-"
         yield object_finding(

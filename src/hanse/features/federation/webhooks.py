@@ -94,7 +94,7 @@ class FederationWebhook:
 
 
 def _review_members(federation: Federation, snapshot: Snapshot) -> Allow | Deny:
-    """Deny a wrong cluster set, reserved ids or invalid entries; warn of unusable Secrets."""
+    """Deny (422) a wrong cluster set, reserved ids or invalid entries; warn of unusable Secrets."""
     claims = read_claims(snapshot, snapshot.local)
     named = federation.spec.cluster_set
     if claims is not None and named and claims.cluster_set not in ("", named):

@@ -5,6 +5,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event
 from hanse.model.kinds.federation import LEDGER_RECORD, SERVICE_RECORD, SYSTEM
 from hanse.model.write_rules import (
+    BOUND_TOKEN,
     CLUSTER,
     OUTSIDE_KUBE,
     OWN_TOKEN,
@@ -27,6 +28,10 @@ _LEADERS_RECORD = Requirement(
     f"label {SERVICE_RECORD} or {LEDGER_RECORD} is set, before and after",
     before_and_after(f"{label('it', SERVICE_RECORD)} != '' || {label('it', LEDGER_RECORD)} != ''"),
 )
+_BOUND_TOKEN = Requirement(
+    f"{BOUND_TOKEN.words}; not those of {ACCOUNTS}, which supervisors of 0.1.0 share",
+    f"request.name == '{ACCOUNTS}' || ({BOUND_TOKEN.expression})",
+)
 _OWN_EVENT = own_event(f"variables.me in ['{ACCOUNTS}', '{ACCOUNTS}-' + it.reportingInstance]")
 
 SUPERVISOR_RULES = (
@@ -46,7 +51,7 @@ SUPERVISOR_RULES = (
         TOKENS,
         ("create",),
         "its own account's",
-        (OWN_TOKEN,),
+        (OWN_TOKEN, _BOUND_TOKEN),
         subresource="token",
         namespace=SYSTEM,
         own_name=True,

@@ -3,7 +3,8 @@
 from collections.abc import Iterable
 from datetime import datetime
 
-from hanse.features.fleet.findings import cluster_findings, link_findings
+from hanse.features.fleet.findings import cluster_findings
+from hanse.features.fleet.links import link_findings
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.facts import (
     AgentRun,
@@ -87,19 +88,23 @@ class ClustersView:
     def keys_for(self, change: Change) -> Iterable[str]:
         """Clusters that a fact concerns, or whose exports or imports change in number.
 
-        Also that of a changed object of a kind that it reads.
+        Also that of a changed object of a kind that it reads, and the member that a record is of.
         """
         match change:
             case FactChange():
                 return _concerned_clusters(change)
             case ObjectChange(where, before, after):
-                if isinstance(after or before, _JUDGED):
-                    return (where,)
+                obj = after or before
+                if isinstance(obj, _JUDGED):
+                    return (where, obj.name) if isinstance(obj, ClusterMember) else (where,)
                 counted = isinstance(after or before, ServiceExport | ServiceImport)
                 return (where,) if counted and (before is None or after is None) else ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ClusterItem | None:
-        """The cluster's item; None if it is unknown."""
+        """The cluster's item; None if it is unknown.
+
+        With a fault it is bad, and the fault's time and reason precede those of the connection.
+        """
         if key not in snapshot.clusters:
             return None
         state = next(iter(snapshot.connections_to(key).values()), None)

@@ -31,7 +31,7 @@ def rule_aliases(rule: AkoHostRule) -> list[str]:
 
 
 def _aliased_names(rule: AkoHostRule) -> Iterator[str]:
-    """The local name of a rule with aliases; else nothing."""
+    """Index value: the local name of a HostRule that has valid aliases; else none."""
     if rule_aliases(rule):
         yield local_name(rule)
 
@@ -60,7 +60,7 @@ def list_aliases(
 
 
 def alias_conflict(alias: str, host: str, clusters: Iterable[ClusterId], snapshot: Snapshot) -> str:
-    """Why a name is no alias of a host; empty if it is one."""
+    """Why a name is no alias of a host: it is a host, or an alias of another; else empty."""
     service = snapshot.get(snapshot.local, GlobalService, alias, NAMESPACE)
     if alias == host or (service is not None and not is_withdrawn(service)):
         return "it is a global host itself"

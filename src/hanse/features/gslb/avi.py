@@ -12,7 +12,6 @@ from msgspec.structs import replace
 
 from hanse.features.gslb.configuration import (
     InvalidConfiguration,
-    ValidConfiguration,
     find_host_rule,
     read_configuration,
     read_deployment_policy,
@@ -41,6 +40,8 @@ MAX_MONITORS = 6
 MAX_PATH_NAME = 40
 CONTROLLER = "avi"
 """The cluster id of the connection to the controller."""
+REFUSED_USER = " refuses user "
+"""What is said of a controller that does not accept its credentials."""
 
 
 class AviAccess(Struct, frozen=True):
@@ -59,9 +60,10 @@ class AviAccess(Struct, frozen=True):
 
 
 def configured_controller(snapshot: Snapshot) -> AviAccess | InvalidConfiguration:
-    """Access to the leader controller of the GSLBConfig; an error if its IP or Secret is missing.
+    """Access to the leader controller of the GSLBConfig, or an error if some part is missing.
 
-    The error is returned. Missing keys of the Secret give empty credentials.
+    That is a valid GSLBConfig, the controller's IP or the Secret. Missing keys of the Secret give
+    empty credentials; version and tenant have defaults.
     """
     config = read_configuration(snapshot)
     if isinstance(config, InvalidConfiguration):
@@ -89,16 +91,16 @@ def configured_controller(snapshot: Snapshot) -> AviAccess | InvalidConfiguratio
 
 
 def configured_refresh_interval(snapshot: Snapshot) -> timedelta | None:
-    """The configured interval between reads of the controller; None if it is not set."""
+    """The interval between reads of the controller in a valid GSLBConfig; None if none is set."""
     config = read_configuration(snapshot)
-    created_by = (
-        config.object.spec.refresh_interval if isinstance(config, ValidConfiguration) else None
-    )
-    return timedelta(seconds=created_by) if created_by else None
+    if isinstance(config, InvalidConfiguration):
+        return None
+    seconds = config.object.spec.refresh_interval
+    return timedelta(seconds=seconds) if seconds else None
 
 
 def virtual_service_uuid(source: Object, host: str) -> str:
-    """The virtual service of a host by AKO's annotation of an object; empty if that has none."""
+    """The UUID of a host's virtual service by AKO's annotation; empty if none can be read there."""
     try:
         by_host = decode_json(source.metadata.annotations.get(VS_UUIDS, "") or "{}")
     except msgspec.DecodeError:
@@ -121,7 +123,9 @@ def controller_error(snapshot: Snapshot) -> str:
 def avi_objects(service: GlobalService, snapshot: Snapshot) -> Iterator[tuple[int, Object]]:
     """Pairs of step and object at the controller: health monitors (0), then the GSLB service (1).
 
-    Monitors are not generated if refs are configured. Nothing with an invalid GSLBConfig.
+    Monitors are generated, up to MAX_MONITORS, unless the host's rule or else the policy has refs.
+    Profiles are the rule's, or else the policy's. Nothing with an invalid GSLBConfig; an invalid
+    policy counts as none.
     """
     config = read_configuration(snapshot)
     if isinstance(config, InvalidConfiguration):
@@ -173,7 +177,10 @@ def unwatched_message(service: GlobalService) -> str:
 
 
 def _avi_pools(service: GlobalService) -> Iterator[AviPool]:
-    """A pool per priority, the highest first; members that are not ready are disabled."""
+    """A pool per priority, the highest first; members that are not ready are disabled.
+
+    A fallback algorithm is set only for geographic ones, and a virtual service with its controller.
+    """
     spec = service.spec
     by_priority: dict[int, list[GlobalMember]] = {}
     for member in spec.members:
@@ -217,7 +224,10 @@ def _monitors_by_name(service: GlobalService) -> dict[str, Monitor]:
 
 
 def _monitor_name(host: str, monitor: Monitor) -> str:
-    """The name of a generated monitor by type and port; a path other than the root is added."""
+    """The name of a generated monitor by host, type and port.
+
+    Another path than the root is added.
+    """
     name = f"amko--{host}--{monitor.type.lower()}-{monitor.port}"
     if monitor.path in ("", "/"):
         return name
@@ -227,7 +237,10 @@ def _monitor_name(host: str, monitor: Monitor) -> str:
 
 
 def _avi_monitor_spec(monitor: Monitor, host: str) -> AviMonitorSpec:
-    """The health monitor at the controller; TLS and gRPC become TCP, which is all that it has."""
+    """The health monitor at the controller; TLS and gRPC become TCP, which is all that it has.
+
+    HTTP asks for HEAD / and accepts 2xx and 3xx where the monitor does not say otherwise.
+    """
     spec = AviMonitorSpec(
         port=monitor.port,
         interval=monitor.interval,

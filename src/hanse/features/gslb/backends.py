@@ -33,7 +33,7 @@ from hanse.model.schema import SUBDOMAIN
 from hanse.model.snapshot import Index, Snapshot
 
 SOURCE_KINDS: tuple[type[Object], ...] = (Service, Ingress, Route, *GATEWAY_ROUTES)
-_HOST = re.compile(f"(?=.{{1,253}}$){SUBDOMAIN}")
+_HOST = re.compile(f"(?=.{{1,253}}$)(?!.*[^.]{{64}}){SUBDOMAIN}")
 UNNAMED_PREFIX = "~"
 """The prefix of `<name>.<namespace>` for a Service that has a host name only with a domain."""
 
@@ -165,7 +165,10 @@ def hosts_of(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]
 
 
 def find_source(ref: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
-    """The object in a member's `source`, a kind and `namespace/name`; None if it is gone."""
+    """The object in a member's `source`, a kind and `namespace/name`; None if it is gone.
+
+    None for other kinds, too.
+    """
     for kind in SOURCE_KINDS:
         title = f"{kind.kind} "
         if ref.startswith(title):
@@ -218,7 +221,10 @@ def merge_backends(backends: Iterable[HostBackend]) -> list[MergedBackend]:
 
 
 def _merge(backends: list[HostBackend]) -> MergedBackend:
-    """The backend of one address: its primary path, and all of its paths."""
+    """The backend of one address: that of the first path in order, with its paths up to MAX_PATHS.
+
+    A path is ready if any backend with it is.
+    """
     ordered = sorted(backends, key=_path_order)
     paths: dict[str, PathReadiness] = {}
     for backend in ordered:
@@ -234,7 +240,7 @@ def _merge(backends: list[HostBackend]) -> MergedBackend:
 
 
 def _path_order(backend: HostBackend) -> tuple[bool, int, str, str, str]:
-    """The order of backends: the root first, then by length of the path, age and name."""
+    """Sort key of backends: the root first, then by length of the path, age and name."""
     created = backend.source.metadata.creation_timestamp
     age = created.isoformat() if created is not None else ""
     not_root = backend.path not in ("", ROOT)
@@ -251,7 +257,8 @@ def _resolve_addresses(
 ) -> Iterator[_ResolvedAddress]:
     """The addresses in an object's status and those that its names resolve to, each once.
 
-    A name that is not resolved, or has no routable address, gives one empty address.
+    A name that is not resolved, or has no routable address, gives one empty address, with that
+    name.
     """
     addresses = list(list_status_addresses(obj, host, where, snapshot))
     seen = {text for text in addresses if is_address(text)}

@@ -21,6 +21,7 @@ from hanse.model.kinds.gslb import (
 )
 from hanse.model.snapshot import Index, Snapshot
 
+NO_MEMBER = "is no member cluster of the GSLBConfig"
 SEVERAL = "more than one"
 """How an error begins that is for too many of a kind."""
 RULES_BY_FQDN = Index(GSLBHostRule, "gslb-fqdn", lambda r: [r.spec.fqdn.lower().removesuffix(".")])
@@ -41,8 +42,8 @@ class ValidConfiguration(Struct, frozen=True):
 
 def read_configuration(snapshot: Snapshot) -> ValidConfiguration | InvalidConfiguration:
     """The only GSLBConfig here; an error if there is none, several, or a context is named twice."""
-    policies = list(snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE))
-    match policies:
+    configs = list(snapshot.in_namespace(snapshot.local, GSLBConfig, NAMESPACE))
+    match configs:
         case []:
             return InvalidConfiguration(f"there is no GSLBConfig in {NAMESPACE}; create one")
         case [only]:
@@ -54,7 +55,7 @@ def read_configuration(snapshot: Snapshot) -> ValidConfiguration | InvalidConfig
                 )
             return ValidConfiguration(only, contexts)
         case _:
-            names = ", ".join(sorted(o.metadata.name for o in policies))
+            names = ", ".join(sorted(o.metadata.name for o in configs))
             return InvalidConfiguration(
                 f"{SEVERAL} GSLBConfig in {NAMESPACE}: {names}; delete all but one"
             )
@@ -166,12 +167,12 @@ def _clusters_error(field: str, named: list[str], known: frozenset[str]) -> str:
     for index, name in enumerate(named):
         if name not in known:
             at_field = f"{field}[{index}].cluster"
-            return f"{at_field}: {name} is no member cluster of the GSLBConfig; add it there"
+            return f"{at_field}: {name} {NO_MEMBER}; add it there"
     return ""
 
 
 def _split_error(split: tuple[TrafficSplit, ...], known: frozenset[str]) -> str:
-    """The error of the policy's traffic split: its clusters, weights or priorities."""
+    """The first error of a policy's traffic split, whose clusters must be `known`; else ""."""
     field = "spec.trafficSplit"
     if error := _clusters_error(field, [s.cluster for s in split], known):
         return error
@@ -192,7 +193,7 @@ def _with_sites(known: frozenset[str] | None, spec: GSLBHostRuleSpec) -> frozens
 
 
 def _shares_error(shares: Iterable[tuple[int | None, int | None]]) -> str:
-    """The first error of a weight (1 to 20) or a priority (0 to 100); None is allowed."""
+    """The error of the first weight not from 1 to 20 or priority not from 0 to 100; else empty."""
     for index, (weight, priority) in enumerate(shares):
         if weight is not None and not 1 <= weight <= 20:
             return f"spec.trafficSplit[{index}].weight: {weight} is not from 1 to 20"
@@ -202,7 +203,7 @@ def _shares_error(shares: Iterable[tuple[int | None, int | None]]) -> str:
 
 
 def _selectors_error(spec: GlobalDeploymentPolicySpec) -> str:
-    """The error of an app or namespace selector without labels; a missing one is allowed."""
+    """The error of an app or namespace selector without labels; "" if valid or missing."""
     rules = spec.match_rules
     for field, selector in (
         ("appSelector", rules.app_selector),
@@ -214,7 +215,7 @@ def _selectors_error(spec: GlobalDeploymentPolicySpec) -> str:
 
 
 def _ttl_error(ttl: int | None) -> str:
-    """The error of a TTL that is not from 0 to 86400 seconds; None is allowed."""
+    """The error of a TTL that is not from 0 to 86400 seconds; empty if it is, or is None."""
     if ttl is not None and not 0 <= ttl <= 86400:
         return f"spec.ttl: {ttl} is not from 0 to 86400 seconds"
     return ""
@@ -229,7 +230,7 @@ def _domain_error(domain: str) -> str:
 
 
 def _algorithm_error(settings: PoolAlgorithm | None) -> str:
-    """The error of hash masks: missing for a consistent hash, or out of range."""
+    """The error of hash masks: missing for a consistent hash, or out of range; else ""."""
     if settings is None:
         return ""
     field = "spec.poolAlgorithmSettings"
@@ -249,7 +250,7 @@ def _algorithm_error(settings: PoolAlgorithm | None) -> str:
 
 
 def _down_response_error(response: DownResponse | None) -> str:
-    """The error of a fallback IP: missing, unusable, or without effect."""
+    """The error of a fallback IP: missing, unusable, or without effect; else ""."""
     if response is None:
         return ""
     needs_address = response.type == "GSLB_SERVICE_DOWN_RESPONSE_FALLBACK_IP"
@@ -265,14 +266,14 @@ def _down_response_error(response: DownResponse | None) -> str:
 
 
 def _monitor_choice_error(refs: tuple[str, ...], template: str) -> str:
-    """The error if both healthMonitorRefs and healthMonitorTemplate are given."""
+    """The error if both healthMonitorRefs and healthMonitorTemplate are given; else empty."""
     if refs and template:
         return "spec.healthMonitorTemplate: give either healthMonitorRefs or healthMonitorTemplate"
     return ""
 
 
 def _third_parties_error(spec: GSLBHostRuleSpec) -> str:
-    """The first error of third parties: an unusable address, or a VIP that is named twice."""
+    """The first error of third parties: an unusable address, or a VIP named twice; else ""."""
     for index, member in enumerate(spec.third_party_members):
         field = f"spec.thirdPartyMembers[{index}]"
         addresses = [("vip", member.vip)]
@@ -307,7 +308,10 @@ def _first_duplicate(named: Iterable[str]) -> str:
 
 
 def _address_error(field: str, text: str) -> str:
-    """The error of an address that is unspecified, multicast or link-local; loopback is allowed."""
+    """The error of a text that is no IP address, or of one that no client can be sent to.
+
+    Else empty. Those are unspecified, multicast and link-local addresses; loopback is allowed.
+    """
     if not is_address(text):
         return f"{field}: {text!r} is no IP address"
     reached = reached_addresses(ip_address(text))

@@ -63,7 +63,10 @@ ParentsCheck: TypeAlias = ParentsExist | ParentGone | ParentsUnknown
 
 
 def parent_uids(kind: type[Object], snapshot: Snapshot) -> str:
-    """`<namespace uid>/<CRD uid>` of a kind here, as annotated on copies; empty where unknown."""
+    """`<namespace uid>/<CRD uid>` of a kind here, as annotated on copies.
+
+    The namespace is that of GSLB; a uid that is unknown is empty.
+    """
     namespace = snapshot.get(snapshot.local, Namespace, NAMESPACE)
     definition = snapshot.get(snapshot.local, CustomResourceDefinition, kind.kind.definition)
     return _join_uids(
@@ -77,7 +80,7 @@ def has_other_parents(copy: Object, parents: str) -> bool:
 
 
 def lost_parent_message(snapshot: Snapshot) -> str:
-    """The message if the namespace or a CRD here is missing or terminating; else empty.
+    """The message if the GSLB namespace or a CRD here is missing or terminating; else empty.
 
     A missing CRD counts only if sites have objects of its kind.
     """

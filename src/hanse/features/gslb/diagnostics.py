@@ -115,8 +115,8 @@ def diagnose_objects(
             name = f"{obj.metadata.namespace}/{obj.metadata.name}"
             subject = f"{match.cluster}: {type(obj).kind.name} {name}"
             yield from (
-                Diagnostic(ref, f"{subject}: {addresses}")
-                for addresses in _problems(obj, where, snapshot)
+                Diagnostic(ref, f"{subject}: {problem}")
+                for problem in _problems(obj, where, snapshot)
             )
 
 
@@ -191,7 +191,10 @@ def _suspect_objects(where: ClusterId, snapshot: Snapshot) -> Iterator[Object]:
 
 
 def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """What keeps an object from being balanced: its mapping, names, or load balancer."""
+    """What keeps an object from being balanced: its mapping, aliases, names, or load balancer.
+
+    The mapping of a HostRule counts only while HostRules give the global names.
+    """
     if isinstance(obj, AkoHostRule):
         if uses_host_rules(snapshot):
             yield from filter(None, [mapping_error(obj, where, snapshot)])

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.gslb.health import list_last_up, list_serving_members
+from hanse.features.gslb.health import list_serving_members, list_stand_ins
 from hanse.features.gslb.leader_lease import Believes
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.kinds.externaldns import (
@@ -25,12 +25,12 @@ def build_dns_endpoint(
 ) -> DNSEndpoint:
     """The DNSEndpoint of serving members for a host and its aliases.
 
-    If none serves: by `when_down` if that is set, else of those that were up last, else of all.
+    If none serves: by `when_down` if that is set, else of their stand-ins, else of all.
     """
     spec = service.spec
     members = list_serving_members(service, believes, snapshot)
     if not members and spec.when_down is None:
-        members = list_last_up(service, snapshot)
+        members = list_stand_ins(service, snapshot)
     records = [
         record
         for name in (spec.host, *spec.aliases)
@@ -45,7 +45,10 @@ def build_dns_endpoint(
 def _records_of(
     name: str, members: list[GlobalMember], spec: GlobalServiceSpec, options: GslbOptions
 ) -> Iterator[DNSRecord]:
-    """The records of one name: of its members, or if there are none, by `when_down`."""
+    """The records of one name: of its members, or if there are none, by `when_down`.
+
+    That is the fallback IP, nothing (EMPTY), or else all members of the spec.
+    """
     ttl = TTL if spec.ttl is None else spec.ttl
     if members:
         yield from _records(name, members, ttl, weighted=options.weighted_records)
@@ -58,7 +61,7 @@ def _records_of(
 def _records(
     host: str, members: list[GlobalMember], ttl: int, *, weighted: bool
 ) -> Iterator[DNSRecord]:
-    """One weighted record per member, or records merged by family."""
+    """Records of members merged by family, or with `weighted` one of each with its weight."""
     if not weighted:
         yield from _merged_records(host, [m.advertised_address for m in members], ttl)
         return

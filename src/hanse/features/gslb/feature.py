@@ -22,7 +22,6 @@ from hanse.features.gslb.hosts import (
     refresh_readiness,
 )
 from hanse.features.gslb.keys import host_key, keys_for_change
-from hanse.features.gslb.known import is_withdrawn
 from hanse.features.gslb.leader_lease import leader_sees, plan_lease
 from hanse.features.gslb.leadership import (
     CONNECTION_SOURCE,
@@ -31,7 +30,7 @@ from hanse.features.gslb.leadership import (
     local_amko_cluster,
     traffic_state,
 )
-from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, WITHDRAWN, site_of
+from hanse.features.gslb.names import SECRET, SECRET_KEY, UUID, site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.replication import as_desired, plan_federation
 from hanse.features.gslb.status import (
@@ -49,6 +48,7 @@ from hanse.features.gslb.watches import (
     LOCAL_WATCHES,
     SITE_WATCHES,
 )
+from hanse.features.gslb.withdrawal import withdraw
 from hanse.model.connections import (
     ClusterConnection,
     ConnectionIntent,
@@ -100,7 +100,7 @@ class Gslb:
             case "tokens":
                 return plan_tokens(snapshot)
             case "lease":
-                return plan_lease(key.name, snapshot)
+                return plan_lease(key.name, snapshot, self.options)
             case _:
                 return self._plan_host(key.name, snapshot)
 
@@ -137,16 +137,18 @@ class Gslb:
         return Plan(patches=(rule_status_patch(rule, error, self.options, snapshot),))
 
     def _plan_host(self, host: str, snapshot: Snapshot) -> Plan:
-        """The decided objects of a host; unchanged if not leading, or without any policy yet.
+        """The decided objects of a host.
 
-        Disputes about leadership and versions of AMKO do not count here: the latest term decides.
+        All unchanged if not leading, or another leader has the host. Disputes about leadership and
+        versions of AMKO do not count here: the latest term decides. A host without members is
+        withdrawn; one that cannot be decided only has its readiness refreshed.
         """
         state = traffic_state(snapshot)
         if not isinstance(state, Leading) or _belongs_to_another_leader(host, state, snapshot):
             return Plan(desired=tuple(self._desired_unchanged(host, snapshot)))
         match decide_host(host, state, snapshot, self.options):
             case NoMembers(names, refused):
-                withdrawn = tuple(_withdraw(host, refused, snapshot))
+                withdrawn = tuple(withdraw(host, refused, state, snapshot))
                 return replace(_plan_lookups(names, snapshot), desired=withdrawn)
             case Unchanged():
                 current = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
@@ -215,7 +217,8 @@ class Gslb:
     def connection_intents(self, snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
         """The connections to sites by the kubeconfig in the Secret, or why they are invalid.
 
-        Sites that are no longer configured are released.
+        Sites that are no longer configured are released. None but these in a cluster that does not
+        lead.
         """
         contexts = dict.fromkeys(self._site_contexts(snapshot))
         secret = snapshot.get(snapshot.local, Secret, SECRET, NAMESPACE)
@@ -297,22 +300,6 @@ def _plan_lookups(names: Iterable[str], snapshot: Snapshot) -> Plan:
     return Plan(questions=tuple(lookup.question for lookup in lookups), requeue_after=again)
 
 
-def _withdraw(host: str, refused: tuple[str, ...], snapshot: Snapshot) -> Iterator[Desired]:
-    """Mark a host's services as withdrawn wherever they are not; what is marked is deleted.
-
-    Name servers forget a host for this mark alone, and not because its object is gone. While others
-    claim the host, the marked service stays, with the record of its owners.
-    """
-    for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
-        service = snapshot.get(where, GlobalService, host, NAMESPACE)
-        if service is not None and (refused or not is_withdrawn(service)):
-            status = replace(service.status, refused=refused)
-            kept = replace(as_desired(service), status=status)
-            annotations = {**kept.metadata.annotations, WITHDRAWN: "true"}
-            marked = replace(kept, metadata=replace(kept.metadata, annotations=annotations))
-            yield Desired(marked, where, ownership=Shared())
-
-
 def _is_later(host: str, where: str, state: Leading, snapshot: Snapshot) -> bool:
     """Whether the service of a host in a cluster was written in a later term than ours."""
     service = snapshot.get(where, GlobalService, host, NAMESPACE)
@@ -372,7 +359,10 @@ def _unchanged(
     shared: bool = True,
     namespace: str = NAMESPACE,
 ) -> Iterator[Desired]:
-    """An existing object as it is, so that it is neither changed nor deleted; else nothing."""
+    """An existing object as it is, so that it is neither changed nor deleted; else nothing.
+
+    Shared objects may be written by other agents, too.
+    """
     observed = snapshot.get(where, kind, name, namespace)
     if observed is not None:
         yield Desired(as_desired(observed), where, ownership=Shared() if shared else Owned())

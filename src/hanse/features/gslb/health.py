@@ -12,7 +12,7 @@ from hanse.features.gslb.leader_lease import Believes
 from hanse.features.gslb.monitors import decode_payload
 from hanse.features.gslb.names import SECRET
 from hanse.model.facts import Role
-from hanse.model.kinds.core import Secret, Service
+from hanse.model.kinds.core import Secret
 from hanse.model.kinds.globalservice import (
     GlobalMember,
     GlobalService,
@@ -29,6 +29,7 @@ from hanse.model.probes import (
     ProbePolicy,
     ProbeTarget,
     TargetHealth,
+    api_server_addresses,
 )
 from hanse.model.snapshot import Snapshot
 from hanse.model.weights import Weighting, select_parts
@@ -80,23 +81,16 @@ def member_probes(service: GlobalService, *, every_path: bool = False) -> Iterat
 
 
 def api_addresses(snapshot: Snapshot) -> frozenset[str]:
-    """The known addresses of API servers, to which probes are forbidden.
-
-    Loopback addresses are left out: in a federation on one machine everything is there.
-    """
-    addresses: set[str] = set()
-    for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
-        api = snapshot.get(where, Service, "kubernetes", "default")
-        if api is not None:
-            addresses.update((api.spec.cluster_ip, *api.spec.cluster_ips))
-        for endpoint_slice in snapshot.by(where, SLICES_BY_SERVICE, "default/kubernetes"):
-            addresses.update(a for e in endpoint_slice.endpoints or () for a in e.addresses)
+    """The addresses of API servers here, in sites and in their kubeconfig: never probed."""
     secret = snapshot.get(snapshot.local, Secret, SECRET, NAMESPACE)
-    for text in secret.data.values() if secret is not None else ():
-        addresses.update(
-            m.decode("ascii", "replace").strip("[]") for m in _SERVER_HOST.findall(text)
-        )
-    return frozenset(a for a in addresses if not a.startswith("127.") and a != "::1")
+    texts = secret.data.values() if secret is not None else ()
+    configured = (host for text in texts for host in _SERVER_HOST.findall(text))
+    return api_server_addresses(
+        (snapshot.local, *snapshot.clusters(Role.SITE)),
+        SLICES_BY_SERVICE,
+        snapshot,
+        (host.decode("ascii", "replace").strip("[]") for host in configured),
+    )
 
 
 def judge_member(
@@ -151,7 +145,10 @@ def _path_health(
     before: MemberHealth | None,
     snapshot: Snapshot,
 ) -> Iterator[PathHealth]:
-    """The health of each path of a member, for the status only; the first has the member's own."""
+    """The health of each path of a member, for the status only; the first has the member's own.
+
+    Others are up if ready and their probe passes; without a result as before, without a monitor up.
+    """
     known = {path.path: path.up for path in before.paths} if before is not None else {}
     for number, path in enumerate(member.paths):
         found = verdict if number == 0 else HealthVerdict(True)
@@ -181,9 +178,12 @@ def _hostnames_up(
 def current_health(
     service: GlobalService, believes: Believes, snapshot: Snapshot
 ) -> list[tuple[GlobalMember, HealthVerdict]]:
-    """Each member with its health, by the latest probes here or else by the status."""
+    """Each member with its health, by the latest probes here or else by the status.
+
+    A member that was down and has no result yet keeps the reason in the status.
+    """
     recorded = {(h.cluster, h.address): h for h in service.status.members}
-    addresses = []
+    judged = []
     for member in service.spec.members:
         before = recorded.get((member.cluster, member.address))
         verdict = judge_member(
@@ -191,8 +191,8 @@ def current_health(
         )
         if before is not None and not before.up and not verdict.up and verdict.reason == UNTRIED:
             verdict = HealthVerdict(False, before.reason or UNTRIED)
-        addresses.append((member, verdict))
-    return addresses
+        judged.append((member, verdict))
+    return judged
 
 
 def list_serving_members(
@@ -204,8 +204,12 @@ def list_serving_members(
     return select_parts(up, lambda member: Weighting(member.weight, member.priority))
 
 
-def list_last_up(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
-    """The members that were up until the latest time, if all are down; none if none ever was."""
+def list_stand_ins(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
+    """The members to answer if all are down: those that were up until the latest time.
+
+    If none ever was, those that are ready and were not tried often enough yet, of the highest
+    priority: a host whose members are all replaced stays answered. None if all have failed.
+    """
     recorded = {(h.cluster, h.address): h for h in service.status.members}
     times = [
         (
@@ -215,13 +219,35 @@ def list_last_up(service: GlobalService, snapshot: Snapshot) -> list[GlobalMembe
         for member in service.spec.members
     ]
     latest = max((time for _, time in times if time is not None), default=None)
-    return [member for member, time in times if time is not None and time == latest]
+    if latest is not None:
+        return [member for member, time in times if time == latest]
+    untried = [m for m in service.spec.members if _is_untried(m, recorded, service, snapshot)]
+    return select_parts(untried, lambda member: Weighting(member.weight, member.priority))
+
+
+def _is_untried(
+    member: GlobalMember,
+    recorded: Mapping[tuple[str, str], MemberHealth],
+    service: GlobalService,
+    snapshot: Snapshot,
+) -> bool:
+    """Whether a member is ready, no probe of it failed here, and the leader has no result yet."""
+    known = recorded.get((member.cluster, member.address))
+    targets = (probe_target(member, monitor, service.spec.host) for monitor in member.monitors)
+    failed = any(
+        health is not None and not health.up
+        for health in (snapshot.fact(TargetHealth, target) for target in targets)
+    )
+    return member.ready and not failed and (known is None or known.reason == UNTRIED)
 
 
 def _last_up(
     member: GlobalMember, recorded: MemberHealth | None, service: GlobalService, snapshot: Snapshot
 ) -> datetime | None:
-    """Until when a member was up: now if its probes pass, whatever else is said; None if never."""
+    """Until when a member was up: now if its probes pass, whatever else is said; None if never.
+
+    Else the earliest fall of a probe that was up, or, without such probes, by the status.
+    """
     targets = [probe_target(member, monitor, service.spec.host) for monitor in member.monitors]
     found = [health for t in targets if (health := snapshot.fact(TargetHealth, t)) is not None]
     if found and all(health.up for health in found):
@@ -237,7 +263,10 @@ def _last_up(
 def _member_health(
     member: GlobalMember, verdict: HealthVerdict, before: MemberHealth | None, now: datetime
 ) -> MemberHealth:
-    """The status of one member; unchanged health keeps the time since when it holds."""
+    """The status of one member; unchanged health keeps the time since when it holds.
+
+    Of one that is down it says, too, whether it was ever up.
+    """
     same = before is not None and before.up == verdict.up and before.since is not None
     since = before.since if same and before is not None else now.replace(microsecond=0)
     return MemberHealth(

@@ -21,6 +21,7 @@ from hanse.features.gslb.configuration import (
     rule_error,
 )
 from hanse.features.gslb.health import service_status
+from hanse.features.gslb.known import is_withdrawn
 from hanse.features.gslb.leader_lease import leader_sees
 from hanse.features.gslb.leadership import Leading
 from hanse.features.gslb.mapping import local_names
@@ -85,7 +86,9 @@ def decide_host(
     """The service of a host by policy, rule and the objects of all matched clusters.
 
     Unchanged if the policy is invalid, or the rule of a host that has a service; without a policy,
-    if a follower still has one. An invalid rule of a new host is ignored.
+    if a follower still has one. An invalid rule of a new host is ignored. NoMembers if no cluster
+    has a member; an unobserved one keeps its members and aliases, by a follower's copy where this
+    cluster has lost the service.
     """
     named_monitors = options.probes
     policy = read_deployment_policy(snapshot, named_monitors=named_monitors)
@@ -104,9 +107,10 @@ def decide_host(
         match.cluster: _cluster_claims(host, match, policy, leading, snapshot)
         for match in policy.match_clusters
     }
+    known = current or _follower_copy(host, leading, snapshot)
     seen = [None if claims[c] is None else cluster_of_context(c, leading, snapshot) for c in claims]
     owners = decide_owners(
-        rule, current, claims, lambda name: is_gone_everywhere(name, seen, snapshot)
+        rule, known, claims, lambda name: is_gone_everywhere(name, seen, snapshot)
     )
     clusters = [
         _cluster_backends(match, claims[match.cluster], owners, leading, snapshot)
@@ -115,19 +119,28 @@ def decide_host(
     names = dict.fromkeys(
         b.primary.hostname for c in clusters for b in c.backends or () if b.primary.hostname
     )
-    members = tuple(build_members(clusters, policy, rule, current, snapshot))
+    members = tuple(build_members(clusters, policy, rule, known, snapshot))
     refused = tuple(list_refused(claims, owners))[:MAX_REFUSED]
     if not members:
         return NoMembers(tuple(names), refused)
     spec = _service_spec(host, members, policy, rule.spec if rule is not None else None)
     aliases = list_aliases(host, owners, [where for where in seen if where is not None], snapshot)
-    if current is not None and None in seen:  # an unobserved cluster keeps what it gave
-        aliases = tuple(sorted({*aliases, *current.spec.aliases}))
+    if known is not None and None in seen:  # an unobserved cluster keeps what it gave
+        aliases = tuple(sorted({*aliases, *known.spec.aliases}))
     return ServedHost(replace(spec, owners=owners, aliases=aliases), tuple(names), refused)
 
 
+def _follower_copy(host: str, leading: Leading, snapshot: Snapshot) -> GlobalService | None:
+    """The service of a host in a follower that is observed, not withdrawn; None without any."""
+    for where in leading.followers:
+        copy = snapshot.get(where, GlobalService, host, NAMESPACE)
+        if copy is not None and not is_withdrawn(copy) and not is_unobserved(where, snapshot):
+            return copy
+    return None
+
+
 def _remaining_copy_message(leading: Leading, snapshot: Snapshot) -> str:
-    """The message if a follower still has a copy of the policy: it may not have been deleted."""
+    """The message if a follower still has a copy of the policy, which may be lost; else empty."""
     for where in leading.followers:
         for copy in snapshot.in_namespace(where, GlobalDeploymentPolicy, NAMESPACE):
             return f"cluster {context_of(where)} still has policy {copy.metadata.name}"
@@ -202,7 +215,11 @@ def _service_spec(
     policy: GlobalDeploymentPolicySpec,
     rule: GSLBHostRuleSpec | None,
 ) -> GlobalServiceSpec:
-    """The spec of a service, in which the rule overrides the policy."""
+    """The spec of a service, in which the rule overrides the policy.
+
+    A fallback for unknown locations brings its own hash mask, unless the algorithm is a hash
+    itself.
+    """
     algorithm = (rule and rule.pool_algorithm_settings) or policy.pool_algorithm_settings
     down = (rule and rule.down_response) or policy.down_response
     ttl = rule.ttl if rule is not None and rule.ttl is not None else policy.ttl

@@ -63,7 +63,7 @@ def host_key(host: str) -> Key:
 def keys_for_change(
     change: Change, snapshot: Snapshot, zones: tuple[str, ...] = ()
 ) -> Iterable[Key]:
-    """The keys whose plans may differ after a change; none without an AMKOCluster.
+    """The keys whose plans may differ after a change; none for objects without an AMKOCluster.
 
     `zones` are those that name servers answer, if known.
     """
@@ -106,7 +106,8 @@ def _named_lease_keys(change: ObjectChange) -> Iterator[Key]:
 def all_host_keys(snapshot: Snapshot) -> Iterator[Key]:
     """The keys of all host names that a cluster, a rule or an existing service has.
 
-    A cluster that does not lead only keeps its services, so sources are not searched.
+    Services of sites count, too: a leader that was restored may lack them. A cluster that does not
+    lead only keeps its services, so sources are not searched.
     """
     hosts: dict[str, None] = {}
     for service in snapshot.all(snapshot.local, GlobalService):
@@ -121,11 +122,17 @@ def all_host_keys(snapshot: Snapshot) -> Iterator[Key]:
         hosts[_rule_host(rule)] = None
     for where in (snapshot.local, *snapshot.clusters(Role.SITE)):
         hosts.update(dict.fromkeys(_list_hosts_in(where, snapshot)))
+        hosts.update((s.metadata.name, None) for s in snapshot.all(where, GlobalService))
     yield from map(host_key, hosts)
 
 
 def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys for a changed fact: cluster state, connection, health, DNS answer or write."""
+    """The keys for a changed fact: a cluster's state, a connection, health, an answer or a write.
+
+    All keys for a state that matters to plans or for a connection, the federation key for others
+    and for writes to sites, the hosts of a probed address, and the policy key for the rest; also
+    those of Leases, which name the hosts, for what is written for hosts.
+    """
     match change.fact:
         case ClusterState(cluster, roles) if Role.SITE in roles or cluster == snapshot.local:
             before, after = change.before, change.after
@@ -145,6 +152,7 @@ def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
             yield POLICY_KEY
         case WriteOutcome(target) if is_host_output(target):
             yield POLICY_KEY
+            yield from _all_lease_keys(snapshot)
         case WriteOutcome(target) if (
             target.ref.namespace == NAMESPACE and target.where != snapshot.local
         ):
@@ -172,7 +180,10 @@ def _relevant_state(state: object) -> object:
 def _keys_for_object(
     change: ObjectChange, snapshot: Snapshot, zones: tuple[str, ...]
 ) -> Iterable[Key]:
-    """The keys for an object; a change of status alone requeues only federation and policy."""
+    """The keys for an object; of a change of status alone only federation and policy.
+
+    Objects outside of the GSLB namespace concern their own status alone.
+    """
     where, obj = change.where, change.object
     match obj:
         case GSLBConfig() | GlobalDeploymentPolicy() | GSLBHostRule() if (
@@ -193,11 +204,12 @@ def _keys_for_object(
             return all_keys(snapshot)
         case GlobalService():
             before, after = (_complaints(one, zones) for one in (change.before, change.after))
-            differs = where == snapshot.local and before != after
+            is_local, is_other = where == snapshot.local, _is_other_host(change)
             return (
                 host_key(obj.metadata.name),
-                *((POLICY_KEY,) if differs else ()),
-                *(_keys_of_alias(obj.metadata.name, snapshot) if _is_other_host(change) else ()),
+                *((POLICY_KEY,) if is_local and before != after else ()),
+                *(_keys_of_alias(obj.metadata.name, snapshot) if is_other else ()),
+                *(_all_lease_keys(snapshot) if is_local and is_other else ()),
             )
         case Lease():
             return _all_lease_keys(snapshot) if change.after is None else ()
@@ -208,7 +220,10 @@ def _keys_for_object(
 
 
 def _complaints(service: Object | None, zones: tuple[str, ...]) -> tuple[str, ...]:
-    """What the policy's status tells of a host: refused claims, unwatched paths, a missing zone."""
+    """What the policy's status tells of a host: refused claims, unwatched paths, a missing zone.
+
+    Nothing for other objects than GlobalServices.
+    """
     if not isinstance(service, GlobalService):
         return ()
     outside = zones and not is_in_zones(service.spec.host, zones)
@@ -219,7 +234,8 @@ def _complaints(service: Object | None, zones: tuple[str, ...]) -> tuple[str, ..
 def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     """The hosts of sources that a change affects, before and after, and those they serve now.
 
-    The policy key, too, if an object has a problem, and for a Namespace.
+    A Gateway affects its listeners' hosts and all routes of its cluster, a Namespace its sources
+    and all contested hosts. The policy key, too, if an object has a problem, and for a Namespace.
     """
     where, obj = change.where, change.object
     affected: Iterable[Object | None] = (change.before, change.after)
@@ -299,7 +315,10 @@ def _host_keys(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[Ke
 
 
 def _list_hosts_in(where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The global hosts that a cluster may have members for."""
+    """The global hosts that a cluster may have members for: by its HostRules if those name them.
+
+    Else the names of all its sources that are full host names, with the default domain.
+    """
     if uses_host_rules(snapshot):
         for rule in snapshot.all(where, AkoHostRule):
             yield from mapped_names(rule, snapshot)

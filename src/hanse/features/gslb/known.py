@@ -1,8 +1,9 @@
 """The hosts that a name server last knew, whatever becomes of their objects.
 
 A host is forgotten only on its leader's word: the leader marks a GlobalService as withdrawn before
-it deletes it. What disappears otherwise, with its namespace, its definition or a restored cluster,
-is answered as before, by the name server's own probes.
+it deletes it. Who missed that is told by the leader's Lease (`ended_hosts.py`). What disappears
+otherwise, with its namespace, its definition or a restored cluster, is answered as before, by the
+name server's own probes.
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,6 +24,9 @@ class KnownHosts:
     """The last known GlobalService of each host in one cluster."""
 
     def __init__(self) -> None:
+        """No host is known yet."""
+        self.changes = 0
+        """How often a host was taken up, changed or forgotten."""
         self._services: dict[str, GlobalService] = {}
         self._by_address: dict[str, set[str]] = {}
         self._by_alias: dict[str, set[str]] = {}
@@ -34,6 +38,7 @@ class KnownHosts:
         return iter(self._services.values())
 
     def get(self, host: str) -> GlobalService | None:
+        """The last known GlobalService of a host, also if it is deleted since; None if unknown."""
         return self._services.get(host)
 
     def hosts_at(self, address: str) -> Iterable[str]:
@@ -63,14 +68,16 @@ class KnownHosts:
         if known is service or (known is not None and _overwrites_later_term(service, known)):
             return
         if known is not None:
-            self._forget(known)
+            self.forget(known)
         if not is_withdrawn(service):
+            self.changes += 1
             self._services[host] = service
             for hosts, name in self._places(service):
                 hosts.setdefault(name, set()).add(host)
 
-    def _forget(self, service: GlobalService) -> None:
-        """Forget a host, with the addresses of its members and its aliases."""
+    def forget(self, service: GlobalService) -> None:
+        """Forget a known host, with the addresses of its members and its aliases."""
+        self.changes += 1
         host = service.metadata.name
         del self._services[host]
         for hosts, name in self._places(service):

@@ -1,7 +1,7 @@
 """The leader's Lease in every cluster of the federation set: whether its word is fresh there.
 
 What a leader says about the readiness of members is believed while its Lease is renewed, and only
-about the clusters that it sees.
+about the clusters that it sees. The Lease names its hosts, too, for those who missed an end.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,10 @@ from datetime import UTC, datetime, timedelta
 from msgspec.structs import replace
 
 from hanse.features.gslb.leadership import Leading, local_amko_cluster, traffic_state
-from hanse.features.gslb.names import LEADER_LEASE, LED_BY, UNSEEN, context_of, site_of
+from hanse.features.gslb.names import HOSTS, LEADER_LEASE, LED_BY, UNSEEN, context_of, site_of
+from hanse.features.gslb.options import GslbOptions
 from hanse.features.gslb.replication import as_desired
+from hanse.features.gslb.settled_hosts import settled_hosts
 from hanse.features.gslb.terms import LeaderTerm, leader_term
 from hanse.model.facts import LeaseFreshness, Role
 from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
@@ -38,10 +40,11 @@ def lease_keys(context: str, sites: tuple[ClusterId, ...]) -> tuple[Key, ...]:
     return tuple(map(lease_key, (context, *map(context_of, sites))))
 
 
-def plan_lease(context: str, snapshot: Snapshot) -> Plan:
+def plan_lease(context: str, snapshot: Snapshot, options: GslbOptions) -> Plan:
     """Renew the leader's Lease in one cluster every 10 seconds, annotated with unsynced sites.
 
-    It stays as it is if this cluster does not lead, or a later leader has renewed it lately.
+    Each renewal has the set of hosts, too, but a changed set alone is no reason to renew. It stays
+    as it is if this cluster does not lead, or a later leader has renewed it lately.
     """
     state, local = traffic_state(snapshot), local_amko_cluster(snapshot)
     is_local = local is not None and context == local.spec.cluster_context
@@ -55,11 +58,13 @@ def plan_lease(context: str, snapshot: Snapshot) -> Plan:
         return replace(_plan_unchanged(current, where), requeue_after=DURATION)
     annotations = {LED_BY: state.term_annotation, UNSEEN: ",".join(unseen_contexts(snapshot))}
     age = _age(current, snapshot.now)
-    if current is not None and age < RENEWAL_INTERVAL and _has(current, annotations):
+    if current is not None and age < RENEWAL_INTERVAL and _has_annotations(current, annotations):
         return Plan(
             desired=(Desired(as_desired(current), where, ownership=Shared()),),
             requeue_after=RENEWAL_INTERVAL - age,
         )
+    if hosts := settled_hosts(options, snapshot):
+        annotations[HOSTS] = hosts
     renewed = Lease(
         metadata=LeaseMeta(name=LEADER_LEASE, namespace=NAMESPACE, annotations=annotations),
         spec=LeaseSpec(
@@ -80,16 +85,17 @@ def unseen_contexts(snapshot: Snapshot) -> list[str]:
 
 
 def leader_sees(leading: Leading, snapshot: Snapshot) -> Believes:
-    """Whether the leader sees a context: a function that is true for clusters synced here."""
+    """A function that says whether the leader sees a context: its cluster is synced here."""
 
     def believes(context: str) -> bool:
+        """Whether the cluster of a context is synced here."""
         return snapshot.synced(snapshot.local if context == leading.context else site_of(context))
 
     return believes
 
 
 def leader_word(service: GlobalService, snapshot: Snapshot) -> Believes:
-    """Whether a name server believes the leader about a context, as a function.
+    """A function that says whether a name server believes the leader about a context.
 
     It does while the Lease is fresh, of the service's term or a later one, and does not name the
     context as unseen.
@@ -111,14 +117,14 @@ def _plan_unchanged(current: Lease | None, where: ClusterId) -> Plan:
     return Plan(desired=desired)
 
 
-def _has(lease: Lease, annotations: dict[str, str]) -> bool:
+def _has_annotations(lease: Lease, annotations: dict[str, str]) -> bool:
     """Whether a Lease has all these annotations."""
     own = lease.metadata.annotations
     return all(own.get(name) == value for name, value in annotations.items())
 
 
 def _age(lease: Lease | None, now: datetime) -> timedelta:
-    """How long ago a Lease was renewed; very long if it never was, or by a clock ahead of ours."""
+    """How long ago a Lease was renewed; `timedelta.max` if never, or by a clock ahead of ours."""
     renewed = lease.renewed if lease is not None else None
     age = now - renewed if renewed is not None else None
     return age if age is not None and age >= timedelta(0) else timedelta.max

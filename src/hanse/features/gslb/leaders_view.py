@@ -32,7 +32,7 @@ class LeadersView:
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:  # noqa: ARG002 - the contract of views
         """TwoLeaders or LeaderMissing by `isLeader`; None if one leads, or that is not known."""
         own = _by_cluster(snapshot)
-        leading = {w: a for w, a in own if a.spec.is_leader and snapshot.fault_of(w) is None}
+        leading = {w: a for w, a in own if a.spec.is_leader and not snapshot.is_lost(w)}
         if len(leading) > 1:
             terms = {w: _epoch(a) for w, a in leading.items()}
             found = Finding(
@@ -61,7 +61,10 @@ LEADER = Ref("AMKOCluster", "leader")
 
 
 def _by_cluster(snapshot: MultiClusterSnapshot) -> list[tuple[ClusterId, AMKOCluster]]:
-    """The AMKOCluster of each cluster, also of those that only a leader's connection reads."""
+    """The AMKOCluster of each cluster, also of those that only a leader's connection reads.
+
+    A cluster's own agent counts before such a connection.
+    """
     connected = {s.cluster for one in snapshot.by_agent.values() for s in one.facts(ClusterState)}
     found = {
         where.rpartition("/")[2]: own
@@ -77,7 +80,7 @@ def _last_leader(
     """The cluster whose term followers saw last, if it is reached; else the first that is."""
     terms = [term for _, one in own if (term := leader_term(one)) is not None]
     last = max(terms, key=lambda term: term.epoch).context if terms else ""
-    reached = [one for one in own if snapshot.fault_of(one[0]) is None] or own
+    reached = [one for one in own if not snapshot.is_lost(one[0])] or own
     return next((w for w, one in reached if one.spec.cluster_context == last), reached[0][0])
 
 
@@ -89,5 +92,5 @@ def _epoch(own: AMKOCluster) -> int:
 def _all_read(own: Sequence[tuple[ClusterId, AMKOCluster]], snapshot: MultiClusterSnapshot) -> bool:
     """Whether every cluster that an AMKOCluster names was read: one that was not may lead."""
     known = {w for w, _ in own} | {a.spec.cluster_context for _, a in own}
-    reached = {w for w in known if snapshot.fault_of(w) is None}
+    reached = {w for w in known if not snapshot.is_lost(w)}
     return all(reached.issuperset(a.spec.clusters) for _, a in own)

@@ -108,6 +108,8 @@ def leader_state(snapshot: Snapshot) -> LeaderState:
     """Evaluate the stages of AMKO federation by the snapshot, up to the first that fails.
 
     Undecided while CRDs are not listed here or a follower is connecting for the first time.
+    NotLeading has the conditions to report: of several AMKOClusters, of an invalid one, or of a
+    follower.
     """
     local = local_amko_cluster(snapshot)
     if local is None:
@@ -161,7 +163,12 @@ def traffic_state(snapshot: Snapshot) -> Leading | NotLeading | Undecided:
 def _evaluate_followers(
     local: AMKOCluster, sites: tuple[ClusterId, ...], snapshot: Snapshot
 ) -> LeaderState:
-    """The stages that concern the followers, and the check for other leaders and later terms."""
+    """The stages that concern followers: NotLeading if one of them claims to lead, or led later.
+
+    StartingTerm without an epoch, or if the later leader has stepped down, or was this cluster
+    itself before it was restored. Else Leading, which does not federate if no follower is reached,
+    or all that are have errors.
+    """
     clients = _check_connections(sites, snapshot)
     first = (
         _current_condition(VALID),
@@ -178,11 +185,11 @@ def _evaluate_followers(
         return NotLeading((*first, condition), context)
     epoch = parse_epoch(local.metadata.annotations.get(TERM, ""))
     latest = latest_term(local, clients.passed, snapshot)
-    if not epoch or (
-        _is_superseded_by(latest, epoch, context) and _has_stepped_down(latest, snapshot)
-    ):
+    is_superseded = _is_superseded_by(latest, epoch, context)
+    was_own = latest.context == context
+    if not epoch or (is_superseded and (was_own or _has_stepped_down(latest, snapshot))):
         return StartingTerm(latest.epoch + 1)
-    if _is_superseded_by(latest, epoch, context):
+    if is_superseded:
         error = (
             f"cluster {latest.context} leads since epoch {latest.epoch}, after this cluster's "
             f"epoch {epoch}; set isLeader to false here, or promote this cluster again"
@@ -269,7 +276,7 @@ def _is_connecting(site: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _check_connections(sites: Iterable[ClusterId], snapshot: Snapshot) -> _StageResult:
-    """The stage that connects members: passed by those that are synced."""
+    """The stage that connects members: passed by the synced; an error for each of the others."""
     passed: list[ClusterId] = []
     errors: list[str] = []
     for site in sites:
@@ -278,11 +285,18 @@ def _check_connections(sites: Iterable[ClusterId], snapshot: Snapshot) -> _Stage
         if bad is not None:
             errors.append(f"cluster {context_of(site)}: {bad.message}")
         elif state is None or not snapshot.synced(site):
-            why = state.reason.split(": ", 1)[-1] if state is not None else "it is not connected"
+            why = unreached_reason(state) if state is not None else "it is not connected"
             errors.append(f"cluster {context_of(site)} cannot be reached: {why}")
         else:
             passed.append(site)
     return _StageResult(tuple(passed), tuple(errors))
+
+
+def unreached_reason(state: ClusterState) -> str:
+    """Why a site is not reached, without the kind that was asked for; whole if it refuses us."""
+    if state.rejected or state.forbidden:
+        return state.reason
+    return state.reason.split(": ", 1)[-1]
 
 
 def _check_members(
@@ -334,7 +348,7 @@ def _spec_error(local: AMKOCluster) -> str:
 
 
 def _context_error(local: AMKOCluster, snapshot: Snapshot) -> str:
-    """The error if a follower's context is this very cluster: it would follow itself."""
+    """The error if a site is this cluster itself under another context than its own; else empty."""
     for site in snapshot.clusters(Role.SITE):
         amko_clusters = snapshot.in_namespace(site, AMKOCluster, NAMESPACE)
         if any(amko.metadata.uid == local.metadata.uid for amko in amko_clusters):

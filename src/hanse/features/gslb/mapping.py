@@ -39,7 +39,10 @@ def uses_host_rules(snapshot: Snapshot) -> bool:
 
 
 def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The local names that HostRules of a cluster map to a host; the host itself if not used."""
+    """The local names of a host in a cluster: those that HostRules map to it, if these are used.
+
+    Else the host itself.
+    """
     if not uses_host_rules(snapshot):
         yield host
         return
@@ -71,7 +74,7 @@ def mapped_names(rule: AkoHostRule, snapshot: Snapshot) -> Iterator[str]:
 
 
 def find_mapping_rule(local: str, where: ClusterId, snapshot: Snapshot) -> AkoHostRule | None:
-    """The effective HostRule of a local name: the oldest."""
+    """The oldest HostRule of a local name, which is the effective one; None without any."""
     return min(snapshot.by(where, RULES_BY_LOCAL_NAME, local), key=_creation_order, default=None)
 
 

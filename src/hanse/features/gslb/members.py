@@ -40,7 +40,10 @@ def build_members(
 ) -> Iterator[GlobalMember]:
     """All members with shares and monitors; an unobserved cluster keeps its last known ones.
 
-    The third parties of the rule come last, with the monitors of the first backend.
+    One for each address: a host name whose lookup fails keeps its last ones. Members of a cluster
+    with syncVipOnly are always ready, and kept ones get the present share. A rule overrides the
+    policy where it sets something. Its third parties come last, with the monitors of the first
+    backend, or with none where only the control plane judges health.
     """
     shares = traffic_shares(policy, rule)
     public = _public_ips(rule)
@@ -98,7 +101,7 @@ def _with_addresses(
     current: GlobalService | None,
     snapshot: Snapshot,
 ) -> Iterator[MergedBackend]:
-    """The backends with an address; a name whose lookup fails keeps its last addresses."""
+    """The backends with an address, one for each; a name whose lookup fails keeps its last ones."""
     addressed = {b.primary.address: b for b in backends if b.primary.address}
     yield from addressed.values()
     for backend in backends:
@@ -123,15 +126,15 @@ def _last_known_members(
 
 def _public_ips(rule: GSLBHostRule | None) -> dict[str, tuple[str, ...]]:
     """The public IPs of each cluster in a host rule, in their order."""
-    backend: dict[str, tuple[str, ...]] = {}
+    found: dict[str, tuple[str, ...]] = {}
     for public in rule.spec.public_ip if rule is not None else ():
-        backend[public.cluster] = (*backend.get(public.cluster, ()), public.ip)
-    return backend
+        found[public.cluster] = (*found.get(public.cluster, ()), public.ip)
+    return found
 
 
-def _public_ip_for(address: str, backends: Iterable[str]) -> str:
+def _public_ip_for(address: str, public_ips: Iterable[str]) -> str:
     """The public IP of the same address family; else empty."""
-    return next((ip for ip in backends if (":" in ip) == (":" in address)), "")
+    return next((ip for ip in public_ips if (":" in ip) == (":" in address)), "")
 
 
 def _third_parties(

@@ -62,7 +62,10 @@ def _unpacked(documents: Iterable[Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _translate(wire: Wire, kind: type[Object]) -> tuple[Wire, list[str]]:
-    """An object of AMKO as it can be applied, without status, and notes on what was left out."""
+    """An object of AMKO as it can be applied, and notes on what was changed or left out.
+
+    It is moved to the GSLB namespace, without status.
+    """
     given: Wire = dict(wire.get("metadata") or {})
     name = f"{kind.kind.name} {given.get('name', '')}"
     notes: list[str] = []

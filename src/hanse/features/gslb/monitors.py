@@ -66,13 +66,16 @@ class MonitorChoice(Struct, frozen=True):
             return (Monitor(type="TCP", port=generated.port),) if generated is not None else ()
         if self.monitors:
             return self.monitors
-        return (_changed(generated, self.template),) if generated is not None else ()
+        return (_with_template_fields(generated, self.template),) if generated is not None else ()
 
 
 def choose_monitors(
     policy: GlobalDeploymentPolicySpec, rule: GSLBHostRuleSpec | None, snapshot: Snapshot
 ) -> MonitorChoice:
-    """How the members of a host are watched: by its rule, or else by the policy."""
+    """How the members of a host are watched: by its rule, or else by the policy.
+
+    By readiness alone if that is set; else by the refs or template of the first that names any.
+    """
     only = policy.control_plane_hm_only
     if rule is not None and rule.control_plane_hm_only is not None:
         only = rule.control_plane_hm_only
@@ -132,7 +135,10 @@ def decode_payload(text: str) -> bytes:
 
 
 def _read_choice(spec: MonitorSpec, snapshot: Snapshot) -> MonitorChoice:
-    """The monitors that a policy or rule names; what is invalid counts as not set."""
+    """The monitors of a policy or rule: of its template, or else of its refs.
+
+    Invalid ones are left out. A template without a port is for each backend to complete.
+    """
     if name := spec.health_monitor_template:
         data = _valid_data(name, snapshot, template=True)
         if data is None:
@@ -145,7 +151,7 @@ def _read_choice(spec: MonitorSpec, snapshot: Snapshot) -> MonitorChoice:
 
 
 def _valid_data(name: str, snapshot: Snapshot, *, template: bool) -> Mapping[str, str] | None:
-    """The data of a monitor's ConfigMap here; None if it is missing or invalid."""
+    """The data of a monitor's or template's ConfigMap here; None if it is missing or invalid."""
     if _config_map_error(name, snapshot, template=template):
         return None
     config_map = snapshot.get(snapshot.local, ConfigMap, name, NAMESPACE)
@@ -153,7 +159,7 @@ def _valid_data(name: str, snapshot: Snapshot, *, template: bool) -> Mapping[str
 
 
 def _config_map_error(name: str, snapshot: Snapshot, *, template: bool) -> str:
-    """The error if a ConfigMap here is missing or describes no monitor; else empty."""
+    """The error if a ConfigMap here is missing or describes no monitor or template; else empty."""
     config_map = snapshot.get(snapshot.local, ConfigMap, name, NAMESPACE)
     if config_map is None:
         return f"there is no ConfigMap {name} in {NAMESPACE}; create it"
@@ -161,7 +167,7 @@ def _config_map_error(name: str, snapshot: Snapshot, *, template: bool) -> str:
     return f"ConfigMap {name} describes no monitor: {error}" if error else ""
 
 
-def _changed(generated: Monitor, template: Mapping[str, str]) -> Monitor:
+def _with_template_fields(generated: Monitor, template: Mapping[str, str]) -> Monitor:
     """A generated monitor with the fields of a template that mean something for its type."""
     own: dict[str, Any] = msgspec.to_builtins(generated)
     changes = {
@@ -173,7 +179,7 @@ def _changed(generated: Monitor, template: Mapping[str, str]) -> Monitor:
 
 
 def _field_error(field: str, value: str, kind: str) -> str:
-    """What is wrong with one field of a monitor; empty if nothing is."""
+    """The error of a monitor's field: unknown, invalid, or unused by its type; else empty."""
     if field not in _FIELDS:
         return f"it is no field of a monitor; there are {', '.join(_FIELDS)}"
     if field == "type":
@@ -189,6 +195,7 @@ def _field_error(field: str, value: str, kind: str) -> str:
 
 
 def _path_error(value: str) -> str:
+    """The error of a text that is no path of an HTTP request; else empty."""
     if is_http_path(value):
         return ""
     return "it must begin with / and have no blanks or other than ASCII letters"
@@ -199,6 +206,7 @@ def _method_error(value: str) -> str:
 
 
 def _headers_error(value: str) -> str:
+    """The error of lines that are no headers or reserved ones, or too long; else empty."""
     for line in value.splitlines():
         if not _HEADER.fullmatch(line):
             return f"{line[:50]!r} is no header; write one in a line, as Name: value"
@@ -208,6 +216,7 @@ def _headers_error(value: str) -> str:
 
 
 def _codes_error(value: str) -> str:
+    """The error of a text that is no list of up to 51 codes or classes as `3xx`; else empty."""
     if re.fullmatch(r"[1-5](\d\d|xx)(,[1-5](\d\d|xx)){0,50}", value):
         return ""
     return f"{value[:50]!r} are no status codes; write them as 200,204,3xx"
@@ -218,12 +227,14 @@ def _server_name_error(value: str) -> str:
 
 
 def _service_error(value: str) -> str:
+    """The error of a text that is no name of a gRPC service; else empty."""
     if re.fullmatch(r"[A-Za-z0-9_.]{1,253}", value):
         return ""
     return f"{value[:50]!r} is no service of gRPC; write it as shop.v1.Cart"
 
 
 def _payload_error(value: str) -> str:
+    """The error of a payload that is too long or has an unknown escape; else empty."""
     if len(value) > MAX_PAYLOAD:
         return f"it has more than {MAX_PAYLOAD} characters"
     rest = _ESCAPE.sub(lambda m: "" if m[2] is None or m[2] in _LETTERS else "?", value)

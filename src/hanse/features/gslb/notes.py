@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from hanse.features.gslb.leadership import CONNECTION_SOURCE, Leading
+from hanse.features.gslb.leadership import CONNECTION_SOURCE, Leading, unreached_reason
 from hanse.features.gslb.names import site_of
 from hanse.features.gslb.options import GslbOptions
 from hanse.model.facts import ClusterState, InvalidConnection
@@ -69,11 +69,12 @@ def _cluster_notes(context: str, snapshot: Snapshot) -> Iterator[str]:
     if bad is not None:
         yield f"cluster {context} brings no members: {bad.message}"
     elif state is not None and state.reason and not snapshot.synced(site):
-        reason = state.reason.split(": ", 1)[-1]
-        yield f"cluster {context} cannot be reached, and keeps its last known members: {reason}"
+        why = unreached_reason(state)
+        yield f"cluster {context} cannot be reached, and keeps its last known members: {why}"
 
 
 def _algorithm_notes(settings: PoolAlgorithm | None) -> Iterator[str]:
+    """A note if members are chosen by proximity and no geoFallback is set."""
     if settings is not None and settings.lb_algorithm in _NEAR and settings.geo_fallback is None:
         yield (
             "spec.poolAlgorithmSettings.geoFallback is not set: clients of unknown location are "

@@ -90,7 +90,10 @@ def _gateway_paths(route: GatewayRoute, host: str, listener: Listener) -> list[H
 def _with_root(
     paths: Iterable[tuple[str, tuple[str, ...]]], *, tls: bool, port: int
 ) -> list[HostPath]:
-    """Paths with their monitors; an object without any path serves the root."""
+    """Paths with their HTTP or HTTPS monitors; an object without any path serves the root.
+
+    A path that is no path of a request is probed at the root.
+    """
     kind: MonitorType = "HTTPS" if tls else "HTTP"
     return [
         HostPath(
@@ -107,7 +110,7 @@ def _with_root(
 
 
 def _ingress_paths(ingress: Ingress, host: str) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The paths of a host, and the Service behind each."""
+    """The paths of a host in an Ingress, and the Service behind each, if its backend is one."""
     for rule in ingress.spec.rules:
         if rule.host.lower() == host.lower() and rule.http is not None:
             for path in rule.http.paths or ():
@@ -123,6 +126,9 @@ def _service_monitor(service: Service) -> Monitor | None:
 
 
 def is_http_path(text: str) -> bool:
-    """Whether a text is a path that an HTTP request may contain unchanged."""
+    """Whether a text is a path that an HTTP request may contain unchanged.
+
+    It begins with /, has printable ASCII and no blanks, and at most MAX_PATH_LENGTH characters.
+    """
     clean = text.isascii() and text.isprintable() and " " not in text
     return clean and text.startswith("/") and len(text) <= MAX_PATH_LENGTH

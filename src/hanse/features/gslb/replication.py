@@ -148,7 +148,7 @@ def _monitor_copies(state: Leading, snapshot: Snapshot) -> Iterator[Desired]:
 
 
 def build_copy(obj: Object, term: str, parents: str) -> Object:
-    """The follower's copy: spec, and annotations for term and parents; no labels, a blank status.
+    """The follower's copy: annotated with term and parents, without labels, with a blank status.
 
     A GSLBConfig keeps its AMKO uuid.
     """
@@ -162,9 +162,9 @@ def build_copy(obj: Object, term: str, parents: str) -> Object:
 
 
 def _plan_leading(state: Leading, snapshot: Snapshot) -> Plan:
-    """The leader's copies, removals and conditions; sites that do not follow keep theirs.
+    """The leader's copies, removals, questions, conditions; sites that do not follow keep theirs.
 
-    All is kept if no configured follower is valid.
+    All is kept if no configured follower is valid. With questions it is planned again later.
     """
     if not state.federates:
         return Plan(
@@ -211,7 +211,7 @@ def _leader_annotation_patches(state: Leading, snapshot: Snapshot) -> Iterator[P
 def _plan_kind(kind: type[Object], state: Leading, snapshot: Snapshot) -> _KindPlan:
     """The copies of a kind in all followers, and removal of what the leader does not have.
 
-    All are kept after a restore here, or if there are several GSLBConfigs or policies.
+    Existing copies are kept after a restore here, or if there are several GSLBConfigs or policies.
     """
     stage = _STAGES[kind]
     sources = sorted(

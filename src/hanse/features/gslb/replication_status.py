@@ -13,6 +13,7 @@ from hanse.features.gslb.names import (
     TERM,
     context_of,
 )
+from hanse.model.conditions import MAX_MESSAGE_LENGTH
 from hanse.model.facts import ClusterState, WriteOutcome
 from hanse.model.kinds.gslb import (
     NAMESPACE,
@@ -24,8 +25,6 @@ from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
 from hanse.model.plan import Desired, EventRequest, Patch, Removal
 from hanse.model.snapshot import Snapshot
 
-MAX_REASON_LENGTH = 32768
-"""The API refuses conditions with a longer reason."""
 _FAILED_RESULTS = ("Foreign", "Fenced", "Refused", "Forbidden", "Failed")
 
 
@@ -74,7 +73,7 @@ def federation_condition(
 
 
 def _is_up_to_date(copy: Object, observed: Object | None) -> bool:
-    """Whether an observed copy has the desired spec and annotations."""
+    """Whether an observed copy has the desired spec and annotations; it may have others, too."""
     if observed is None or type(observed) is not type(copy):
         return False
     same = getattr(observed, "spec", None) == getattr(copy, "spec", None)
@@ -126,7 +125,7 @@ def conditions_patch(
         {
             "type": c.type,
             "status": c.status,
-            **({"reason": c.reason[:MAX_REASON_LENGTH]} if c.reason else {}),
+            **({"reason": c.reason[:MAX_MESSAGE_LENGTH]} if c.reason else {}),
         }
         for c in conditions
     ]

@@ -57,7 +57,7 @@ GATEWAYS_BY_HOST = Index(Gateway, "gslb-host", listener_hosts)
 def inherited_hosts(route: GatewayRoute, where: ClusterId, snapshot: Snapshot) -> list[str]:
     """The exact host names of listeners that a route is attached to, which it does not name itself.
 
-    None if it has host names without wildcards.
+    Empty if it has host names without wildcards.
     """
     if not inherits_hosts(route):
         return []
@@ -112,7 +112,10 @@ def route_paths(route: GatewayRoute) -> Iterator[RoutePath]:
 
 
 def _route_path(route: GatewayRoute, match: RouteMatch, services: tuple[str, ...]) -> RoutePath:
-    """One path of a route; a TLSRoute has only the root."""
+    """One path of a route: of a GRPCRoute its service and method, of a TLSRoute the root.
+
+    A GRPCRoute's path has health if it leads to Check of the health service.
+    """
     if isinstance(route, HTTPRoute):
         return RoutePath(match.path.value, services)
     if isinstance(route, GRPCRoute):
@@ -126,7 +129,10 @@ def _route_path(route: GatewayRoute, match: RouteMatch, services: tuple[str, ...
 def _attachments(
     route: GatewayRoute, where: ClusterId, snapshot: Snapshot
 ) -> Iterator[tuple[Gateway, list[Listener]]]:
-    """The Gateways that have accepted a route, each with the listeners it is attached to."""
+    """The Gateways that have accepted a route, each with the listeners it is attached to.
+
+    Only listeners with a protocol of the route's kind; a Gateway may have none.
+    """
     protocols = _PROTOCOLS[type(route).kind.name]
     for parent in route.status.parents:
         ref = parent.parent_ref

@@ -42,7 +42,10 @@ ACCEPTED = "success: the configuration is in use"
 
 
 def plan_policy_status(leading: Leading, snapshot: Snapshot, options: GslbOptions) -> Plan:
-    """Status patches of GSLBConfig and policies, with warnings, and Events for new warnings."""
+    """Status patches of GSLBConfig and policies, with warnings, and Events for new warnings.
+
+    An invalid policy gets its error, and its warnings stay as they are.
+    """
     policy = read_deployment_policy(snapshot, named_monitors=options.probes)
     patches = list(_config_patches(snapshot, avi="avi" in options.providers))
     events: list[EventRequest] = []
@@ -102,7 +105,10 @@ def plan_without_warnings(snapshot: Snapshot) -> Plan:
 
 
 def _config_patches(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
-    """The status patch of every GSLBConfig here: the error, or how its fields are used."""
+    """The status patch of every GSLBConfig here: the error, or how its fields are used.
+
+    With provider avi, what is wrong with the controller is an error, too.
+    """
     config = read_configuration(snapshot)
     error = config.error if isinstance(config, InvalidConfiguration) else ""
     if avi and not error:
@@ -116,7 +122,10 @@ def _config_patches(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
 
 
 def _config_state(config: ValidConfiguration, *, avi: bool) -> str:
-    """The state of a valid configuration: that it is in use, and how some fields are used."""
+    """The state of a valid configuration: that it is in use, and how some fields are used.
+
+    `avi` says whether that provider is used.
+    """
     spec = config.object.spec
     current = [ACCEPTED]
     if spec.use_custom_global_fqdn:

@@ -4,7 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec.structs import replace
 
+from hanse.features.gslb.avi import REFUSED_USER
 from hanse.features.gslb.configuration import SEVERAL
+from hanse.features.gslb.configuration_remedy import name_members
 from hanse.features.gslb.leaders_view import LEADER
 from hanse.features.gslb.names import (
     ALL_CLIENTS,
@@ -78,11 +80,11 @@ class HostsView:
         standing = [(where, service) for where, service in found if service is not None]
         if not standing:
             return None
-        reached = [one for one in standing if snapshot.fault_of(one[0]) is None]
+        reached = [one for one in standing if not snapshot.is_lost(one[0])]
         _, service = (reached or standing)[0]
         health = {(h.cluster, h.address): h for h in service.status.members}
         members = service.spec.members
-        lost = [m for m in members if snapshot.fault_of(m.cluster) is not None]
+        lost = [m for m in members if snapshot.is_lost(m.cluster)]
         up = [m for m in members if _is_up(m, health) and m not in lost]
         serving = _serving(up)
         findings = tuple(_findings(service, up, lost, health, snapshot))
@@ -115,7 +117,10 @@ def _findings(
     health: "Known",
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """HostDown if no member is up, HostDegraded if some are not."""
+    """HostDown if no member is up, HostDegraded if some are not; nothing without members.
+
+    It names three that are down, and is caused by the clusters of the lost ones.
+    """
     members = service.spec.members
     if not members or len(up) == len(members):
         return
@@ -154,7 +159,7 @@ def _down_reason(member: GlobalMember, lost: Sequence[GlobalMember], health: "Kn
 
 
 def _leader(service: GlobalService) -> str:
-    """The leader that wrote it, and its epoch."""
+    """`<context>, epoch <epoch>` of the leader that wrote a service; empty without a term."""
     term = leader_term(service)
     return f"{term.context}, epoch {term.epoch}" if term is not None else ""
 
@@ -218,16 +223,16 @@ def _check_stages(
                 snapshot,
                 mend=remedy(advice="mend what it names; `hanse gslb status` has all stages"),
             )
-            causes = _because(found, where, named).caused_by
+            causes = _with_causes(found, where, named).caused_by
             yield replace(found, caused_by=(*causes, *_configurations(where, snapshot)))
 
 
 def _configurations(where: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[Ref, ...]:
-    """The configurations of a cluster: what is wrong with them hinders the rest."""
+    """References to the GSLBConfigs of a cluster, as possible causes of other findings."""
     return tuple(subject_of(one, where) for one in snapshot.all(where, GSLBConfig))
 
 
-def _because(finding: Finding, where: ClusterId, clusters: Sequence[str]) -> Finding:
+def _with_causes(finding: Finding, where: ClusterId, clusters: Sequence[str]) -> Finding:
     """The finding, with these clusters, the links to them and the leader finding as causes."""
     links = (link_ref(where, one) for one in clusters)
     return replace(finding, caused_by=(*map(cluster_ref, clusters), *links, LEADER))
@@ -246,8 +251,23 @@ def _check_configuration(
     if one.status.state.startswith("error: "):
         message = one.status.state.removeprefix("error: ")
         if not (message.startswith(SEVERAL) and _is_oldest(one, where, snapshot)):
-            mend = _delete_unused(one, where, message, snapshot)
+            unused = _delete_unused(one, where, message, snapshot)
+            mend = unused or _log_in(one, where, message, snapshot)
             yield object_finding(one, where, "ProviderFailed", message, snapshot, mend=mend)
+
+
+def _log_in(
+    one: GSLBConfig, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
+) -> Remedy | None:
+    """Who knows the controller's password, and where it belongs; None for another reason."""
+    if REFUSED_USER not in message:
+        return None
+    leader = one.spec.gslb_leader
+    edit = snapshot.kubectl(where, f"edit secret {leader.credentials}", one.namespace)
+    return Remedy(
+        f"username and password are in Secret {one.namespace}/{leader.credentials}: `{edit}`",
+        ask=f"the administrator of the controller {leader.controller_ip}",
+    )
 
 
 def _is_oldest(one: GSLBConfig, where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
@@ -273,25 +293,29 @@ def _delete_unused(
 def _check_policy(
     one: GlobalDeploymentPolicy, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """GlobalPolicyInvalid by the policy's error; NameUnserved and NotBalanced by its warnings."""
+    """GlobalPolicyInvalid by the policy's error; NameUnserved and NotBalanced by its warnings.
+
+    NameUnserved for each warning of a host outside of all zones, NotBalanced once for the others.
+    """
     if one.status.error_status:
         error = one.status.error_status
         unused = _delete_unused(one, where, error, snapshot)
-        mend = unused or _erase(one, where, error, snapshot)
+        mend = unused or name_members(one, where, error, snapshot)
+        mend = mend or _erase_field_remedy(one, where, error, snapshot)
         found = object_finding(one, where, "GlobalPolicyInvalid", error, snapshot, mend=mend)
         yield replace(found, caused_by=_configurations(where, snapshot))
     unserved = [text for text in one.status.warnings if OUTSIDE in text]
-    yield from (_unserved(text, where, snapshot) for text in unserved)
+    yield from (_unserved_finding(text, where, snapshot) for text in unserved)
     if others := [text for text in one.status.warnings if text not in unserved]:
         text = "; ".join(others[:3])
-        mend = _erase(one, where, text, snapshot)
+        mend = _erase_field_remedy(one, where, text, snapshot)
         found = object_finding(
             one, where, "NotBalanced", text, snapshot, severity=Severity.RISK, mend=mend
         )
-        yield _because(found, where, [c for c in snapshot.clusters if c in text])
+        yield _with_causes(found, where, [c for c in snapshot.clusters if c in text])
 
 
-def _unserved(message: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
+def _unserved_finding(message: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
     """NameUnserved for a warning that begins with the host.
 
     The remedy un-annotates its Services.
@@ -316,13 +340,13 @@ def _unserved(message: str, where: ClusterId, snapshot: MultiClusterSnapshot) ->
     )
 
 
-def _erase(
+def _erase_field_remedy(
     one: GlobalDeploymentPolicy | GSLBHostRule,
     where: ClusterId,
     message: str,
     snapshot: MultiClusterSnapshot,
 ) -> Remedy | None:
-    """The commands that take away the field that an error names; None if it names none."""
+    """The remedy that removes the field that an error names; None if it names none."""
     commands = erase_field(one, where, message, snapshot)
     return remedy(*commands, advice="or correct it") if commands else None
 
@@ -330,19 +354,19 @@ def _erase(
 def _check_rule(
     one: GSLBHostRule, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """HostRuleRejected by the rule's status; NotBalanced by its warnings."""
+    """HostRuleRejected by the rule's status; NotBalanced, a risk, by its first three warnings."""
     if one.status.status == "Rejected":
         error = one.status.error
         delete = snapshot.kubectl(where, f"delete gslbhostrule {one.name}", one.namespace)
         mend = (
             remedy(delete, advice="or the other one")
             if error.startswith("spec.fqdn: ")
-            else _erase(one, where, error, snapshot)
+            else _erase_field_remedy(one, where, error, snapshot)
         )
         yield object_finding(one, where, "HostRuleRejected", error, snapshot, mend=mend)
     if one.status.warnings:
         text = "; ".join(one.status.warnings[:3])
-        mend = _erase(one, where, text, snapshot)
+        mend = _erase_field_remedy(one, where, text, snapshot)
         yield object_finding(
             one, where, "NotBalanced", text, snapshot, severity=Severity.RISK, mend=mend
         )

@@ -58,7 +58,7 @@ _COUNTED = Requirement(
 )
 
 
-def _copies(name: str, kind: Kind, *requirements: Requirement) -> WriteRule:
+def _copy_rule(name: str, kind: Kind, *requirements: Requirement) -> WriteRule:
     """The rule of a kind that a leader copies to its followers."""
     return WriteRule(
         name,
@@ -83,12 +83,12 @@ LEADER_RULES = (
         namespace=NAMESPACE,
         sets=("annotations",),
     ),
-    _copies("gslbconfigs", GSLBConfig.kind),
-    _copies("deploymentpolicies", GlobalDeploymentPolicy.kind),
-    _copies("hostrules", GSLBHostRule.kind),
-    _copies("globalservices", GlobalService.kind),
-    _copies("configmaps", ConfigMap.kind, _COPIED),
-    _copies("leases", Lease.kind, _COPIED),
+    _copy_rule("gslbconfigs", GSLBConfig.kind),
+    _copy_rule("deploymentpolicies", GlobalDeploymentPolicy.kind),
+    _copy_rule("hostrules", GSLBHostRule.kind),
+    _copy_rule("globalservices", GlobalService.kind),
+    _copy_rule("configmaps", ConfigMap.kind, _COPIED),
+    _copy_rule("leases", Lease.kind, _COPIED),
     WriteRule(
         "globalservices-status",
         Writer.LEADER,

@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from hanse.features.gslb.ended_hosts import EndedHosts
 from hanse.features.gslb.health import (
     current_health,
-    list_last_up,
     list_serving_members,
+    list_stand_ins,
     member_probes,
 )
 from hanse.features.gslb.known import KnownHosts, is_withdrawn
 from hanse.features.gslb.leader_lease import leader_word
-from hanse.features.gslb.names import LEADER_LEASE
+from hanse.features.gslb.names import HOSTS, LEADER_LEASE
 from hanse.model.dns.names import parse_name, wire_name
 from hanse.model.dns.records import (
     ClientSelection,
@@ -58,9 +59,11 @@ class GlobalZone:
     )
 
     def __init__(self, view: View) -> None:
+        """The names of global hosts in the view's global zones; no host is known yet."""
         self.view = view
         self.zones: tuple[bytes, ...] = tuple(wire_name(zone) for zone in view.global_zones)
         self.known = KnownHosts()
+        self._ended = EndedHosts(self.known)
         self.forbidden_addresses: frozenset[str] = frozenset()
         """Addresses of API servers, which are not probed."""
 
@@ -83,7 +86,7 @@ class GlobalZone:
         """The host of a changed GlobalService here and hosts that have its name as an alias.
 
         Or hosts of members with changed health; all hosts if the annotations of the leader's Lease
-        change. Known hosts are updated.
+        change, else those that ended by it. Known hosts are updated.
         """
         if isinstance(change, FactChange):
             return self._keys_for_fact(change)
@@ -92,11 +95,24 @@ class GlobalZone:
         self.known.observe(change, snapshot.local)
         match change.object:
             case GlobalService(metadata=meta):
-                return [Key(HOST, h) for h in (meta.name, *self.known.hosts_of_alias(meta.name))]
-            case Lease(metadata=meta) if meta.name == LEADER_LEASE and _says_more(change):
-                return self.keys(snapshot)
+                return self._host_keys(meta.name)
+            case Lease():
+                ended = self._keys_of_ended(change, snapshot)
+                return [*ended, *self.keys(snapshot)] if _has_new_word(change) else ended
             case _:
                 return ()
+
+    def _keys_of_ended(self, change: ObjectChange, snapshot: Snapshot) -> Sequence[Key]:
+        """The hosts that ended by a renewal of the leader's Lease, and hosts with such aliases."""
+        lease = change.after
+        if not isinstance(lease, Lease) or lease.metadata.name != LEADER_LEASE:
+            return ()
+        ended = self._ended.observe(lease, snapshot)
+        return [key for host in ended for key in self._host_keys(host)]
+
+    def _host_keys(self, host: str) -> Sequence[Key]:
+        """The keys of a host and of the hosts that have its name as an alias."""
+        return [Key(HOST, name) for name in (host, *self.known.hosts_of_alias(host))]
 
     def _keys_for_fact(self, change: FactChange) -> Iterable[Key]:
         """The hosts of a probed address; all if the leader's Lease is fresh now, or no longer."""
@@ -127,10 +143,15 @@ class GlobalZone:
         return self.keys(snapshot)
 
     def probe_keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The host of a changed GlobalService."""
-        if isinstance(change, FactChange) or not isinstance(change.object, GlobalService):
+        """The host of a changed GlobalService here, and those that have it as an alias.
+
+        Or those that ended by a renewal of the leader's Lease; else none.
+        """
+        if isinstance(change, FactChange) or change.where != snapshot.local:
             return ()
-        return self.keys_for(change, snapshot)
+        if isinstance(change.object, Lease):
+            return self._keys_of_ended(change, snapshot)
+        return self.keys_for(change, snapshot) if isinstance(change.object, GlobalService) else ()
 
     def probes(self, key: Key, snapshot: Snapshot) -> Sequence[Probe]:  # noqa: ARG002 - the sources' signature
         """The probes of a known host's members, without those of their other paths."""
@@ -144,7 +165,7 @@ class GlobalZone:
     def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[ZoneNode]:
         """The node of each name of a host: its answered members, else the down response.
 
-        Without a down response these are the members that served last, if none serves.
+        Without a down response stand-ins are answered if none serves: who did last, or is untried.
         An alias that is a known host itself is left out.
         """
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
@@ -161,19 +182,26 @@ class GlobalZone:
 
 
 def list_answered_members(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
-    """The members that serve; if none does and no down response is set, those that did last."""
+    """The members that serve; if none does and no down response is set, their stand-ins."""
     serving = list_serving_members(service, leader_word(service, snapshot), snapshot)
     if serving or service.spec.when_down is not None:
         return serving
-    return list_last_up(service, snapshot)
+    return list_stand_ins(service, snapshot)
 
 
-def _says_more(change: ObjectChange) -> bool:
-    """Whether a Lease appeared, is gone, or its annotations changed."""
+def _has_new_word(change: ObjectChange) -> bool:
+    """Whether the leader's Lease appeared, is gone, or says something else about clusters.
+
+    The annotation HOSTS does not count.
+    """
+    if change.object.metadata.name != LEADER_LEASE:
+        return False
     before, after = change.before, change.after
     if before is None or after is None:
         return True
-    return before.metadata.annotations != after.metadata.annotations
+    notes = (before.metadata.annotations, after.metadata.annotations)
+    word, other = ({k: v for k, v in each.items() if k != HOSTS} for each in notes)
+    return word != other
 
 
 def _weighted_rrsets(
@@ -198,7 +226,10 @@ def _weighted_rrsets(
 
 
 def _client_selection(spec: GlobalServiceSpec, labels: tuple[str, ...]) -> ClientSelection | None:
-    """How the algorithm selects by client; None for weighted rotation."""
+    """How the algorithm selects by client; None for weighted rotation.
+
+    By proximity, clients of unknown location are hashed only if that is the fallback.
+    """
     mask = spec.hash_mask or DEFAULT_MASK
     if spec.algorithm == HASH:
         return ClientSelection(labels, mask=mask)
@@ -228,7 +259,7 @@ def _full_rrsets(addresses: Iterable[str], ttl: int) -> tuple[RRset, ...]:
 
 
 def global_service(name: str, snapshot: Snapshot) -> GlobalService | None:
-    """The GlobalService of a host name or alias, if there is one."""
+    """The GlobalService of a host name, or else that has it as an alias; None if there is none."""
     host = name.lower().removesuffix(".")
     found = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
     services = snapshot.all(snapshot.local, GlobalService) if found is None else ()
@@ -244,13 +275,18 @@ def global_rrset(
 
 
 def global_rule(service: GlobalService, snapshot: Snapshot) -> str:
-    """The rule that selects a member, in words for `hanse resolve`."""
+    """The rule that selects a member, in words for `hanse resolve`.
+
+    While none is up, what is answered in their place.
+    """
     spec = service.spec
     serving = list_serving_members(service, leader_word(service, snapshot), snapshot)
     if not serving:
         last = ", ".join(map(_describe_member, list_answered_members(service, snapshot)))
         if last:
-            return f"every member is down; those that were up last are answered: {last}"
+            return (
+                f"no member is up; those that were last, or were never tried, are answered: {last}"
+            )
         mode = (spec.when_down or "nothing was said").removeprefix("GSLB_SERVICE_DOWN_RESPONSE_")
         return f"every member is down; what is answered then: {mode.lower().replace('_', ' ')}"
     names = ", ".join(_describe_member(member) for member in serving)

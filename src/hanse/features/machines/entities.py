@@ -49,7 +49,10 @@ def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
 
 
 def service_entity(name: str, namespace: str, snapshot: Snapshot) -> ExternalEntity | None:
-    """The ExternalEntity of a VM Service's running machines; None if they have no address."""
+    """The ExternalEntity of a VM Service's running machines; None if they have no address.
+
+    Its ports are those of all machines.
+    """
     machines = list_machines(name, namespace, snapshot)
     running = [m.machine for m in machines if m.machine.running]
     endpoints = tuple(e for machine in running for e in _entity_endpoints(machine))
@@ -93,5 +96,5 @@ def _label_value(name: str) -> str:
 
 
 def _is_reserved(name: str) -> bool:
-    """Whether a label's prefix is `hanse.dev` or ends with it."""
-    return name.rpartition("/")[0].endswith("hanse.dev")
+    """Whether a label's prefix is `hanse.dev` or a subdomain of it."""
+    return f".{name.rpartition('/')[0]}".endswith(".hanse.dev")

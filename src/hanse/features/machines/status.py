@@ -51,7 +51,7 @@ def machine_status_plan(
         faults.append(("NoAddress", NO_ADDRESS))
     if faults:
         message = "; ".join(text for _, text in faults)
-        served = condition(SERVED_CONDITION, False, faults[0][0], message[:32000])
+        served = condition(SERVED_CONDITION, False, faults[0][0], message)
     elif find_condition(current, SERVED_CONDITION) is not None and _has_service(
         machine, tags, snapshot
     ):

@@ -34,8 +34,12 @@ class _Cursor:
     """Allocates from one residue class of a range: unvisited addresses, then released ones."""
 
     def __init__(self, range_: Range, first: int, step: int) -> None:
+        """Visit every `step`th address of the range from offset `first` on.
+
+        Never a broadcast address.
+        """
         self._start = int(range_.network_address)
-        self._text = _v4 if range_.version == 4 else _format_ipv6
+        self._text = _format_ipv4 if range_.version == 4 else _format_ipv6
         self._first = first
         self._step = step
         self._next = first
@@ -67,7 +71,7 @@ class _Cursor:
         return None
 
 
-def _v4(address: int) -> str:
+def _format_ipv4(address: int) -> str:
     """The text of an IPv4 address, faster than `ipaddress`."""
     one, two, three, four = address.to_bytes(4, "big")
     return f"{one}.{two}.{three}.{four}"
@@ -83,6 +87,10 @@ class Pool:
     def __init__(
         self, ranges: tuple[Range, ...], excluded: frozenset[str], first_offset: int = 1
     ) -> None:
+        """Nothing is reserved yet; `excluded` addresses are never given out.
+
+        Ranges begin at `first_offset`, unless they are too small for that.
+        """
         self.ranges = ranges
         self.excluded = excluded
         self._first_offset = first_offset

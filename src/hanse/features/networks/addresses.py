@@ -61,7 +61,10 @@ def cluster_ranges(snapshot: Snapshot) -> tuple[Range, ...]:
 
 
 def static_band_size(range_: Range) -> int:
-    """The number of addresses at the start of a range that API servers do not allocate at first."""
+    """The number of addresses at the start of a range that API servers do not allocate at first.
+
+    A sixteenth of the range, from 16 to 256.
+    """
     return min(max(16, range_.num_addresses // 16), 256)
 
 
@@ -69,7 +72,8 @@ def pick_cluster_address(service: ObjectRef, snapshot: Snapshot) -> str:
     """A free address of the cluster's first range by IPAddresses, or the one that the Service has.
 
     Empty if none was found: the API server allocates one then, from any ServiceCIDR, and an address
-    would block the deletion of the network that owns the range.
+    would block the deletion of the network that owns the range. At most `_MAX_TRIES` are tried,
+    from one by the Service's name on, outside of the static band.
     """
     for range_ in cluster_ranges(snapshot)[:1]:
         first = static_band_size(range_)

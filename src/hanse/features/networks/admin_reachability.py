@@ -5,16 +5,12 @@ NetworkPolicies (Pass leaves it to them), the Baseline tier for pods that none o
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from ipaddress import ip_address, ip_network
 from typing import Any, Literal
 
-import msgspec
-
-from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
-from hanse.model.kinds.networking import LabelSelector
+from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort, is_in_block
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.objects import Wire
-from hanse.model.selectors import selects
+from hanse.model.selectors import decode_selector, selects
 
 Tier = Literal["Admin", "Baseline"]
 Verdict = Literal["Accept", "Deny", "Pass"]
@@ -29,7 +25,10 @@ def admin_verdict(
     direction: Literal["ingress", "egress"],
     tier: Tier,
 ) -> Verdict:
-    """What a tier says of a connection, for one of its ends; Pass if no rule matches."""
+    """What a tier says of a connection, for one of its ends: the first rule by priority decides.
+
+    Pass if no rule matches, or if that end is no pod.
+    """
     subject, peer = (source, target) if direction == "egress" else (target, source)
     if not subject.is_pod:
         return "Pass"
@@ -56,23 +55,15 @@ def admin_ports(policies: Iterable[ClusterNetworkPolicy]) -> Iterator[TrafficPor
 def _matches(peer: Wire, endpoint: TrafficEndpoint) -> bool:
     """Whether a subject or peer includes an endpoint: by namespaces, pods, else by networks."""
     if (spaces := peer.get("namespaces")) is not None:
-        return endpoint.is_pod and selects(_selector(spaces), endpoint.namespace_labels)
+        return endpoint.is_pod and selects(decode_selector(spaces), endpoint.namespace_labels)
     if (pods := peer.get("pods")) is not None:
         return (
             endpoint.is_pod
-            and selects(_selector(pods.get("namespaceSelector")), endpoint.namespace_labels)
-            and selects(_selector(pods.get("podSelector")), endpoint.labels)
+            and selects(decode_selector(pods.get("namespaceSelector")), endpoint.namespace_labels)
+            and selects(decode_selector(pods.get("podSelector")), endpoint.labels)
         )
     ranges: Sequence[str] = peer.get("networks") or ()
-    return any(
-        ip_address(address) in ip_network(text, strict=False)
-        for address in endpoint.addresses
-        for text in ranges
-    )
-
-
-def _selector(wire: Any) -> LabelSelector:
-    return msgspec.convert(wire or {}, LabelSelector, strict=False)
+    return any(is_in_block(address, text) for address in endpoint.addresses for text in ranges)
 
 
 def unevaluated_ports(policies: Iterable[ClusterNetworkPolicy]) -> list[str]:
@@ -99,7 +90,10 @@ def _has_port(rule: Wire, port: TrafficPort) -> bool:
 
 
 def _ports(rule: Wire) -> Iterator[tuple[Any, int | None, int | None]]:
-    """Protocol, first and last port of each entry by number; no port means all of the protocol."""
+    """Protocol, first and last port of each entry by number; no port means all of the protocol.
+
+    Entries by name are left out.
+    """
     for field, said in _port_entries(rule):
         if isinstance(said, str):
             continue

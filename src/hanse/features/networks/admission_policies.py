@@ -54,8 +54,8 @@ GUARD_LABELS = {f"{FEATURE_DOMAIN}/guard": "true"}
 
 
 def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
-    """The policies and bindings for all tenants, but that of address pools."""
-    trusted = _trusted(options)
+    """The admission policies and their bindings for all tenants, without that of address pools."""
+    trusted = _trusted_expression(options)
     old = f"(request.operation == 'CREATE' ? '' : {_label('oldObject', TENANT)})"
     changed = f"{_label('object', TENANT)} != {old}"
     yield from _policy_and_binding(
@@ -92,8 +92,8 @@ def tenant_admission_policies(options: NetworksOptions) -> Iterator[Object]:
         [
             _validation(
                 trusted,
-                "request.name + ' is kept by Hanse for the network; tenants cannot make, change "
-                "or delete it'",
+                "(has(request.name) ? request.name : 'one of them') + "  # none for a collection
+                "' is kept by Hanse for the network; tenants cannot make, change or delete it'",
             )
         ],
     )
@@ -134,7 +134,10 @@ def _pool_validation(pool: AddressPool) -> Wire:
 
 
 def _member_policies(trusted: str) -> Iterator[Object]:
-    """The policies on pods, bindings, Services, reserved names and platform objects of tenants."""
+    """The policies on pods, bindings, Services, reserved names and platform objects of tenants.
+
+    Each with its binding. `trusted` is the CEL expression for requesters that most rules exempt.
+    """
     own = f"{_label('object', TENANT)} in ['', {_label('namespaceObject', TENANT)}]"
     whose = _validation(own, f"'label {TENANT}: the namespace is another tenant\\'s'")
     same = " && ".join(
@@ -151,7 +154,7 @@ def _member_policies(trusted: str) -> Iterator[Object]:
         "' anew'",
     )
     observed = " && ".join(
-        f"{_status('object', field)} == {_status('oldObject', field)}"
+        f"{_status_list('object', field)} == {_status_list('oldObject', field)}"
         for field in ("podIP", "podIPs", "phase")
     )
     host = "has(object.spec.hostNetwork) && object.spec.hostNetwork"
@@ -159,7 +162,7 @@ def _member_policies(trusted: str) -> Iterator[Object]:
     pods = ("pods", "pods/status", "pods/ephemeralcontainers", "pods/resize")
     yield from _policy_and_binding(
         PODS,
-        _in_tenants(_resource_rule("", pods, ("CREATE", "UPDATE"))),
+        _match_in_tenants(_resource_rule("", pods, ("CREATE", "UPDATE"))),
         [
             kept,
             whose,
@@ -196,7 +199,7 @@ def _member_policies(trusted: str) -> Iterator[Object]:
     )
     yield from _policy_and_binding(
         BINDINGS,
-        _in_tenants(_resource_rule("", ("bindings", "pods/binding"), ("CREATE",))),
+        _match_in_tenants(_resource_rule("", ("bindings", "pods/binding"), ("CREATE",))),
         [
             _validation(
                 f"({foreign}) || {trusted}",
@@ -208,7 +211,9 @@ def _member_policies(trusted: str) -> Iterator[Object]:
     before += "oldObject.spec.externalIPs : [])"
     yield from _policy_and_binding(
         SERVICES,
-        _in_tenants(_resource_rule("", ("services", "services/status"), ("CREATE", "UPDATE"))),
+        _match_in_tenants(
+            _resource_rule("", ("services", "services/status"), ("CREATE", "UPDATE"))
+        ),
         [
             kept,
             whose,
@@ -223,7 +228,9 @@ def _member_policies(trusted: str) -> Iterator[Object]:
             ),
         ],
     )
-    yield from _policy_and_binding(RESERVED, _in_tenants(*_reserved_rules()), [_reserved(trusted)])
+    yield from _policy_and_binding(
+        RESERVED, _match_in_tenants(*_reserved_rules()), [_reserved_names_validation(trusted)]
+    )
     yield from _policy_and_binding(
         PLATFORM,
         {"resourceRules": [_resource_rule(GROUP, _PLATFORM_RESOURCES, ("*",))]},
@@ -244,7 +251,7 @@ def _reserved_rules() -> Iterator[Wire]:
         yield _resource_rule(group, resources, ("CREATE", "UPDATE"))
 
 
-def _reserved(trusted: str) -> Wire:
+def _reserved_names_validation(trusted: str) -> Wire:
     """The validation that only trusted users take the names of a network's DNS and API alias."""
     names = [
         "(has(object.metadata.name) ? object.metadata.name : '')",
@@ -262,7 +269,8 @@ def _reserved(trusted: str) -> Wire:
     )
 
 
-def _in_tenants(*rules: Wire) -> Wire:
+def _match_in_tenants(*rules: Wire) -> Wire:
+    """The matchConstraints of these resource rules in namespaces of tenants."""
     return {"resourceRules": list(rules), "namespaceSelector": TENANT_NAMESPACES}
 
 
@@ -309,13 +317,13 @@ def _label(side: str, name: str, kind: str = "labels") -> str:
     return f"(has({labels}) && '{name}' in {labels} ? {labels}['{name}'] : '')"
 
 
-def _status(side: str, field: str) -> str:
+def _status_list(side: str, field: str) -> str:
     """A CEL expression: a field of the status in a list, or an empty list."""
     status = f"{side}.status"
     return f"(has({status}) && has({status}.{field}) ? [{status}.{field}] : [])"
 
 
-def _trusted(options: NetworksOptions) -> str:
+def _trusted_expression(options: NetworksOptions) -> str:
     """A CEL expression: whether the user is an agent, system component or administrator."""
     users = ", ".join(f"'{user}'" for user in (*options.agents, *SYSTEM_USERS))
     groups = ", ".join(f"'{group}'" for group in options.admins)
@@ -341,7 +349,7 @@ def _validation(expression: str, message: str) -> Wire:
 
 
 def _policy_and_binding(name: str, matches: Wire, validations: list[Wire]) -> Iterator[Object]:
-    """A policy with its validations, and its binding."""
+    """A policy with its validations, and its binding, which denies; also if the policy fails."""
     yield ValidatingAdmissionPolicy(
         metadata=Meta(name=name, labels=GUARD_LABELS),
         spec={

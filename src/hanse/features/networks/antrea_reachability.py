@@ -7,19 +7,16 @@ by `unevaluated`: a rule matches nothing by it.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from ipaddress import ip_address, ip_network
-from typing import Any, Literal
+from typing import Literal
 
-import msgspec
 from msgspec import Struct
 
-from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
+from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort, is_in_block
 from hanse.model.antrea_policies import policy_peers, policy_subjects
 from hanse.model.kinds.antrea import AntreaClusterNetworkPolicy, AntreaNetworkPolicy
 from hanse.model.kinds.antrea import Tier as AntreaTier
-from hanse.model.kinds.networking import LabelSelector
 from hanse.model.objects import Wire
-from hanse.model.selectors import selects
+from hanse.model.selectors import decode_selector, selects
 
 AntreaPolicy = AntreaNetworkPolicy | AntreaClusterNetworkPolicy
 Direction = Literal["ingress", "egress"]
@@ -62,6 +59,7 @@ def antrea_rules(
     ranks = {**_TIERS, **{t.metadata.name: int(t.spec.get("priority", 250)) for t in tiers}}
 
     def order(policy: AntreaPolicy) -> tuple[int, float, str]:
+        """Sort key: the rank of the policy's tier, its priority and its name."""
         tier = str(policy.spec.get("tier") or "application").lower()
         return ranks.get(tier, 250), float(policy.spec.get("priority", 0)), policy.metadata.name
 
@@ -78,9 +76,9 @@ def antrea_verdict(
     *,
     baseline: bool,
 ) -> Verdict:
-    """What rules say of a connection, for one of its ends; Pass if none matches.
+    """What the first matching rule says of a connection, for one of its ends; Pass if none matches.
 
-    Either those of the baseline tier, or all others.
+    Either rules of the baseline tier, or all others. Pass, too, if that end is no pod.
     """
     subject, peer = (source, target) if direction == "egress" else (target, source)
     if not subject.is_pod:
@@ -127,12 +125,16 @@ def _unknown_fields(spec: Wire) -> set[str]:
 
 
 def _unknown_ports(rule: Wire) -> set[str]:
+    """The fields of a rule's ports that are not evaluated, as `ports.FIELD`."""
     entries = rule.get("ports") or ()
     return {f"ports.{field}" for one in entries for field in one if field not in _KNOWN_PORTS}
 
 
 def _rules(policy: AntreaPolicy, baseline: bool) -> Iterator[AntreaRule]:
-    """The rules of a policy, without those that have a field or port that is not evaluated."""
+    """The rules of a policy, without those that have a field or port that is not evaluated.
+
+    Each says whether its tier is the `baseline`.
+    """
     directions: tuple[Direction, ...] = ("ingress", "egress")
     for direction in directions:
         for rule in policy.spec.get(direction) or ():
@@ -156,17 +158,21 @@ def _matches(
     if not peer or not peer.keys() <= _KNOWN_PEERS:
         return False
     if (block := peer.get("ipBlock")) is not None:
-        return any(_in_block(block, address) for address in endpoint.addresses)
+        excluded = block.get("except") or ()
+        return any(is_in_block(a, block["cidr"], excluded) for a in endpoint.addresses)
     if not endpoint.is_pod or not _in_namespaces(peer, rule, endpoint, subject):
         return False
     pods = peer.get("podSelector")
-    return pods is None or selects(_selector(pods), endpoint.labels)
+    return pods is None or selects(decode_selector(pods), endpoint.labels)
 
 
 def _in_namespaces(
     peer: Wire, rule: AntreaRule, endpoint: TrafficEndpoint, subject: TrafficEndpoint
 ) -> bool:
-    """Whether a pod is in the namespaces of a peer: by default the policy's, or all."""
+    """Whether a pod is in the namespaces of a peer: the subject's own, or those that are selected.
+
+    By default it is the policy's namespace, or any for a policy of the cluster.
+    """
     if (spaces := peer.get("namespaces")) is not None:
         if spaces.get("match") == "Self":
             return endpoint.namespace == subject.namespace
@@ -174,16 +180,8 @@ def _in_namespaces(
         mine, others = subject.namespace_labels, endpoint.namespace_labels
         return bool(labels) and all(n in mine and mine[n] == others.get(n) for n in labels)
     if (selector := peer.get("namespaceSelector")) is not None:
-        return selects(_selector(selector), endpoint.namespace_labels)
+        return selects(decode_selector(selector), endpoint.namespace_labels)
     return not rule.namespace or endpoint.namespace == rule.namespace
-
-
-def _in_block(block: Wire, address: str) -> bool:
-    def has(text: str) -> bool:
-        network = ip_network(text, strict=False)
-        return ip_address(address) in network
-
-    return has(block["cidr"]) and not any(has(text) for text in block.get("except") or ())
 
 
 def _has_port(rule: Wire, target: TrafficEndpoint, port: TrafficPort) -> bool:
@@ -204,7 +202,3 @@ def _is_port(entry: Wire, target: TrafficEndpoint, port: TrafficPort) -> bool:
             return target.ports.get((name, protocol)) == port.port
         case first:
             return bool(first <= port.port <= (entry.get("endPort") or first))
-
-
-def _selector(wire: Any) -> LabelSelector:
-    return msgspec.convert(wire or {}, LabelSelector, strict=False)

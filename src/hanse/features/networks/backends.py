@@ -51,7 +51,10 @@ def plan_service(
 
 
 def port_backends(service: Service, snapshot: Snapshot) -> tuple[PortBackends, ...]:
-    """The ready addresses by port and target port, over all EndpointSlices of a Service."""
+    """The ready addresses by port and target port, over all EndpointSlices of a Service.
+
+    Of each endpoint only the first address counts.
+    """
     service_key = f"{service.metadata.namespace}/{service.metadata.name}"
     slices = sorted(
         snapshot.by(snapshot.local, SLICES_BY_SERVICE, service_key), key=lambda s: s.metadata.name

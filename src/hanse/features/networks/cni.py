@@ -6,10 +6,12 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from hanse.features.networks.interfaces import format_cni_args, parse_cni_args
+from hanse.features.networks.interfaces import VPC_ARGUMENT, format_cni_args, parse_cni_args
+from hanse.features.networks.lookups import VPC
 from hanse.features.networks.names import CNI_ARGS, READINESS
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.core import Pod
+from hanse.model.kinds.networks import Network
 
 PLUGIN = "hanse"
 """The type of the plugin in a network configuration."""
@@ -46,6 +48,13 @@ class CniConfig(Struct, frozen=True):
     version: str
     kubeconfig: str = ""
     context: str = ""
+
+
+class KnownPod(Struct, frozen=True):
+    """A pod, and the network that it is in; None if it is in none."""
+
+    pod: Pod
+    network: Network | None = None
 
 
 class PodRef(Struct, frozen=True):
@@ -110,22 +119,36 @@ def merge_cni_args(args: str, annotation: str) -> str:
     return ";".join(part for part in (args, format_cni_args(added)) if part)
 
 
-def pod_cni_args(ref: PodRef, pod: Pod | None, command: str) -> str:
+def pod_cni_args(ref: PodRef, known: KnownPod | None, command: str) -> str:
     """The cni-args annotation of a pod; empty for a deletion of one that is gone.
 
     Empty, too, if the pod has another uid. Raises `CniError` (try again) for a pod that is not
-    there, or whose port is not prepared yet (ADD).
+    there (but DEL), and for ADD also if its port is not prepared: a delegate without the arguments
+    of a VPC would attach it to another network.
     """
-    if pod is None:
+    if known is None:
         if command == "DEL":
             return ""
         raise CniError(TRY_AGAIN, f"pod {ref.namespace}/{ref.name} is not there")
-    if ref.uid and pod.metadata.uid != ref.uid:
+    if ref.uid and known.pod.metadata.uid != ref.uid:
         return ""  # another pod of that name
-    if not is_prepared(pod) and command == "ADD":
+    if command == "ADD" and not (is_prepared(known.pod) and _has_vpc(known)):
         message = f"the network of pod {ref.namespace}/{ref.name} has not prepared its port yet"
         raise CniError(TRY_AGAIN, message)
-    return pod.metadata.annotations.get(CNI_ARGS, "")
+    return known.pod.metadata.annotations.get(CNI_ARGS, "")
+
+
+def names_vpc(pod: Pod) -> bool:
+    """Whether a pod's CNI arguments name a VPC; False if they are invalid."""
+    try:
+        return VPC_ARGUMENT in parse_cni_args(pod.metadata.annotations.get(CNI_ARGS, ""))
+    except ValueError:
+        return False
+
+
+def _has_vpc(known: KnownPod) -> bool:
+    """Whether a pod's CNI arguments name its VPC, or its network is not of the type with ports."""
+    return known.network is None or known.network.spec.type != VPC or names_vpc(known.pod)
 
 
 def unread_pod_args(ref: PodRef, command: str, error: Exception) -> str:
@@ -162,7 +185,7 @@ def wrap_config(text: bytes) -> dict[str, Any]:
 
 
 def uses_our_plugin(text: bytes) -> bool:
-    """Whether the first plugin of a network configuration is ours; raises `CniError` as above."""
+    """Whether the first plugin of a network configuration is ours; `CniError` if it names none."""
     _, plugins = _parse_plugins(text)
     return bool(plugins[0]["type"] == PLUGIN)
 
@@ -181,7 +204,10 @@ def _parse_plugins(text: bytes) -> tuple[dict[str, Any], list[Any]]:
 
 
 def _innermost(plugin: dict[str, Any]) -> dict[str, Any]:
-    """The plugin itself, or what ours delegates to; it has the capabilities that runtimes saw."""
+    """The plugin itself, or what ours delegates to, which keeps the capabilities of ours.
+
+    Raises `CniError` if ours has no delegate.
+    """
     while plugin["type"] == PLUGIN:
         delegate = plugin.get("delegate")
         if not isinstance(delegate, dict) or not isinstance(delegate.get("type"), str):

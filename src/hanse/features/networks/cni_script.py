@@ -9,6 +9,8 @@ import shlex
 
 SCRIPT_MARK = "# A CNI plugin of Hanse, written and removed by `hanse guard`."
 """The line by which a script is known as ours."""
+GUARD_SILENT = "the guard of this node does not answer"
+"""How the error begins that runtimes get, and kubelets tell, while no guard runs."""
 _SCRIPT = """\
 #!/bin/sh
 @MARK@
@@ -44,7 +46,7 @@ run_plugin() { # FOLDER COMMAND: the plugin that the folder names, with the conf
     return 1
 }
 
-silent="the guard of this node does not answer; pods start once its pod of the DaemonSet runs"
+silent="@SILENT@; pods start once its pod of the DaemonSet runs"
 umask 077
 call=$(mktemp -d "$calls/call-XXXXXXXXXX" 2>/dev/null) || fail "$silent"
 trap 'rm -rf "$call"' EXIT
@@ -88,4 +90,5 @@ def plugin_script(folder: str, answer_seconds: int) -> str:
     It waits `answer_seconds` for each answer of the guard.
     """
     chosen = _SCRIPT.replace("@MARK@", SCRIPT_MARK).replace("@FOLDER@", shlex.quote(folder))
+    chosen = chosen.replace("@SILENT@", GUARD_SILENT)
     return chosen.replace("@SECONDS@", str(answer_seconds))

@@ -67,7 +67,7 @@ def dns_service(name: NetworkName, address: str) -> Service:
 def copied_slices(
     slices: Iterable[EndpointSlice], name: NetworkName, service: str, namespace: str
 ) -> Iterator[EndpointSlice]:
-    """EndpointSlices of another Service as those of a Service of a network."""
+    """Copies of another Service's EndpointSlices, named and labelled as a network's Service's."""
     for endpoint_slice in slices:
         labels = {**network_labels(name), KUBE_SERVICE: service, MANAGED_BY: FEATURE_DOMAIN}
         slice_name = shorten_name(f"{service}-{endpoint_slice.metadata.name}", 253)
@@ -102,7 +102,10 @@ def is_answering(slices: Iterable[EndpointSlice]) -> bool:
 def dns_workload(
     name: NetworkName, namespaces: Iterable[str], options: NetworksOptions
 ) -> Iterator[Object]:
-    """The DNS server's account, rights in the tenant's namespaces, ConfigMap, Deployment, PDB."""
+    """The DNS server's account, rights in the tenant's namespaces, ConfigMap, Deployment, PDB.
+
+    The ConfigMap holds a Corefile for CoreDNS, and else the namespaces that are served.
+    """
     namespace, object_name = name.dns_namespace, name.kube_dns
     labels = network_labels(name)
     spaces = tuple(sorted(namespaces))
@@ -224,7 +227,8 @@ def render_corefile(name: NetworkName, domain: str, namespaces: Iterable[str]) -
     """A Corefile that serves the Services and pods of one network, by their labels.
 
     CoreDNS watches whole clusters, so its account needs that permission. The well-known names
-    `kubernetes` and `kube-dns` are rewritten to the network's Services and back.
+    `kubernetes` and `kube-dns` are rewritten to the network's Services and back; other names are
+    forwarded.
     """
     spaces = " ".join(sorted(namespaces))
     kubernetes = f"{name.kubernetes}.{name.alias_namespace}.svc.{domain}"

@@ -61,7 +61,10 @@ def provider_call(network: Network, action: str, **arguments: Any) -> Call:
 
 
 def describe(network: Network, snapshot: Snapshot) -> tuple[Description, Question]:
-    """The provider's last answer on a network, empty or an error without one, and the question."""
+    """The ranges and DNS address that the provider last gave for a network, and the question.
+
+    Without an answer they are empty, or an error. What is no range or address is left out.
+    """
     call = provider_call(network, "describe", vpcID=network.spec.vpc_id)
     answer = snapshot.fact(Answer, call.id)
     question = Question(call, RETRY_INTERVAL)
@@ -135,7 +138,10 @@ def _revision(service: Service, snapshot: Snapshot) -> str:
 
 
 def plan_releases(name: str, snapshot: Snapshot, options: NetworksOptions) -> Plan:
-    """Ask what the provider holds, and to release addresses of Services that are gone."""
+    """Ask what the provider holds, and to release addresses of Services that are gone.
+
+    An empty plan if the network is gone or has no provider.
+    """
     network = snapshot.get(snapshot.local, Network, name)
     if network is None or not has_provider(network, options):
         return Plan()

@@ -1,6 +1,7 @@
 """The feature: its watches, the keys that changes enqueue, and the plans by topic."""
 
 from collections.abc import Iterable, Iterator
+from itertools import chain
 
 from hanse.features.networks.admission_policies import (
     address_pool_policy,
@@ -13,10 +14,13 @@ from hanse.features.networks.external_ipam import (
     plan_releases,
 )
 from hanse.features.networks.finalization import finalize_network
-from hanse.features.networks.isolation import IsolationInputs, isolation_policies
+from hanse.features.networks.isolation_plan import (
+    all_isolation_keys,
+    keys_for_isolation,
+    plan_isolation,
+)
 from hanse.features.networks.kube_ovn import KubeOvnProvider
-from hanse.features.networks.kubernetes_service import apiserver_endpoints
-from hanse.features.networks.lifecycle import address_pools, is_drained, plan_network
+from hanse.features.networks.lifecycle import address_pools, plan_network
 from hanse.features.networks.lookups import (
     PEERINGS_BY_PEER,
     WAITING_PODS_BY_NETWORK,
@@ -37,7 +41,7 @@ from hanse.features.networks.names import (
     shorten_name,
 )
 from hanse.features.networks.options import NetworksOptions
-from hanse.features.networks.peering import agreed_peers, own_network, plan_peering
+from hanse.features.networks.peering import own_network, plan_peering
 from hanse.features.networks.ports import PortProvider, plan_port
 from hanse.features.networks.providers import ExternalProvider, FlatProvider, Provider
 from hanse.features.networks.tenants import plan_tenant
@@ -74,6 +78,7 @@ class Networks:
         options: NetworksOptions = NetworksOptions(),  # noqa: B008 - a frozen value
         providers: Iterable[Provider] = (),
     ) -> None:
+        """The feature with the built-in network providers (flat, VPC, Kube-OVN) and more."""
         self.options = options
         built_in: tuple[Provider, ...] = (FlatProvider(), VpcProvider(), KubeOvnProvider())
         self.providers: dict[str, Provider] = {p.name: p for p in (*built_in, *providers)}
@@ -95,7 +100,7 @@ class Networks:
             case "addresses":
                 return plan_releases(key.name, snapshot, self.options)
             case "isolation":
-                return self._isolation_plan(key, snapshot)
+                return plan_isolation(key, snapshot, self.options)
             case "peering":
                 return plan_peering(key, snapshot)
             case "port":
@@ -111,11 +116,12 @@ class Networks:
         """The keys that a change concerns; objects of other clusters concern none."""
         match change:
             case ObjectChange(where) if where == snapshot.local:
-                return self._keys_for_object(change, snapshot)
+                keys = self._keys_for_object(change, snapshot)
             case ObjectChange():
                 return ()
             case FactChange():
-                return self._keys_for_fact(change, snapshot)
+                keys = self._keys_for_fact(change, snapshot)
+        return chain(keys, keys_for_isolation(change, snapshot, self.options))
 
     def _network_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The plan of a network, or of its end once it is being deleted; empty if it is gone."""
@@ -126,29 +132,6 @@ class Networks:
         plan = finalize_network if ends else plan_network
         return plan(network, snapshot, self.options, self.provider_of(network))
 
-    def _isolation_plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The NetworkPolicies of a namespace with a tenant; none if isolated otherwise."""
-        tenant = namespace_tenant(key.name, snapshot)
-        namespace = snapshot.get(snapshot.local, Namespace, key.name)
-        if not tenant or namespace is None or namespace.terminating:
-            return Plan()
-        if self.is_isolated_otherwise(snapshot):
-            return Plan()
-        networks = [n for n in tenant_networks(tenant, snapshot) if not is_drained(n)]
-        inputs = IsolationInputs(
-            tenant=tenant,
-            networks=tuple(parse_network_name(n.metadata.name).network for n in networks),
-            apiservers=tuple(apiserver_endpoints(snapshot)),
-            peers=tuple(agreed_peers(tenant, snapshot)),
-            shared_dns=self.options.dns_workload == "shared",
-        )
-        return Plan(tuple(Desired(p, snapshot.local) for p in isolation_policies(key.name, inputs)))
-
-    def is_isolated_otherwise(self, snapshot: Snapshot) -> bool:
-        """Whether options say that guards, or served ClusterNetworkPolicies, isolate networks."""
-        served = is_served(ClusterNetworkPolicy, snapshot)
-        return self.options.guard or (self.options.admin_policies and served)
-
     def _port_plan(self, key: Key, snapshot: Snapshot) -> Plan:
         """The port of one pod in the network of its labels; empty if it is in none."""
         pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
@@ -158,7 +141,10 @@ class Networks:
         return plan_port(pod, network, provider, snapshot)
 
     def _service_plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The provider's objects for a Service, or with ipam External what the provider is told."""
+        """The provider's objects for a Service, or with ipam External what the provider is told.
+
+        Without the Service, or its network, by provider `flat`.
+        """
         service = snapshot.get(snapshot.local, Service, key.name, key.namespace)
         network = (
             find_network(_network_of_labels(service), snapshot) if service is not None else None
@@ -181,7 +167,11 @@ class Networks:
         return Plan(tuple(Desired(guard, snapshot.local) for guard in guards))
 
     def _keys_for_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a changed object concerns, by kind."""
+        """The keys that a changed object of this cluster concerns, by its kind.
+
+        None for other kinds. The ports of a Network only if it appears or goes; a NetworkPort only
+        if it goes.
+        """
         obj = change.object
         meta = obj.metadata
         match obj:
@@ -210,7 +200,7 @@ class Networks:
     def _keys_for_members(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """Keys for a pod, Service or slice, by its labels before and after.
 
-        All keys for the API server's Service.
+        All keys for the API server's Service, all networks for that of the shared DNS.
         """
         for version in (change.before, change.after):
             if version is None:
@@ -220,13 +210,16 @@ class Networks:
                 yield from self._keys_for_member(version, snapshot)
             name = meta.name if isinstance(version, Service) else meta.labels.get(KUBE_SERVICE)
             if (meta.namespace, name) == _KUBERNETES_SERVICE:
-                yield from self._all_keys(snapshot)
+                yield from all_isolation_keys(snapshot)
             if (meta.namespace, name) == _SHARED_DNS:
                 networks = snapshot.all(snapshot.local, Network)
                 yield from (Key("network", network.metadata.name) for network in networks)
 
     def _keys_for_member(self, member: Object, snapshot: Snapshot) -> Iterator[Key]:
-        """Keys for a pod, Service or slice in a network."""
+        """Keys for a pod, Service or slice in a network: its port or Service, if it has a plan.
+
+        Also the network while it is deleted, and its addresses if the Service is gone.
+        """
         name = _network_of_labels(member)
         network = snapshot.get(snapshot.local, Network, str(name))
         if network is None:
@@ -257,7 +250,7 @@ class Networks:
     def _keys_for_network(self, network: Network, snapshot: Snapshot) -> Iterator[Key]:
         """Keys of a network, its tenant, the tenant's isolation, waiting pods and peerings.
 
-        Also the keys of all failed networks.
+        Also the keys of all failed networks, and of the addresses that a provider holds for it.
         """
         yield Key("network", network.metadata.name)
         if has_provider(network, self.options):
@@ -271,7 +264,7 @@ class Networks:
             yield from self._keys_for_peering(peering, snapshot)
 
     def _keys_for_range(self, cidr: ServiceCIDR, snapshot: Snapshot) -> Iterator[Key]:
-        """Keys for a ServiceCIDR: its network by label, or failed networks if it has none."""
+        """Keys for a ServiceCIDR: guards, and its network by label, or failed ones without one."""
         yield GUARDS_KEY
         owner = cidr.metadata.labels.get(RANGE_OF)
         if owner is None:
@@ -309,16 +302,11 @@ class Networks:
         for namespace in tenant_namespaces(tenant, snapshot):
             yield Key("isolation", namespace.metadata.name)
 
-    def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys of all networks, and isolation keys of all namespaces with a tenant label."""
-        for network in snapshot.all(snapshot.local, Network):
-            yield Key("network", network.metadata.name)
-        for namespace in snapshot.all(snapshot.local, Namespace):
-            if TENANT in namespace.metadata.labels:
-                yield Key("isolation", namespace.metadata.name)
-
     def _keys_for_namespace(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """A namespace's tenants before and after, and what depends on their namespaces."""
+        """A namespace's tenants before and after, what depends on their namespaces, and guards.
+
+        None for a namespace that is no tenant's.
+        """
         for tenant in _changed_tenants(change):
             yield GUARDS_KEY
             yield Key("tenant", tenant)
@@ -336,7 +324,7 @@ class Networks:
                 where == snapshot.local and kind in self._optional_kinds
             ):
                 yield GUARDS_KEY
-                yield from self._all_keys(snapshot)
+                yield from all_isolation_keys(snapshot)
             case WriteOutcome(ref) if ref.where == snapshot.local:
                 yield from self._keys_for_outcome(
                     ref.ref.kind, ref.ref.name, ref.ref.namespace, snapshot
@@ -347,7 +335,11 @@ class Networks:
     def _keys_for_outcome(
         self, kind: object, name: str, namespace: str, snapshot: Snapshot
     ) -> Iterator[Key]:
-        """Keys of tenants and networks whose status depends on the result of a write."""
+        """Keys of tenants and networks whose status tells the result of such a write.
+
+        A Namespace's concerns all tenants, a ServiceCIDR's all networks, a Service's,
+        EndpointSlice's or Deployment's those of the tenant.
+        """
         if kind == Network.kind:
             yield Key("tenant", parse_network_name(name).tenant)
         elif kind == Namespace.kind:

@@ -6,15 +6,15 @@ from datetime import timedelta
 from hanse.features.networks.addresses import is_in_ranges, parse_address, service_ranges
 from hanse.features.networks.external_ipam import plan_return
 from hanse.features.networks.lifecycle import (
-    DRAINED,
     desired_from_provider,
     desired_objects,
-    is_drained,
     merged_conditions,
 )
 from hanse.features.networks.lookups import (
+    DRAINED,
     PODS_BY_NETWORK,
     SERVICES_BY_NETWORK,
+    is_drained,
     is_in_tenant,
     summarize_objects,
 )
@@ -58,7 +58,8 @@ def finalize_network(
 ) -> Plan:
     """Wait until the network is unused, delete its objects, then remove the finalizer.
 
-    While users' pods or Services remain it works on. An empty plan without our finalizer.
+    While users' pods or Services remain, its objects stay; the status says what is waited for. An
+    empty plan without our finalizer.
     """
     if FINALIZER not in network.metadata.finalizers:
         return Plan()

@@ -24,6 +24,8 @@ class InterfaceRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, 
     ip: str = ""
 
 
+VPC_ARGUMENT = "VPCID"
+"""The CNI argument that names a pod's VPC."""
 _INTERFACE_NAME = re.compile(r"(?!\.{1,2}$)[A-Za-z0-9_.-]{1,15}")
 
 
@@ -59,7 +61,7 @@ def parse_interface(annotations: dict[str, str]) -> InterfaceRequest:
 def candidate_subnets(network: Network, nic: InterfaceRequest) -> tuple[Subnet, ...]:
     """The subnets that match a request; raises `InvalidInterface` if there are none.
 
-    It also does for the network or broadcast address of a subnet.
+    It also raises if the requested address is a subnet's network or broadcast address.
     """
     subnets: tuple[Subnet, ...] = network.spec.subnets or (DEFAULT_SUBNET,)
     names = ", ".join(f"{s.name} ({s.cidr})" for s in subnets) or "none"

@@ -3,11 +3,13 @@
 Policies only add up, so what these allow within a network, policies of tenants cannot take away.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from ipaddress import ip_network
 from typing import Literal
 
 from msgspec import Struct
 
+from hanse.features.networks.guard.facts import Access
 from hanse.features.networks.names import (
     APP,
     DEFAULT,
@@ -20,6 +22,8 @@ from hanse.features.networks.names import (
     NetworkName,
     shorten_name,
 )
+from hanse.features.networks.ranges import overlaps
+from hanse.model.kinds.core import Protocol
 from hanse.model.kinds.networking import (
     EgressPolicyRule,
     IngressPolicyRule,
@@ -35,7 +39,11 @@ from hanse.model.kinds.policynetworking import ClusterNetworkPolicy, ClusterNetw
 from hanse.model.naming import SYSTEM_NAMESPACE
 from hanse.model.objects import Meta, Wire
 
+DENY = "hanse-deny"
+"""The policy of a namespace that denies what no other allows."""
 NO_NETWORK_LABEL = LabelRequirement(key=NETWORK, operator="DoesNotExist")
+NO_TENANT_LABEL = LabelRequirement(key=TENANT, operator="DoesNotExist")
+PROTOCOLS: dict[str, Protocol] = {"tcp": "TCP", "udp": "UDP", "sctp": "SCTP"}
 DNS_PORTS = (PolicyPort(protocol="UDP", port=53), PolicyPort(protocol="TCP", port=53))
 
 PolicyType = Literal["Ingress", "Egress"]
@@ -57,15 +65,21 @@ class IsolationInputs(Struct, frozen=True):
     """Networks of this tenant, each with a peer that both sides agreed on."""
     shared_dns: bool = False
     """Whether networks ask the shared DNS server, beside servers of their own."""
+    accesses: tuple[tuple[str, Access], ...] = ()
+    """Networks of this tenant, each with something that the platform allows it."""
+    nodes: tuple[str, ...] = ()
+    """Addresses of all nodes."""
+    inside: tuple[str, ...] = ()
+    """Ranges of the cluster, which no range of an access means: of pods, and nodes."""
 
 
 def isolation_policies(namespace: str, inputs: IsolationInputs) -> Iterator[NetworkPolicy]:
     """The NetworkPolicies of a namespace: deny all, then allow traffic by network.
 
-    Allowed are pods of the network and its peers, its DNS and the API servers; in the DNS namespace
-    also what DNS servers need.
+    Allowed are pods of the network and its peers, its DNS, the API servers and what the platform
+    allows; in the DNS namespace also what DNS servers need.
     """
-    yield _network_policy(namespace, "hanse-deny", LabelSelector(), ("Ingress", "Egress"), {})
+    yield _network_policy(namespace, DENY, LabelSelector(), ("Ingress", "Egress"), {})
     for network in inputs.networks:
         name = NetworkName(inputs.tenant, network)
         labels = {TENANT: inputs.tenant, NETWORK: network}
@@ -84,12 +98,17 @@ def isolation_policies(namespace: str, inputs: IsolationInputs) -> Iterator[Netw
             yield _dns_policy(name, inputs, labels)
 
 
+def policy_name(network: str) -> str:
+    """The name of a network's policy in each namespace of its tenant."""
+    return f"hanse-network.{network}"
+
+
 def _pod_selectors(network: str) -> Iterator[tuple[str, LabelSelector]]:
     """Name and pod selector of a network's policies; unlabelled pods are in the default one.
 
     Names of networks have no dots, so these names differ from each other.
     """
-    yield f"hanse-network.{network}", LabelSelector(match_labels={NETWORK: network})
+    yield policy_name(network), LabelSelector(match_labels={NETWORK: network})
     if network == DEFAULT:
         yield "hanse-unlabelled", LabelSelector(match_expressions=(NO_NETWORK_LABEL,))
 
@@ -106,7 +125,10 @@ def network_peers(name: NetworkName) -> tuple[PolicyPeer, ...]:
 def _network_rules(
     name: NetworkName, inputs: IsolationInputs
 ) -> tuple[tuple[IngressPolicyRule, ...], tuple[EgressPolicyRule, ...]]:
-    """Traffic within the network and with its peers, and egress to DNS and the API servers."""
+    """Rules for traffic within the network, with its peers and by its accesses; (ingress, egress).
+
+    Egress also to its DNS, to the shared DNS if that is used, and to the API servers.
+    """
     others = [peer for own, peer in inputs.peers if own == name.network]
     peers = tuple(p for one in (name, *others) for p in network_peers(one))
     home = LabelSelector(match_labels={NAMESPACE_NAME: name.dns_namespace, TENANT: name.tenant})
@@ -115,8 +137,56 @@ def _network_rules(
     if inputs.shared_dns:
         servers.append(_SHARED_SERVERS)
     dns = EgressPolicyRule(to=tuple(servers), ports=DNS_PORTS)
-    egress = (EgressPolicyRule(to=peers), dns, *_apiserver_rules(inputs.apiservers))
-    return (IngressPolicyRule(from_=peers),), egress
+    allowed = [access for own, access in inputs.accesses if own == name.network]
+    ingress = (
+        IngressPolicyRule(from_=peers),
+        *(
+            IngressPolicyRule(from_=clients, ports=_access_ports(access))
+            for access in allowed
+            if access.inbound and (clients := _access_peers(access, inputs))
+        ),
+    )
+    egress = (
+        EgressPolicyRule(to=peers),
+        dns,
+        *_apiserver_rules(inputs.apiservers),
+        *(
+            EgressPolicyRule(to=targets, ports=_access_ports(access))
+            for access in allowed
+            if not access.inbound and (targets := _access_peers(access, inputs))
+        ),
+    )
+    return ingress, egress
+
+
+def _access_ports(access: Access) -> tuple[PolicyPort, ...]:
+    return tuple(PolicyPort(protocol=PROTOCOLS[one], port=port) for one, port in access.ports)
+
+
+def _access_peers(access: Access, inputs: IsolationInputs) -> tuple[PolicyPeer, ...]:
+    """Who is meant by an access: pods of a namespace without tenant, nodes, or a range outside.
+
+    None if all of a range is inside the cluster.
+    """
+    if access.namespace:
+        selector = LabelSelector(
+            match_labels={NAMESPACE_NAME: access.namespace}, match_expressions=(NO_TENANT_LABEL,)
+        )
+        return (PolicyPeer(namespace_selector=selector),)
+    if access.nodes:
+        return tuple(PolicyPeer(ip_block=IPBlock(cidr=_host(one))) for one in inputs.nodes)
+    block = _outside_block(access.range, inputs.inside)
+    return (PolicyPeer(ip_block=block),) if block is not None else ()
+
+
+def _outside_block(text: str, inside: Iterable[str]) -> IPBlock | None:
+    """A range without those inside the cluster; None if one of these has all of it."""
+    whole = ip_network(text)
+    parts = [one for one in map(ip_network, inside) if one.version == whole.version]
+    if any(overlaps(whole, one) and one.prefixlen <= whole.prefixlen for one in parts):
+        return None
+    holes = [one for one in parts if overlaps(whole, one)]
+    return IPBlock(cidr=text, except_=tuple(map(str, holes)))
 
 
 def _apiserver_rules(endpoints: Sequence[tuple[str, int]]) -> Iterator[EgressPolicyRule]:
@@ -125,10 +195,13 @@ def _apiserver_rules(endpoints: Sequence[tuple[str, int]]) -> Iterator[EgressPol
     for address, port in endpoints:
         ports.setdefault(port, []).append(address)
     for port, addresses in sorted(ports.items()):
-        blocks = tuple(
-            PolicyPeer(ip_block=IPBlock(cidr=f"{a}/{128 if ':' in a else 32}")) for a in addresses
-        )
+        blocks = tuple(PolicyPeer(ip_block=IPBlock(cidr=_host(a))) for a in addresses)
         yield EgressPolicyRule(to=blocks, ports=(PolicyPort(protocol="TCP", port=port),))
+
+
+def _host(address: str) -> str:
+    """The range of one address."""
+    return f"{address}/{128 if ':' in address else 32}"
 
 
 def _dns_policy(

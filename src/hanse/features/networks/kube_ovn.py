@@ -142,7 +142,7 @@ def _load_balancer_rule(
     endpoints: tuple[str, ...],
     port_backends: list[PortBackends],
 ) -> SwitchLBRule:
-    """The SwitchLBRule of a Service for one set of endpoints."""
+    """The SwitchLBRule of a Service for one set of endpoints; `number` makes its name unique."""
     meta = service.metadata
     name = f"{network.metadata.name}-{meta.namespace}-{meta.name}-{number}".replace(".", "-")
     affinity = "ClientIP" if service.spec.session_affinity == "ClientIP" else ""

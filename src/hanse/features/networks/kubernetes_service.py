@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from hanse.features.networks.dns_server import copied_slices, network_labels
-from hanse.features.networks.lookups import SLICES_BY_SERVICE
+from hanse.features.networks.lookups import apiserver_slices
 from hanse.features.networks.names import NetworkName
 from hanse.model.kinds.core import (
     Endpoints,
@@ -18,28 +18,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Snapshot
 
-KUBERNETES_SERVICE = "default/kubernetes"
 SKIP_MIRROR = "endpointslice.kubernetes.io/skip-mirror"
-
-
-def apiserver_slices(snapshot: Snapshot) -> list[EndpointSlice]:
-    """The EndpointSlices of `default/kubernetes`, sorted by name."""
-    found = snapshot.by(snapshot.local, SLICES_BY_SERVICE, KUBERNETES_SERVICE)
-    return sorted(found, key=lambda s: s.metadata.name)
-
-
-def apiserver_endpoints(snapshot: Snapshot) -> list[tuple[str, int]]:
-    """Address and port of every API server by EndpointSlices of `default/kubernetes`, sorted."""
-    return sorted(
-        {
-            (address, port.port)
-            for endpoint_slice in apiserver_slices(snapshot)
-            for endpoint in endpoint_slice.endpoints or ()
-            for address in endpoint.addresses
-            for port in endpoint_slice.ports or ()
-            if port.port is not None
-        }
-    )
 
 
 def kubernetes_service(name: NetworkName, address: str, snapshot: Snapshot) -> Service:
@@ -56,7 +35,10 @@ def kubernetes_slices(name: NetworkName, snapshot: Snapshot) -> Iterator[Endpoin
 
 
 def kubernetes_endpoints(name: NetworkName, snapshot: Snapshot) -> Endpoints:
-    """The same endpoints for those who still read Endpoints; the cluster makes no slices of it."""
+    """The Endpoints of a network's `kubernetes` Service, with the addresses of the API servers.
+
+    They have the label by which the cluster makes no EndpointSlices of them.
+    """
     labels = {**network_labels(name), SKIP_MIRROR: "true"}
     subsets = tuple(
         EndpointsSubset(

@@ -32,6 +32,7 @@ from hanse.features.networks.external_ipam import (
     has_provider,
 )
 from hanse.features.networks.isolation import cluster_network_policies
+from hanse.features.networks.isolation_plan import isolated_condition
 from hanse.features.networks.kubernetes_service import (
     kubernetes_endpoints,
     kubernetes_service,
@@ -71,7 +72,6 @@ from hanse.model.plan import Desired, Patch, Plan, Question
 from hanse.model.snapshot import Snapshot
 from hanse.model.status import condition_events
 
-DRAINED = "Drained"
 _FAILED_RESULTS = ("Foreign", "Refused", "Forbidden")
 
 
@@ -107,7 +107,8 @@ def plan_network(
             state = NetworkPhase(provision.state, reason, provision.message)
         else:
             state = _observed_phase(network, desired, snapshot)
-    plan = _status_plan(network, state, desired, snapshot)
+    isolated = isolated_condition(network, snapshot, options)
+    plan = _status_plan(network, state, isolated, desired, snapshot)
     if not (asked := (*questions, *alias)):
         return plan
     return replace(plan, questions=asked, requeue_after=RETRY_INTERVAL)
@@ -152,13 +153,6 @@ def _alias_question(
     return (alias_address(network, name.kubernetes, name.alias_namespace, snapshot)[1],)
 
 
-def is_drained(network: Network) -> bool:
-    """Whether a network is being deleted and its condition Drained is True."""
-    drained = find_condition(network.status.conditions, DRAINED)
-    gone = network.metadata.deletion_timestamp is not None
-    return gone and drained is not None and drained.status == "True"
-
-
 def address_pools(snapshot: Snapshot) -> Iterator[AddressPool]:
     """The service ranges of all networks that have some, with their tenants' namespaces."""
     for network in snapshot.all(snapshot.local, Network):
@@ -171,9 +165,9 @@ def address_pools(snapshot: Snapshot) -> Iterator[AddressPool]:
 def desired_objects(
     network: Network, snapshot: Snapshot, options: NetworksOptions
 ) -> Iterator[Desired]:
-    """The ServiceCIDRs, ClusterNetworkPolicy, DNS and `kubernetes` Service of a network.
+    """The ServiceCIDRs, DNS, `kubernetes` Service and, if used, ClusterNetworkPolicy of a network.
 
-    Services wait until the first ServiceCIDR is Ready.
+    Services wait until the first ServiceCIDR is Ready, for their namespaces and addresses.
     """
     name = parse_network_name(network.metadata.name)
     pool = allocated_ranges(network, snapshot)
@@ -212,7 +206,10 @@ def _dns_objects(
     options: NetworksOptions,
     snapshot: Snapshot,
 ) -> Iterator[Desired]:
-    """The Service and workload of a network's DNS; none while its address is not known."""
+    """The Service of a network's DNS and its servers, or shared endpoints; none without address.
+
+    A network that moves to the shared servers keeps its own until those answer.
+    """
     name = parse_network_name(network.metadata.name)
     address = dns_service_address(network, pool, snapshot)
     if address is None:
@@ -357,15 +354,19 @@ def dns_cluster_ip(network: Network, snapshot: Snapshot) -> str:
 
 
 def _status_plan(
-    network: Network, state: NetworkPhase, desired: tuple[Desired, ...], snapshot: Snapshot
+    network: Network,
+    state: NetworkPhase,
+    isolated: tuple[Condition, ...],
+    desired: tuple[Desired, ...],
+    snapshot: Snapshot,
 ) -> Plan:
-    """The plan with the status patch, and an Event if the network fails or is well again."""
+    """The plan with the status patch and Events of Ready; requeued soon while it is Unknown."""
     ref = ClusterObjectRef(snapshot.local, object_ref(network))
     ready = condition("Ready", state.phase == "Ready", state.reason, state.message)
     status: Wire = {
         "phase": state.phase,
         "message": state.message or None,
-        "conditions": merged_conditions(network, [ready], snapshot),
+        "conditions": merged_conditions(network, [ready, *isolated], snapshot),
     }
     if ipam_mode(network) == "External":
         said = network.status

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
-from hanse.features.networks.membership import tenant_of
+from hanse.features.networks.membership import network_of, tenant_of
 from hanse.features.networks.names import (
     DEFAULT,
     NETWORK,
@@ -11,11 +11,13 @@ from hanse.features.networks.names import (
     NetworkName,
     parse_network_name,
 )
+from hanse.model.conditions import find_condition
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.networks import IPAM, Network, NetworkPeering
 from hanse.model.objects import Object
 from hanse.model.snapshot import Index, Snapshot
+from hanse.model.summaries import first_of
 
 
 def _network_key(obj: Object) -> Iterator[str]:
@@ -40,6 +42,9 @@ WAITING_PODS_BY_NETWORK = Index(
 PODS_BY_ADDRESS = Index(
     Pod, "networks-pod-addresses", lambda p: [pod_ip.ip for pod_ip in p.status.pod_ips if pod_ip.ip]
 )
+PODS_BY_NODE = Index(
+    Pod, "networks-pod-nodes", lambda p: [p.spec.node_name] if p.spec.node_name else ()
+)
 SERVICES_BY_NETWORK = Index(Service, "networks-services", _network_key)
 NAMESPACES_BY_TENANT = Index(Namespace, "networks-namespaces", _tenant_key)
 NETWORKS_BY_TENANT = Index(
@@ -50,8 +55,19 @@ SLICES_BY_SERVICE = Index(
     "networks-slices",
     lambda s: [f"{s.metadata.namespace}/{s.metadata.labels.get('kubernetes.io/service-name', '')}"],
 )
+KUBERNETES_SERVICE = "default/kubernetes"
 FLAT = "flat"
 """The type of networks whose pods have addresses of the cluster, each of one pod alone."""
+VPC = "vpc"
+"""The type of networks whose addresses we give out, as CNI arguments of pods."""
+ISOLATED = "Isolated"
+"""The condition of a network that says what keeps it apart from others."""
+GUARDED = "Guards"
+"""Its reason where the guards of nodes do."""
+GUARDS_MISSING = "GuardsMissing"
+"""Its reason where policies do, as not all nodes have a guard."""
+DRAINED = "Drained"
+"""The condition of a network that is being deleted: whether nobody uses it any more."""
 PEERINGS_BY_PEER = Index(NetworkPeering, "networks-peerings", lambda p: [p.spec.peer])
 
 
@@ -87,9 +103,28 @@ def tenant_networks(tenant: str, snapshot: Snapshot) -> list[Network]:
 
 
 def find_network(name: NetworkName, snapshot: Snapshot) -> Network | None:
-    """The Network of that name, if its spec names the same tenant."""
+    """The Network of that name; None if there is none, or its spec names another tenant."""
     found = snapshot.get(snapshot.local, Network, str(name))
     return found if found is not None and found.spec.tenant == name.tenant else None
+
+
+def pod_network(pod: Pod, namespace: Namespace | None, snapshot: Snapshot) -> Network | None:
+    """The Network that a pod is in; None if it is in none that exists."""
+    name = network_of(pod, namespace, lambda n: find_network(n, snapshot) is not None)
+    return find_network(name, snapshot) if name is not None else None
+
+
+def is_drained(network: Network) -> bool:
+    """Whether a network is being deleted and its condition Drained is True."""
+    drained = find_condition(network.status.conditions, DRAINED)
+    gone = network.metadata.deletion_timestamp is not None
+    return gone and drained is not None and drained.status == "True"
+
+
+def needs_no_guard(network: Network) -> bool:
+    """Whether the condition of a network says that policies keep it apart."""
+    found = find_condition(network.status.conditions, ISOLATED)
+    return found is not None and found.status == "True" and found.reason != GUARDED
 
 
 def ipam_mode(network: Network) -> IPAM:
@@ -104,6 +139,26 @@ def is_served(kind: type[Object], snapshot: Snapshot) -> bool:
     return served if served is not None else snapshot.listed(snapshot.local, kind)
 
 
+def apiserver_slices(snapshot: Snapshot) -> list[EndpointSlice]:
+    """The EndpointSlices of `default/kubernetes`, sorted by name."""
+    found = snapshot.by(snapshot.local, SLICES_BY_SERVICE, KUBERNETES_SERVICE)
+    return sorted(found, key=lambda s: s.metadata.name)
+
+
+def apiserver_endpoints(snapshot: Snapshot) -> list[tuple[str, int]]:
+    """Address and port of every API server by EndpointSlices of `default/kubernetes`, sorted."""
+    return sorted(
+        {
+            (address, port.port)
+            for endpoint_slice in apiserver_slices(snapshot)
+            for endpoint in endpoint_slice.endpoints or ()
+            for address in endpoint.addresses
+            for port in endpoint_slice.ports or ()
+            if port.port is not None
+        }
+    )
+
+
 def _path(object_: Object) -> str:
     """`namespace/name`, or the name of a cluster-scoped object."""
     meta = object_.metadata
@@ -112,6 +167,4 @@ def _path(object_: Object) -> str:
 
 def summarize_objects(objects: Iterable[Object], limit: int = 3) -> str:
     """A few objects by kind and name, and how many more there are."""
-    several = sorted(f"{type(o).kind.name} {_path(o)}" for o in objects)
-    more = len(several) - limit
-    return ", ".join(several[:limit]) + (f" and {more} more" if more > 0 else "")
+    return first_of(sorted(f"{type(o).kind.name} {_path(o)}" for o in objects), limit)

@@ -1,5 +1,6 @@
 """Labels, annotations and generated names of tenant networks."""
 
+from functools import lru_cache
 from hashlib import blake2b
 
 from msgspec import Struct
@@ -64,6 +65,7 @@ class NetworkName(Struct, frozen=True, order=True):
         return shorten_name(f"kube-dns-{self.network}")
 
 
+@lru_cache(maxsize=16384)
 def parse_network_name(name: str) -> NetworkName:
     """Parse `<tenant>.<network>`; without a dot the network is empty."""
     tenant, _, network = name.partition(".")

@@ -17,6 +17,7 @@ from hanse.features.networks.ranges import (
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
 from hanse.model.kinds.networking import IPAddress
 from hanse.model.kinds.networks import Network, Tenant, TenantAdmin
+from hanse.model.naming import account_user
 from hanse.model.objects import Wire
 from hanse.model.snapshot import Snapshot
 
@@ -37,7 +38,10 @@ class NetworksHook:
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Check the user, and the Network unless it ends or its spec is unchanged."""
+        """Check the user, and the Network unless it ends or its spec is unchanged.
+
+        Raises `ReadRequired` if the Tenant has to be read first, `RequestDenied` if that failed.
+        """
         if not is_trusted(review, self._feature.options):
             tenant = parse_network_name(review.name).tenant
             if not _is_admin(review, get_or_read(Tenant, tenant, snapshot)):
@@ -56,7 +60,10 @@ class NetworksHook:
         before = review.before.get("spec") or {}
         if review.operation == "UPDATE" and before == review.object.get("spec"):
             return Allow()
-        errors = [*_changes(network, before, snapshot), *validate_network(network, snapshot)]
+        errors = [
+            *_forbidden_changes(network, before, snapshot),
+            *validate_network(network, snapshot),
+        ]
         return Deny("; ".join(errors), 422) if errors else Allow()
 
 
@@ -73,11 +80,14 @@ def _names_user(admin: TenantAdmin, review: AdmissionRequest) -> bool:
         case "Group":
             return admin.name in review.groups
         case "ServiceAccount":
-            return review.user == f"system:serviceaccount:{admin.namespace}:{admin.name}"
+            return review.user == account_user(admin.namespace, admin.name)
 
 
-def _changes(network: Network, before: Wire, snapshot: Snapshot) -> Iterator[str]:
-    """Messages for changes of immutable fields, and for removed ranges that Services still use."""
+def _forbidden_changes(network: Network, before: Wire, snapshot: Snapshot) -> Iterator[str]:
+    """Messages for changes of immutable fields, and for removed ranges that Services still use.
+
+    Subnets and ipam may be set once. None for a new network, which has no spec before.
+    """
     if not before:
         return
     old = msgspec.convert({"type": "", **before}, type(network.spec), strict=False)
@@ -89,12 +99,15 @@ def _changes(network: Network, before: Wire, snapshot: Snapshot) -> Iterator[str
     if old.service.ipam and old.service.ipam != network.spec.service.ipam:
         yield "spec.service.ipam: it cannot be changed; create another network"
     for text in old.service.cidrs:
-        if text not in network.spec.service.cidrs and (holder := _holder(text, snapshot)):
+        if text not in network.spec.service.cidrs and (holder := _range_holder(text, snapshot)):
             yield f"spec.service.cidrs: {text} is in use, by {holder}; keep it, and add others"
 
 
-def _holder(text: str, snapshot: Snapshot) -> str:
-    """`Service namespace/name` of an address in a range; the address without a parent, or empty."""
+def _range_holder(text: str, snapshot: Snapshot) -> str:
+    """`Service namespace/name` that has an address of a range; empty if none is in use.
+
+    An address without a parent is named itself.
+    """
     range_ = parse_range(text)
     for address in snapshot.all(snapshot.local, IPAddress) if range_ is not None else ():
         at = parse_address(address.metadata.name)
@@ -105,7 +118,10 @@ def _holder(text: str, snapshot: Snapshot) -> str:
 
 
 def validate_network(network: Network, snapshot: Snapshot) -> Iterator[str]:
-    """Yield a message for each fault that keeps a network from becoming Ready."""
+    """Yield a message for each fault that keeps a network from becoming Ready.
+
+    Of type, tenant, vpcID and ranges, overlaps with any other network included.
+    """
     name = parse_network_name(network.metadata.name)
     if not network.spec.type:
         yield "spec.type: it is needed; flat, vpc or a provider's name"

@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from hanse.model.kinds.federation import SYSTEM
+from hanse.model.naming import AGENT_USER, SYSTEM_NAMESPACE
 
 BUILT_IN_TEMPLATE = '{"metadata": {"name": "default"}, "spec": {"type": "flat"}}'
 
@@ -17,19 +18,19 @@ class NetworksOptions(Struct, frozen=True):
     dns_workload: str = "hanse"
     """The DNS server of networks: `hanse`, or `coredns` with a generated Corefile, for each; or
     `shared`, one for all flat networks, and `hanse` for each of the others."""
-    agents: tuple[str, ...] = ("system:serviceaccount:hanse-system:hanse-agent",)
+    agents: tuple[str, ...] = (AGENT_USER,)
     """User names of Hanse's agents."""
     admins: tuple[str, ...] = (
         "system:masters",
         "system:nodes",
         "system:serviceaccounts:kube-system",
-        "system:serviceaccounts:hanse-system",
+        f"system:serviceaccounts:{SYSTEM_NAMESPACE}",
         f"system:serviceaccounts:{SYSTEM}",  # supervisors, which write here as leaders
     )
     """Groups that are exempt from the restrictions of tenants."""
     guard: bool = False
-    """Whether a guard runs on every node: then no NetworkPolicies are written, and those of
-    tenants narrow what passes within a network."""
+    """Whether nodes are to have guards: while all do, no NetworkPolicies are written, and those
+    of tenants narrow what passes within a network."""
     admin_policies: bool = False
     """Whether ClusterNetworkPolicies, which tenants cannot override, isolate networks."""
     providers: tuple[tuple[str, str], ...] = ()

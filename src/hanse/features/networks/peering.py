@@ -45,7 +45,7 @@ def is_agreed(peering: NetworkPeering, snapshot: Snapshot) -> bool:
 
 
 def _is_consent(peering: NetworkPeering, snapshot: Snapshot) -> bool:
-    """Whether the tenants' uids are those in the peering's status, which were recorded at first."""
+    """Whether both tenants are those of its recorded uids, and it is not older than its own."""
     recorded = (peering.status.tenant_uid, peering.status.peer_tenant_uid)
     is_same = all(recorded) and recorded == _tenant_uids(peering, snapshot)
     return is_same and not _is_earlier(peering, snapshot)
@@ -81,7 +81,10 @@ def agreed_peers(tenant: str, snapshot: Snapshot) -> list[tuple[str, NetworkName
 
 
 def plan_peering(key: Key, snapshot: Snapshot) -> Plan:
-    """The status of a NetworkPeering: Ready, Pending or Failed, and both tenants' uids at first."""
+    """The status of a NetworkPeering: Ready, Pending or Failed, and both tenants' uids at first.
+
+    It fails if it is invalid, or was for an earlier tenant. An empty plan if it is gone.
+    """
     peering = snapshot.get(snapshot.local, NetworkPeering, key.name, key.namespace)
     if peering is None:
         return Plan()

@@ -38,13 +38,15 @@ class PodsHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Set the network labels, DNS settings and gate of a tenant's new pod, or deny it."""
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Set labels, DNS settings and scheduling gate of a new pod, or raise `RequestDenied`.
 
-        Mirror pods of kubelets are allowed unchanged; other pods have no hostNetwork, whoever
-        creates them.
+        That is for hostNetwork, whoever creates it, a network that is missing or being deleted,
+        and, unless by trusted users, for CNI arguments and the label of a network's DNS. Mirror
+        pods of kubelets are allowed unchanged.
         """
         pod = review.object
         spec: Wire = pod.get("spec") or {}
@@ -160,7 +162,7 @@ def _is_mirror(review: AdmissionRequest) -> bool:
 
 
 def _merge(change: Wire, more: Wire) -> None:
-    """Merge a patch into `change`, in place, two levels deep."""
+    """Merge the patch `more` into the patch `change`, in place, two levels deep."""
     for part, fields in more.items():
         target = change.setdefault(part, {})
         for name, value in fields.items():

@@ -11,6 +11,7 @@ from hanse.features.networks.admission import (
     read_tenant,
 )
 from hanse.features.networks.feature import Networks
+from hanse.features.networks.guarded_nodes import Isolation, isolated_by
 from hanse.features.networks.lookups import namespace_tenant
 from hanse.features.networks.names import NAMESPACE_NAME, TENANT
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
@@ -41,7 +42,10 @@ class PoliciesHook:
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny a malformed policy or rules open to other tenants; else allow, with warnings."""
+        """Deny a malformed policy or rules open to other tenants; else allow, with warnings.
+
+        Raises `ReadRequired` if the namespace has to be read first, `RequestDenied` if that failed.
+        """
         try:
             policy = msgspec.convert(review.object, NetworkPolicy, strict=False)
         except msgspec.ValidationError as error:
@@ -49,14 +53,14 @@ class PoliciesHook:
         tenant = read_tenant(review.namespace, snapshot)
         if errors := list(_cross_tenant_rules(policy, tenant, snapshot)):
             return Deny("; ".join(errors))
-        isolated = self._feature.is_isolated_otherwise(snapshot)
-        warnings = () if isolated else (NOT_NARROWING,)
+        by = isolated_by(snapshot, self._feature.options)
+        warnings = (NOT_NARROWING,) if by is Isolation.POLICIES else ()
         return Allow(warnings=(*warnings, *_ip_block_warnings(policy)))
 
 
 NOT_NARROWING = (
     "NetworkPolicies isolate networks here and allow all within a network, which this one cannot "
-    "narrow; an administrator can run guards on the nodes instead (--network-guard)"
+    "narrow; they do not where each node has a guard (--network-node-guards)"
 )
 """Policies only add up."""
 
@@ -134,7 +138,7 @@ def _selects_only_tenant(selector: LabelSelector, tenant: str, snapshot: Snapsho
 
 
 def _ip_block_warnings(policy: NetworkPolicy) -> Iterator[str]:
-    """Yield warnings about IP blocks, which may contain pods of other tenants."""
+    """One warning if a policy has IP blocks, which may contain pods of other tenants; else none."""
     blocks = [
         peer.ip_block.cidr
         for peers in (

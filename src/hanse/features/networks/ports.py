@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Protocol, runtime_checkable
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.features.networks.interfaces import InvalidInterface
 from hanse.features.networks.names import FEATURE_DOMAIN, READINESS
@@ -40,10 +41,12 @@ class PortProvider(Protocol):
 def plan_port(
     pod: Pod | None, network: Network | None, provider: Provider, snapshot: Snapshot
 ) -> Plan:
-    """The port of a pod, and once it is ready, the removal of its scheduling gate.
+    """Plan the port of a pod; once it is ready, annotate the pod and remove its scheduling gate.
 
-    An empty plan, which deletes the port, if the pod has ended, has hostNetwork or no network, or
-    the provider creates no ports.
+    The annotations tell the CNI plugin the port; some providers need them alone, and no object. If
+    no address is free or the interface is invalid, an annotation and a Warning Event say why. An
+    empty plan, which deletes the port, if the pod has ended, has hostNetwork or no network, or the
+    provider creates no ports.
     """
     if pod is None or network is None or pod.status.phase in _FINAL_PHASES or pod.spec.host_network:
         return Plan()
@@ -56,8 +59,8 @@ def plan_port(
     desired = tuple(Desired(obj, snapshot.local) for obj in port.objects)
     if not port.ready:
         waiting = _waiting_plan(pod, port.message, snapshot) if port.message else Plan()
-        return Plan(desired, patches=waiting.patches, events=waiting.events)
-    return Plan(desired, patches=tuple(_release(pod, port, snapshot)))
+        return replace(waiting, desired=desired)
+    return Plan(desired, patches=tuple(_release_patches(pod, port, snapshot)))
 
 
 def is_waiting(pod: Pod) -> bool:
@@ -67,7 +70,7 @@ def is_waiting(pod: Pod) -> bool:
     )
 
 
-def _release(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
+def _release_patches(pod: Pod, port: PortPlan, snapshot: Snapshot) -> list[Patch]:
     """The patch that removes gate and readiness annotation and sets the port's; empty if done."""
     current = pod.metadata.annotations
     if not is_waiting(pod) and all(current.get(n) == v for n, v in port.annotations.items()):

@@ -64,9 +64,11 @@ class FlatProvider:
         """Accept all: interface annotations are ignored."""
 
     def provision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
+        """Ready at once, without objects."""
         return ProvisionResult()
 
     def deprovision(self, network: Network, snapshot: Snapshot) -> ProvisionResult:  # noqa: ARG002 - the contract
+        """Gone at once: there is nothing to remove."""
         return ProvisionResult()
 
 

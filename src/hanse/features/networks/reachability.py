@@ -6,7 +6,6 @@ Nothing here depends on how `isolation` builds its policies.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from ipaddress import ip_address, ip_network
 from itertools import chain
 from typing import Literal
 
@@ -15,9 +14,9 @@ from msgspec import Struct
 from hanse.features.networks.admin_reachability import Verdict, admin_ports, admin_verdict
 from hanse.features.networks.antrea_reachability import AntreaRule, antrea_ports, antrea_verdict
 from hanse.features.networks.names import DEFAULT, DNS, NETWORK, TENANT, NetworkName
-from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort
+from hanse.features.networks.traffic import TrafficEndpoint, TrafficPort, is_in_block
 from hanse.model.kinds.core import Namespace, Pod, Protocol
-from hanse.model.kinds.networking import IPBlock, NetworkPolicy, PolicyPeer, PolicyPort
+from hanse.model.kinds.networking import NetworkPolicy, PolicyPeer, PolicyPort
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.selectors import selects
 
@@ -43,7 +42,7 @@ def can_reach(
         """What each kind of policies says, in their order."""
         yield antrea_verdict(*ends, antrea, direction, baseline=False)
         yield admin_verdict(*ends, admin, direction, "Admin")
-        said = _said_by_policies(*ends, policies, direction)
+        said = _policies_allow(*ends, policies, direction)
         yield "Pass" if said is None else "Accept" if said else "Deny"
         yield antrea_verdict(*ends, antrea, direction, baseline=True)
         yield admin_verdict(*ends, admin, direction, "Baseline")
@@ -54,14 +53,17 @@ def can_reach(
     )
 
 
-def _said_by_policies(
+def _policies_allow(
     source: TrafficEndpoint,
     target: TrafficEndpoint,
     traffic_port: TrafficPort,
     policies: Iterable[NetworkPolicy],
     direction: Direction,
 ) -> bool | None:
-    """Whether NetworkPolicies of one end allow the connection; None if none selects it."""
+    """Whether NetworkPolicies of one end allow the connection; None if none selects it.
+
+    An end that is no pod is selected by none.
+    """
     end, peer = (source, target) if direction == "egress" else (target, source)
     if not end.is_pod:
         return None
@@ -94,6 +96,7 @@ def policy_types(policy: NetworkPolicy) -> frozenset[str]:
 
 
 def _selects_endpoint(policy: NetworkPolicy, endpoint: TrafficEndpoint) -> bool:
+    """Whether a policy's pod selector matches a pod, which has to be in its namespace."""
     return policy.metadata.namespace == endpoint.namespace and selects(
         policy.spec.pod_selector, endpoint.labels
     )
@@ -113,7 +116,8 @@ def _peer_matches(peer: PolicyPeer, policy: NetworkPolicy, endpoint: TrafficEndp
     namespace.
     """
     if peer.ip_block is not None:
-        return any(_in_block(peer.ip_block, address) for address in endpoint.addresses)
+        block = peer.ip_block
+        return any(is_in_block(a, block.cidr, block.except_) for a in endpoint.addresses)
     if not endpoint.is_pod:
         return False
     if peer.namespace_selector is None:
@@ -121,18 +125,6 @@ def _peer_matches(peer: PolicyPeer, policy: NetworkPolicy, endpoint: TrafficEndp
     else:
         in_space = selects(peer.namespace_selector, endpoint.namespace_labels)
     return in_space and (peer.pod_selector is None or selects(peer.pod_selector, endpoint.labels))
-
-
-def _in_block(block: IPBlock, address: str) -> bool:
-    """Whether an address is in the block's CIDR and in none of its exceptions."""
-    parsed_address = ip_address(address)
-
-    def has(cidr: str) -> bool:
-        """Whether the address is in a CIDR of the same IP version."""
-        network = ip_network(cidr, strict=False)
-        return network.version == parsed_address.version and parsed_address in network
-
-    return has(block.cidr) and not any(has(exception) for exception in block.except_)
 
 
 def _ports_match(
@@ -196,7 +188,8 @@ def reachability_matrix(
 ) -> ReachabilityMatrix:
     """The matrix over existing pods, and one hypothetical pod in each namespace of a tenant.
 
-    Pods with equal labels are evaluated once.
+    By pair of names whether none, some or all of their pods and ports are reached. Pods with equal
+    labels are evaluated once.
     """
     pods = list(pods)
     groups = endpoint_groups(namespaces, pods, networks)
@@ -227,7 +220,10 @@ def reachability_matrix(
 
 
 def sample_ports(policies: Sequence[NetworkPolicy], pods: Iterable[Pod]) -> list[TrafficPort]:
-    """The ports that policies name, by number or pods' port names, ends of ranges, and 8080."""
+    """The ports that policies name, by number or pods' port names, ends of ranges, and TCP 8080.
+
+    Sorted by protocol and number; a rule's port without a number counts as 8080.
+    """
     named: dict[tuple[str, Protocol], set[int]] = {}
     for pod in pods:
         for container in pod.spec.containers:

@@ -41,8 +41,8 @@ def tenant_manifests(
 ) -> Iterator[Manifest]:
     """Manifests of the common roles, a tenant, its namespaces, and its administrators' rights.
 
-    They may write Networks; admission lets them write those of their own tenant only. They have no
-    rights in the namespace of the networks' DNS.
+    `default` is always one of the namespaces. They may write Networks; admission lets them write
+    those of their own tenant only. They have no rights in the namespace of the networks' DNS.
     """
     spaces = sorted({*namespaces, "default"})
     yield from role_manifests()

@@ -62,7 +62,7 @@ class ServiceAddresses:
         """The spec fields with an address by the network's IPAM mode; empty if none is needed.
 
         On a dry run they have no address. Raises `RequestDenied` if none is free, or the requested
-        one is not allowed.
+        one is not allowed, and `ReadRequired` if an answer is needed first.
         """
         spec: Wire = review.object.get("spec") or {}
         if is_addressless(spec):
@@ -77,9 +77,10 @@ class ServiceAddresses:
         return _without_address(fields) if review.dry_run else fields
 
     def allocate_for_cluster(self, review: AdmissionRequest, snapshot: Snapshot) -> Wire:
-        """The spec fields with an address of the cluster's own range, as `_from_cluster` has it.
+        """The spec fields with an address of the cluster's own range; empty if none is to be set.
 
-        On a dry run they have no address.
+        On a dry run they have no address. Raises `RequestDenied` if none is free, or the requested
+        one is in a network's range.
         """
         spec: Wire = review.object.get("spec") or {}
         fields = {} if is_addressless(spec) else self._from_cluster(review, spec, snapshot)
@@ -164,6 +165,7 @@ class ServiceAddresses:
         slot = snapshot.fact(AssignedSlot, snapshot.local)
 
         def is_used(address: str) -> bool:
+            """Whether an IPAddress exists for the address."""
             return snapshot.get(snapshot.local, IPAddress, address) is not None
 
         addresses: list[str] = []
@@ -183,9 +185,10 @@ class ServiceAddresses:
     def _from_provider(
         self, review: AdmissionRequest, membership: NetworkMembership, snapshot: Snapshot
     ) -> Wire:
-        """An address from the provider, requested now: it cannot be set later.
+        """The fields of the Service with the provider's address, whatever it requested itself.
 
-        Raises `ReadRequired` until there is an answer, `RequestDenied` if the answer is none.
+        It is requested now, as it cannot be set later; the provider is told of a dry run. Raises
+        `ReadRequired` until there is an answer, `RequestDenied` if the answer is none.
         """
         spec: Wire = review.object.get("spec") or {}
         requested_address = str(spec.get("clusterIP") or "")
@@ -227,7 +230,7 @@ def is_addressless(spec: Wire) -> bool:
 
 
 def needs_address(review: AdmissionRequest) -> bool:
-    """Whether a Service is created, or changed from ExternalName to another type."""
+    """Whether a request creates a Service, or changes one from ExternalName to another type."""
     if review.operation == "CREATE":
         return True
     before: Wire = review.before.get("spec") or {}

@@ -14,8 +14,7 @@ from hanse.features.networks.admission import (
     resolve_network,
 )
 from hanse.features.networks.feature import Networks
-from hanse.features.networks.kubernetes_service import apiserver_endpoints
-from hanse.features.networks.lookups import PODS_BY_ADDRESS
+from hanse.features.networks.lookups import PODS_BY_ADDRESS, apiserver_endpoints
 from hanse.features.networks.names import NETWORK, TENANT, NetworkName
 from hanse.features.networks.ranges import parse_range, platform_ranges
 from hanse.features.networks.service_addresses import ServiceAddresses, needs_address
@@ -56,7 +55,8 @@ class ServicesHook:
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Set the network labels, and allocate an address if the Service needs one.
 
-        Own writes are allowed unchanged; only trusted users may set external IPs.
+        Own writes are allowed unchanged; only trusted users may set external IPs. Raises
+        `RequestDenied` if the network is being deleted.
         """
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
@@ -141,13 +141,14 @@ class SlicesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
+        """Set the network labels of endpoints, or deny those that are not the network's."""
         return evaluate(self._admit, review, snapshot)
 
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Set the network labels, by default those of the Service that the endpoints belong to.
 
-        Raises `RequestDenied` for another network than the Service's, and for endpoints of other
-        networks or the platform by users who are not trusted.
+        Own writes are allowed unchanged. Raises `RequestDenied` for another network than the
+        Service's, and for endpoints of other networks or the platform by users who are not trusted.
         """
         labels = labels_of(review.object)
         if is_own_write(review, self._feature.options):
@@ -172,7 +173,7 @@ class SlicesHook:
 def _deny_foreign_endpoints(
     review: AdmissionRequest, name: NetworkName, snapshot: Snapshot
 ) -> None:
-    """Raise `RequestDenied` for added addresses in the cluster that are no pods of the network.
+    """Raise `RequestDenied` for added addresses of pods of other networks, or of the platform.
 
     Who asks the Service may reach more than its tenant: the API server for one, as a proxy.
     """
@@ -191,7 +192,7 @@ def _deny_foreign_endpoints(
 def _platform_owner(text: str, snapshot: Snapshot) -> str:
     """Whose an address inside the cluster is: API server, node, or a range of pods or Services.
 
-    Empty for addresses of known pods and outside.
+    Empty for addresses of known pods, for those outside, and for what is no address.
     """
     address = parse_address(text)
     if address is None or any(snapshot.by(snapshot.local, PODS_BY_ADDRESS, str(address))):

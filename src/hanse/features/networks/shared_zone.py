@@ -10,7 +10,12 @@ from itertools import chain
 from msgspec import Struct
 
 from hanse.features.networks.addressed_pods import AddressedPod
-from hanse.features.networks.guard.facts import PODS_BY_OWN_ADDRESS, address_owner, pod_addresses
+from hanse.features.networks.guard.facts import (
+    PODS_BY_OWN_ADDRESS,
+    AddressOwner,
+    address_owner,
+    pod_addresses,
+)
 from hanse.features.networks.lookups import (
     FLAT,
     NAMESPACES_BY_TENANT,
@@ -96,7 +101,7 @@ class ConcernedNames(Struct, frozen=True):
 
 
 def flat_networks(snapshot: Snapshot) -> set[NetworkName]:
-    """The networks that are answered by the address of the client."""
+    """The existing networks of type flat, which the shared server answers by client address."""
     networks = snapshot.all(snapshot.local, Network)
     names = (parse_network_name(network.metadata.name) for network in networks)
     return {name for name in names if is_flat(name, snapshot)}
@@ -111,13 +116,16 @@ def is_flat(name: NetworkName, snapshot: Snapshot) -> bool:
 def asker_network(address: str, snapshot: Snapshot) -> NetworkName | None:
     """The flat network of a pod's address; None if it is in none, or of pods of several."""
     owner = address_owner(address, snapshot)
-    if owner is None or owner.network is None:
+    if not isinstance(owner, AddressOwner) or owner.network is None:
         return None
     return owner.network if is_flat(owner.network, snapshot) else None
 
 
 def concerned_names(change: Change, snapshot: Snapshot) -> ConcernedNames:
-    """The keys, networks and addresses that a change may concern, by the snapshot after it."""
+    """The keys, networks and addresses that a change may concern, by the snapshot after it.
+
+    None for facts, and for objects of other clusters and kinds.
+    """
     if not isinstance(change, ObjectChange) or change.where != snapshot.local:
         return ConcernedNames()
     match change.object:
@@ -150,7 +158,7 @@ def concerned_names(change: Change, snapshot: Snapshot) -> ConcernedNames:
 
 
 def _concerned_by_member(change: ObjectChange, snapshot: Snapshot) -> ConcernedNames:
-    """A Service, pod or slice concerns its own network and its peers, before and after."""
+    """What a changed Service, pod or slice concerns: its network and peers, before and after."""
     keys: set[tuple[NetworkName, Key]] = set()
     addresses: set[str] = set()
     for version in (change.before, change.after):
@@ -166,12 +174,13 @@ def _concerned_by_member(change: ObjectChange, snapshot: Snapshot) -> ConcernedN
 
 
 def _network_of(obj: Object, snapshot: Snapshot) -> NetworkName | None:
+    """The existing network of an object, by its namespace and labels; None if it is in none."""
     namespace = snapshot.get(snapshot.local, Namespace, obj.metadata.namespace)
     return network_of(obj, namespace, lambda name: find_network(name, snapshot) is not None)
 
 
 def _is_moved(change: ObjectChange) -> bool:
-    """Whether a namespace has another tenant, or ends."""
+    """Whether an update gives a namespace another tenant, or it begins to terminate."""
     before, after = change.before, change.after
     assert isinstance(before, Namespace)
     assert isinstance(after, Namespace)
@@ -200,5 +209,6 @@ def _possible_peers(name: NetworkName, snapshot: Snapshot) -> Iterator[NetworkNa
 
 
 def _addresses_in(namespaces: Iterable[str], snapshot: Snapshot) -> frozenset[str]:
+    """The addresses of all pods in these namespaces."""
     pods = (p for s in namespaces for p in snapshot.in_namespace(snapshot.local, Pod, s))
     return frozenset(address for pod in pods for address in pod_addresses(pod))

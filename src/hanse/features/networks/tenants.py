@@ -54,7 +54,10 @@ def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
 
 
 def _with_current_spec(network: Network, snapshot: Snapshot) -> Network:
-    """The default network with the spec that it has now, if it exists: the tenant may change it."""
+    """The default network, if it exists with its spec of now and without finalizer to be set.
+
+    The tenant may change it.
+    """
     current = snapshot.get(snapshot.local, Network, network.metadata.name)
     if current is None:
         return network
@@ -96,7 +99,11 @@ def _status_plan(
     desired: list[Desired],
     snapshot: Snapshot,
 ) -> Plan:
-    """The desired objects of a tenant with its status: Ready with its Events, and its network."""
+    """The desired objects of a tenant with its status: Ready with its Events, and its network.
+
+    Ready is False with `error_message`, or with the writes that were refused. The default network
+    is named only once it exists.
+    """
     outcomes = (
         snapshot.fact(WriteOutcome, ClusterObjectRef(d.where, object_ref(d.object)))
         for d in desired
@@ -131,7 +138,8 @@ class InvalidTemplate(ValueError):
 def default_network(template: str, tenant: str) -> Network | None:
     """The default network of a tenant by the template; None if the template is empty.
 
-    Raises `InvalidTemplate` if it is no Network, or uses an unknown variable.
+    It has the template's labels and spec, and our finalizer. Raises `InvalidTemplate` if it is no
+    Network, or uses an unknown variable.
     """
     if not template.strip():
         return None

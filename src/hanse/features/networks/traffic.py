@@ -1,4 +1,7 @@
-"""The two ends of a connection, and its port."""
+"""The two ends of a connection, its port, and the ranges that policies compare them with."""
+
+from collections.abc import Iterable
+from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
 
@@ -27,3 +30,10 @@ class TrafficPort(Struct, frozen=True):
 
     port: int
     protocol: Protocol = "TCP"
+
+
+def is_in_block(address: str, cidr: str, exceptions: Iterable[str] = ()) -> bool:
+    """Whether an address is in a CIDR of its IP version, and in none of the exceptions."""
+    parsed = ip_address(address)
+    inside, *outside = (parsed in ip_network(text, strict=False) for text in (cidr, *exceptions))
+    return inside and not any(outside)

@@ -50,7 +50,10 @@ class NetworksView:
         return {f"{where}/{one.name}" for where, one in snapshot.everywhere(Network)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The key of a changed Network, or that of a changed Service or pod with a tenant label."""
+        """The key of a changed Network, or of that of a changed Service or pod with a tenant label.
+
+        No label of a network means the default one. Facts and other kinds have none.
+        """
         if isinstance(change, FactChange):
             return ()
         match change.object:
@@ -63,12 +66,21 @@ class NetworksView:
                 return ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
-        """The item of a Network, with the use of its service ranges; None if it is gone."""
+        """The item of a Network, with the use of its service ranges; None if it is gone.
+
+        How it is now is not known while nobody reaches its cluster.
+        """
         where, _, name = key.partition("/")
         network = snapshot.get(where, Network, name)
         if network is None:
             return None
         spec, status = network.spec, network.status
+        phase, message = status.phase or "Pending", status.message
+        fault = snapshot.fault_of(where)
+        lost = fault is not None and fault.code == "ClusterUnreachable"
+        problems = (message,) if message and phase != "Ready" else ()
+        if lost:
+            problems = (f"cluster {where} is not reached: the network was {phase}", *problems)
         services = sum(1 for _ in snapshot.by(where, SERVICES_BY_NETWORK, name))
         pods = list(snapshot.by(where, PODS_BY_NETWORK, name))
         size = sum(usable_addresses(r) for cidr in spec.service.cidrs if (r := parse_range(cidr)))
@@ -80,9 +92,9 @@ class NetworksView:
         return FeatureItem(
             namespace=where,
             name=name,
-            state=state_of(findings, _STATES.get(status.phase, "warn")),
+            state=state_of(findings, "warn" if lost else _STATES.get(phase, "warn")),
             findings=findings,
-            told=status.phase or "Pending",
+            told="not known" if lost else phase,
             facts=(
                 ("Type", spec.type),
                 ("DNS", status.dns_service_ip),
@@ -94,7 +106,7 @@ class NetworksView:
                 (
                     ClusterPart(
                         cluster=where,
-                        state="warn" if used >= NEARLY_FULL else "good",
+                        state="warn" if lost or used >= NEARLY_FULL else "good",
                         text="of its pool",
                         share=used,
                         ready=services,
@@ -104,7 +116,7 @@ class NetworksView:
                 if size
                 else ()
             ),
-            problems=(status.message,) if status.message and status.phase != "Ready" else (),
+            problems=problems,
         )
 
 
@@ -183,7 +195,7 @@ class ReachView:
         return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The cluster of a changed Network, policy, NetworkPeering or Namespace."""
+        """The cluster of a changed Network, policy, NetworkPeering or Namespace; else none."""
         if isinstance(change, FactChange) or not isinstance(change.object, _CONCERNED):
             return ()
         return (change.where,)

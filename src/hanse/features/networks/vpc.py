@@ -5,6 +5,7 @@ from hashlib import blake2b
 
 from hanse.features.networks.addresses import gateway_address, parse_address
 from hanse.features.networks.interfaces import (
+    VPC_ARGUMENT,
     InterfaceRequest,
     InvalidInterface,
     candidate_subnets,
@@ -13,6 +14,7 @@ from hanse.features.networks.interfaces import (
     reject_gateway,
     requested_range,
 )
+from hanse.features.networks.lookups import VPC
 from hanse.features.networks.names import CNI_ARGS, NIC, shorten_name
 from hanse.features.networks.ports import PortPlan
 from hanse.features.networks.providers import ProvisionResult
@@ -35,7 +37,7 @@ PORTS_BY_POD = Index(
 class VpcProvider:
     """Networks with address spaces of their own, which may overlap those of other networks."""
 
-    name = "vpc"
+    name = VPC
     has_ports = True
     watches: tuple[Watch, ...] = (
         Watch(
@@ -74,6 +76,7 @@ class VpcProvider:
         """Ready with CNI arguments if the pod has a NetworkPort; otherwise plan a new one.
 
         It gets the requested address or a free one; without a free one there is only a message.
+        Raises `InvalidInterface` if the request is invalid or its address in use.
         """
         current = find_port(pod, snapshot)
         if current is not None:
@@ -186,7 +189,11 @@ def _desired_port(port: NetworkPort) -> NetworkPort:
 
 
 def _cni_arguments(port: NetworkPort, network: Network, pod: Pod) -> Iterator[tuple[str, str]]:
-    """The CNI arguments of a port: interface, address, prefix, gateway, MAC and VPC id."""
+    """The CNI arguments of a port: interface, address, prefix, gateway, MAC and VPC id.
+
+    The interface only if the pod's annotation names one; prefix and gateway only if the subnet's
+    range is valid, of the default subnet if the network lacks the port's.
+    """
     try:
         name = parse_interface(pod.metadata.annotations).name
     except InvalidInterface:
@@ -201,4 +208,4 @@ def _cni_arguments(port: NetworkPort, network: Network, pod: Pod) -> Iterator[tu
         yield "PREFIX", str(range_.prefixlen)
         yield "GATEWAY", str(gateway_address(range_))
     yield "MAC", port.spec.mac
-    yield "VPCID", network.spec.vpc_id.replace(";", "-").replace("=", "-")
+    yield VPC_ARGUMENT, network.spec.vpc_id.replace(";", "-").replace("=", "-")

@@ -7,6 +7,7 @@ from hanse.features.networks.lookups import (
     PEERINGS_BY_PEER,
     PODS_BY_ADDRESS,
     PODS_BY_NETWORK,
+    PODS_BY_NODE,
     SERVICES_BY_NETWORK,
     SLICES_BY_SERVICE,
     WAITING_PODS_BY_NETWORK,
@@ -18,6 +19,7 @@ from hanse.model.kinds.admission import (
     ValidatingAdmissionPolicyBinding,
 )
 from hanse.model.kinds.apps import Deployment
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import (
     ConfigMap,
     Endpoints,
@@ -33,7 +35,7 @@ from hanse.model.kinds.networks import Network, NetworkAccess, NetworkPeering, T
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
 from hanse.model.kinds.rbac import RbacRole, RoleBinding
-from hanse.model.naming import SYSTEM_NAMESPACE
+from hanse.model.naming import GUARDS_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.snapshot import Watch, Writes
 
 _ALL = Writes.OBJECTS
@@ -51,7 +53,17 @@ WATCHES: tuple[Watch, ...] = (
         writes=_ALL | Writes.STATUS,
         reason="networks of tenants, and their conditions",
     ),
-    Watch(Role.LOCAL, Node, reason="ranges of nodes and pods, which Services cannot have"),
+    Watch(
+        Role.LOCAL,
+        Node,
+        reason="nodes that need a guard, and ranges of nodes and pods, which Services cannot have",
+    ),
+    Watch(
+        Role.LOCAL,
+        Lease,
+        namespace=GUARDS_NAMESPACE,
+        reason="which nodes have a guard, so that no NetworkPolicies are needed",
+    ),
     Watch(Role.LOCAL, NetworkAccess, reason="what the platform allows networks"),
     Watch(
         Role.LOCAL,
@@ -71,7 +83,7 @@ WATCHES: tuple[Watch, ...] = (
         Role.LOCAL,
         Pod,
         labels=NETWORK,
-        indexes=(PODS_BY_NETWORK, PODS_BY_ADDRESS, WAITING_PODS_BY_NETWORK),
+        indexes=(PODS_BY_NETWORK, PODS_BY_ADDRESS, PODS_BY_NODE, WAITING_PODS_BY_NETWORK),
         writes=Writes.FIELDS,
         reason="the address of a pod in its network, and the gate that waits for it",
     ),

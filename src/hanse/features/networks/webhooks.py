@@ -164,7 +164,8 @@ class TemplatesHook:
     def _admit(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Check labels, annotations, network and interface of a changed pod template.
 
-        Templates that are unchanged are allowed.
+        Templates that are unchanged are allowed; raises `RequestDenied` for hostNetwork, labels of
+        a network's DNS or of an owner, CNI arguments, and an unknown network or interface.
         """
         path, template = _template(review)
         before = _pod_template(review.kind, review.before)
@@ -242,7 +243,10 @@ class PeeringsHook:
     rules = (WebhookRule((Network.kind.group,), ("networkpeerings",), ("CREATE", "UPDATE")),)
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny a NetworkPeering in a namespace without tenant label; may ask for a live read."""
+        """Deny a NetworkPeering in a namespace without tenant label; may ask for a live read.
+
+        Raises `RequestDenied` if that failed.
+        """
         try:
             tenant = read_tenant(review.namespace, snapshot)
         except ReadRequired as missing:

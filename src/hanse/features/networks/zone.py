@@ -144,7 +144,8 @@ class NetworkZone:
     def records_for(self, snapshot: Snapshot) -> Callable[[Key], Sequence[ZoneNode]]:
         """A function that builds a key's nodes from the snapshot.
 
-        A key whose object is gone or is not in this zone has no nodes.
+        Those of peers without reverse names. A key whose object is gone or is not in this zone has
+        no nodes.
         """
         members = self.members(snapshot)
 
@@ -163,6 +164,7 @@ class NetworkZone:
         return build_nodes
 
     def _nodes(self, obj: Object, members: "ZoneMembers", snapshot: Snapshot) -> Iterator[ZoneNode]:
+        """The nodes of a Service or a pod."""
         match obj:
             case Service():
                 yield from self._service_nodes(obj, members, snapshot)
@@ -174,7 +176,8 @@ class NetworkZone:
     ) -> Iterator[ZoneNode]:
         """The nodes of a Service, also as `kubernetes` or `kube-dns` if it stands for that.
 
-        Its private cluster IPs have reverse names, unless it is headless.
+        Its private cluster IPs have reverse names, unless it is headless, which point to the alias
+        if there is one. An ExternalName Service has only a CNAME.
         """
         meta = service.metadata
         names = [(meta.namespace, meta.name)]

@@ -81,13 +81,19 @@ def build_policy(key: Key, content: Content, annotation: Mapping[str, str]) -> P
     return kind(metadata=meta, spec=content.spec)
 
 
-def patch_to_content(content: Content, current: Policy, annotation: Mapping[str, str]) -> Wire:
-    """The merge patch that gives an existing policy exactly this content."""
+def patch_to_content(
+    content: Content, current: Policy, more_annotations: Mapping[str, str | None]
+) -> Wire:
+    """The merge patch that gives a policy exactly this spec and these labels and annotations.
+
+    Labels and annotations that tools keep for themselves stay. `more_annotations` are set besides;
+    None in it removes one. The patch always has `metadata`, even if nothing differs.
+    """
     meta = current.metadata
     labels = _replacing_patch(content.labels, _user_metadata(meta.labels))
     annotations = {
         **_replacing_patch(content.annotations, _user_metadata(meta.annotations)),
-        **annotation,
+        **more_annotations,
     }
     spec = _replacing_patch(content.spec, current.spec)
     change: Wire = {"metadata": {"labels": labels, "annotations": annotations}}
@@ -152,4 +158,5 @@ def _replacing_patch(desired: Mapping[str, Any], current: Mapping[str, Any]) -> 
 
 @lru_cache(maxsize=65536)
 def _hash(encoded: bytes) -> str:
+    """The BLAKE2b digest of 8 bytes in hexadecimal, cached."""
     return blake2b(encoded, digest_size=8).hexdigest()

@@ -69,7 +69,7 @@ def decide(
 
 
 def _not_accepted(refusal: str, draft: RecordDraft, decision: MemberDecision) -> MemberDecision:
-    """The record of a member that takes nothing of others: what is there stays as it is."""
+    """The decision without writes, its record Blocked: the member's AcceptancePolicy refuses."""
     here = replace(
         decision.record.here,
         phase="Blocked",
@@ -103,8 +103,9 @@ def _delete_copy(
 ) -> MemberDecision:
     """Delete a federated copy that was deleted elsewhere; its record is Pending until it is gone.
 
-    It is Blocked if the cluster refuses the deletion. What is absent already, or no federated copy,
-    is not touched: only its record becomes Released.
+    It is Blocked if the cluster refuses the deletion, by the recorded state `before` and the last
+    `outcome`. What is absent already, or no federated copy, is not touched: only its record becomes
+    Released.
     """
     policy = view.policy
     if policy is None or not draft.here.exists or not is_federated(policy):
@@ -124,9 +125,9 @@ def _orphan_copy(
     before: LocalState,
     outcome: WriteOutcome | None,
 ) -> MemberDecision:
-    """Remove our annotations from a copy, which becomes local, or say what blocks that.
+    """Remove our annotations from a copy, which becomes local; Blocked if that was refused.
 
-    What is no copy is released.
+    What is no copy is released. `before` is the recorded state, `outcome` that of the last write.
     """
     policy = view.policy
     if policy is None:
@@ -150,7 +151,11 @@ def _apply_copy(
     before: LocalState,
     outcome: WriteOutcome | None,
 ) -> MemberDecision:
-    """Create or patch the copy to the winning version, or say what blocks that."""
+    """Create or patch the copy to the winning version, or keep it if it has that content.
+
+    Blocked by a plain policy of that name, if the member lacks the kind or namespace, or if the
+    last write was refused. `before` is the recorded state, `outcome` that of the last write.
+    """
     policy, here = view.policy, draft.here
     if policy is not None and not is_federated(policy):
         message = f"a policy of that name stands here; annotate it with {FEDERATED} or delete it"
@@ -163,9 +168,9 @@ def _apply_copy(
         message = f"{view.member} has no namespace {view.key.namespace}"
         return _blocked_without_parent(draft, winner, "NamespaceMissing", message)
     if policy is not None and here.exists and winner.dot == here.dot:
-        return _applied(view, draft, winner)
+        return _keep_applied(view, draft, winner)
     if policy is not None and here.exists and winner.digest == here.digest:
-        return _applied(view, replace(draft, here=replace(here, dot=winner.dot)), winner)
+        return _keep_applied(view, replace(draft, here=replace(here, dot=winner.dot)), winner)
     version = version_annotation(view.key, winner.dot, winner.digest)
     write: Write
     if policy is None:
@@ -186,8 +191,8 @@ def _generation_after_patch(policy: Policy, winner: Version) -> int:
     return policy.metadata.generation + changes
 
 
-def _applied(view: MemberView, draft: RecordDraft, winner: Version) -> MemberDecision:
-    """The winner is here: patch the version annotation and remove a resolution carried out."""
+def _keep_applied(view: MemberView, draft: RecordDraft, winner: Version) -> MemberDecision:
+    """The decision if the winner is here: annotate its version, remove a carried out resolution."""
     here = replace(draft.here, phase="Applied", target=None, reason="", message="")
     assert view.policy is not None, "an applied policy exists"
     version: Wire = version_annotation(view.key, winner.dot, here.digest)
@@ -226,7 +231,8 @@ def _pending(
 ) -> LocalState:
     """The state while a write towards a version is under way; Blocked if the last was refused.
 
-    An outcome that is not known changes nothing.
+    `before` is the recorded state, and `outcome` that of the last write; one that is not known
+    changes nothing.
     """
     pending = replace(here, phase="Pending", target=target, reason="", message="")
     if before.target != pending.target or before.phase not in ("Pending", "Blocked"):

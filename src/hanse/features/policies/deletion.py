@@ -49,9 +49,10 @@ DisappearanceCause: TypeAlias = DeletedByUser | RemovedWithParent | Undetermined
 def classify_disappearance(
     view: MemberView, here: LocalState, options: PolicyOptions, snapshot: Snapshot
 ) -> DisappearanceCause:
-    """Why a recorded policy is gone: held if too many are, undetermined until live reads answer.
+    """Why a recorded policy is gone: by a user, or with its definition or namespace, by live reads.
 
-    Undetermined, too, while the member is joining, or if a live read still finds a policy.
+    Held if too many are gone. Undetermined until the reads answer, while the member is joining, or
+    if a read still finds a policy.
     """
     if view.joining:
         return Undetermined()
@@ -103,9 +104,9 @@ def _refs_to_read(view: MemberView) -> tuple[ClusterObjectRef, ...]:
 
 
 def _mass_deletion_message(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:
-    """The message if more applied policies are gone than the options allow; else empty.
+    """The message if more applied policies are gone than both the number and the share allowed.
 
-    Empty, too, if an annotation of the system namespace allows the deletion.
+    Else empty; also if the annotation of the member's system namespace has `policies` or `*`.
     """
     namespace = snapshot.get(member, Namespace, SYSTEM)
     allowed = (

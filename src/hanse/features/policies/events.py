@@ -33,7 +33,10 @@ def _record_events(
 def _history_events(
     view: MemberView, before: PolicyRecord, after: PolicyRecord
 ) -> Iterator[EventRequest]:
-    """Events for a new conflict, and for a new winner that was made in this member."""
+    """Events for a new conflict, and for a new winner that was made in this member.
+
+    None without a winner.
+    """
     winner = after.history.winner
     if winner is None:
         return

@@ -110,7 +110,11 @@ class Policies:
         return keys_for_change(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The plan of a page, or of a policy in members led; leaving ones keep their record."""
+        """The plan of a ledger page, or of a policy in all members that we lead.
+
+        Members that are leaving keep their record until their page is gone. It is planned again
+        after the shortest wait of a member.
+        """
         if key.topic == PAGE_TOPIC:
             return plan_page(key.name, self._options, snapshot)
         ledgers = read_ledger_pages(snapshot)
@@ -213,7 +217,11 @@ def _plan_draft(
 
 
 def _plan_held_deletion(view: MemberView, stored: PolicyRecord, message: str) -> _MemberPlan:
-    """Keep a record as held, with Events, and recheck later; a held one keeps its message."""
+    """The plan that keeps a policy in the other members: too many are gone here at once.
+
+    The record gets the reason Held with the message, and Events say so. A record that is held
+    already keeps its message, without new Events. Rechecked after six times RECHECK_INTERVAL.
+    """
     is_held = stored.here.reason == "Held"
     here = stored.here if is_held else replace(stored.here, reason="Held", message=message)
     record = replace(stored, here=here)
@@ -236,7 +244,10 @@ def _is_record_needed(
     record: PolicyRecord,
     ledgers: LedgerPages,
 ) -> bool:
-    """Whether a record is more than a tombstone that the ledger page already covers."""
+    """Whether a record is more than a tombstone that the ledger page already covers.
+
+    An empty one that was never stored is not needed either.
+    """
     winner = record.history.winner
     if record.here.phase != "Released" or (winner is not None and winner.state == "Present"):
         return True
@@ -246,7 +257,7 @@ def _is_record_needed(
 
 
 def _unchanged_record(key: Key, member: ClusterId, snapshot: Snapshot) -> tuple[Desired, ...]:
-    """The stored record as it is, for a plan that decides nothing about it now."""
+    """The stored record as it is, for a plan that decides nothing about it now; () without one."""
     found = snapshot.get(member, ConfigMap, record_name(key), SYSTEM)
     if found is None:
         return ()
@@ -258,7 +269,8 @@ def _record_until_page_is_gone(
 ) -> tuple[Desired, ...]:
     """The record in a member that is leaving, which is deleted after the member's page.
 
-    Otherwise other agents would take missing records for deleted policies.
+    Otherwise other agents would take missing records for deleted policies. None without a page, or
+    if we do not lead the member.
     """
     if read_page(member, snapshot) is None or not is_led_by_us(member, snapshot):
         return ()

@@ -62,7 +62,11 @@ def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
 
 
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
-    """The keys for a changed policy, record, page, namespace, AcceptancePolicy or definition."""
+    """The keys for a changed policy, record, page, namespace, AcceptancePolicy or definition.
+
+    All keys for our own namespace; of an AcceptancePolicy the namespaced ones, of a definition
+    those of its kind.
+    """
     match change.object:
         case AntreaClusterNetworkPolicy() | AntreaNetworkPolicy() as policy:
             return [policy_key(policy), *_joining_page_keys(snapshot)]
@@ -85,7 +89,7 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
 
 
 def _keys_for_records(config_maps: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
-    """The keys for a record or page, given as it was before and after its change.
+    """The keys for a record or page, given as it was before and after its change; none for others.
 
     A tombstone also affects the pages of all led members, other records those of joining ones.
     """

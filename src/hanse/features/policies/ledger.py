@@ -136,7 +136,7 @@ def record_name(key: Key) -> str:
 
 
 def record_config_map(key: Key, record: PolicyRecord) -> ConfigMap:
-    """The ConfigMap of a record."""
+    """The ConfigMap of a record: its policy, the encoded record, and a summary for people."""
     winner = record.history.winner
     summary = f"{winner.state if winner else 'Forgotten'}, {record.here.phase} here"
     if record.here.reason:

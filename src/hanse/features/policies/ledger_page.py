@@ -42,7 +42,10 @@ RECHECK_INTERVAL = timedelta(seconds=10)
 
 
 def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> Plan:
-    """The page of a member we lead; kept until synced, not written until the ledger is complete."""
+    """The page of a member we lead; kept until synced, not written until the ledger is complete.
+
+    An empty plan for a member that is leaving, or that we do not lead.
+    """
     if member in list_leaving_members(snapshot) or not is_led_by_us(member, snapshot):
         return Plan()
     stored = snapshot.get(member, ConfigMap, PAGE_NAME, SYSTEM)
@@ -55,7 +58,7 @@ def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> 
         return Plan(kept, requeue_after=RECHECK_INTERVAL)
     page = ledgers.pages.get(member)
     known = page.collected if page is not None else {}
-    collectable = dict(_collectable(member, ledgers, options, snapshot))
+    collectable = dict(_collectable_tombstones(member, ledgers, options, snapshot))
     collected = {name: context for name, context in known.items() if name not in collectable}
     collected.update(collectable)
     latest = dict(list(collected.items())[-options.remembered :])
@@ -73,7 +76,10 @@ class _OtherStays(NamedTuple):
 
 
 def _other_stays(member: ClusterId, ledgers: LedgerPages) -> _OtherStays:
-    """The current stays of other members, and the ended stays of those that left."""
+    """The current stays of other members, and the ended stays of those that left, by cluster.
+
+    Of two numbers of a member the larger counts; one that ended is not current again.
+    """
     page = ledgers.pages.get(member)
     known = dict(page.members) if page is not None else {}
     left = dict(page.left) if page is not None else {}
@@ -133,10 +139,13 @@ def _keys_to_record(member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot)
                 yield key
 
 
-def _collectable(
+def _collectable_tombstones(
     member: ClusterId, ledgers: LedgerPages, options: PolicyOptions, snapshot: Snapshot
 ) -> Iterator[tuple[str, dict[str, int]]]:
-    """The policies not present whose tombstones are old enough and known to every member."""
+    """Key and context of each tombstone that is old enough and that every member knows.
+
+    Those of policies that are present again are left out.
+    """
     for key, record in _list_tombstones(member, snapshot):
         if _tombstone_age(record, snapshot.now) < options.retention:
             continue
@@ -186,7 +195,10 @@ def _list_tombstones(member: ClusterId, snapshot: Snapshot) -> Iterator[tuple[Ke
 def _time_to_next_collection(
     member: ClusterId, options: PolicyOptions, snapshot: Snapshot
 ) -> timedelta | None:
-    """The time until the next tombstone is old enough; changes of other members requeue the key."""
+    """The time until the next tombstone is old enough; None if all are.
+
+    Changes of other members requeue the key.
+    """
     waits = [
         options.retention - _tombstone_age(r, snapshot.now)
         for _, r in _list_tombstones(member, snapshot)

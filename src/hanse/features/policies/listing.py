@@ -78,7 +78,7 @@ def parse_policy_label(label: str) -> Key | None:
 
 
 def list_policies(ledgers: Mapping[ClusterId, Iterable[ConfigMap]]) -> list[PolicyView]:
-    """Every policy in any ledger, without tombstones that need no attention."""
+    """Every policy in any ledger, sorted; deleted ones only if they need attention."""
     found: dict[Key, dict[ClusterId, PolicyRecord | UnreadableRecord]] = {}
     for cluster, records in ledgers.items():
         for config_map in records:
@@ -96,7 +96,7 @@ def _policy_view(
     records: Mapping[ClusterId, PolicyRecord | UnreadableRecord],
     clusters: Iterable[ClusterId],
 ) -> PolicyView:
-    """The view of one policy from its records in all clusters."""
+    """The view of one policy from its records in all clusters; `Forgotten` without any version."""
     history = merge_all(r.history for r in records.values() if isinstance(r, PolicyRecord))
     winner = history.winner
     return PolicyView(

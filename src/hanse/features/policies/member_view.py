@@ -188,7 +188,10 @@ class LedgerPages(Struct, frozen=True):
         return not identity or page.cluster == identity
 
     def current_stay(self, member: ClusterId, snapshot: Snapshot) -> int:
-        """The number of a member's stay; a joining member gets one that no ledger has seen."""
+        """The number of a member's present stay in the federation: it counts its joins.
+
+        A member that is joining gets one more than any ledger has seen.
+        """
         page = self.pages.get(member)
         recorded = page.stay if page is not None else 0
         if self.has_joined(member, snapshot):

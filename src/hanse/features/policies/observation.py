@@ -61,17 +61,19 @@ Observation: TypeAlias = RecordDraft | Disappeared | StaleRead
 
 
 def observe(
-    view: MemberView, stored: PolicyRecord | MissingRecord, known: History, flips: int
+    view: MemberView, stored: PolicyRecord | MissingRecord, known: History, max_flips: int
 ) -> Observation:
     """Compare a member with its record: what happened there since the record was written.
 
     A policy older than the record is a StaleRead; one that is gone, Disappeared; else a new draft.
+    `known` is the merged history of all members. A policy is quarantined once clusters have undone
+    each other's versions `max_flips` times in a row.
     """
     policy = view.policy
     if isinstance(stored, MissingRecord):
         if policy is None or not is_federated(policy):
             return RecordDraft(known, LocalState())
-        return _observe_unrecorded(_observe_policy(view, policy, LocalState()), known, flips)
+        return _observe_unrecorded(_observe_policy(view, policy, LocalState()), known, max_flips)
     if policy is not None and version_number(policy) < stored.here.seen:
         return StaleRead()
     if policy is None:
@@ -80,26 +82,33 @@ def observe(
         return _observe_unfederated(view, policy, stored, known)
     observed = _observe_policy(view, policy, stored.here)
     if stored.here.phase == "Quarantined":
-        return _observe_quarantined(observed, stored, known, flips)
+        return _observe_quarantined(observed, stored, known, max_flips)
     resolved = _observe_resolution(observed, stored, known)
     if resolved is not None:
         return resolved
     if stored.here.exists:
-        return _observe_existing(observed, stored, known, flips)
-    return _observe_appeared(observed, stored, known, flips)
+        return _observe_existing(observed, stored, known, max_flips)
+    return _observe_appeared(observed, stored, known, max_flips)
 
 
-def _observe_policy(view: MemberView, policy: Policy, before: LocalState) -> ObservedPolicy:
-    """A policy with its replicated content, digest and version annotation."""
+def _observe_policy(view: MemberView, policy: Policy, recorded: LocalState) -> ObservedPolicy:
+    """A policy in a member with its content, digest and version, to be compared with the record.
+
+    `recorded` is the state in that record. The version is the one in the policy's annotation; None
+    if it has none, or one that was copied from another policy.
+    """
     content = replicated_content(policy)
     version = parse_version_annotation(view.key, policy.metadata.annotations)
-    return ObservedPolicy(view, policy, content, content_digest(content), version, before)
+    return ObservedPolicy(view, policy, content, content_digest(content), version, recorded)
 
 
 def _observe_unrecorded(
-    observed: ObservedPolicy, known: History, flips: int
+    observed: ObservedPolicy, known: History, max_flips: int
 ) -> RecordDraft | StaleRead:
-    """A federated policy without record: adopted, created, edited, quarantined or a stale read."""
+    """The draft for a policy without record: adopted, created, edited or quarantined.
+
+    StaleRead if an unreachable member has the event in its version annotation.
+    """
     winner, version = known.winner, observed.version
     if observed.matches(winner):
         assert winner is not None
@@ -107,67 +116,71 @@ def _observe_unrecorded(
     if observed.view.joining and observed.view.joins_others and not known.is_empty:
         return draft_quarantine(observed, known, "Stale")
     if version is None or observed.view.alone:
-        return draft_creation(observed, PolicyRecord(), known, flips)
+        return draft_creation(observed, PolicyRecord(), known, max_flips)
     if not known.covers(version.dot):
         # an event of a member that is unreachable now: its record has the version
         is_known_event = observed.view.known_events.covers(version.dot)
         return StaleRead() if is_known_event else draft_quarantine(observed, known, "Unknown")
     if winner is None or winner.state != "Present":
         if observed.digest != version.digest:  # made anew from an old manifest
-            return draft_creation(observed, PolicyRecord(known), known, flips)
+            return draft_creation(observed, PolicyRecord(known), known, max_flips)
         return draft_quarantine(observed, known, "Returned")
     if observed.digest == version.digest:
         return RecordDraft(known, observed.state_at(version.dot))
     concurrent = [e.dot for e in known.entries if e.dot != version.dot]
-    return draft_edit(observed, PolicyRecord(known), known, concurrent, flips)
+    return draft_edit(observed, PolicyRecord(known), known, concurrent, max_flips)
 
 
 def _observe_existing(
-    observed: ObservedPolicy, stored: PolicyRecord, known: History, flips: int
+    observed: ObservedPolicy, stored: PolicyRecord, known: History, max_flips: int
 ) -> RecordDraft:
-    """A policy that existed here when the record was written."""
+    """The draft for a policy that existed when the record was written: unchanged, or edited."""
     here, merged = stored.here, merge(stored.history, known)
     if observed.digest == here.digest:
         same = here if observed.policy.metadata.uid == here.uid else observed.state_at(here.dot)
         return draft_unchanged(stored, known, same)
     target = stored.history.entry(here.target) if here.target != here.dot else None
     if target is not None and observed.version is not None and observed.version.dot == target.dot:
-        return _observe_own_write(observed, stored, known, target, flips)
+        return _observe_own_write(observed, stored, known, target, max_flips)
     if observed.matches(merged.winner):
         assert merged.winner is not None
         return draft_unchanged(stored, known, observed.state_at(merged.winner.dot))
     concurrent = [target.dot] if target is not None else []
-    return draft_edit(observed, stored, known, concurrent, flips)
+    return draft_edit(observed, stored, known, concurrent, max_flips)
 
 
 def _observe_appeared(
-    observed: ObservedPolicy, stored: PolicyRecord, known: History, flips: int
+    observed: ObservedPolicy, stored: PolicyRecord, known: History, max_flips: int
 ) -> RecordDraft:
-    """A policy that did not exist here when the record was written."""
+    """The draft for a policy that did not exist when the record was written.
+
+    Unchanged if it is our own write or a known version, else created; a deleted version that is
+    back is quarantined.
+    """
     here, version, merged = stored.here, observed.version, merge(stored.history, known)
     winner = merged.winner
     present = winner is not None and winner.state == "Present"
     target = stored.history.entry(here.target)
     is_own_write = target is not None and version is not None and version.dot == target.dot
     if target is not None and is_own_write and target.state == "Present":
-        return _observe_own_write(observed, stored, known, target, flips)
+        return _observe_own_write(observed, stored, known, target, max_flips)
     if observed.matches(winner):
         assert winner is not None
         return draft_unchanged(stored, known, observed.state_at(winner.dot))
     if version is None or not merged.covers(version.dot):
-        return draft_creation(observed, stored, known, flips)
+        return draft_creation(observed, stored, known, max_flips)
     unedited = observed.digest == version.digest
     if unedited and (present or version.dot == here.target):
         return draft_unchanged(stored, known, observed.state_at(version.dot))
     if present or not unedited:  # else a deleted version is back, as from a backup
-        return draft_creation(observed, stored, known, flips)
+        return draft_creation(observed, stored, known, max_flips)
     return draft_quarantine(observed, merged, "Returned", stored)
 
 
 def _observe_own_write(
-    observed: ObservedPolicy, stored: PolicyRecord, known: History, target: Version, flips: int
+    observed: ObservedPolicy, stored: PolicyRecord, known: History, target: Version, max_flips: int
 ) -> RecordDraft:
-    """A policy that we wrote: changes by admission are no edit, changes by users are."""
+    """The draft for a policy that we wrote: changes by admission are no edit, by users they are."""
     meta = observed.policy.metadata
     written = stored.here.generation if stored.here.uid == meta.uid else 1
     same_metadata = (observed.content.labels, observed.content.annotations) == (
@@ -177,13 +190,13 @@ def _observe_own_write(
     untouched = meta.generation <= written and same_metadata
     if observed.digest == target.digest or untouched:
         return draft_unchanged(stored, known, observed.state_at(target.dot))
-    return draft_edit(observed, stored, known, (), flips)
+    return draft_edit(observed, stored, known, (), max_flips)
 
 
 def _observe_absent(
     view: MemberView, stored: PolicyRecord, known: History
 ) -> RecordDraft | Disappeared:
-    """No policy exists: disappeared if it was applied and its parents are there; else cleared."""
+    """Disappeared if the policy was applied and its parents exist; else a draft without it."""
     here = stored.here
     cleared = draft_unchanged(stored, known, absent_state(here))
     if not here.exists or here.phase != "Applied":
@@ -199,7 +212,10 @@ def _observe_absent(
 def _observe_unfederated(
     view: MemberView, policy: Policy, stored: PolicyRecord, known: History
 ) -> RecordDraft | Disappeared:
-    """A policy that is not federated: orphaned if of the recorded uid, else gone or cleared."""
+    """The draft for a policy that is not federated any more: orphaned if it has the recorded uid.
+
+    With another uid the recorded one has Disappeared, or is cleared from the record.
+    """
     here = stored.here
     cleared = draft_unchanged(stored, known, absent_state(here))
     winner = cleared.history.winner
@@ -217,9 +233,12 @@ def _observe_unfederated(
 
 
 def _observe_quarantined(
-    observed: ObservedPolicy, stored: PolicyRecord, known: History, flips: int
+    observed: ObservedPolicy, stored: PolicyRecord, known: History, max_flips: int
 ) -> RecordDraft:
-    """A quarantined policy: it waits until it matches the winner, or a user resolves it."""
+    """The draft for a quarantined policy: it waits for a match with the winner, or a resolution.
+
+    The resolve annotation keeps it or yields to the winner; one that flapped is freed by an edit.
+    """
     merged = merge(stored.history, known)
     if observed.matches(merged.winner):
         assert merged.winner is not None
@@ -230,7 +249,7 @@ def _observe_quarantined(
         case "yield":
             return draft_unchanged(stored, known, observed.state_at(None))
         case _ if stored.here.reason == "Flapping" and observed.digest != stored.here.digest:
-            return draft_creation(observed, stored, known, flips)
+            return draft_creation(observed, stored, known, max_flips)
         case _:
             return draft_unchanged(stored, known, stored.here)
 
@@ -238,7 +257,10 @@ def _observe_quarantined(
 def _observe_resolution(
     observed: ObservedPolicy, stored: PolicyRecord, known: History
 ) -> RecordDraft | None:
-    """The resolution of conflicting versions that a user asked for; None if there is none."""
+    """The record with the version that the resolve annotation chooses, by `keep` or a cluster's id.
+
+    None without it or without overruled versions, for another id, or if the policy has changed.
+    """
     resolution = observed.policy.metadata.annotations.get(RESOLVE_ANNOTATION, "")
     merged = merge(stored.history, known)
     if not resolution or not merged.overruled or observed.digest != stored.here.digest:
@@ -262,7 +284,11 @@ def _resolve_with(
     *,
     state: State = "Present",
 ) -> RecordDraft:
-    """A user's resolution: this content, or its deletion, supersedes every other version."""
+    """The draft after a user's resolution: this content, or its deletion, supersedes all others.
+
+    The flips that were counted start anew. What stands here counts as that version if it has the
+    content.
+    """
     actor = choose_actor(
         stored, merged, observed.view, observed.digest, version_number(observed.policy)
     )

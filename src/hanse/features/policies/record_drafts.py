@@ -50,7 +50,11 @@ class ObservedPolicy(Struct, frozen=True):
     before: LocalState
 
     def state_at(self, dot: Dot | None) -> LocalState:
-        """The state in which this policy is acknowledged to be a version."""
+        """The state Applied of this policy as a version; `dot` None: as none that is known.
+
+        The object that was recorded keeps the recorded uids of namespace and definition, another
+        one has those there now.
+        """
         meta, before = self.policy.metadata, self.before
         known = meta.uid in (before.uid, before.former)  # objects never change their namespace
         return LocalState(
@@ -70,17 +74,24 @@ class ObservedPolicy(Struct, frozen=True):
 
 
 def draft_creation(
-    observed: ObservedPolicy, stored: PolicyRecord, known: History, flips: int
+    observed: ObservedPolicy, stored: PolicyRecord, known: History, max_flips: int
 ) -> RecordDraft:
-    """A user created the policy: it supersedes tombstones only; too many flips quarantine it."""
+    """The draft after a user created the policy, which supersedes tombstones only.
+
+    `known` is the merged history of all members. The policy is quarantined once clusters have
+    undone each other's versions `max_flips` times in a row.
+    """
     merged = merge(stored.history, known)
     winner = merged.winner
-    if winner is not None and count_flips(winner, observed.view.member, observed.digest) >= flips:
+    if (
+        winner is not None
+        and count_flips(winner, observed.view.member, observed.digest) >= max_flips
+    ):
         return draft_quarantine(observed, merged, "Flapping", stored)
     ended = [e.dot for e in stored.history.entries if e.state != "Present"]
     concurrent = [e.dot for e in merged.entries if e.dot not in ended]
     base = PolicyRecord(merged, stored.here, stored.actor)
-    return draft_edit(observed, base, known, concurrent, flips)
+    return draft_edit(observed, base, known, concurrent, max_flips)
 
 
 def draft_edit(
@@ -88,13 +99,17 @@ def draft_edit(
     stored: PolicyRecord,
     known: History,
     concurrent: Iterable[Dot],
-    flips: int,
+    max_flips: int,
 ) -> RecordDraft:
-    """A user's edit, knowing all but `concurrent`; too many flips quarantine the policy."""
+    """The draft after a user's edit, which knew all versions but `concurrent`.
+
+    `known` is the merged history of all members. The policy is quarantined once clusters have
+    undone each other's versions `max_flips` times in a row.
+    """
     unseen = frozenset(concurrent)
     seen = [e for e in stored.history.entries if e.dot not in unseen]
     before = max(seen, key=lambda e: e.priority, default=None)
-    if count_flips(before, observed.view.member, observed.digest) >= flips:
+    if count_flips(before, observed.view.member, observed.digest) >= max_flips:
         return draft_quarantine(observed, merge(stored.history, known), "Flapping", stored)
     actor = choose_actor(
         stored, known, observed.view, observed.digest, version_number(observed.policy)
@@ -124,14 +139,17 @@ def draft_event(
     here: LocalState,
     concurrent: Iterable[Dot],
 ) -> RecordDraft:
-    """The draft after a deletion or orphaning in this member."""
+    """The draft after a deletion or orphaning (`state`) in this member, which is `here` then.
+
+    `known` is the merged history of all members; the user did not know `concurrent` versions.
+    """
     actor = choose_actor(stored, known, view, digest, stored.here.seen)
     after = append_event(stored.history, actor, state, Content(), digest, concurrent)
     return RecordDraft(merge(after, known), here, actor, stored.kept)
 
 
 def draft_unchanged(stored: PolicyRecord, known: History, here: LocalState) -> RecordDraft:
-    """Nothing happened here: only the histories of other members are merged in."""
+    """The draft if nothing happened here: only the histories of other members are merged in."""
     return RecordDraft(
         merge(stored.history, known), here, stored.actor, superseded_content(stored, known)
     )
@@ -151,7 +169,10 @@ def absent_state(here: LocalState) -> LocalState:
 
 
 def choose_actor(stored: PolicyRecord, known: History, view: MemberView, *parts: object) -> str:
-    """The actor id for the next event: a new one if others know more events of ours than we do."""
+    """The actor id for the next event: a new one if others know more events of ours than we do.
+
+    `parts` are hashed into a new id, so that it differs from earlier ones.
+    """
     own_count = stored.history.context.get(stored.actor, 0)
     others_know = max(h.context.get(stored.actor, 0) for h in (known, view.known_events))
     if stored.actor and others_know <= own_count:
@@ -163,7 +184,8 @@ def choose_actor(stored: PolicyRecord, known: History, view: MemberView, *parts:
 def superseded_content(stored: PolicyRecord, known: History) -> SupersededContent | None:
     """Content that is overwritten because the member was restored to an earlier state.
 
-    No user decided against it, so the record keeps it. Else what the record keeps already.
+    `known`, the merged history of all members, tells that. No user decided against it, so the
+    record keeps it. Else what the record keeps already; None if nothing.
     """
     own_count = stored.history.context.get(stored.actor, 0)
     if not stored.actor or known.context.get(stored.actor, 0) <= own_count:

@@ -71,7 +71,7 @@ class History(Struct, frozen=True):
         return self.context.get(dot.actor, 0) >= dot.count
 
     def entry(self, dot: Dot | None) -> Version | None:
-        """The version of an event, if it is not superseded."""
+        """The version of an event; None if it is superseded or unknown."""
         return next((e for e in self.entries if e.dot == dot), None)
 
     @property
@@ -81,7 +81,7 @@ class History(Struct, frozen=True):
 
     @property
     def overruled(self) -> tuple[Version, ...]:
-        """The versions that lose against the winner and differ from it."""
+        """The versions that lose against the winner and differ from it; none without one."""
         winner = self.winner
         if winner is None:
             return ()
@@ -99,7 +99,10 @@ EMPTY_HISTORY = History()
 
 
 def merge(one: History, other: History) -> History:
-    """Merge two histories: versions that either supersedes are dropped, equal dots by priority."""
+    """Merge two histories: versions that either supersedes are dropped.
+
+    Of two versions with the same dot the one of higher priority is kept.
+    """
     if one == other or other.is_empty:
         return one
     if one.is_empty:
@@ -133,7 +136,10 @@ def append_event(
     digest: str,
     concurrent: Iterable[Dot] = (),
 ) -> History:
-    """The history after an event; `concurrent` are the versions that its user did not know."""
+    """The history after one more event of an actor, which supersedes all versions in `known`.
+
+    But for the `concurrent` ones, which its user did not know.
+    """
     count = known.context.get(actor, 0) + 1
     context = dict(sorted({**known.context, actor: count}.items()))
     unknown = frozenset(concurrent)

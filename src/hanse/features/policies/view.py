@@ -119,7 +119,7 @@ def _policy_item(
 
 
 def _findings(policy: PolicyView, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """PolicyBlocked and PolicyQuarantined by member, and PolicyConflict."""
+    """PolicyBlocked and PolicyQuarantined by member; PolicyConflict by overruled cluster."""
     kind = _kind(policy).kind.name
     for cluster, member in sorted(policy.members.items()):
         if not member.needs_attention:
@@ -134,7 +134,7 @@ def _findings(policy: PolicyView, snapshot: MultiClusterSnapshot) -> Iterator[Fi
             f"{member.message or member.reason}",
             remedy=remedy(keep, advice="or the same with --yield: the others' version counts")
             if quarantined
-            else _unblock(policy, cluster, member, snapshot),
+            else _unblock_remedy(policy, cluster, member, snapshot),
             caused_by=() if quarantined else (cluster_ref(cluster),),
         )
     for lost in policy.overruled:
@@ -155,10 +155,10 @@ def _kind(policy: PolicyView) -> type[AntreaClusterNetworkPolicy | AntreaNetwork
     return AntreaClusterNetworkPolicy if policy.kind == "acnp" else AntreaNetworkPolicy
 
 
-def _unblock(
+def _unblock_remedy(
     policy: PolicyView, where: ClusterId, member: MemberStatus, snapshot: MultiClusterSnapshot
 ) -> Remedy:
-    """Share the policy of the same name that stands in the way, or advice for another reason."""
+    """The command that federates a plain policy of the same name, or advice for other reasons."""
     if member.reason != "PlainPolicy":
         return remedy(advice="mend what the message names; it is tried again by itself")
     kind = _kind(policy).kind
@@ -201,7 +201,10 @@ def _check_policy(
     where: ClusterId,
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """PolicyIgnored, PolicyLocalPeers, PolicyNamesNothing and PolicyNotEnforced of one policy."""
+    """PolicyIgnored and PolicyNotEnforced of one policy.
+
+    Of a federated one also PolicyLocalPeers and PolicyNamesNothing.
+    """
     annotations = policy.metadata.annotations
     if message := ignored_annotation_warning(annotations):
         yield object_finding(
@@ -226,7 +229,7 @@ def _check_policy(
                 mend=mend,
             )
             yield replace(found, subject=subject_of(policy))  # the same in every member
-        if missing := "; ".join(_missing_names(policy, where, snapshot)):
+        if missing := "; ".join(_missing_name_messages(policy, where, snapshot)):
             yield object_finding(
                 policy,
                 where,
@@ -236,18 +239,21 @@ def _check_policy(
                 severity=Severity.RISK,
                 mend=mend,
             )
-    for message in _unenforced(policy, where, snapshot):
+    for message in _unenforced_message(policy, where, snapshot):
         yield object_finding(
             policy, where, "PolicyNotEnforced", message, snapshot, severity=Severity.RISK
         )
 
 
-def _missing_names(
+def _missing_name_messages(
     policy: AntreaNetworkPolicy | AntreaClusterNetworkPolicy,
     where: ClusterId,
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[str]:
-    """The groups and Services that a policy names and that its cluster does not have."""
+    """A message for each group or Service that a policy names and its cluster does not have.
+
+    Nothing about a kind that is not listed there.
+    """
     namespace = policy.metadata.namespace
     for path, group in named_groups(policy.spec):
         kind: type[Object] = Group if namespace else ClusterGroup
@@ -278,7 +284,7 @@ def naming_services(snapshot: MultiClusterSnapshot) -> Iterator[ClusterId]:
             yield where
 
 
-def _unenforced(
+def _unenforced_message(
     policy: AntreaNetworkPolicy | AntreaClusterNetworkPolicy,
     where: ClusterId,
     snapshot: MultiClusterSnapshot,

@@ -14,7 +14,7 @@ from hanse.model.write_rules import (
 
 
 def _federated(of: str) -> str:
-    """CEL for a policy that its users made a federated one, in any spelling of the annotation."""
+    """CEL: whether a policy has the federation annotation `true`, in any spelling."""
     names = label_spellings("federated.anp")
     return " || ".join(f"{annotation(of, name)} == 'true'" for name in names)
 

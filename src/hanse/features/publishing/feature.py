@@ -76,9 +76,9 @@ class Publishing:
         self.watches: tuple[Watch, ...] = tuple(watches)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys of all sources, prefixed with the source's name; none for a PublishedName.
+        """The sources' keys, prefixed with the source's name; none for a PublishedName.
 
-        A DNSEndpoint affects the keys that share a name with it.
+        For a DNSEndpoint instead the keys of those that we wrote and that share a name with it.
         """
         if isinstance(change, ObjectChange) and isinstance(change.object, PublishedName):
             return  # the runtime enqueues the key of an owned object

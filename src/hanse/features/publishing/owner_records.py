@@ -50,9 +50,10 @@ def owner_record(meta: Meta) -> dns.rdataset.Rdataset:
 def parse_published_names(
     content: Iterable[tuple[str, dns.rdataset.Rdataset]],
 ) -> Iterator[PublishedName]:
-    """All names of a zone as objects, without DNSSEC records; foreign without an owner record.
+    """Each name of a zone as an object; foreign without a valid owner record.
 
-    Types that are not published are omitted, and a name may be left without record sets.
+    Types that are not published are omitted: a name, even one with an owner record only, may be
+    left without record sets. Names with signatures alone (RRSIG, NSEC, NSEC3) are left out.
     """
     records: dict[str, list[RecordSet]] = {}
     owners: dict[str, Meta] = {}

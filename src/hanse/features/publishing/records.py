@@ -33,9 +33,10 @@ _MAX_WEIGHT = 255
 
 
 def record_sets(node: ZoneNode) -> tuple[RecordSet, ...]:
-    """The record sets of a node of types that are published, sorted by type, without CNAME answers.
+    """A node's record sets of PUBLISHED_TYPES, sorted by type; a CNAME is only in the set CNAME.
 
-    They have no weights: each set holds the records of all variants.
+    The zone answers other types by the CNAME, too: those answers are left out. The sets have no
+    weights: each holds the records of all variants. Empty if none of the types has records.
     """
     sets: dict[str, RecordSet] = {}
     for rrset in node.rrsets:
@@ -109,7 +110,10 @@ def weighted_records(node: ZoneNode) -> Iterator[DNSRecord]:
 
 
 def _weighted_targets(rrset: RRset) -> dict[tuple[str, ...], int]:
-    """The targets of each variant with its weight, scaled to the maximum of Route 53."""
+    """The targets of each variant with its weight; equal targets add up.
+
+    All are scaled down if the highest is above the maximum of Route 53, to 1 at least.
+    """
     weights: dict[tuple[str, ...], int] = {}
     for variant in rrset.variants:
         records = parse_records(variant.body)
@@ -133,7 +137,7 @@ def _targets(record_set: RecordSet) -> tuple[str, ...]:
 
 
 def _object_name(key: Key) -> str:
-    """A readable object name that is unique for a key."""
+    """A readable object name that is unique for a key: its parts, cut to a length, and a digest."""
     digest = blake2b(str(key).encode(), digest_size=5).hexdigest()
     parts = [part for part in (key.name, key.namespace, key.topic) if part]
     readable = "-".join(parts).lower().replace("_", "-")[:_MAX_READABLE]

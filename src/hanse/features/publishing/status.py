@@ -131,7 +131,7 @@ def _subjects(
     where: str,
     several: Iterable[ServiceImport | GlobalService | StatefulSet | FederatedStatefulSet | None],
 ) -> Iterator[_Subject]:
-    """Existing objects as subjects, with their conditions."""
+    """Existing objects as subjects, with conditions; those of a StatefulSet have no generation."""
     for obj in several:
         if obj is None:
             continue

@@ -1,6 +1,6 @@
 """Plans the aggregate of one service on the broker, and the fields that all imports of it have."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from hanse.features.services.clusters import (
     awaited_clusters,
@@ -35,7 +35,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
     The current one is kept while a record has a newer schema or the state of an exporter that
     publishes nothing is unknown. For agents of Lighthouse 0.15 a second ServiceImport in their form
-    is planned, unless a foreign one has its name.
+    is planned, unless a foreign one has its name. Empty without a broker or exports.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -49,7 +49,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     since = broker_since(snapshot, broker, broker_namespace)
     exports = read_exports(drop_foreign_namespaces(counted, rules), since)
     sources = frozenset({broker})
-    if exports.newer or awaited_clusters(published, *place):
+    if exports.newer or awaited_clusters(published, frozenset(), *place):
         if current is None:
             return Plan()
         return Plan((Desired(current, broker, sources=sources, ownership=Shared()),))
@@ -75,6 +75,16 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         found = snapshot.get(broker, ServiceImport, theirs.metadata.name, broker_namespace)
         objects += [theirs] if found is None or OWNER in found.metadata.labels else []
     return Plan(tuple(Desired(o, broker, sources=sources, ownership=Shared(rank)) for o in objects))
+
+
+def keys_of_aggregates(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
+    """The keys of all aggregates on the broker, or of those that name a cluster."""
+    broker = broker_cluster(snapshot)
+    for aggregate in snapshot.all(broker, ServiceImport) if broker is not None else ():
+        labels = aggregate.metadata.labels
+        name, namespace = labels.get(SERVICE_NAME, ""), labels.get(SERVICE_NAMESPACE, "")
+        if name and namespace and (not exporter or exporter in exporting_clusters(aggregate)):
+            yield Key("aggregate", name, namespace)
 
 
 def import_spec(

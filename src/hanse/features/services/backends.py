@@ -163,10 +163,9 @@ def _backends_in(
 def _cluster_weight(
     cluster: ClusterId, slices: list[EndpointSlice], rules: ClusterSetRules
 ) -> Weighting:
-    """The annotations of slices, else the ClusterSet's settings.
+    """The weight and priority by the annotations of a cluster's slices, else by the ClusterSet.
 
-    Slices written by Hanse without annotations have the defaults, whatever the ClusterSet says
-    now.
+    Slices written by Hanse without annotations have the defaults, whatever the ClusterSet says now.
     """
     weighting = rules.weights.get(cluster, _DEFAULT_WEIGHT)
     for endpoint_slice in slices:
@@ -179,8 +178,8 @@ def _cluster_weight(
             else weighting
         )
         weight, priority = (
-            _number(annotations.get(WEIGHT, "")),
-            _number(annotations.get(PRIORITY, "")),
+            _parse_share(annotations.get(WEIGHT, "")),
+            _parse_share(annotations.get(PRIORITY, "")),
         )
         weighting = Weighting(
             default.weight if weight is None else weight,
@@ -189,13 +188,16 @@ def _cluster_weight(
     return weighting
 
 
-def _number(text: str) -> int | None:
+def _parse_share(text: str) -> int | None:
     """Parse an annotation; None if it is not a decimal number of up to five digits."""
     return parse_number(text, 99_999)
 
 
 def _ready_addresses(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ...]:
-    """The valid addresses of a slice's endpoints; an unset ready condition counts as ready."""
+    """The valid addresses of a slice's ready endpoints, each with its host name or dashed address.
+
+    An unset ready condition counts as ready.
+    """
     ports = endpoint_slice.ports or ()
     addresses: list[EndpointAddress] = []
     for endpoint in endpoint_slice.endpoints or ():
@@ -217,7 +219,7 @@ def _exclusion_reason(slices: list[EndpointSlice]) -> str:
 
 
 def _merge_ports(slices: list[EndpointSlice]) -> tuple[EndpointPort, ...]:
-    """The distinct ports of all slices."""
+    """The ports of all slices; of those with the same name, protocol and number the last."""
     if len(slices) == 1:
         return slices[0].ports or ()
     ports = [port for s in slices for port in s.ports or ()]

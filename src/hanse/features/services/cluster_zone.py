@@ -33,6 +33,7 @@ class ClusterZone:
     )
 
     def __init__(self, view: View, zone: str = ZONE) -> None:
+        """The names of the local cluster's Services in `zone`, for a view; nothing is read yet."""
         self.view = view
         self._apex = wire_name(zone)
         self._services = b"\x03svc" + self._apex
@@ -85,7 +86,7 @@ class ClusterZone:
 def _keys_of(change: ObjectChange) -> Iterator[Key]:
     """The key of the Service that each side of a change is or belongs to.
 
-    None for other objects.
+    Empty for other objects.
     """
     for side in (change.before, change.after):
         match side:

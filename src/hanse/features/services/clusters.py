@@ -5,20 +5,26 @@ The settings include the namespaces and address ranges that a cluster may publis
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
-from ipaddress import ip_address
 
 from msgspec.structs import replace
 
 from hanse.features.services.names import DOMAIN, SERVICE_NAME, SERVICE_NAMESPACE, SOURCE_CLUSTER
-from hanse.model.clusterset import MemberState, clusterset_spec, common_state, member_state
+from hanse.model.clusterset import (
+    MemberState,
+    clusterset_spec,
+    common_state,
+    joined_clusters,
+    member_state,
+)
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.discovery import KUBE_SERVICE, MANAGED_BY, Endpoint, EndpointSlice
 from hanse.model.kinds.hanse import ClusterSetSpec, MemberSettings
 from hanse.model.kinds.multicluster import ServiceImport
-from hanse.model.member_ranges import parse_range
 from hanse.model.objects import ClusterId
+from hanse.model.own_addresses import is_within
 from hanse.model.plan import Key
 from hanse.model.snapshot import Index, Snapshot
+from hanse.model.summaries import first_of
 
 
 def _backed_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
@@ -35,6 +41,12 @@ def _imported_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
         yield f"{endpoint_slice.metadata.namespace}/{labels[SERVICE_NAME]}"
 
 
+def _imported_from(endpoint_slice: EndpointSlice) -> Iterator[str]:
+    """Index values: the cluster that an imported slice is of, and empty as of any cluster."""
+    if any(_imported_service(endpoint_slice)):
+        yield from ("", source_cluster(endpoint_slice))
+
+
 def _published_service(endpoint_slice: EndpointSlice) -> Iterator[str]:
     """Index value: `namespace/name` of the service that a slice on the broker is published for."""
     labels = endpoint_slice.metadata.labels
@@ -46,6 +58,8 @@ BACKENDS = Index(EndpointSlice, "services-backends", _backed_service)
 """Slices of the cluster's own Services, by Service; imported slices are not among them."""
 IMPORTED = Index(EndpointSlice, "services-imported", _imported_service)
 """Imported slices in this cluster, by ServiceImport."""
+IMPORTED_FROM = Index(EndpointSlice, "services-imported-from", _imported_from)
+"""Imported slices in this cluster, by the cluster that published them; empty for all."""
 PUBLISHED = Index(EndpointSlice, "services-published", _published_service)
 """Slices on the broker, by the service that they are published for."""
 BY_SOURCE = Index(
@@ -103,7 +117,10 @@ def silent_slices(
     broker: ClusterId,
     broker_namespace: str,
 ) -> list[EndpointSlice]:
-    """The slices of clusters that `counted_slices` leaves out and whose state is not GONE."""
+    """The slices of clusters that `counted_slices` leaves out and whose state is not GONE.
+
+    `standing` are the clusters that the import names now.
+    """
     place = (snapshot, broker, broker_namespace)
     counted = {source_cluster(s) for s in counted_slices(slices, standing, *place)}
     silent = {
@@ -116,6 +133,7 @@ def silent_slices(
 
 def awaited_clusters(
     slices: Iterable[EndpointSlice],
+    imported: frozenset[ClusterId],
     standing: frozenset[ClusterId],
     snapshot: Snapshot,
     broker: ClusterId,
@@ -123,10 +141,12 @@ def awaited_clusters(
 ) -> frozenset[ClusterId]:
     """The clusters that an import names and that publish nothing, while their state is unknown.
 
-    The broker was restored, or lost its namespace, or they have not renewed their Lease since we
-    look: they have not repaired what they publish yet.
+    The import names the `standing` ones. The broker was restored, or lost its namespace, or they
+    have not renewed their Lease since we look: they have not repaired what they publish yet. One
+    that is no member and of which nothing is `imported` is not awaited: somebody edited the status.
     """
-    missing = standing - {source_cluster(s) for s in slices}
+    known = imported | joined_clusters(snapshot, broker, broker_namespace)
+    missing = (standing & known) - {source_cluster(s) for s in slices}
     return frozenset(
         cluster
         for cluster in missing
@@ -200,7 +220,7 @@ def drop_foreign_namespaces(
 
 def is_address_allowed(endpoint: Endpoint, ranges: Sequence[str]) -> bool:
     """Whether all addresses of an endpoint are within the ranges; without ranges all are."""
-    return not ranges or all(_is_within(address, ranges) for address in endpoint.addresses)
+    return not ranges or all(is_within(address, ranges) for address in endpoint.addresses)
 
 
 def drop_disallowed(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
@@ -211,36 +231,10 @@ def drop_disallowed(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> End
     return replace(endpoint_slice, endpoints=allowed)
 
 
-def drop_own(endpoint_slice: EndpointSlice, ranges: Sequence[str]) -> EndpointSlice:
-    """Another cluster's slice less its endpoints with an address in this cluster's ranges."""
-    left = tuple(e for e in endpoint_slice.endpoints or () if not _is_own(e, ranges))
-    kept = len(left) == len(endpoint_slice.endpoints or ())
-    return endpoint_slice if kept else replace(endpoint_slice, endpoints=left)
-
-
-def own_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str]) -> tuple[str, ...]:
-    """The addresses of another cluster's endpoints that have one in this cluster's ranges."""
-    endpoints = (e for s in slices for e in s.endpoints or () if _is_own(e, ranges))
-    return tuple(sorted({address for e in endpoints for address in e.addresses}))
-
-
-def overlap_message(addresses: Sequence[str], ranges: Sequence[str]) -> str:
-    """The condition message for addresses that would reach this cluster itself."""
-    return (
-        f"{_shorten(addresses)}: within {', '.join(ranges[:8])} of this cluster, so that it would "
-        "reach our own; it is left out"
-    )
-
-
-def _is_own(endpoint: Endpoint, ranges: Sequence[str]) -> bool:
-    """Whether any address of an endpoint is in the ranges."""
-    return any(_is_within(address, ranges) for address in endpoint.addresses)
-
-
 def disallowed_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str]) -> tuple[str, ...]:
     """All addresses of endpoints of which any is outside of their cluster's ranges, sorted.
 
-    None if there are no ranges.
+    Empty if there are no ranges.
     """
     endpoints = (e for s in slices for e in s.endpoints or () if not is_address_allowed(e, ranges))
     return tuple(sorted({address for e in endpoints for address in e.addresses}))
@@ -249,24 +243,6 @@ def disallowed_addresses(slices: Sequence[EndpointSlice], ranges: Sequence[str])
 def disallowed_message(addresses: Sequence[str], ranges: Sequence[str]) -> str:
     """The condition message for addresses outside of the ranges."""
     return (
-        f"{_shorten(addresses)}: outside of {', '.join(ranges[:8])}; it is left out of "
+        f"{first_of(addresses)}: outside of {', '.join(ranges[:8])}; it is left out of "
         "imports until the ClusterSet allows it"
     )
-
-
-def _shorten(addresses: Sequence[str]) -> str:
-    """The first addresses, and how many more there are."""
-    return ", ".join(addresses[:3]) + f" and {len(addresses) - 3} more" * (len(addresses) > 3)
-
-
-def _is_within(address: str, ranges: Sequence[str]) -> bool:
-    """Whether an address is in one of the ranges; False if it is invalid.
-
-    Invalid ranges are ignored.
-    """
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return False
-    networks = (parse_range(text) for text in ranges)
-    return any(n is not None and n.version == parsed.version and parsed in n for n in networks)

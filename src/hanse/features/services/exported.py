@@ -81,12 +81,34 @@ def exported_service(
     An import that we did not write (without owner label) counts only where there is no other. The
     exporters of the service are the clusters that the status of any import names.
     """
+    own = [_only(namespace, name, one) for one in clusters]
+    return joined_service(namespace, name, own)
+
+
+def _only(namespace: str, name: str, cluster: ClusterServices) -> ClusterServices:
+    """What a cluster has of one service."""
 
     def matches(obj: Object) -> bool:
         return (obj.namespace, obj.name) == (namespace, name)
 
-    imports = {c.cluster: i for c in clusters for i in c.imports if matches(i)}
-    exports = {c.cluster: e for c in clusters for e in c.exports if matches(e)}
+    return ClusterServices(
+        cluster.cluster,
+        tuple(filter(matches, cluster.exports)),
+        tuple(filter(matches, cluster.imports)),
+        tuple(
+            one
+            for one in cluster.slices
+            if (one.namespace, one.metadata.labels.get(SERVICE_NAME)) == (namespace, name)
+        ),
+    )
+
+
+def joined_service(
+    namespace: str, name: str, clusters: Sequence[ClusterServices]
+) -> ExportedService:
+    """The view of one service as `exported_service`, from objects of no other service."""
+    imports = {c.cluster: i for c in clusters for i in c.imports}
+    exports = {c.cluster: e for c in clusters for e in c.exports}
     found = [imports[c] for c in (*exports, *imports) if c in imports]
     ours = (one for one in found if OWNER in one.metadata.labels)
     shown = next(ours, found[0] if found else None)
@@ -98,23 +120,20 @@ def exported_service(
         ports=shown.spec.ports if shown is not None else (),
         exporters=tuple(sorted(exporters)),
         importers=tuple(sorted(imports)),
-        endpoints=_count_endpoints(namespace, name, clusters),
+        endpoints=_count_endpoints(clusters),
         problems=tuple(p for c, e in sorted(exports.items()) for p in export_problems(c, e)),
     )
 
 
-def _count_endpoints(
-    namespace: str, name: str, clusters: Sequence[ClusterServices]
-) -> dict[str, EndpointCount]:
+def _count_endpoints(clusters: Sequence[ClusterServices]) -> dict[str, EndpointCount]:
     """Endpoints by source cluster; the slices in the source cluster itself take precedence."""
     counts: dict[str, EndpointCount] = {}
     for cluster in clusters:
         by_source: dict[str, list[bool]] = {}
         for endpoint_slice in cluster.slices:
-            labels = endpoint_slice.metadata.labels
-            if (endpoint_slice.namespace, labels.get(SERVICE_NAME)) == (namespace, name):
-                ready = by_source.setdefault(labels.get(SOURCE_CLUSTER, ""), [])
-                ready += [endpoint.ready for endpoint in endpoint_slice.endpoints or ()]
+            source = endpoint_slice.metadata.labels.get(SOURCE_CLUSTER, "")
+            ready = by_source.setdefault(source, [])
+            ready += [endpoint.ready for endpoint in endpoint_slice.endpoints or ()]
         for source, ready in by_source.items():
             if source == cluster.cluster or source not in counts:
                 counts[source] = EndpointCount(sum(ready), len(ready))

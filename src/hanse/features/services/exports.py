@@ -1,6 +1,6 @@
 """Plans one ServiceExport of this cluster: its slices on the broker, and its conditions."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec import Struct
@@ -37,15 +37,21 @@ from hanse.features.services.records import (
     has_newer_schema,
     read_exports,
 )
+from hanse.features.services.removals import (
+    split_strays,
+    stray_removals,
+    superseded_slices,
+)
 from hanse.features.services.slices import build_published_slices
 from hanse.features.services.status import (
     ADDRESSES_ALLOWED,
-    DISCONNECTED,
     IMPORTED_HERE,
+    NOT_JOINED,
     invalid_conditions,
     settings_conditions,
     status_plan,
 )
+from hanse.model.agent_report import DISCONNECTED, FORBIDDEN, REJECTED
 from hanse.model.clusterset import broker_cluster, clusterset_spec, joined_clusters
 from hanse.model.conditions import Condition, condition, find_condition
 from hanse.model.facts import HeartbeatState, WriteOutcome
@@ -96,8 +102,27 @@ class _ExportState(Struct, frozen=True):
 def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """Publish one export on the broker, or set the conditions that say why it cannot be.
 
-    Slices of a newer schema stay as they are; a deleted export is withdrawn.
+    Slices of a newer schema stay as they are; a deleted export is withdrawn, and so is what
+    somebody else published in our name.
     """
+    broker = broker_cluster(snapshot)
+    if broker is None:
+        return _plan_own(key, None, (), snapshot, broker_namespace)
+    published, strays = split_strays(list_published_slices(key, snapshot, broker), key, snapshot)
+    plan = _plan_own(key, broker, published, snapshot, broker_namespace)
+    if not strays:
+        return plan
+    return replace(plan, removals=(*plan.removals, *stray_removals(strays, broker)))
+
+
+def _plan_own(
+    key: Key,
+    broker: ClusterId | None,
+    published: Sequence[EndpointSlice],
+    snapshot: Snapshot,
+    broker_namespace: str,
+) -> Plan:
+    """The plan of an export by what all clusters have published of the service themselves."""
     export = snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace)
     if export is None or export.metadata.deletion_timestamp is not None:
         return Plan()  # nothing desired: what was published is withdrawn
@@ -106,9 +131,8 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         ended = (_NO_CONFLICT,) if find_condition(export.status.conditions, "Conflict") else ()
         return status_plan(export, snapshot, (*invalid, *ended))
     assert service is not None, "a Service without invalid conditions exists"
-    broker = broker_cluster(snapshot)
     if broker is None:
-        waiting = condition("Ready", False, "Pending", "this cluster has not joined a broker")
+        waiting = condition("Ready", False, "Pending", NOT_JOINED)
         return status_plan(export, snapshot, (_VALID, waiting))
     if not may_publish(snapshot.local, key.namespace, clusterset_spec(snapshot, broker)):
         message = (
@@ -117,7 +141,6 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         )
         failed = condition("Ready", False, "Failed", message)
         return status_plan(export, snapshot, (_VALID, failed))
-    published = list_published_slices(key, snapshot, broker)
     own = [s for s in published if source_cluster(s) == snapshot.local]
     if any(has_newer_schema(s) for s in own):
         return Plan(_as_published(own, snapshot, broker))
@@ -128,7 +151,7 @@ def plan_export(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 def _as_published(
     slices: Iterable[EndpointSlice], snapshot: Snapshot, broker: ClusterId
 ) -> tuple[Desired, ...]:
-    """These slices on the broker, as they are."""
+    """Existing slices on the broker as desired objects, so that they stay as they are."""
     return tuple(Desired(s, broker, sources=_sources(snapshot)) for s in slices)
 
 
@@ -143,12 +166,15 @@ def _sources(snapshot: Snapshot) -> frozenset[ClusterId]:
 def _export_state(
     export: ServiceExport,
     service: Service,
-    published: list[EndpointSlice],
+    published: Sequence[EndpointSlice],
     broker: ClusterId,
     snapshot: Snapshot,
     broker_namespace: str,
 ) -> _ExportState:
-    """The record of the export, merged with those of other counted clusters, and its backends."""
+    """The record of the export, merged with those of other counted clusters, and its backends.
+
+    `published` are the slices of all clusters at the broker.
+    """
     record = build_record(export, service, snapshot.local)
     rules = clusterset_spec(snapshot, broker)
     standing = exporting_clusters(
@@ -162,7 +188,7 @@ def _export_state(
     since = broker_since(snapshot, broker, broker_namespace)
     known = read_exports(drop_foreign_namespaces(counted, rules), since).records
     own = [s for s in published if source_cluster(s) == snapshot.local]
-    aged = bounded_age(record, own or [_unpublished(record, snapshot.now)], since)
+    aged = bounded_age(record, own or [_unpublished_slice(record, snapshot.now)], since)
     merged = merge_exports([aged, *known], rules.profile)
     assert merged is not None, "at least one record makes an import"
     pods = list(snapshot.by(snapshot.local, BACKENDS, f"{record.namespace}/{record.name}"))
@@ -174,7 +200,7 @@ def _export_state(
     )
 
 
-def _unpublished(record: ExportRecord, now: datetime) -> EndpointSlice:
+def _unpublished_slice(record: ExportRecord, now: datetime) -> EndpointSlice:
     """A slice of the record as if it were created now: none is published yet."""
     stated = {EXPORTED_AT: record.exported_at.isoformat()}
     return EndpointSlice(
@@ -197,7 +223,7 @@ def _publishes_pods(
     return rules.endpoint_source == "pods" and not uses_globalnet(snapshot)
 
 
-def _joined(
+def _joined_clusters(
     snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> frozenset[ClusterId] | None:
     """The broker's members and the local cluster; None while the broker's Leases are not listed."""
@@ -219,7 +245,7 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
         broker_namespace,
         as_pods=state.as_pods,
         refused=state.is_refused(snapshot.local),
-        published=[s for s in state.published if source_cluster(s) == snapshot.local],
+        published=_own_slices(state, snapshot),
     )
     ranges = cluster_settings(snapshot.local, state.rules).ranges
     allowed = [drop_disallowed(s, ranges) for s in slices]
@@ -227,7 +253,7 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
     ready = _ready_condition(state, desired, snapshot)
     conditions = [
         _VALID,
-        *settings_conditions(export, _joined(snapshot, state.broker, broker_namespace)),
+        *settings_conditions(export, _joined_clusters(snapshot, state.broker, broker_namespace)),
         *_address_conditions(state, slices),
         *_import_conditions(state, snapshot),
     ]
@@ -237,19 +263,27 @@ def _publish(state: _ExportState, snapshot: Snapshot, broker_namespace: str) -> 
         conditions.append(_conflict_condition(state.merged, snapshot.local))
     older = _lighthouse_form(state, snapshot, broker_namespace)
     key = Key("export", state.record.name, state.record.namespace)
-    removals = leftovers(key, [d.object for d in older], snapshot, state.broker)
-    desired = (*desired, *_replaced_later(desired, state, snapshot), *older)
+    removals = (
+        *leftovers(key, [d.object for d in older], snapshot, state.broker),
+        *superseded_slices(desired, _own_slices(state, snapshot), snapshot),
+    )
+    desired = (*desired, *_kept_until_replaced(desired, state, snapshot), *older)
     if ready is None and find_condition(export.status.conditions, "Ready") is None:
         # one status write, once Ready is known
         return Plan(desired, removals, requeue_after=PENDING_AFTER)
     return replace(status_plan(export, snapshot, conditions), desired=desired, removals=removals)
 
 
-def _replaced_later(
+def _own_slices(state: _ExportState, snapshot: Snapshot) -> list[EndpointSlice]:
+    """The slices of this cluster among those that are on the broker now."""
+    return [s for s in state.published if source_cluster(s) == snapshot.local]
+
+
+def _kept_until_replaced(
     desired: tuple[Desired, ...], state: _ExportState, snapshot: Snapshot
 ) -> tuple[Desired, ...]:
-    """Our slices on the broker, until one of the desired stands: the new ones may be refused."""
-    own = [s for s in state.published if source_cluster(s) == snapshot.local]
+    """Our slices on the broker, until any desired one stands there: new ones may be refused."""
+    own = _own_slices(state, snapshot)
     names = {d.object.metadata.name for d in desired}
     stands = any(s.metadata.name in names for s in own)
     return () if stands else _as_published(own, snapshot, state.broker)
@@ -294,7 +328,11 @@ def _ready_condition(
     ]
     heartbeat = snapshot.fact(HeartbeatState, state.broker)
     if heartbeat is not None and heartbeat.rejected:
-        return condition("Ready", None, "CredentialsRejected", _rejected(snapshot.local))
+        return condition("Ready", None, REJECTED, _rejected_message(snapshot.local))
+    if heartbeat is not None and heartbeat.forbidden:
+        join = f"`hanse join --broker BROKER --cluster-id {snapshot.local}` gives it its rights"
+        message = f"the broker does not let the agent of this cluster renew its Lease; {join}"
+        return condition("Ready", None, FORBIDDEN, message)
     if heartbeat is not None and not heartbeat.renewed:
         message = "the broker is not reached: other clusters may have left it out; see the agent"
         return condition("Ready", None, DISCONNECTED, message)
@@ -306,7 +344,7 @@ def _ready_condition(
     if state.backends.waiting:
         return condition("Ready", False, "Pending", "Globalnet has not given it an address yet")
     if state.record in [decode_record(s) for s in state.published]:
-        return condition("Ready", True, "Exported", _importers(state, snapshot)[:1024])
+        return condition("Ready", True, "Exported", _importers_message(state, snapshot)[:1024])
     created = state.export.metadata.creation_timestamp
     is_queued = snapshot.synced(state.broker, EndpointSlice) and not any(outcomes)
     limit = PENDING_AFTER_QUEUED if is_queued else PENDING_AFTER
@@ -316,7 +354,7 @@ def _ready_condition(
     return condition("Ready", False, "Pending", f"the broker has not taken it yet ({state.broker})")
 
 
-def _rejected(cluster: ClusterId) -> str:
+def _rejected_message(cluster: ClusterId) -> str:
     """The message of Ready for a broker that rejects this cluster's token: what to do about it."""
     return (
         "the broker rejects the token of this cluster: it ended, or the cluster was made to leave; "
@@ -325,7 +363,7 @@ def _rejected(cluster: ClusterId) -> str:
     )
 
 
-def _importers(state: _ExportState, snapshot: Snapshot) -> str:
+def _importers_message(state: _ExportState, snapshot: Snapshot) -> str:
     """The message of Ready: who can import an export, and whose address ranges overlap ours."""
     importers = f"only {', '.join(state.record.to)}" if state.record.to else "all clusters"
     place = (snapshot, state.broker, state.broker_namespace, state.rules)
@@ -341,7 +379,7 @@ def _conflict_condition(merged: MergedImport, cluster: ClusterId) -> Condition:
     if not conflicts:
         return _NO_CONFLICT
     reasons = ",".join(c.reason for c in conflicts)
-    message = "; ".join(c.message for c in conflicts)[:32000]
+    message = "; ".join(c.message for c in conflicts)
     return condition("Conflict", True, reasons, message)
 
 
@@ -361,7 +399,7 @@ def _import_conditions(state: _ExportState, snapshot: Snapshot) -> list[Conditio
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(snapshot.local, ref))
     if outcome is not None and outcome.result in FAILED_RESULTS:
         message = f"it is not imported here: {outcome.message}"
-        return [condition(IMPORTED_HERE, False, "ImportFailed", message[:32000])]
+        return [condition(IMPORTED_HERE, False, "ImportFailed", message)]
     was_set = find_condition(state.export.status.conditions, IMPORTED_HERE) is not None
     current = snapshot.get(snapshot.local, ServiceImport, ref.name, ref.namespace)
     is_ours = current is not None and OWNER in current.metadata.labels

@@ -7,8 +7,15 @@ from hanse.features.services.clusters import (
     BACKENDS,
     BY_SOURCE,
     IMPORTED,
+    IMPORTED_FROM,
     IN_NAMESPACE,
     PUBLISHED,
+)
+from hanse.features.services.export_keys import (
+    blocked_export_key,
+    export_key,
+    exports_to_cluster,
+    published_keys,
 )
 from hanse.features.services.exports import plan_export
 from hanse.features.services.globalnet import INGRESS, ingress_service_name
@@ -23,17 +30,14 @@ from hanse.features.services.legacy import (
     legacy_slice_keys,
 )
 from hanse.features.services.lighthouse import LEGACY, is_first_of_lighthouse, plan_legacy
-from hanse.features.services.names import RECORD, SERVICE_NAME, SERVICE_NAMESPACE, TO_CLUSTERS
-from hanse.features.services.records import parse_cluster_list
-from hanse.features.services.silence import known_exporters
-from hanse.features.services.status import IMPORTED_HERE
+from hanse.features.services.names import FEATURE_NAME, RECORD, SERVICE_NAME, SERVICE_NAMESPACE
+from hanse.features.services.silence import keys_of_imports
 from hanse.model.clusterset import (
     broker_cluster,
     clusterset_spec,
     is_broker_lost,
     is_held_by_its_cluster,
 )
-from hanse.model.conditions import find_condition
 from hanse.model.facts import (
     ClusterState,
     HeartbeatState,
@@ -50,7 +54,7 @@ from hanse.model.kinds.hanse import ClusterMember, ClusterSet, MemberRanges
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.kinds.submariner import GlobalIngressIP
 from hanse.model.naming import BROKER_NAMESPACE
-from hanse.model.objects import ClusterId, Object
+from hanse.model.objects import Object
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
@@ -58,9 +62,10 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Wat
 class Services:
     """Multi-cluster services that share their exports in one namespace of the broker."""
 
-    name = "services"
+    name = FEATURE_NAME
 
     def __init__(self, broker_namespace: str = BROKER_NAMESPACE) -> None:
+        """Declare the watches, those on the broker in this namespace."""
         self._broker_namespace = broker_namespace
         self.watches: tuple[Watch, ...] = (
             Watch(
@@ -78,7 +83,7 @@ class Services:
             Watch(
                 Role.LOCAL,
                 EndpointSlice,
-                indexes=(BACKENDS, IMPORTED),
+                indexes=(BACKENDS, IMPORTED, IMPORTED_FROM),
                 writes=Writes.OBJECTS,
                 reason="backends of exports, and the imported backends of other clusters",
             ),
@@ -161,18 +166,18 @@ class Services:
                 yield Key("import", meta.name, meta.namespace)  # our own slices count by it
                 yield LEGACY
             case Service():
-                for key in _export_key(meta.name, meta.namespace, snapshot):
+                for key in export_key(meta.name, meta.namespace, snapshot):
                     yield from (key, Key("import", key.name, key.namespace))
             case EndpointSlice():
                 yield from _keys_for_backends(change, snapshot)
             case Namespace() | AcceptancePolicy():
                 yield from self._keys_for_namespaces(obj, snapshot)
             case GlobalIngressIP():
-                yield from _export_key(ingress_service_name(obj), meta.namespace, snapshot)
+                yield from export_key(ingress_service_name(obj), meta.namespace, snapshot)
             case ServiceImport() if legacy_import_key(obj) is not None:
                 yield LEGACY
             case ServiceImport():
-                yield from _blocked_export_key(meta.name, meta.namespace, snapshot)
+                yield from blocked_export_key(meta.name, meta.namespace, snapshot)
             case _:
                 return
 
@@ -190,11 +195,11 @@ class Services:
             case ClusterMember(metadata=meta):
                 yield from self._keys_for_ranges(change, snapshot)
                 for endpoint_slice in snapshot.by(change.where, BY_SOURCE, meta.name):
-                    yield from _published_keys(endpoint_slice, snapshot)
-                yield from _keys_of_imports(snapshot, meta.name)
-                yield from _exports_to_cluster(meta.name, snapshot)
+                    yield from published_keys(endpoint_slice, snapshot)
+                yield from keys_of_imports(snapshot, meta.name)
+                yield from exports_to_cluster(meta.name, snapshot)
             case Lease(metadata=meta) if _is_member(change.before) != _is_member(change.after):
-                yield from _exports_to_cluster(meta.name, snapshot)
+                yield from exports_to_cluster(meta.name, snapshot)
             case _:
                 yield from _keys_for_shared_object(change, snapshot)
 
@@ -223,8 +228,8 @@ class Services:
                     yield Key("export", export.metadata.name, export.metadata.namespace)
             case LeaseLiveness(where, _, cluster) if where == broker_cluster(snapshot):
                 for endpoint_slice in snapshot.by(where, BY_SOURCE, cluster):
-                    yield from _published_keys(endpoint_slice, snapshot)
-                yield from _keys_of_imports(snapshot, cluster)
+                    yield from published_keys(endpoint_slice, snapshot)
+                yield from keys_of_imports(snapshot, cluster)
             case KindServed(where, kind) if (
                 kind == GlobalIngressIP.kind and where == snapshot.local
             ):
@@ -233,11 +238,11 @@ class Services:
                 snapshot.local,
                 ServiceImport.kind,
             ):
-                yield from _export_key(place.ref.name, place.ref.namespace, snapshot)
+                yield from export_key(place.ref.name, place.ref.namespace, snapshot)
             case WriteOutcome(place) if place.where == broker_cluster(snapshot):
                 written = snapshot.find(place)
                 if isinstance(written, EndpointSlice):
-                    yield from _published_keys(written, snapshot)
+                    yield from published_keys(written, snapshot)
             case _:
                 return
 
@@ -251,17 +256,17 @@ class Services:
         broker = broker_cluster(snapshot)
         if broker is not None:
             for endpoint_slice in snapshot.by(broker, IN_NAMESPACE, obj.metadata.name):
-                yield from _published_keys(endpoint_slice, snapshot)
+                yield from published_keys(endpoint_slice, snapshot)
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
         """The keys of all exports and imports here, and of all services on the broker."""
-        yield from _keys_of_imports(snapshot)
+        yield from keys_of_imports(snapshot)
         for export in snapshot.all(snapshot.local, ServiceExport):
             yield Key("export", export.metadata.name, export.metadata.namespace)
         broker = broker_cluster(snapshot)
         if broker is not None:
             for endpoint_slice in snapshot.all(broker, EndpointSlice):
-                yield from _published_keys(endpoint_slice, snapshot)
+                yield from published_keys(endpoint_slice, snapshot)
             for legacy in snapshot.by(broker, LEGACY_IMPORTS, ""):
                 yield from _import_keys(legacy)
             for endpoint_slice in snapshot.by(broker, LEGACY_SLICES, ""):
@@ -272,14 +277,15 @@ class Services:
 def _keys_for_shared_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     """The keys that a slice or an import on the broker affects, before and after.
 
-    Most changes in a large fleet are of endpoints, and of services whose namespace is not here.
+    If only endpoints of a slice changed, which is most changes in a large fleet, these are the
+    import and export of a service whose namespace is here.
     """
     if _is_same_export(change):
         yield from _backend_keys(change, snapshot)
         return
     for obj in (change.before, change.after):
         if isinstance(obj, EndpointSlice):
-            yield from _published_keys(obj, snapshot)
+            yield from published_keys(obj, snapshot)
             for key in legacy_slice_keys(obj):
                 yield from _lighthouse_keys(key, change, snapshot)
         elif isinstance(obj, ServiceImport):
@@ -315,15 +321,7 @@ def _backend_keys(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
     name, namespace = labels.get(SERVICE_NAME, ""), labels[SERVICE_NAMESPACE]
     if name and snapshot.get(snapshot.local, Namespace, namespace) is not None:
         yield Key("import", name, namespace)
-        yield from _export_key(name, namespace, snapshot)
-
-
-def _keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
-    """The keys of all imports here, or of those that name a cluster or wait for it."""
-    for service_import in snapshot.all(snapshot.local, ServiceImport):
-        if not exporter or exporter in known_exporters(service_import):
-            meta = service_import.metadata
-            yield Key("import", meta.name, meta.namespace)
+        yield from export_key(name, namespace, snapshot)
 
 
 def _keys_for_backends(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
@@ -331,49 +329,15 @@ def _keys_for_backends(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key
     slices = [s for s in (change.before, change.after) if isinstance(s, EndpointSlice)]
     for service in {value for s in slices for value in BACKENDS.values(s)}:
         namespace, _, name = service.partition("/")
-        for key in _export_key(name, namespace, snapshot):
+        for key in export_key(name, namespace, snapshot):
             yield key
             if clusterset_spec(snapshot, broker_cluster(snapshot)).profile == "kep-1645":
                 yield Key("import", key.name, key.namespace)
 
 
-def _export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The key of an export, if the service is exported here."""
-    if name and snapshot.get(snapshot.local, ServiceExport, name, namespace) is not None:
-        yield Key("export", name, namespace)
-
-
-def _blocked_export_key(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The key of the export of this name if its condition ImportedHere is False; else none."""
-    export = snapshot.get(snapshot.local, ServiceExport, name, namespace)
-    imported = (
-        find_condition(export.status.conditions, IMPORTED_HERE) if export is not None else None
-    )
-    if imported is not None and imported.status == "False":
-        yield Key("export", name, namespace)
-
-
 def _is_member(lease: Object | None) -> bool:
     """Whether a Lease alone makes its cluster a member: the agent of an earlier version has it."""
     return isinstance(lease, Lease) and is_held_by_its_cluster(lease)
-
-
-def _exports_to_cluster(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of local exports whose annotation `to-clusters` names a cluster."""
-    for export in snapshot.all(snapshot.local, ServiceExport):
-        meta = export.metadata
-        if cluster in parse_cluster_list(meta.annotations.get(TO_CLUSTERS, "")):
-            yield Key("export", meta.name, meta.namespace)
-
-
-def _published_keys(endpoint_slice: EndpointSlice, snapshot: Snapshot) -> Iterator[Key]:
-    """Import, aggregate and export of the service that a slice on the broker belongs to."""
-    labels = endpoint_slice.metadata.labels
-    name, namespace = labels.get(SERVICE_NAME, ""), labels.get(SERVICE_NAMESPACE, "")
-    if name and namespace:
-        yield Key("import", name, namespace)
-        yield Key("aggregate", name, namespace)
-        yield from _export_key(name, namespace, snapshot)
 
 
 def _lighthouse_keys(key: Key, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
@@ -382,7 +346,7 @@ def _lighthouse_keys(key: Key, change: ObjectChange, snapshot: Snapshot) -> Iter
     The first and the last one of other clusters change how all exports are published.
     """
     yield from (key, LEGACY)
-    yield from _export_key(key.name, key.namespace, snapshot)
+    yield from export_key(key.name, key.namespace, snapshot)
     appears = change.before is None or change.after is None
     if appears and is_first_of_lighthouse(change.object, snapshot, change.where):
         for export in snapshot.all(snapshot.local, ServiceExport):

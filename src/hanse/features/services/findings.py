@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Protocol
 
 from hanse.features.services.clusters import PUBLISHED
@@ -16,14 +17,23 @@ from hanse.features.services.names import PRIORITY, TO_CLUSTERS, WEIGHT
 from hanse.features.services.records import PublishedExports, read_exports
 from hanse.features.services.status import (
     ADDRESSES_ALLOWED,
-    DISCONNECTED,
     IMPORTED_HERE,
+    NOT_JOINED,
     SETTINGS_VALID,
 )
+from hanse.model.agent_report import CUT_OFF
 from hanse.model.clusterset import clusterset_spec
 from hanse.model.conditions import Condition
 from hanse.model.facts import Role
-from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, remedy, subject_of
+from hanse.model.findings import (
+    Finding,
+    Ref,
+    Remedy,
+    Severity,
+    cluster_ref,
+    remedy,
+    subject_of,
+)
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.discovery import EndpointSlice
@@ -31,7 +41,8 @@ from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterId
 from hanse.model.ownership import OWNER
-from hanse.model.remedies import erase_ranges, start_pods
+from hanse.model.pauses import fleet_pauses
+from hanse.model.remedies import erase_ranges, join_broker, start_pods
 
 UNSEEN_AFTER = timedelta(seconds=15)
 """How old an export may get before it is a finding that no agent has looked at it."""
@@ -60,11 +71,14 @@ def endpoint_findings(
     service: ExportedService,
     counts: Mapping[ClusterId, EndpointCounts],
     snapshot: MultiClusterSnapshot,
+    unknown: Sequence[ClusterId] = (),
+    refused: Mapping[ClusterId, Ref] = MappingProxyType({}),
 ) -> Iterator[Finding]:
     """NoEndpoints if no exporter has a ready endpoint, else EndpointsLost for those that have none.
 
-    Lost clusters and others are separate findings. `counts` has the endpoints of each exporter;
-    those of a lost cluster are not ready.
+    Lost clusters, those whose addresses are `refused`, by the export that says so, and others are
+    separate findings. `counts` has the endpoints of each exporter; those of a lost cluster are not
+    ready. Exporters whose endpoints are `unknown` may have some.
     """
     ready = {cluster: one.ready for cluster, one in counts.items()}
     lost = [cluster for cluster in ready if snapshot.fault_of(cluster) is not None]
@@ -74,25 +88,29 @@ def endpoint_findings(
     subject = Ref("Service", service.name, service.namespace)
     name = f"{service.namespace}/{service.name}"
     causes = tuple(cluster_ref(cluster) for cluster in lost)
-    if not sum(ready.values()):
+    denied = [cluster for cluster in empty if cluster in refused]
+    denials = tuple(refused[cluster] for cluster in denied)
+    startable = [cluster for cluster in empty if cluster not in refused]
+    if not sum(ready.values()) and not unknown:
         where = ", ".join((*empty, *(f"{cluster} (lost)" for cluster in lost)))
         yield Finding(
             code="NoEndpoints",
             severity=Severity.OUTAGE,
             subject=subject,
             summary=f"{name} has no ready endpoint in any cluster: {where}",
-            remedy=_start_pods(service, empty, counts, snapshot),
-            caused_by=causes,
+            remedy=_start_pods(service, startable, counts, snapshot),
+            caused_by=(*causes, *denials),
         )
         return
-    for clusters, caused in ((lost, causes), (empty, ())):
+    doubt = f"; {', '.join(unknown)} is not known" if unknown else ""
+    for clusters, caused in ((lost, causes), (denied, denials), (startable, ())):
         if clusters:
             yield Finding(
                 code="EndpointsLost",
                 severity=Severity.DEGRADED if caused else Severity.NOTE,
                 subject=subject,
                 summary=f"{name} is served by {len(ready) - len(lost) - len(empty)} of "
-                f"{len(ready)} clusters, not by {', '.join(clusters)}",
+                f"{len(ready) + len(unknown)} clusters, not by {', '.join(clusters)}{doubt}",
                 remedy=_start_pods(service, [] if caused else clusters, counts, snapshot),
                 caused_by=caused,
             )
@@ -114,13 +132,19 @@ def _start_pods(
     ]
     return remedy(
         *commands,
-        advice=f"{'or ' if commands else ''}start pods that the selector of Service "
-        f"{service.name} selects and that become ready, or withdraw the export",
+        advice=f"{'if there is no such workload, ' if commands else ''}start pods that the "
+        f"selector of Service {service.name} selects and that become ready, or withdraw the export",
     )
 
 
-_CUT_OFF = (DISCONNECTED, "CredentialsRejected")
-"""Reasons of Ready that are the cluster's, and told of that."""
+def refused_exports(clusters: Sequence[ClusterServices]) -> dict[ClusterId, Ref]:
+    """By cluster, its export whose addresses the others refuse: its pods run for nothing."""
+    return {
+        one.cluster: subject_of(export, one.cluster)
+        for one in clusters
+        for export in one.exports
+        if any(bad.type == ADDRESSES_ALLOWED for bad in bad_conditions(export))
+    }
 
 
 def condition_findings(
@@ -132,33 +156,30 @@ def condition_findings(
     which is a finding of its cluster. An export without conditions is ExportUnseen.
     """
     exports = {one.cluster: export for one in clusters for export in one.exports}
-    published = published_exports(service, snapshot)
     groups: dict[tuple[str, str, str], list[tuple[ClusterId, Condition]]] = {}
     for cluster, export in sorted(exports.items()):
         if not export.status.conditions:
-            yield from _unseen(cluster, export, snapshot)
+            yield from _unseen_finding(cluster, export, snapshot)
         bad = bad_conditions(export)
         explained = any(one.type in ("Valid", CONFLICT) for one in bad)
         for one in bad:
-            if not (one.type == "Ready" and (explained or one.reason in _CUT_OFF)):
+            if not (one.type == "Ready" and (explained or one.reason in CUT_OFF)):
                 same = (one.type, one.reason, one.message)
                 groups.setdefault(same, []).append((cluster, one))
     for reports in groups.values():
         if reports[0][1].type == CONFLICT:
-            yield _conflict_finding(service, reports, published, snapshot)
+            yield _conflict_finding(service, reports, snapshot)
         else:
             yield _condition_finding(service, exports, reports, snapshot)
-
-
-def published_exports(service: ExportedService, snapshot: MultiClusterSnapshot) -> PublishedExports:
-    """The records of a service in the slices of all brokers of the snapshot."""
-    return published_records(service.namespace, service.name, snapshot)
 
 
 def published_records(
     namespace: str, name: str, snapshot: MultiClusterSnapshot
 ) -> PublishedExports:
-    """The records of a service, by its namespace and name, in the slices of all brokers."""
+    """The records of a service, by its namespace and name, in the slices of all brokers.
+
+    Judged by the creation time of the broker's namespace, the latest of several.
+    """
     key = f"{namespace}/{name}"
     slices: list[EndpointSlice] = []
     since: list[datetime] = []
@@ -173,7 +194,6 @@ def published_records(
 def _conflict_finding(
     service: ExportedService,
     reports: Sequence[tuple[ClusterId, Condition]],
-    published: PublishedExports,
     snapshot: MultiClusterSnapshot,
 ) -> Finding:
     """The finding of a condition Conflict, with its first reason as the code.
@@ -186,7 +206,8 @@ def _conflict_finding(
     reads = snapshot.for_cluster(reporter)
     brokers = snapshot.clusters_with_role(Role.BROKER)
     rules = clusterset_spec(reads, brokers[0]) if reads and brokers else ClusterSetSpec()
-    differing = disagreeing_clusters(published.records, rules.profile, code) or (reporters[-1],)
+    published = published_records(service.namespace, service.name, snapshot).records
+    differing = disagreeing_clusters(published, rules.profile, code) or (reporters[-1],)
     refused = code == "TypeConflict" and rules.profile == "lighthouse"
     nothing_left = bool(service.importers) and not service.ports
     name = f"{service.namespace}/{service.name}"
@@ -211,7 +232,7 @@ def _conflict_finding(
     )
 
 
-def _unseen(
+def _unseen_finding(
     cluster: ClusterId, export: ServiceExport, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
     """ExportUnseen: an export without any condition, unless it is younger than UNSEEN_AFTER."""
@@ -226,7 +247,7 @@ def _unseen(
         f"in {cluster}",
         remedy=remedy(advice=f"start the agent of {cluster}, or give it the feature services"),
         since=made,
-        caused_by=(cluster_ref(cluster),),
+        caused_by=(cluster_ref(cluster), *fleet_pauses(snapshot)),
     )
 
 
@@ -254,7 +275,13 @@ def _condition_finding(
         summary=f"the export of {service.namespace}/{service.name}{others}: {bad.message}",
         remedy=_condition_remedy(bad, first, exports[first], snapshot),
         since=bad.last_transition_time,
-        caused_by=tuple(cluster_ref(c) for c in (first, *brokers)) if unwritten else (),
+        caused_by=(
+            *map(cluster_ref, (first, *brokers)),
+            *fleet_pauses(snapshot),
+            *(subject_of(one, broker) for broker, one in snapshot.membership_records(first)),
+        )
+        if unwritten
+        else (),
     )
 
 
@@ -282,32 +309,44 @@ def _condition_remedy(
             brokers = snapshot.clusters_with_role(Role.BROKER)
             allow = (c for broker in brokers for c in erase_ranges(broker, (cluster,), snapshot))
             return remedy(*allow, advice="or the broker's administrator adds them there")
+        case _ if bad.message == NOT_JOINED:
+            brokers = snapshot.clusters_with_role(Role.BROKER)
+            if len(brokers) == 1:
+                return remedy(join_broker(brokers[0], cluster, snapshot))
+            return remedy(advice=f"let it join one: `{join_broker('BROKER', cluster, snapshot)}`")
         case _:
-            return remedy(advice=f"as it says; the agent of {cluster} tries again by itself")
+            brokers = snapshot.clusters_with_role(Role.BROKER)
+            return Remedy(
+                f"mend what the message names; the agent of {cluster} tries again by itself",
+                ask=f"the administrator of {next(iter(brokers), 'the broker')}",
+            )
 
 
 def import_findings(
     service: ExportedService, clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """ImportBlocked: ServiceImports of an exported service's name that lack our owner label."""
-    if (
-        not any(one.exports for one in clusters)
-        and not published_exports(service, snapshot).records
-    ):
-        return
-    for one in clusters:
-        for found in one.imports:
-            if OWNER not in found.metadata.labels:
-                yield Finding(
-                    code="ImportBlocked",
-                    severity=Severity.DEGRADED,
-                    subject=subject_of(found, one.cluster),
-                    summary=f"{service.namespace}/{service.name} is not imported in {one.cluster}: "
-                    "a ServiceImport of that name was not made by Hanse",
-                    remedy=remedy(
-                        snapshot.kubectl(
-                            one.cluster, f"delete serviceimport {service.name}", service.namespace
-                        )
-                    ),
-                    since=found.metadata.creation_timestamp,
-                )
+    """ImportBlocked: ServiceImports of an exported service's name that lack our owner label.
+
+    Nothing if no cluster exports it.
+    """
+    foreign = [
+        (one.cluster, found)
+        for one in clusters
+        for found in one.imports
+        if OWNER not in found.metadata.labels
+    ]
+    exported = foreign and (
+        any(one.exports for one in clusters)
+        or published_records(service.namespace, service.name, snapshot).records
+    )
+    for cluster, found in foreign if exported else ():
+        delete = f"delete serviceimport {service.name}"
+        yield Finding(
+            code="ImportBlocked",
+            severity=Severity.DEGRADED,
+            subject=subject_of(found, cluster),
+            summary=f"{service.namespace}/{service.name} is not imported in {cluster}: "
+            "a ServiceImport of that name was not made by Hanse",
+            remedy=remedy(snapshot.kubectl(cluster, delete, service.namespace)),
+            since=found.metadata.creation_timestamp,
+        )

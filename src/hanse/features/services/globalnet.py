@@ -90,9 +90,9 @@ def _cluster_ips(service: Service) -> tuple[str, ...]:
 def _with_global_ips(
     own: ExportBackends, allocated: Sequence[GlobalIngressIP]
 ) -> ReachableBackends:
-    """The Service's global address of each family in place of its cluster IPs.
+    """The Service's own global address of each family, not its pods', in place of its cluster IPs.
 
-    Waiting without any.
+    Waiting without any. All of `allocated` must have an address.
     """
     found = [i.status.allocated_ip for i in allocated if i.spec.target == "ClusterIPService"]
     by_family = {address_family(address): address for address in sorted(found)}

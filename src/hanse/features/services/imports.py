@@ -17,13 +17,10 @@ from hanse.features.services.clusters import (
     disallowed_message,
     drop_disallowed,
     drop_foreign_namespaces,
-    drop_own,
     exporting_clusters,
     imported_clusters,
     list_published_slices,
     lost_clusters,
-    overlap_message,
-    own_addresses,
     silent_slices,
     source_cluster,
 )
@@ -53,7 +50,7 @@ from hanse.features.services.slices import (
     build_own_slices,
     share_annotations,
 )
-from hanse.features.services.status import ADDRESSES_ALLOWED
+from hanse.features.services.status import ADDRESSES_ALLOWED, API_SERVER
 from hanse.features.services.unpublished import is_unpublished, succeeds_others
 from hanse.model.acceptance import ImportedService, Refused, accepted, read_policy
 from hanse.model.affinity import (
@@ -70,6 +67,7 @@ from hanse.model.kinds.hanse import ClusterSetSpec
 from hanse.model.kinds.multicluster import ServiceExport, ServiceImport
 from hanse.model.member_ranges import own_ranges
 from hanse.model.objects import ClusterId, Meta, Object
+from hanse.model.own_addresses import drop_own, overlap_message, own_addresses
 from hanse.model.ownership import OWNER, OWNER_KEY
 from hanse.model.plan import Desired, Key, Owned, Plan, Question, TakeOver
 from hanse.model.snapshot import Snapshot
@@ -98,13 +96,15 @@ class _ImportState(Struct, frozen=True):
 def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The ServiceImport of one service in this cluster, its slices, and its derived Service.
 
-    Nothing is desired without a broker or the namespace, or where the AcceptancePolicy refuses the
-    namespace; all is kept while that is not read. Objects from newer schemas are kept. The copy of
-    an aggregate that a Lighthouse agent made is taken over.
+    Nothing is desired without a broker or the namespace, for the API server's own Service, or where
+    the AcceptancePolicy refuses the namespace; all is kept while that is not read. Objects from
+    newer schemas are kept. The copy of an aggregate that a Lighthouse agent made is taken over.
     """
     broker = broker_cluster(snapshot)
     namespace = snapshot.get(snapshot.local, Namespace, key.namespace)
     if broker is None or namespace is None or namespace.terminating:
+        return Plan()
+    if (key.namespace, key.name) == API_SERVER:
         return Plan()
     policy = read_policy(snapshot.local, snapshot)
     if policy is None:
@@ -115,7 +115,7 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     current = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
     inherits = _is_of_lighthouse(current, key, snapshot, broker)
     written = current if current is not None and _is_ours(current) and not inherits else None
-    published = _published(key, written, snapshot, broker, broker_namespace)
+    published = _read_published(key, written, snapshot, broker, broker_namespace)
     records = published.exports.records
     merged = merge_exports(records, rules.profile)
     objects: list[Object] = []
@@ -131,7 +131,7 @@ def plan_import(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
             broker_namespace,
             own_ranges(snapshot, broker, broker_namespace, rules),
         )
-        objects.extend(_objects(state, snapshot) if visible else ())
+        objects.extend(_desired_objects(state, snapshot) if visible else ())
     may_stand = published.silent and rules.profile == "kep-1645"
     if written is not None and may_stand and not any(r.is_for(snapshot.local) for r in records):
         objects.extend(silent_import(key, written, published.silent, snapshot))
@@ -162,14 +162,17 @@ class _Published(Struct, frozen=True):
     questions: tuple[Question, ...]
 
 
-def _published(
+def _read_published(
     key: Key,
     current: ServiceImport | None,
     snapshot: Snapshot,
     broker: ClusterId,
     broker_namespace: str,
 ) -> _Published:
-    """What clusters publish, with either agent; `current` is the import as we wrote it last."""
+    """What agents of either kind publish of a service, whom to keep, and whom to wait for.
+
+    `current` is the import as we wrote it last.
+    """
     older = lighthouse_slices(key, snapshot, broker, broker_namespace)
     theirs = imported_from_lighthouse(key, snapshot) | older.keys()
     named, imported = exporting_clusters(current), imported_clusters(key, snapshot)
@@ -190,7 +193,7 @@ def _published(
     exports = read_exports(slices, broker_since(snapshot, broker, broker_namespace))
     uncounted = silent_slices(confirmed, *place)
     silent = read_exports(drop_foreign_namespaces(uncounted, rules), None)
-    awaited = awaited_clusters(published, *place)
+    awaited = awaited_clusters(published, imported, *place)
     if is_migrating:  # no answer names them; they may stand since before their own roll-back
         awaited -= unanswered_clusters(snapshot)
     kept = exports.newer | awaited
@@ -238,7 +241,7 @@ def _without_own_strays(
     return [s for s in slices if source_cluster(s) != snapshot.local]
 
 
-def _objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
+def _desired_objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
     """The objects of an import: derived Service, slices of allowed addresses, ServiceImport."""
     if state.derived:
         yield derived_service(state.key, state.derived, state.merged)
@@ -255,14 +258,14 @@ def _objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object]:
         )
         for endpoint_slice in _backing_slices(state, snapshot)
     ]
-    yield from _by_affinity(slices, state, snapshot.local) if state.derived else slices
+    yield from _drained_by_affinity(slices, state, snapshot.local) if state.derived else slices
     yield from _service_import(state, snapshot, has_slices=bool(slices))
 
 
-def _by_affinity(
+def _drained_by_affinity(
     slices: Sequence[EndpointSlice], state: _ImportState, local: ClusterId
 ) -> Iterator[EndpointSlice]:
-    """The slices behind a derived Service, those of the side that is not preferred draining."""
+    """The slices of a derived Service; those of the side that affinity does not prefer drained."""
     rule = parse_affinity(state.merged.affinity) or AffinityRule()
     side = preferred_side_of(rule, slices, lambda s: source_cluster(s) == local)
     for endpoint_slice in slices:
@@ -312,7 +315,8 @@ def _service_import(
 ) -> Iterator[ServiceImport]:
     """The ServiceImport; a new one only once its derived Service has addresses.
 
-    An existing one keeps its addresses while there are none.
+    An existing one keeps its addresses while there are none. Its condition AddressesAllowed is
+    dropped once no fault is left.
     """
     key, merged = state.key, state.merged
     current = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
@@ -380,4 +384,4 @@ def _address_conditions(state: _ImportState, local: ClusterId) -> list[Condition
             messages.append(f"{cluster} publishes {overlap_message(addresses, state.own_ranges)}")
     if not messages:
         return []
-    return [condition(ADDRESSES_ALLOWED, False, reason, "; ".join(messages)[:32000])]
+    return [condition(ADDRESSES_ALLOWED, False, reason, "; ".join(messages))]

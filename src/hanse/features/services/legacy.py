@@ -227,7 +227,7 @@ def unconfirmed_clusters(
 
 
 def _is_confirmed(endpoint_slice: EndpointSlice, answer: Answer | None) -> bool:
-    """Whether a slice's resourceVersion is that of the answer or higher; False if it was gone."""
+    """Whether a slice has the answer's resourceVersion or a higher one; False without an answer."""
     if answer is None or answer.value is None:
         return False
     read = str(answer.value["metadata"]["resourceVersion"])
@@ -273,7 +273,10 @@ class _Translated(Struct, frozen=True):
 def _translate(
     key: Key, cluster: ClusterId, export: LighthouseExport, snapshot: Snapshot
 ) -> _Translated | None:
-    """The record and the endpoints of an export; None if it has no creation time."""
+    """An export of a Lighthouse agent as our record and endpoints; None without a creation time.
+
+    By its EndpointSlices if they are labeled as headless or not, else by its ServiceImport.
+    """
     current = [s for s in export.slices if IS_HEADLESS in s.metadata.labels]
     legacy = None if current else export.service_import
     objects: list[Object] = [legacy] if legacy is not None else [*current]
@@ -290,23 +293,24 @@ def _translate(
         key.namespace,
         key.name,
         min(created),
-        spec.type if spec is not None else _type(current),
+        spec.type if spec is not None else _import_type(current),
         ports=spec.ports if spec is not None else _ports(current),
         ip_families=tuple({"IPv6" if p.family == "IPv6" else "IPv4": None for p in parts}),
         session_affinity=spec.session_affinity if spec is not None else "None",
         session_affinity_config=spec.session_affinity_config if spec is not None else None,
-        weight=_weight(objects, snapshot.local),
+        weight=_annotated_weight(objects, snapshot.local),
     )
     return _Translated(record, parts)
 
 
-def _type(slices: Sequence[EndpointSlice]) -> ImportType:
+def _import_type(slices: Sequence[EndpointSlice]) -> ImportType:
+    """`Headless` if the label of any slice says so, else `ClusterSetIP`."""
     is_headless = any(s.metadata.labels[IS_HEADLESS] == "true" for s in slices)
     return "Headless" if is_headless else "ClusterSetIP"
 
 
 def _ports(slices: Sequence[EndpointSlice]) -> tuple[ImportedPort, ...]:
-    """The ports of all slices, each name once."""
+    """The numbered ports of all slices, each name once, as an import has them."""
     ports: dict[str, ImportedPort] = {}
     for port in (p for s in slices for p in s.ports or () if p.port):
         imported = ImportedPort(
@@ -319,7 +323,7 @@ def _ports(slices: Sequence[EndpointSlice]) -> tuple[ImportedPort, ...]:
     return tuple(ports.values())
 
 
-def _weight(objects: Sequence[Object], local: ClusterId) -> int | None:
+def _annotated_weight(objects: Sequence[Object], local: ClusterId) -> int | None:
     """The weight in the annotation for this cluster; None if it is missing or invalid."""
     texts = (o.metadata.annotations.get(f"{_WEIGHT}/{local}", "") for o in objects)
     return next((w for t in texts if (w := parse_number(t, MOST_WEIGHT)) is not None), None)
@@ -366,7 +370,7 @@ def _legacy_parts(
 def _slice(
     translated: _Translated, number: int, part: _Part, broker_namespace: str
 ) -> EndpointSlice:
-    """A part as the slice that the cluster would publish with our agent."""
+    """A part of an export as the slice that our agent would publish; the first has the record."""
     record = translated.record
     annotations = {AGENT: LIGHTHOUSE}
     if number == 0:

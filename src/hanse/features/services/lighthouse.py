@@ -73,7 +73,7 @@ def lighthouse_version(snapshot: Snapshot, broker: ClusterId) -> LighthouseVersi
 def _of_others(objects: _Published, snapshot: Snapshot) -> Iterator[str]:
     """The names of objects that Lighthouse agents of other clusters wrote."""
     for obj in objects:
-        if is_of_lighthouse(obj) and _cluster(obj) != snapshot.local:
+        if is_of_lighthouse(obj) and _exporting_cluster(obj) != snapshot.local:
             yield obj.metadata.name
 
 
@@ -110,7 +110,9 @@ def lighthouse_objects(
     ]
     usual = f"{record.name}-{record.namespace}-{record.cluster}"
     name = usual if usual in names or not names else min(names)
-    endpoint_slice = _slice(record, backends, version, Meta(name=name, namespace=broker_namespace))
+    endpoint_slice = _export_slice(
+        record, backends, version, Meta(name=name, namespace=broker_namespace)
+    )
     objects: list[Object] = [endpoint_slice]
     if version == "0.14":
         meta = Meta(name=usual, namespace=broker_namespace)
@@ -119,9 +121,9 @@ def lighthouse_objects(
 
 
 def _is_taken(obj: Object, snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether another cluster's object has the name."""
+    """Whether an object of another cluster has the name on the broker."""
     found = snapshot.find(ClusterObjectRef(broker, object_ref(obj)))
-    return found is not None and _cluster(found) != _cluster(obj)
+    return found is not None and _exporting_cluster(found) != _exporting_cluster(obj)
 
 
 def lighthouse_aggregate(key: Key, merged: MergedImport, broker_namespace: str) -> ServiceImport:
@@ -171,7 +173,7 @@ def plan_legacy(snapshot: Snapshot) -> Plan:
         for o in _own_leftovers(snapshot, broker)
     ]
     for copy in snapshot.by(snapshot.local, LEGACY_IMPORTS, ""):
-        cluster = _cluster(copy)
+        cluster = _exporting_cluster(copy)
         key = legacy_import_key(copy)
         if cluster == snapshot.local or key is None:
             continue
@@ -193,13 +195,13 @@ def _own_leftovers(snapshot: Snapshot, broker: ClusterId) -> Iterator[Object]:
 
 def _is_left_over(obj: Object, key: Key | None, snapshot: Snapshot) -> bool:
     """Whether this cluster's Lighthouse agent wrote it and its service has no export here."""
-    if key is None or _cluster(obj) != snapshot.local or not is_of_lighthouse(obj):
+    if key is None or _exporting_cluster(obj) != snapshot.local or not is_of_lighthouse(obj):
         return False
     return snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace) is None
 
 
-def _cluster(obj: Object) -> ClusterId:
-    """The cluster of an object in the form of Lighthouse."""
+def _exporting_cluster(obj: Object) -> ClusterId:
+    """The cluster that published an object in the form of Lighthouse, by its labels."""
     labels = obj.metadata.labels
     return labels.get(LEGACY_CLUSTER) or labels.get(SOURCE_CLUSTER, "")
 
@@ -231,7 +233,7 @@ def _legacy_import(record: ExportRecord, backends: ExportBackends, meta: Meta) -
     )
 
 
-def _slice(
+def _export_slice(
     record: ExportRecord, backends: ExportBackends, version: LighthouseVersion, meta: Meta
 ) -> EndpointSlice:
     """The slice of one export: its ready pods, or since 0.15 the address of its Service.

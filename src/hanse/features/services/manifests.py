@@ -33,6 +33,7 @@ from hanse.model.manifests import (
 from hanse.model.naming import BROKER_SECRET, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId, Meta, Wire
 from hanse.model.rbac import RbacRule
+from hanse.model.tokens import TokenAccount
 from hanse.model.write_rules import (
     ACCOUNTS,
     HOME,
@@ -47,6 +48,9 @@ SERVICES = "services"
 
 CLUSTER_ID = "hanse.dev/cluster-id"
 """Annotation of the Secret: the id under which the cluster joined."""
+
+BROKER_UID = "hanse.dev/broker-uid"
+"""Annotation of the Secret: the uid of kube-system of the broker that it is for."""
 
 FEATURES = "hanse.dev/features"
 """Annotation of a member's account: the features that it has rights for, parted by commas."""
@@ -187,6 +191,11 @@ def member(
     )
 
 
+def member_account(broker: str, broker_namespace: str, cluster: ClusterId) -> TokenAccount:
+    """The account of a member on a broker, whose tokens are issued to its agent."""
+    return TokenAccount(broker, accounts_namespace(broker_namespace), cluster, {MEMBER: cluster})
+
+
 def member_record(broker_namespace: str, cluster: ClusterId, uid: str) -> Manifest:
     """The record of a member, whose other fields its agent writes."""
     spec = msgspec.to_builtins(ClusterMemberSpec(cluster_id=cluster, uid=uid))
@@ -233,7 +242,7 @@ def _feature_rights(
 
 
 def broker_secret(
-    cluster: ClusterId, broker_namespace: str, credentials: BrokerCredentials
+    cluster: ClusterId, broker_namespace: str, credentials: BrokerCredentials, broker_uid: str
 ) -> Manifest:
     """The Secret with the broker's kubeconfig; the member's agent reloads it when it changes."""
     text = msgspec.json.encode(
@@ -244,7 +253,7 @@ def broker_secret(
         BROKER_SECRET,
         SYSTEM_NAMESPACE,
         body={"type": "Opaque", "data": {KUBECONFIG: b64encode(text).decode()}},
-        annotations={CLUSTER_ID: cluster},
+        annotations={CLUSTER_ID: cluster, BROKER_UID: broker_uid},
     )
 
 

@@ -54,7 +54,7 @@ def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedIm
     """The import of all records; None where there is no record.
 
     Conflicting fields are the oldest export's; `lighthouse` refuses other types and intersects
-    ports.
+    ports, `kep-1645` unites them. Families are those that all have.
     """
     ordered = sorted(records, key=lambda record: record.age)
     if not ordered:
@@ -193,7 +193,7 @@ def _add_port_conflicts(
 
 
 def _port_message(records: Sequence[ExportRecord], profile: Profile) -> Iterator[str]:
-    """Which ports are imported, where clusters have different ones."""
+    """Which ports are imported, and who has which; nothing if all clusters have the same."""
     oldest = records[0]
     differing = [r for r in records if _identities(r) != _identities(oldest)]
     if not differing:
@@ -213,7 +213,10 @@ def _port_message(records: Sequence[ExportRecord], profile: Profile) -> Iterator
 
 
 def _format_dropped(records: Sequence[ExportRecord]) -> str:
-    """The ports that the union leaves out or renames, since older exports use name or number."""
+    """A clause about ports that the union leaves out or renames; empty if there are none.
+
+    Those are ports whose name or number an older export uses.
+    """
     used = {(port.protocol, port.port): port.name for port in _union_ports(records)}
     dropped = [
         f"{_format_ports([port])} of {record.cluster}, whose "

@@ -1,5 +1,8 @@
 """Names, labels and annotations of multi-cluster services."""
 
+FEATURE_NAME = "services"
+"""The name of the feature, as owners of its objects have it."""
+
 SERVICE_NAME = "multicluster.kubernetes.io/service-name"
 SOURCE_CLUSTER = "multicluster.kubernetes.io/source-cluster"
 DERIVED_SERVICE = "multicluster.kubernetes.io/derived-service"

@@ -55,6 +55,8 @@ MOST_NAMED = 20
 """How many imports are read one by one."""
 
 _Key = tuple[str, str]
+_ImporterGroup = tuple[str, frozenset[ClusterId] | None, tuple[ClusterId, ...]]
+"""A namespace, the only clusters that import a service, and those that listed its import."""
 _Reads = Mapping[ClusterId, Collection[Watch]]
 
 
@@ -98,6 +100,9 @@ def _lost_slices(
     Exporters whose own slices are still to be read are left out; so are importers where that Watch
     has failed.
     """
+    imports = [(w, one) for w in counts.members for one in snapshot.all(w, ServiceImport)]
+    if not imports:
+        return
     own = {
         (one.metadata.namespace, one.metadata.labels.get(SERVICE_NAME, ""), where)
         for where in counts.members
@@ -107,15 +112,14 @@ def _lost_slices(
     awaited = {
         w for w in counts.members if _exports(w, snapshot) and slices_from(w) not in tried[w]
     }
-    for where in counts.members:
-        for imported in snapshot.all(where, ServiceImport):
-            for exporter in imported.status.clusters:
-                source = exporter.cluster
-                shown = (imported.namespace, imported.name, source)
-                if source in awaited or shown in own or slices_from(source) in failed[where]:
-                    continue
-                own.add(shown)  # one copy is enough
-                yield where, slices_from(source)
+    for where, imported in imports:
+        for exporter in imported.status.clusters:
+            source = exporter.cluster
+            shown = (imported.namespace, imported.name, source)
+            if source in awaited or shown in own or slices_from(source) in failed[where]:
+                continue
+            own.add(shown)  # one copy is enough
+            yield where, slices_from(source)
 
 
 def _limited_imports(snapshot: MultiClusterSnapshot) -> dict[ClusterId, set[Watch]]:
@@ -146,6 +150,7 @@ class ImportCounts:
     """The members whose imports were counted, and what they are presumed to import."""
 
     def __init__(self, snapshot: MultiClusterSnapshot) -> None:
+        """Count by the KindCounted facts; compute limits and groups only if a member is counted."""
         self._snapshot = snapshot
         counted = [
             fact
@@ -158,10 +163,10 @@ class ImportCounts:
         self.members = {f.cluster: f for f in counted if f.cluster in snapshot.members}
         self._listed = [w for w in self.members if snapshot.listed(w, ServiceImport)]
         self._partial = tuple(w for w in self.members if w not in set(self._listed))
-        self._importers: dict[tuple[str, frozenset[ClusterId] | None], tuple[ClusterId, ...]] = {}
+        self._importers: dict[_ImporterGroup, tuple[ClusterId, ...]] = {}
         self.known: dict[_Key, tuple[ClusterId, ServiceImport]] = {}
         """Every import that was listed, with the first member that has it."""
-        self._unique: dict[ClusterId, int] = dict.fromkeys(self._listed, 0)
+        self._only_there: dict[ClusterId, int] = dict.fromkeys(self._listed, 0)
         """How many imports only one member has."""
         self._limits: dict[_Key, frozenset[ClusterId]] = {}
         if not self.members:
@@ -169,20 +174,25 @@ class ImportCounts:
         self._namespaces = {w: _namespaces(w, snapshot) for w in self.members}
         self._foreign = {w: set(_foreign_imports(w, snapshot)) for w in self.members}
         self._unpublished = set(_without_published_names(snapshot))
-        self._find_known()
+        self._collect_imports()
         self._limits = dict(self._find_limits())
         self._groups = Counter((key[0], self._limits.get(key)) for key in self.known)
 
-    def importers(self, namespace: str, name: str) -> tuple[ClusterId, ...]:
-        """The members whose imports were not listed and that are presumed to have this one."""
+    def importers(
+        self, namespace: str, name: str, listed: tuple[ClusterId, ...]
+    ) -> tuple[ClusterId, ...]:
+        """The members that have an import: those that `listed` it, and those presumed to.
+
+        The latter are members whose imports were not listed; none for a service that no listed
+        import is of.
+        """
         if not self._partial or (namespace, name) not in self.known:
-            return ()
+            return listed
         limit = self._limits.get((namespace, name))
-        group = (namespace, limit)
+        group = (namespace, limit, listed)
         if group not in self._importers:
-            self._importers[group] = tuple(
-                w for w in self._partial if self._is_imported(namespace, limit, w)
-            )
+            presumed = (w for w in self._partial if self._is_imported(namespace, limit, w))
+            self._importers[group] = tuple(sorted({*listed, *presumed}))
         return self._importers[group]
 
     def needed(self, failed: _Reads) -> set[ClusterId]:
@@ -201,11 +211,11 @@ class ImportCounts:
         differing: dict[int, list[ClusterId]] = {}
         for where in sorted(able - undecided - {sample}):
             difference = self._difference(where)
-            if difference or self._unique.get(where):
+            if difference or self._only_there.get(where):
                 differing.setdefault(difference, []).append(where)
         chosen = {sample, *undecided}
         for several in differing.values():  # who differs by as much may have the same
-            known = [w for w in several if w in self._unique]
+            known = [w for w in several if w in self._only_there]
             chosen |= {*known, *[w for w in several if w not in known][: len(self._listed)]}
         return chosen
 
@@ -238,8 +248,11 @@ class ImportCounts:
         spaces = self._namespaces[where]
         return (spaces is None or namespace in spaces) and (limit is None or where in limit)
 
-    def _find_known(self) -> None:
-        """Fill `known` with all listed imports of ours; count in `_unique` those of one member."""
+    def _collect_imports(self) -> None:
+        """Fill `known` with imports of ours in the listed members, each with the first that has it.
+
+        Count in `_only_there`, by member, those that no other listed member has.
+        """
         several: set[_Key] = set()
         for where in self._listed:
             for one in self._snapshot.all(where, ServiceImport):
@@ -251,21 +264,31 @@ class ImportCounts:
                     else:
                         self.known[key] = (where, one)
         for key, (where, _) in self.known.items():
-            self._unique[where] += key not in several
+            self._only_there[where] += key not in several
 
     def _find_limits(self) -> Iterator[tuple[_Key, frozenset[ClusterId]]]:
-        """The only clusters that import a service, where all of its valid exports name some.
+        """Pairs of a service and the only clusters that import it, if all valid exports name some.
 
         The exporters themselves are among them.
         """
         limits: dict[_Key, dict[ClusterId, tuple[ClusterId, ...]]] = {}
-        for where, export in self._snapshot.everywhere(ServiceExport):
+        unlimited: set[_Key] = set()
+        for where, export in self._snapshot.everywhere(ServiceExport) if self.known else ():
             meta = export.metadata
+            key = (meta.namespace, meta.name)
+            if key in unlimited:
+                continue
             valid = find_condition(export.status.conditions, "Valid")
-            if valid is None or valid.status != "False":
-                chosen = parse_cluster_list(meta.annotations.get(TO_CLUSTERS, ""))
-                limits.setdefault((meta.namespace, meta.name), {})[where] = chosen
+            if valid is not None and valid.status == "False":
+                continue
+            chosen = parse_cluster_list(meta.annotations.get(TO_CLUSTERS, ""))
+            if chosen:
+                limits.setdefault(key, {})[where] = chosen
+            else:
+                unlimited.add(key)
         for key, (_, imported) in self.known.items():
+            if key in unlimited:
+                continue
             exports = limits.get(key, {})
             if any(one.cluster not in exports for one in imported.status.clusters):
                 records = published_records(*key, self._snapshot).records

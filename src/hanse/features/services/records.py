@@ -95,7 +95,10 @@ class PublishedExports(Struct, frozen=True):
 
 
 def build_record(export: ServiceExport, service: Service, cluster: ClusterId) -> ExportRecord:
-    """The record of an export in its own cluster; the Service must be exportable."""
+    """The record of an export in its own cluster; the Service must be exportable.
+
+    Invalid annotations are left out, as are labels and annotations that may not be exported.
+    """
     spec, annotations = service.spec, export.metadata.annotations
     created = export.metadata.creation_timestamp
     assert created is not None, "an export in the store has a creation timestamp"
@@ -126,7 +129,9 @@ def build_record(export: ServiceExport, service: Service, cluster: ClusterId) ->
 
 
 def parse_cluster_list(text: str) -> tuple[ClusterId, ...]:
-    """The clusters in a comma-joined annotation value, sorted."""
+    """The clusters in a comma-separated annotation value: stripped, sorted, without duplicates."""
+    if not text:
+        return ()  # as of most exports of a large fleet
     return tuple(sorted({name.strip() for name in text.split(",") if name.strip()}))
 
 
@@ -211,7 +216,10 @@ def bounded_age(
 
 
 def _proven_time(endpoint_slice: EndpointSlice, broker_since: datetime | None) -> datetime | None:
-    """The time since which a slice proves its export; None for a slice that was never stored."""
+    """When a slice was created, which proves its export since then; None if it was never stored.
+
+    Of one that was created soon after the broker's namespace, the time that it claims.
+    """
     created = endpoint_slice.metadata.creation_timestamp
     if created is None or broker_since is None or created - broker_since > FIRST_PUBLICATIONS:
         return created
@@ -252,7 +260,11 @@ def allowed_annotations(annotations: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_valid(record: ExportRecord) -> bool:
-    """Whether an API server would accept an import of it; one it refuses would block all others."""
+    """Whether an API server would accept an import of it; one it refuses would block all others.
+
+    Its cluster, number of ports, their bounds and duplicates, families, timeout and exported
+    metadata.
+    """
     ports = record.ports
     config = record.session_affinity_config
     timeout = config.client_ip.timeout_seconds if config and config.client_ip else 1

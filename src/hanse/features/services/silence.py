@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterator
 
 from msgspec.structs import replace
 
-from hanse.features.services.aggregate import import_status
-from hanse.features.services.clusters import exporting_clusters
+from hanse.features.services.aggregate import import_status, keys_of_aggregates
+from hanse.features.services.clusters import IMPORTED_FROM, exporting_clusters
 from hanse.features.services.derived import derived_name
-from hanse.features.services.names import SILENT_CLUSTERS
+from hanse.features.services.names import SERVICE_NAME, SILENT_CLUSTERS
 from hanse.model.conditions import condition, merge_conditions
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.multicluster import ServiceImport
@@ -17,11 +17,26 @@ from hanse.model.snapshot import Snapshot
 
 
 def known_exporters(service_import: ServiceImport | None) -> frozenset[ClusterId]:
-    """The clusters in an import's status, and those in its annotation `silent-clusters`."""
+    """The clusters in an import's status and annotation `silent-clusters`; none without one."""
     if service_import is None:
         return frozenset()
     silent = service_import.metadata.annotations.get(SILENT_CLUSTERS, "")
     return exporting_clusters(service_import) | frozenset(filter(None, silent.split(",")))
+
+
+def keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
+    """The keys of all imports here and on the broker, or of those that name or await a cluster.
+
+    Also of imported slices: they may stand without their import, which somebody has deleted.
+    """
+    for service_import in snapshot.all(snapshot.local, ServiceImport):
+        if not exporter or exporter in known_exporters(service_import):
+            meta = service_import.metadata
+            yield Key("import", meta.name, meta.namespace)
+    for endpoint_slice in snapshot.by(snapshot.local, IMPORTED_FROM, exporter):
+        meta = endpoint_slice.metadata
+        yield Key("import", meta.labels[SERVICE_NAME], meta.namespace)
+    yield from keys_of_aggregates(snapshot, exporter)
 
 
 def silent_import(
@@ -38,7 +53,7 @@ def silent_import(
     names = sorted(clusters)
     annotations = {**written.metadata.annotations, SILENT_CLUSTERS: ",".join(names)}
     message = f"no cluster that exports it renews its Lease: {', '.join(names)}; its address stands"
-    silent = condition("Ready", False, "ExportersSilent", message[:32000])
+    silent = condition("Ready", False, "ExportersSilent", message)
     status = import_status((), merge_conditions(written.status.conditions, [silent], snapshot.now))
     yield derived
     yield replace(

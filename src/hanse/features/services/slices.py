@@ -81,6 +81,7 @@ def build_published_slices(
 
 
 def _creation_order(endpoint_slice: EndpointSlice) -> tuple[bool, str, str]:
+    """Sort key: the oldest first, then by name; slices that are not stored yet last."""
     created = endpoint_slice.metadata.creation_timestamp
     return (created is None, created.isoformat() if created else "", endpoint_slice.metadata.name)
 
@@ -187,6 +188,7 @@ def _pod_slices(
     """Slices of at most MOST_ENDPOINTS for each slice of the Service; FQDN slices are skipped.
 
     A changed slice of the Service changes its own only: ports and places of all others are kept.
+    Nodes of pods are published only with `with_nodes`.
     """
     for endpoint_slice in sorted(backends, key=lambda s: s.metadata.name):
         if endpoint_slice.address_type == "FQDN":
@@ -210,7 +212,10 @@ class _Part(Struct, frozen=True):
 
 
 def _split_endpoints(endpoints: tuple[Endpoint, ...], prefix: str = "") -> Iterator[_Part]:
-    """Parts of at most MOST_ENDPOINTS; a part that grows too large is halved, others stay."""
+    """Parts of at most MOST_ENDPOINTS, by hash; a part that grows too large is halved, others stay.
+
+    Endpoints beyond that of a part that cannot be halved any more are left out.
+    """
     if len(endpoints) <= MOST_ENDPOINTS or len(prefix) >= _HASH_BITS:
         yield _Part(prefix, endpoints[:MOST_ENDPOINTS])
         return
@@ -268,6 +273,7 @@ def _build_slice(
 
 
 def _service_ports(record: ExportRecord) -> tuple[EndpointPort, ...]:
+    """The ports of the exported Service, as slices have them."""
     return tuple(
         EndpointPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
         for p in record.ports
@@ -299,9 +305,9 @@ def address_family(address: str) -> AddressType:
 
 
 def share_annotations(record: ExportRecord, settings: MemberSettings) -> dict[str, str]:
-    """The annotations of a cluster's weight and priority in DNS answers; none for defaults.
+    """The annotations of a cluster's weight and priority in DNS answers, as text.
 
-    The export's own values take precedence over the ClusterSet's.
+    The export's own value, if it has one, else the ClusterSet's unless that is the default.
     """
     defaults = MemberSettings(id=record.cluster)
     annotations: dict[str, str] = {}

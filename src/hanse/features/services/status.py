@@ -23,12 +23,12 @@ ADDRESSES_ALLOWED = "AddressesAllowed"
 """Of exports and imports: whether all addresses are within the ranges of their cluster."""
 IMPORTED_HERE = "ImportedHere"
 """Whether the exporting cluster itself has the import."""
-DISCONNECTED = "Disconnected"
-"""The reason of Ready while an agent does not reach the broker."""
 
 API_SERVER = ("default", "kubernetes")
 """Namespace and name of the API server's own Service, which every cluster has."""
 
+NOT_JOINED = "this cluster has not joined a broker"
+"""The message of an export that nobody can publish."""
 NEVER_EXPORTED = "the API server's own Service is never exported"
 
 
@@ -46,7 +46,7 @@ def settings_conditions(export: ServiceExport, joined: frozenset[str] | None) ->
     """
     faults = list(_setting_faults(export, joined))
     if faults:
-        message = "; ".join(faults)[:32000]
+        message = "; ".join(faults)
         return [condition(SETTINGS_VALID, False, "InvalidSetting", message)]
     if joined is None and TO_CLUSTERS in export.metadata.annotations:
         return []
@@ -56,7 +56,7 @@ def settings_conditions(export: ServiceExport, joined: frozenset[str] | None) ->
 
 
 def _setting_faults(export: ServiceExport, joined: frozenset[str] | None) -> Iterator[str]:
-    """A sentence for each annotation or exported label that is ignored."""
+    """A sentence for each annotation or exported label that is ignored, or for unknown clusters."""
     annotations, spec = export.metadata.annotations, export.spec
     yield from _unknown_clusters(annotations.get(TO_CLUSTERS, ""), joined)
     for name, most in ((WEIGHT, MOST_WEIGHT), (PRIORITY, MOST_PRIORITY)):

@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from msgspec.structs import replace
-
 from hanse.features.services.clusters import IMPORTED, PUBLISHED, source_cluster
 from hanse.features.services.exported import (
     ClusterServices,
     ExportedService,
-    exported_service,
+    joined_service,
 )
-from hanse.features.services.findings import condition_findings, endpoint_findings, import_findings
+from hanse.features.services.findings import (
+    condition_findings,
+    endpoint_findings,
+    import_findings,
+    refused_exports,
+)
 from hanse.features.services.names import (
     PRIORITY,
     SERVICE_NAME,
@@ -20,7 +23,7 @@ from hanse.features.services.names import (
 )
 from hanse.features.services.reading import imports_by_count
 from hanse.model.facts import Role
-from hanse.model.findings import Finding
+from hanse.model.findings import Finding, Ref
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.discovery import MANAGED_BY, EndpointSlice
@@ -28,6 +31,7 @@ from hanse.model.kinds.multicluster import ImportedPort, ServiceExport, ServiceI
 from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, check_conditions
 from hanse.model.objects import ClusterId, Object
 from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.unread import unread_finding
 from hanse.model.view import Item, Part, State, state_of
 
 
@@ -41,6 +45,8 @@ class ServiceExporter(Part, frozen=True, kw_only=True):
     priority: str = ""
     lost: bool = False
     """Whether the cluster cannot be counted on, so that the numbers are old."""
+    unknown: bool = False
+    """Whether its endpoints could not be read, so that there are no numbers."""
 
 
 class ServiceProblem(Part, frozen=True, kw_only=True):
@@ -63,6 +69,8 @@ class ServiceItem(Item, frozen=True, kw_only=True):
     exporters: tuple[ServiceExporter, ...]
     importers: tuple[ClusterId, ...]
     problems: tuple[ServiceProblem, ...]
+    unknown: str = ""
+    """Why no import of it could be read, so that nobody knows its type, ports and clusters."""
 
 
 class ServicesView:
@@ -101,12 +109,13 @@ class ServicesView:
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ServiceItem | None:
         """The item of a service over all members; None if it is neither exported nor imported."""
         namespace, _, name = key.partition("/")
-        clusters = _with_slices(key, _cluster_services(namespace, name, snapshot), snapshot)
+        clusters = _cluster_services(key, snapshot)
         if not clusters:
             return None
-        service = exported_service(namespace, name, clusters)
+        service = joined_service(namespace, name, clusters)
         exporters = _exporters(service, clusters, snapshot)
-        findings = tuple(_findings(service, clusters, exporters, snapshot))
+        unread = _unread_imports(clusters, snapshot)
+        findings = tuple(_findings(service, clusters, exporters, unread, snapshot))
         idle = not any(one.all for one in exporters)
         return ServiceItem(
             namespace=namespace,
@@ -126,26 +135,53 @@ class ServicesView:
                 for p in service.problems
             ),
             findings=findings,
+            unknown=snapshot.denied(unread, ServiceImport),
         )
+
+
+def _unread_imports(
+    clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
+) -> ClusterId:
+    """A cluster that exports a service, if no import was read in any of those; else empty.
+
+    An exporter has the import of what it exports: one that was read, or counted, is enough.
+    """
+    if any(one.imports for one in clusters):
+        return ""
+    unread = [one.cluster for one in clusters if snapshot.denied(one.cluster, ServiceImport)]
+    return unread[0] if len(unread) == len(clusters) else ""
 
 
 def _findings(
     service: ExportedService,
     clusters: list[ClusterServices],
     exporters: tuple[ServiceExporter, ...],
+    unread: ClusterId,
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """What is wrong with a service: its endpoints, its exports, and imports in the way."""
-    counts = {one.cluster: one for one in exporters}
-    yield from endpoint_findings(service, counts, snapshot)
+    """What is wrong with a service: its endpoints, its exports, and imports in the way.
+
+    `unread` is a cluster whose imports could not be read, if nothing else says who exports it.
+    """
+    counts = {one.cluster: one for one in exporters if not one.unknown}
+    unknown = [one.cluster for one in exporters if one.unknown]
+    subject = Ref("Service", service.name, service.namespace)
+    name = f"{service.namespace}/{service.name}"
+    if unread:
+        summary = f"who exports {name} is not known"
+        yield unread_finding(subject, summary, unread, ServiceImport, snapshot)
+    for cluster in unknown:
+        summary = f"the endpoints of {name} in {cluster} are not known"
+        yield unread_finding(subject, summary, cluster, EndpointSlice, snapshot)
+    yield from endpoint_findings(service, counts, snapshot, unknown, refused_exports(clusters))
     yield from condition_findings(service, clusters, snapshot)
     yield from import_findings(service, clusters, snapshot)
 
 
 def _importers(service: ExportedService, snapshot: MultiClusterSnapshot) -> tuple[ClusterId, ...]:
     """The clusters that import a service: by their lists, or presumed by their counts."""
-    presumed = snapshot.computed(imports_by_count).importers(service.namespace, service.name)
-    return tuple(sorted({*service.importers, *presumed})) if presumed else service.importers
+    counts = snapshot.computed(imports_by_count)
+    return counts.importers(service.namespace, service.name, service.importers)
 
 
 def _service_keys(obj: Object) -> tuple[str, ...]:
@@ -161,43 +197,47 @@ def _service_keys(obj: Object) -> tuple[str, ...]:
             return ()
 
 
-def _cluster_services(
-    namespace: str, name: str, snapshot: MultiClusterSnapshot
-) -> list[ClusterServices]:
-    """The export and the import of a service in each cluster that has one, in their order."""
+def _cluster_services(key: str, snapshot: MultiClusterSnapshot) -> list[ClusterServices]:
+    """The export, the import and slices of a service in each cluster that has it, in their order.
+
+    The slices are of those that know most about the service.
+    """
+    namespace, _, name = key.partition("/")
     exports = dict(snapshot.in_members(ServiceExport, name, namespace))
     imports = dict(snapshot.in_members(ServiceImport, name, namespace))
+    exporters = {*exports, *(e.cluster for one in imports.values() for e in one.status.clusters)}
+    clusters = sorted({*exports, *imports}, key=snapshot.member_order.__getitem__)
+    slices = _best_slices(key, clusters, exporters, snapshot)
     return [
         ClusterServices(
             where,
             (exports[where],) if where in exports else (),
             (imports[where],) if where in imports else (),
+            slices.get(where, ()),
         )
-        for where in snapshot.members
-        if where in exports or where in imports
+        for where in clusters
     ]
 
 
-def _with_slices(
-    key: str, clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
-) -> list[ClusterServices]:
-    """The clusters, with the imported EndpointSlices of those that know most about the service.
+def _best_slices(
+    key: str,
+    clusters: Sequence[ClusterId],
+    exporters: set[ClusterId],
+    snapshot: MultiClusterSnapshot,
+) -> dict[ClusterId, tuple[EndpointSlice, ...]]:
+    """The imported EndpointSlices of those clusters that know most about a service.
 
     Exporters know their own endpoints best. Importers are asked until one of them has those of
     each exporter, so that not every cluster of a large fleet is.
     """
-    exporters = {one.cluster for one in clusters if one.exports}
-    exporters |= {e.cluster for one in clusters for i in one.imports for e in i.status.clusters}
-    importers = [one.cluster for one in clusters if one.cluster not in exporters]
     missing = set(exporters)
     known: dict[ClusterId, tuple[EndpointSlice, ...]] = {}
-    for where in (*(one.cluster for one in clusters if one.cluster in exporters), *importers):
+    importers = [where for where in clusters if where not in exporters]
+    for where in (*(where for where in clusters if where in exporters), *importers):
         if where in exporters or where == importers[0] or missing:
             known[where] = tuple(snapshot.by(where, IMPORTED, key))
             missing -= {s.metadata.labels.get(SOURCE_CLUSTER, "") for s in known[where]}
-    return [
-        replace(one, slices=known[one.cluster]) if one.cluster in known else one for one in clusters
-    ]
+    return known
 
 
 def _exporters(
@@ -208,8 +248,9 @@ def _exporters(
     A cluster whose slices are only on the broker is left out, unless it is lost: the others do not
     import it any longer.
     """
-    shares = _shares(clusters)
-    published = _published_counts(service, snapshot)
+    shares = _annotated_shares(clusters)
+    uncounted = any(one not in service.endpoints for one in service.exporters)
+    published = _published_counts(service, snapshot) if uncounted or snapshot.lost_members else {}
     shown = []
     for cluster in sorted({*service.exporters, *service.endpoints, *published}):
         count = service.endpoints.get(cluster)
@@ -217,6 +258,7 @@ def _exporters(
         lost = snapshot.fault_of(cluster) is not None
         if cluster not in service.exporters and count is None and not lost:
             continue  # it is not imported, and its conditions say why
+        unknown = count is None and not lost and bool(snapshot.denied(cluster, EndpointSlice))
         shown.append(
             ServiceExporter(
                 cluster=cluster,
@@ -225,6 +267,7 @@ def _exporters(
                 weight=weight,
                 priority=priority,
                 lost=lost,
+                unknown=unknown,
             )
         )
     return tuple(shown)
@@ -242,8 +285,8 @@ def _published_counts(
     return found
 
 
-def _shares(clusters: list[ClusterServices]) -> dict[ClusterId, tuple[str, str]]:
-    """The weight and priority that each exporter's slices carry."""
+def _annotated_shares(clusters: list[ClusterServices]) -> dict[ClusterId, tuple[str, str]]:
+    """The weight and priority in the annotations of each exporter's slices; empty if unset."""
     found: dict[ClusterId, tuple[str, str]] = {}
     for one in clusters:
         for slice_ in one.slices:

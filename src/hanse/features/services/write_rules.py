@@ -14,6 +14,7 @@ from hanse.model.kinds.hanse import MAX_LEASE_SECONDS, ClusterSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.write_rules import (
     ACCOUNTS,
+    BOUND_TOKEN,
     HOME,
     OWN_DOTTED_NAME,
     OWN_EVENT,
@@ -162,7 +163,7 @@ MEMBER_RULES = (
         TOKENS,
         ("create",),
         "its own account's, by name",
-        (OWN_TOKEN,),
+        (OWN_TOKEN, BOUND_TOKEN),
         subresource="token",
         namespace=ACCOUNTS,
         own_name=True,

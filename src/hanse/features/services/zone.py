@@ -1,7 +1,6 @@
 """The zone of multi-cluster services: the records of one service in either profile."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from typing import TypeVar
 
 from hanse.features.services.backends import (
@@ -15,7 +14,7 @@ from hanse.features.services.backends import (
 )
 from hanse.features.services.names import AFFINITY, SERVICE_NAME
 from hanse.model.affinity import AffinityMode, parse_affinity
-from hanse.model.dns.names import MAX_NAME_LENGTH, child_name, wire_name
+from hanse.model.dns.names import child_name, wire_name
 from hanse.model.dns.records import (
     AAAA,
     SRV,
@@ -28,7 +27,7 @@ from hanse.model.dns.records import (
     version_node,
     weighted_rrset,
 )
-from hanse.model.dns.service_records import address_rrsets
+from hanse.model.dns.service_records import address_rrsets, port_name
 from hanse.model.dns.zones import View
 from hanse.model.facts import LeaseLiveness, Role
 from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
@@ -58,6 +57,7 @@ class ServiceZone:
     )
 
     def __init__(self, view: View) -> None:
+        """The names of multi-cluster services in the view's zone; nothing is read yet."""
         self.view = view
         self._apex = wire_name(view.zone)
         self._services = b"\x03svc" + self._apex
@@ -77,7 +77,7 @@ class ServiceZone:
             yield _service_key(service_import.metadata.namespace, service_import.metadata.name)
 
     def keys_in(self, namespaces: Iterable[str], snapshot: Snapshot) -> Iterator[Key]:
-        """The same for the ServiceImports of some namespaces alone."""
+        """The key of the schema version, and one for each ServiceImport of some namespaces."""
         yield VERSION
         for namespace in namespaces:
             for found in snapshot.in_namespace(snapshot.local, ServiceImport, namespace):
@@ -193,7 +193,10 @@ def _clusterset_ip_nodes(
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> list[ZoneNode]:
-    """A service with a cluster set IP: in `kep-1645` that address, else one cluster's at a time."""
+    """A service with a cluster set IP: in `kep-1645` that address, else one cluster's at a time.
+
+    With the nodes of its ports, and where clusters have names, those of each cluster.
+    """
     if rules.profile == "kep-1645":
         rdatas = [
             rdata for text in service_import.spec.ips if (rdata := address_rdata(text)) is not None
@@ -229,7 +232,8 @@ def _headless_nodes(
 ) -> Iterator[ZoneNode]:
     """A headless service: all ready pods of all clusters, and a name for each pod.
 
-    Without pods its own name exists under `lighthouse` only.
+    Also for each cluster, where clusters have names. Without pods its own name exists under
+    `lighthouse` only.
     """
     targets: list[tuple[bytes, EndpointAddress]] = []
     for backend in backends:
@@ -273,7 +277,10 @@ def _service_and_port_nodes(
     known: Iterable[Port],
     ttl: int,
 ) -> Iterator[ZoneNode]:
-    """The node with the addresses of all pods, and the nodes of its named ports."""
+    """The node with the addresses of all pods, and the nodes of its named ports.
+
+    A port that is only `known` has a node without records.
+    """
     rrsets = [*address_rrsets([endpoint.rdata for _, endpoint in pods], ttl)]
     every: list[bytes] = []
     named: dict[tuple[str, str], list[bytes]] = {(p.name, p.protocol): [] for p in known if p.name}
@@ -295,7 +302,7 @@ def _service_and_port_nodes(
 def _nodes_with_ports(
     name: bytes, rrsets: Sequence[RRset], ports: Sequence[Port], known: Sequence[Port], ttl: int
 ) -> list[ZoneNode]:
-    """A node with its SRV records, and the nodes of its named ports."""
+    """A node with its SRV records, and the nodes of its named ports; one only `known` is empty."""
     if len(ports) == len(known) == 1 and ports[0] is known[0] and ports[0].port:
         return _nodes_with_port(name, rrsets, ports[0], srv_rdata(ports[0].port, name), ttl)
     numbers = [port.port for port in ports if port.port]
@@ -305,8 +312,8 @@ def _nodes_with_ports(
     for port in ports:
         if port.port:
             named.setdefault((port.name, port.protocol), []).append(port.port)
-    for (port_name, protocol), some in named.items():
-        own = _port_name(port_name, protocol, name)
+    for (label, protocol), some in named.items():
+        own = port_name(label, protocol, name)
         if own is not None:
             nodes.append(ZoneNode(own, every if some == numbers else _srv_rrset(some, name, ttl)))
     return nodes
@@ -315,9 +322,9 @@ def _nodes_with_ports(
 def _nodes_with_port(
     name: bytes, rrsets: Sequence[RRset], port: Port, rdata: bytes, ttl: int
 ) -> list[ZoneNode]:
-    """The same for a single port, as most services have: both nodes share the RRset."""
+    """As `_nodes_with_ports` for a single port, which most services have: both share the RRset."""
     only = full_rrset(SRV, (rdata,), ttl)
-    own = _port_name(port.name, port.protocol, name)
+    own = port_name(port.name, port.protocol, name)
     node = ZoneNode(name, (*rrsets, only))
     return [node] if own is None else [node, ZoneNode(own, (only,))]
 
@@ -334,22 +341,9 @@ def _port_nodes(
 ) -> Iterator[ZoneNode]:
     """The nodes of named ports with their SRV records; ports without records get an empty node."""
     for (port, protocol), records in named.items():
-        own = _port_name(port, protocol, name)
+        own = port_name(port, protocol, name)
         if own is not None:
             yield ZoneNode(own, (full_rrset(SRV, _distinct(records), ttl),) if records else ())
-
-
-def _port_name(port: str, protocol: str, name: bytes) -> bytes | None:
-    """The domain name of a port; None if it is unnamed or the name would be invalid."""
-    front = _port_labels(port, protocol)
-    return front + name if front and len(front) + len(name) <= MAX_NAME_LENGTH else None
-
-
-@lru_cache(maxsize=4096)
-def _port_labels(port: str, protocol: str) -> bytes:
-    """The labels `_port._protocol` in wire format; empty if they are invalid."""
-    parent = child_name(f"_{protocol}", b"")
-    return (child_name(f"_{port}", parent) if port and parent is not None else None) or b""
 
 
 def _list_named_ports(ports: Sequence[Port], backends: Sequence[ClusterBackends]) -> Sequence[Port]:
@@ -362,7 +356,7 @@ def _list_named_ports(ports: Sequence[Port], backends: Sequence[ClusterBackends]
 
 
 def _port_number(port: Port, served: Sequence[EndpointPort]) -> int | None:
-    """The number of a port in a pod by name and protocol; the service's own if the pod lacks it."""
+    """The number of a port in a pod by name and protocol; else the service's own, or None."""
     for own in served:
         if own.name == port.name and own.protocol == port.protocol:
             return own.port

@@ -59,6 +59,14 @@ READABLE = rf"^{_SPACE}{_json_object(f'({_ALL}|{_REBALANCE})')}{_SPACE}$"
 """The regular expression of valid preferences, which have a fixed depth."""
 
 
+def set_policies(broker_namespace: str, *, runs_sets: bool) -> tuple[Manifest, ...]:
+    """All of them; on a broker that runs sets of its own those that are for any StatefulSet."""
+    plain = (*annotation_policy(broker_namespace), *immutable_fields_policy(broker_namespace))
+    if runs_sets:
+        return plain
+    return (*plain, *name_policy(broker_namespace), *autoscaler_policy(broker_namespace))
+
+
 def annotation_policy(broker_namespace: str) -> tuple[Manifest, ...]:
     """A policy and its binding that deny invalid Hanse annotations on any StatefulSet."""
     spec: Wire = {

@@ -77,7 +77,8 @@ def _services_of_other_sets(
 def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
     """Copies, status and Events of a hosted set; nothing if the broker is this cluster itself.
 
-    After its deletion here, its copy at the broker is deleted, or orphaned like the set was.
+    A missing namespace there, or a failed write, is told in its status. After its deletion here,
+    its copy at the broker is deleted, or orphaned like the set was.
     """
     hosted = snapshot.get(snapshot.local, FederatedStatefulSet, key.name, key.namespace)
     at_broker = snapshot.get(broker, FederatedStatefulSet, key.name, key.namespace)
@@ -210,7 +211,10 @@ def _is_copied_by(host: ClusterId, service: Service) -> bool:
 def _copies_for_host(
     key: Key, hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
-    """At the host: shares without permits, owned by the set, and Services of replicas elsewhere."""
+    """At the host: shares without permits, owned by the set, and Services of replicas elsewhere.
+
+    No shares of a newer schema.
+    """
     sources = frozenset({broker})
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     if record is not None and not record.spec.has_newer_schema:

@@ -44,7 +44,10 @@ def carried_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of ConfigMaps and sets that a changed object concerns."""
+    """The keys of ConfigMaps and sets that a changed object concerns.
+
+    None for a local StatefulSet of the same owner; all for an AcceptancePolicy or Namespace here.
+    """
     obj, is_local = change.object, change.where == snapshot.local
     meta = obj.metadata
     match obj:
@@ -99,9 +102,10 @@ def _set_keys(config: Key, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def plan_config(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The copy of a ConfigMap here while wanted by a set that is taken; see `plan_config_map`.
+    """The copy of a ConfigMap here while wanted by a set that is taken; without a broker none is.
 
-    Everything is kept until the broker is listed. Without a broker none is wanted.
+    An unwanted copy is kept while our StatefulSets use it, released if only others do, and else
+    deleted. Everything is kept until the broker is listed.
     """
     broker = broker_cluster(snapshot)
     if broker is None:

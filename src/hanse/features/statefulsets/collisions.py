@@ -24,7 +24,11 @@ class Collision(Struct, frozen=True):
 def read_submitted_set(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> SubmittedSet | None:
-    """The set at the broker, or None; with an error if a replica has a name of an older set's."""
+    """The StatefulSet or FederatedStatefulSet of a key at the broker, with its errors; or None.
+
+    Besides its validation errors it has one if a replica would have the name of an older set's
+    replica: `store` in cluster `eu-west` and `store-eu` in `west` both have `store-eu-west-0`.
+    """
     submitted = find_submitted_set(key, snapshot, broker)
     if submitted is None:
         return None

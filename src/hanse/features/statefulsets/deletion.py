@@ -70,7 +70,10 @@ def plan_missing_set(
 def plan_without_shares(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> Plan:
-    """Keep everything until shares exist; write a report if a StatefulSet runs here without one."""
+    """Keep everything until shares exist.
+
+    If our StatefulSet runs here, and the broker has no report of it or an ended one, write one.
+    """
     stateful_set = _running_stateful_set(key, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)
     if stateful_set is None or (report is not None and report.spec.ended is None):
@@ -103,7 +106,10 @@ def _plan_after_deletion(
 def plan_awaiting_acceptance(
     report: StatefulSetPart, text: str, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
-    """Run nothing until users accept this cluster; say so in the report and a Warning Event."""
+    """Run nothing until users accept this cluster; say so in the report and a Warning Event.
+
+    The report is annotated with the uid of this cluster.
+    """
     spec = replace(
         report.spec,
         trouble=text,

@@ -19,6 +19,11 @@ from hanse.model.kinds.stateful import Permit
 _REPLACING = "the roll-out goes on when the replicas that were replaced here are ready"
 """The same words from a cluster's first replaced replica to its last: each change is a write."""
 
+AWAITS_CLUSTERS = "the roll-out goes on when all clusters with a share can be seen"
+AWAITS_READY = "the roll-out goes on when fewer replicas are not ready"
+HALTED = (AWAITS_CLUSTERS, AWAITS_READY)
+"""What a roll-out waits for that no other part of it brings about."""
+
 
 class OtherReplicas(Struct, frozen=True):
     """The replicas in other clusters, by the reports and permits that can be seen at the broker."""
@@ -115,7 +120,7 @@ class PartState(Struct, frozen=True):
 
     @property
     def up(self) -> int:
-        """How many replicas are ready, those that are to be removed included."""
+        """How many replicas are ready and not terminating, also those above the share."""
         return sum(map(self.is_up, self.pods))
 
     @property
@@ -125,8 +130,20 @@ class PartState(Struct, frozen=True):
         return not spec.min_ready_seconds or status.available_replicas >= status.ready_replicas
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the status has all ready pods, and all updated ones.
+
+        Else its controller is about to write it, and a patch at the same time is a conflict for one
+        of both, which costs either more time than to wait.
+        """
+        status = self.stateful_set.status
+        staying = [o for o, p in self.pods.items() if p.metadata.deletion_timestamp is None]
+        updated = sum(map(self.is_updated, staying))
+        return status.ready_replicas >= self.up and status.updated_replicas >= updated
+
+    @property
     def going(self) -> int:
-        """How many pods have ordinals outside of `spec.replicas`: removed and not gone yet."""
+        """How many pods have ordinals outside of `spec.replicas`: being removed, not gone yet."""
         return sum(not 0 <= ordinal < self.replicas for ordinal in self.pods)
 
     @property
@@ -146,7 +163,7 @@ class PartState(Struct, frozen=True):
     def stuck(self) -> tuple[Pod, ...]:
         """Pods to be replaced now that are not ready: many controllers wait for these.
 
-        Terminating ones do not count. None with OnDelete, or before the StatefulSet has the newest
+        Terminating ones do not count. Empty with OnDelete, or before the StatefulSet has the newest
         template and is observed.
         """
         if self.outdated or not (self.rolls and self.is_observed):
@@ -158,12 +175,15 @@ class PartState(Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Whether the share runs, is ready, and has the newest template where it should."""
+        """Whether the share runs, and all replicas are ready, with the newest template where due.
+
+        Surplus ones may be left.
+        """
         rolled = range(min(self.partition, self.replicas), self.replicas)
         return (
             self.is_observed
             and not self.outdated
-            and self.replicas == self.share == len(self.pods)
+            and self.share <= self.replicas == len(self.pods)
             and all(map(self.is_up, range(self.replicas)))
             and all(map(self.is_updated, rolled))
             and self.is_available
@@ -247,7 +267,8 @@ def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) 
     left = part.replicas - count
     if held.removes and left >= (held.keeps or 0):
         held_on = replace(unchanged, permits=held.pods, removes=True, keeps=held.keeps)
-        return replace(held_on, replicas=left)
+        is_known = held.keeps is None or not others.unreported  # what was returned meanwhile
+        return replace(held_on, replicas=left) if is_known else held_on
     if others.removing or others.unreported:
         return replace(unchanged, waits="replicas are removed after those of other clusters")
     if rules.ordered:
@@ -274,7 +295,9 @@ def _evict(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> S
 
     Roll-outs come first: a node may be cordoned for weeks.
     """
-    step = Step(part.share, part.partition, updates=True, permits=_needed(part, held))
+    kept = _needed(part, held)
+    waits = _REPLACING if kept and not part.draining else ""
+    step = Step(part.share, part.partition, updates=True, permits=kept, waits=waits)
     down = sum(not part.is_up(ordinal) for ordinal in range(part.replicas))
     room = rules.evictions - others.down - others.away_replicas
     if part.draining and room > 0 and not others.unfinished:
@@ -298,13 +321,20 @@ def _next_outdated(part: PartState) -> int | None:
 
 
 def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, held: int) -> Step:
-    """Replace the highest outdated replica if a permit is held; else ask for permits, or wait."""
+    """Replace the highest outdated replica if a permit is held; else ask for permits, or wait.
+
+    `held` is the number of permits; `target` the highest outdated ordinal. Without room, and while
+    replicas are being replaced, the partition stays.
+    """
     unchanged = Step(part.share, part.released, permits=_needed(part, held))
     if part.in_flight >= max(held, 1) and (part.going or part.is_up(target)):
         return replace(unchanged, permits=held, waits=_REPLACING)
     room, waits = _room(part, target, others, rules)
-    if not room:
-        return replace(unchanged, waits=waits)
+    if not room:  # whoever handed a permit on has written its report at the same time
+        kept = held if others.unreported else unchanged.permits
+        return replace(unchanged, permits=kept, waits=waits)
+    if held and not (part.outdated or part.is_counted):
+        return replace(unchanged, permits=held, waits=_REPLACING)
     if held:
         return replace(unchanged, partition=target, updates=True, permits=held, waits=_REPLACING)
     permits = min(room, target + 1 - part.partition)
@@ -317,7 +347,7 @@ def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> 
     One that is not ready is replaced before any other: that costs nothing.
     """
     if others.away and not rules.disrupts_while_away:
-        return 0, "the roll-out goes on when all clusters with a share can be seen"
+        return 0, AWAITS_CLUSTERS
     # A cluster that is away returns no permit: whoever goes on without it does not wait for that.
     away = 0 if rules.disrupts_while_away else others.away_permits
     free = rules.budget - others.permits - away
@@ -329,5 +359,5 @@ def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> 
     down = sum(not part.is_up(o) for o in range(part.replicas)) - part.in_flight
     room = rules.budget - others.down - down
     if room <= 0:
-        return 0, "the roll-out goes on when fewer replicas are not ready"
+        return 0, AWAITS_READY
     return min(room, free, rules.at_once), ""

@@ -14,6 +14,7 @@ from hanse.features.statefulsets.headless_services import (
     list_governed_federated_sets,
     list_governed_sets,
 )
+from hanse.features.statefulsets.keys import hosted_keys, local_keys, pod_keys, sync_keys
 from hanse.features.statefulsets.load_balancers import PODS_BY_OWNER
 from hanse.features.statefulsets.local import plan_local
 from hanse.features.statefulsets.names import (
@@ -42,7 +43,7 @@ from hanse.model.kinds.hanse import ClusterMember, FederatedStatefulSet
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Object
-from hanse.model.plan import Key, Plan
+from hanse.model.plan import InOrder, Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
 
 OBJECTS, STATUS, FIELDS = Writes.OBJECTS, Writes.STATUS, Writes.FIELDS
@@ -54,6 +55,7 @@ class StatefulSets:
     name = "statefulsets"
 
     def __init__(self, broker_namespace: str) -> None:
+        """Declare the watches, those of reports and members in this namespace of the broker."""
         self._broker_namespace = broker_namespace
         self.watches: tuple[Watch, ...] = (
             Watch(
@@ -151,8 +153,15 @@ class StatefulSets:
         )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys for a change here, at the broker, or of a fact."""
-        yield from carried_keys_for(change, snapshot)
+        """The keys for a change here, at the broker, or of a fact.
+
+        Shares come first, since clusters wait for them.
+        """
+        keys = {*carried_keys_for(change, snapshot), *self._set_keys_for(change, snapshot)}
+        return InOrder(sorted(keys, key=lambda key: (key.topic != "shares", key)))
+
+    def _set_keys_for(self, change: Change, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys of sets for a change."""
         match change:
             case ObjectChange(where) if where == snapshot.local:
                 yield from self._keys_for_local_change(change, snapshot)
@@ -182,12 +191,15 @@ class StatefulSets:
                 return plan_local(key, snapshot, self._broker_namespace)
 
     def _keys_for_local_change(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys for a change in this cluster: of a set's objects, or of a hosted set."""
+        """The keys for a change in this cluster: of a set's objects, or of a hosted set.
+
+        All sets for the AcceptancePolicy, and for a Node that is drained or no longer is.
+        """
         obj = change.object
         meta = obj.metadata
         match obj:
             case Pod():
-                yield from _pod_keys(obj, snapshot)
+                yield from pod_keys(obj, snapshot)
             case Namespace() | AcceptancePolicy() | Node():
                 if isinstance(obj, Node) and is_drained(change.before) == is_drained(change.after):
                     return
@@ -206,18 +218,22 @@ class StatefulSets:
                 for hosted in snapshot.by(snapshot.local, FEDERATED_SETS_BY_SERVICE, ref):
                     yield Key("mirror", hosted.metadata.name, meta.namespace)
                 for version in (change.before, change.after):  # another set may have adopted it
-                    yield from _local_keys(version) if version is not None else ()
+                    yield from local_keys(version) if version is not None else ()
             case _:
-                yield from _local_keys(obj)
+                yield from local_keys(obj)
 
     def _keys_for_broker_change(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys for a change at the broker: of sets, shares, reports, Services and Leases."""
+        """The keys for a change at the broker: of sets, shares, reports, Services and namespaces.
+
+        All keys for a Node that appears or goes, and for a Lease or ClusterMember if that matters
+        to placement.
+        """
         obj = change.object
         meta = obj.metadata
         match obj:
             case StatefulSet() | FederatedStatefulSet() | StatefulSetShares():
                 yield from _set_keys(meta.name, meta.namespace)
-                yield from _sync_keys(meta.name, meta.namespace, snapshot)
+                yield from sync_keys(meta.name, meta.namespace, snapshot)
                 yield from _keys_if_service_owner_may_change(change, snapshot)
                 yield from _keys_of_replica_list(change, snapshot)
             case StatefulSetPart():
@@ -225,14 +241,14 @@ class StatefulSets:
                 unaffected = topics_unaffected(change.before, change.after, is_own=is_own)
                 keys = _set_keys(obj.spec.name, obj.spec.namespace)
                 yield from (key for key in keys if key.topic not in unaffected)
-                yield from _sync_keys(obj.spec.name, obj.spec.namespace, snapshot)
+                yield from sync_keys(obj.spec.name, obj.spec.namespace, snapshot)
                 if obj.spec.ended is not None and obj.spec.cluster == snapshot.local:
                     yield from keys_of_expired_tombstones(snapshot, change.where)
             case Namespace():
-                yield from _hosted_keys(meta.name, snapshot)
+                yield from hosted_keys(meta.name, snapshot)
                 yield from self._keys_of_lost_broker(meta.name, snapshot)
             case Service() if CLUSTER in meta.annotations:
-                yield from _sync_keys(meta.labels.get(SET, ""), meta.namespace, snapshot)
+                yield from sync_keys(meta.labels.get(SET, ""), meta.namespace, snapshot)
             case Service():
                 ref = f"{meta.namespace}/{meta.name}"
                 stateful_sets = snapshot.by(change.where, SETS_BY_SERVICE, ref)
@@ -241,7 +257,9 @@ class StatefulSets:
                     *snapshot.by(change.where, FEDERATED_SETS_BY_SERVICE, ref),
                 ):
                     yield from _set_keys(governed.metadata.name, governed.metadata.namespace)
-            case Lease() | ClusterMember() if _member(change.before) != _member(change.after):
+            case Lease() | ClusterMember() if _placement_fields(change.before) != _placement_fields(
+                change.after
+            ):
                 yield from self._all_keys(snapshot)
             case Node() if change.before is None or change.after is None:
                 yield from self._all_keys(snapshot)
@@ -253,7 +271,10 @@ class StatefulSets:
             yield from all_config_keys(snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys for a cluster's state, a Lease's liveness or a write's outcome."""
+        """The keys for a cluster's state (all), a Lease's liveness (all sets) or a write's outcome.
+
+        Of writes those here, and at the broker of Services and FederatedStatefulSets, by the name.
+        """
         match change.fact:
             case ClusterState():
                 yield from self._all_keys(snapshot)
@@ -266,7 +287,7 @@ class StatefulSets:
                     target.ref.name, target.ref.namespace, snapshot
                 )
             case WriteOutcome(target) if target.ref.kind == FederatedStatefulSet.kind:
-                yield from _sync_keys(target.ref.name, target.ref.namespace, snapshot)
+                yield from sync_keys(target.ref.name, target.ref.namespace, snapshot)
             case _:
                 return
 
@@ -296,7 +317,7 @@ class StatefulSets:
         owned_kinds: tuple[type[Object], ...] = (StatefulSet, Service)
         for kind in owned_kinds:  # also of sets that the broker does not have any more
             for obj in snapshot.all(snapshot.local, kind):
-                yield from _local_keys(obj)
+                yield from local_keys(obj)
 
 
 def _keys_of_recorded_sets(namespace: str, snapshot: Snapshot) -> Iterator[Key]:
@@ -313,7 +334,7 @@ def _keys_of_recorded_sets(namespace: str, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _set_keys(name: str, namespace: str) -> Iterator[Key]:
-    """The keys shares, local and status of a set; shares first, since clusters wait for them."""
+    """The keys shares, local and status of a set."""
     yield Key("shares", name, namespace)
     yield Key("local", name, namespace)
     yield Key("status", name, namespace)
@@ -357,28 +378,8 @@ def _liveness(obj: Object | None) -> tuple[bool, bool]:
     return True, ORPHANED not in obj.metadata.annotations
 
 
-def _sync_keys(name: str, namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The mirror key of a set if this cluster has the FederatedStatefulSet or its shares."""
-    kinds: tuple[type[Object], ...] = (FederatedStatefulSet, StatefulSetShares)
-    if any(snapshot.get(snapshot.local, kind, name, namespace) is not None for kind in kinds):
-        yield Key("mirror", name, namespace)
-
-
-def _hosted_keys(namespace: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The mirror keys of the FederatedStatefulSets of this cluster in a namespace."""
-    for hosted in snapshot.in_namespace(snapshot.local, FederatedStatefulSet, namespace):
-        yield Key("mirror", hosted.metadata.name, namespace)
-
-
-def _local_keys(obj: Object) -> Iterator[Key]:
-    """The local key of the set that an object's set label names; none without that label."""
-    meta = obj.metadata
-    if SET in meta.labels:
-        yield Key("local", meta.labels[SET], meta.namespace)
-
-
-def _member(obj: Object | None) -> object:
-    """What the placement of replicas depends on: a Lease's holder, a member's labels and phase."""
+def _placement_fields(obj: Object | None) -> object:
+    """A Lease's holder, or a member's labels and phase, which placement depends on; else None."""
     match obj:
         case Lease():
             return obj.spec.holder_identity
@@ -386,12 +387,3 @@ def _member(obj: Object | None) -> object:
             return obj.metadata.labels, obj.status.phase
         case _:
             return None
-
-
-def _pod_keys(pod: Pod, snapshot: Snapshot) -> Iterator[Key]:
-    """The key of the set whose StatefulSet owns a pod."""
-    meta = pod.metadata
-    for owner in meta.owner_references:
-        own = snapshot.get(snapshot.local, StatefulSet, owner.name, meta.namespace)
-        if own is not None and SET in own.metadata.labels:
-            yield Key("local", own.metadata.labels[SET], meta.namespace)

@@ -1,6 +1,7 @@
 """The local plan of a set: its StatefulSet, headless Service and load balancers in this cluster."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from msgspec.structs import replace
 
@@ -39,7 +40,13 @@ from hanse.features.statefulsets.owned_objects import (
     plan_release,
     plan_unchanged,
 )
-from hanse.features.statefulsets.part_report import PartProgress, build_report, replica_names
+from hanse.features.statefulsets.part_report import (
+    STARTING,
+    PartProgress,
+    build_report,
+    is_starting,
+    replica_names,
+)
 from hanse.features.statefulsets.permits import (
     FleetPart,
     is_drained,
@@ -124,7 +131,11 @@ def _plan_live_set(
     broker: ClusterId,
     broker_namespace: str,
 ) -> Plan:
-    """The plan of a set with shares: what this cluster takes of it, or what runs, unchanged."""
+    """The plan of a set with shares: what this cluster takes of it, or what runs, unchanged.
+
+    What ran for an earlier set of this name is deleted. A cluster that was built anew waits to be
+    accepted.
+    """
     current = owned_stateful_set(key.name, key.namespace, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)
     if current is not None and runs_for_deleted_set(current, report, submitted, record):
@@ -145,7 +156,7 @@ def _plan_live_set(
         return plan_awaiting_acceptance(report, rebuilt_message(usable, snapshot), snapshot, broker)
     running = current.spec.replicas if current is not None else None
     given = believed_share(key, snapshot, broker, broker_namespace, running)
-    share = terms.replicas_of(given, running or 0)
+    share = terms.replicas_of(given.replicas, running or 0)
     fleet = read_fleet_part(usable, record, snapshot, broker, broker_namespace)
     state = read_part_state(usable, current, share, fleet.partition(snapshot.local), snapshot)
     if state is not None and terms.refused is not None:
@@ -160,7 +171,7 @@ def _plan_live_set(
         share,
         fleet,
         state,
-        _next_step(state, share, fleet, snapshot, broker),
+        _next_step(state, share, fleet, snapshot, broker, is_current=given.is_current),
     )
     if terms.refused is not None:
         return _plan_refused_set(placed, current, snapshot, broker_namespace)
@@ -168,18 +179,25 @@ def _plan_live_set(
 
 
 def _next_step(
-    state: PartState | None, share: int, fleet: FleetPart, snapshot: Snapshot, broker: ClusterId
+    state: PartState | None,
+    share: int,
+    fleet: FleetPart,
+    snapshot: Snapshot,
+    broker: ClusterId,
+    *,
+    is_current: bool,
 ) -> Step:
     """What the StatefulSet becomes now.
 
-    Nothing is taken down while the set is invalid, or the broker or the pods are not seen.
+    Nothing is taken down while the set is invalid, the broker or the pods are not seen, or the
+    shares of what is wanted now are not recorded.
     """
     here = snapshot.local
     if state is None:
         return Step(share, fleet.partition(here), updates=True)
     held = fleet.permit(here)
     seen = snapshot.synced(broker) and snapshot.listed(here, Pod)
-    if fleet.submitted.errors or not seen:
+    if fleet.submitted.errors or not (seen and is_current):
         return unchanged_step(state, held)
     return next_step(state, fleet.others(here), fleet.rules(here), held)
 
@@ -187,7 +205,10 @@ def _next_step(
 def _plan_refused_set(
     placed: PlacedSet, current: StatefulSet | None, snapshot: Snapshot, broker_namespace: str
 ) -> Plan:
-    """Keep what runs and report why the set is refused; only a smaller share is followed."""
+    """Keep what runs, with its budget and permits, and report why the set is refused.
+
+    Only a smaller share is followed.
+    """
     broker = placed.broker
     report = _report(placed, [], snapshot, broker_namespace)
     desired = [Desired(report, broker, sources=frozenset({snapshot.local}))]
@@ -222,7 +243,8 @@ def _surplus_objects(
 def _plan_placed_set(placed: PlacedSet, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """All objects of the set here, its report and replicas' Services at the broker, and permits.
 
-    Removes pods that block a roll-out and others' Services that cannot be overwritten.
+    A report that says nothing is left out. Removes pods that block a roll-out and others' Services
+    that cannot be overwritten.
     """
     submitted, share = placed.submitted, placed.step.replicas
     desired_here = desired_objects(placed, snapshot)
@@ -254,7 +276,16 @@ def _plan_placed_set(placed: PlacedSet, snapshot: Snapshot, broker_namespace: st
         ),
         events=tuple(overwrite_events(services, snapshot)),
         patches=_permit_patches(placed),
+        requeue_after=_until_counted(placed, snapshot),
     )
+
+
+def _until_counted(placed: PlacedSet, snapshot: Snapshot) -> timedelta | None:
+    """STARTING if any pod is starting, after which it is counted, ready or not; else None."""
+    pods = placed.state.pods.values() if placed.state is not None else ()
+    now, awaits_status = snapshot.now, placed.awaits_status
+    starting = (is_starting(pod, now, awaits_status=awaits_status) for pod in pods)
+    return STARTING if any(starting) else None
 
 
 def _stuck_pod_removals(placed: PlacedSet) -> Iterator[Removal]:
@@ -267,7 +298,9 @@ def _stuck_pod_removals(placed: PlacedSet) -> Iterator[Removal]:
 
 def _permit_patches(placed: PlacedSet) -> tuple[Patch, ...]:
     """The patch of the shares that takes or returns permits; empty if none is needed."""
-    return permit_patch(placed.fleet, placed.here, placed.step, placed.broker)
+    return permit_patch(
+        placed.fleet, placed.here, placed.step, placed.broker, is_complete=placed.is_complete
+    )
 
 
 def _report(
@@ -278,9 +311,11 @@ def _report(
     progress = PartProgress(
         share=placed.step.replicas,
         settled=placed.step.replicas == placed.share,
-        complete=placed.state is not None and placed.state.is_complete,
+        complete=placed.is_complete,
         returned=placed.returned,
         waits=placed.step.waits,
+        applied=placed.applied,
+        awaits_status=placed.awaits_status,
     )
     return build_report(
         placed.submitted,

@@ -127,7 +127,10 @@ def template_revision(name: str, template: Wire) -> str:
 
 
 def part_name(namespace: str, name: str, cluster: ClusterId) -> str:
-    """The name of a cluster's StatefulSetPart at the broker, with a hash of all three parts."""
+    """The name of a cluster's StatefulSetPart at the broker, with a hash of all three parts.
+
+    The set's name is cut to 100 characters.
+    """
     digest = blake2b("\0".join((namespace, name, cluster)).encode(), digest_size=10).hexdigest()
     return f"{name[:100]}-{cluster}-{digest}"
 

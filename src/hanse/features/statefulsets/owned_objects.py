@@ -1,8 +1,6 @@
 """The objects of a set that a cluster owns, found by their labels, and how they are released."""
 
-from collections.abc import Iterator
-
-from msgspec.structs import replace
+from collections.abc import Iterable, Iterator
 
 from hanse.features.statefulsets.headless_services import is_kept_for_another_set
 from hanse.features.statefulsets.names import CLUSTER, RELEASED, SET, cluster_set_name, part_name
@@ -10,7 +8,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.stateful import StatefulSetPart
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire, object_ref
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Key, Patch, Plan
 from hanse.model.snapshot import Index, Snapshot
@@ -69,15 +67,18 @@ def _list_owned_at_broker(
 def plan_release(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
     """A plan that removes our owner label from the objects of a set here: they run on without us.
 
-    Services that another set keeps are left out. Once nothing is owned the plan is empty, which
-    deletes the report: others know by it which clusters have not released yet.
+    Services that another set keeps are left out, and budgets are deleted: nobody would open them
+    for a drained node. Once nothing is owned the plan is empty, which deletes the report: others
+    know by it which clusters have not released yet.
     """
-    objects = list_owned(key, snapshot)
+    objects = [o for o in list_owned(key, snapshot) if not isinstance(o, PodDisruptionBudget)]
     if not objects:
         return Plan()
     owned = [o for o in objects if not is_kept_for_another_set(o, key, snapshot, broker)]
     patches = tuple(release_patch(o, key, snapshot.local) for o in owned)
-    return replace(plan_unchanged(key, snapshot, broker, broker_namespace), patches=patches)
+    kept = plan_unchanged(key, snapshot, broker, broker_namespace).kept
+    budget = PodDisruptionBudget.kind
+    return Plan(kept=tuple(one for one in kept if one.ref.kind != budget), patches=patches)
 
 
 def is_released_by(obj: Object | None, key: Key) -> bool:
@@ -91,7 +92,14 @@ def is_released_by(obj: Object | None, key: Key) -> bool:
 
 def release_patch(obj: Object, key: Key, here: ClusterId) -> Patch:
     """Remove the owner label and `hanse.dev/` annotations; annotate the set that released it."""
-    owned = dict.fromkeys(n for n in obj.metadata.annotations if n.startswith("hanse.dev/"))
-    labels = {**owned, RELEASED: f"{key.namespace}/{key.name}"}
-    change = {"metadata": {"labels": {OWNER: None}, "annotations": labels}}
-    return Patch(ClusterObjectRef(here, object_ref(obj)), change)
+    owned = [name for name in obj.metadata.annotations if name.startswith("hanse.dev/")]
+    return Patch(ClusterObjectRef(here, object_ref(obj)), release_change(owned, key))
+
+
+def release_change(owned: Iterable[str], key: Key) -> Wire:
+    """The merge patch that releases an object: without our label and these annotations of ours.
+
+    An annotation keeps the set that released it.
+    """
+    annotations = {**dict.fromkeys(owned), RELEASED: f"{key.namespace}/{key.name}"}
+    return {"metadata": {"labels": {OWNER: None}, "annotations": annotations}}

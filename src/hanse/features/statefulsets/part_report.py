@@ -1,6 +1,7 @@
 """The report of this cluster about its part of a set: a StatefulSetPart at the broker."""
 
 from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
@@ -17,6 +18,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace, Pod, Service
 from hanse.model.kinds.stateful import (
     LIMITED_SCHEMA,
+    MAX_TEXT_LENGTH,
     NamedPort,
     Refusal,
     Replica,
@@ -28,6 +30,9 @@ from hanse.model.objects import ClusterObjectRef, Meta, object_ref
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired
 from hanse.model.snapshot import Snapshot
+
+STARTING = timedelta(seconds=2)
+"""How long a new pod may take to become ready before it is counted without that."""
 
 
 class PartProgress(Struct, frozen=True):
@@ -42,6 +47,10 @@ class PartProgress(Struct, frozen=True):
     returned: int
     """The permits that were given back."""
     waits: str
+    applied: str = ""
+    """The set's revision that its StatefulSet has or gets; empty: it has none."""
+    awaits_status: bool = False
+    """Whether replaced replicas count once the StatefulSet's status has them: one report less."""
 
 
 def replica_names(submitted: SubmittedSet, service: Service | None) -> ReplicaNames:
@@ -74,9 +83,17 @@ def build_report(
     that nobody's edit of the StatefulSet changes it.
     """
     owned = owned_stateful_set(submitted.name, submitted.namespace, snapshot)
-    applied = owned.metadata.annotations.get(REVISION, "") if owned is not None else ""
+    applied = progress.applied
     pods = dict(list_pods(owned, snapshot)) if owned is not None else {}
-    counts = _count_pods(owned, pods, before) if owned is not None else _PodCounts()
+    ready = {r.name for r in before.replicas if r.ready} if before is not None else set[str]()
+    starting = frozenset(
+        ordinal
+        for ordinal, pod in pods.items()
+        if is_starting(pod, snapshot.now, awaits_status=progress.awaits_status)
+        and not (pod.ready and pod.name in ready)
+    )
+    counted = {ordinal: pod for ordinal, pod in pods.items() if ordinal not in starting}
+    counts = _count_pods(owned, counted, applied, before) if owned is not None else _PodCounts()
     spec = StatefulSetPartSpec(
         namespace=submitted.namespace,
         name=submitted.name,
@@ -84,15 +101,15 @@ def build_report(
         set_uid=submitted.uid,
         cluster_uid=cluster_uid(snapshot),
         share=progress.share,
-        rebalanced=submitted.rebalance[:253] if progress.settled else _rebalanced(before),
+        rebalanced=submitted.rebalance if progress.settled else _rebalanced(before),
         applied=applied,
         revision=applied if progress.complete else "",
         current_replicas=counts.current,
         updated_replicas=counts.updated,
         available_replicas=counts.available,
-        replicas=tuple(_list_replicas(submitted, owned, pods, before, snapshot)),
+        replicas=tuple(_list_replicas(submitted, owned, pods, starting, before, snapshot)),
         names=names,
-        trouble="; ".join(_problems(submitted, desired, snapshot))[:32000],
+        trouble="; ".join(_problems(submitted, desired, snapshot))[:MAX_TEXT_LENGTH],
         returned=progress.returned,
         waits=progress.waits[:1024],
         made=add_created_uid(owned, before.made if before is not None else ()),
@@ -131,8 +148,18 @@ class _PodCounts(Struct, frozen=True):
     available: int = 0
 
 
+def is_starting(pod: Pod, now: datetime, *, awaits_status: bool) -> bool:
+    """Whether a pod was created within `STARTING`, and is not ready, or not in the status yet.
+
+    It is not counted yet: most are ready soon, and one report then says both.
+    """
+    created = pod.metadata.creation_timestamp
+    is_new = created is not None and timedelta() <= now - created < STARTING
+    return is_new and (awaits_status or not pod.ready)
+
+
 def _count_pods(
-    owned: StatefulSet, pods: Mapping[int, Pod], before: StatefulSetPartSpec | None
+    owned: StatefulSet, pods: Mapping[int, Pod], applied: str, before: StatefulSetPartSpec | None
 ) -> _PodCounts:
     """The counts by the pods themselves, so that one event of a pod is one change of the report.
 
@@ -144,10 +171,11 @@ def _count_pods(
     revisions = [pod.metadata.labels.get(POD_REVISION) for pod in staying]
     current, ready = revisions.count(status.current_revision), sum(pod.ready for pod in staying)
     is_delayed = bool(owned.spec.min_ready_seconds)
-    if status.observed_generation >= owned.metadata.generation:
+    is_applied = owned.metadata.annotations.get(REVISION, "") == applied
+    if is_applied and status.observed_generation >= owned.metadata.generation:
         updated = revisions.count(status.update_revision)
         return _PodCounts(current, updated, status.available_replicas if is_delayed else ready)
-    is_same = before is not None and before.applied == owned.metadata.annotations.get(REVISION)
+    is_same = before is not None and before.applied == applied
     updated = before.updated_replicas if before is not None and is_same else 0
     available = before.available_replicas if before is not None else 0
     return _PodCounts(current, updated, available if is_delayed else ready)
@@ -157,12 +185,14 @@ def _list_replicas(
     submitted: SubmittedSet,
     owned: StatefulSet | None,
     pods: Mapping[int, Pod],
+    starting: frozenset[int],
     before: StatefulSetPartSpec | None,
     snapshot: Snapshot,
 ) -> Iterator[Replica]:
     """The replicas of a set here, by ordinal, with readiness and load balancer addresses.
 
-    One that was reported, is still wanted and has no pod for the moment is not ready.
+    One that is starting is not ready, nor one that was reported, is still wanted and has no pod for
+    the moment.
     """
     first = owned.spec.ordinals.start if owned is not None and owned.spec.ordinals else 0
     wanted = range(owned.spec.replicas) if owned is not None else ()
@@ -172,7 +202,8 @@ def _list_replicas(
         name = replica_name(submitted.name, snapshot.local, first + ordinal)
         if pod is None and name not in reported:
             continue
-        ready = pod is not None and pod.ready and pod.metadata.deletion_timestamp is None
+        is_up = pod is not None and pod.ready and pod.metadata.deletion_timestamp is None
+        ready = is_up and ordinal not in starting
         yield Replica(name=name, ready=ready, addresses=_addresses(name, submitted, snapshot))
 
 
@@ -186,7 +217,10 @@ def _addresses(replica: str, submitted: SubmittedSet, snapshot: Snapshot) -> tup
 
 
 def _problems(submitted: SubmittedSet, desired: list[Desired], snapshot: Snapshot) -> Iterator[str]:
-    """What hinders this cluster's part: a terminating namespace, or failed writes."""
+    """What hinders this cluster's part: a terminating namespace, or final failures of writes.
+
+    Those at the broker are marked so.
+    """
     namespace = snapshot.get(snapshot.local, Namespace, submitted.namespace)
     if namespace is not None and namespace.terminating:
         yield f"namespace {submitted.namespace} is being deleted here"
@@ -196,5 +230,5 @@ def _problems(submitted: SubmittedSet, desired: list[Desired], snapshot: Snapsho
             yield (
                 outcome.message
                 if each.where == snapshot.local
-                else f"at the door: {outcome.message}"
+                else f"on the broker: {outcome.message}"
             )

@@ -19,9 +19,16 @@ from hanse.features.statefulsets.replica_lists import list_replica_names
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.clusterset import departed_clusters
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.stateful import Permit, Share, StatefulSetPartSpec, StatefulSetShares
+from hanse.model.kinds.stateful import (
+    HandedOn,
+    Permit,
+    Received,
+    Share,
+    StatefulSetPartSpec,
+    StatefulSetShares,
+)
 from hanse.model.objects import ClusterId, ClusterObjectRef, Wire, object_ref
-from hanse.model.plan import Key, Patch
+from hanse.model.plan import EntryChange, Key, Patch
 from hanse.model.snapshot import Snapshot
 
 
@@ -45,9 +52,10 @@ class FleetPart(Struct, frozen=True):
     """How many replicas of all clusters may be down by evictions."""
 
     def rules(self, here: ClusterId) -> Rules:
-        """What the set allows; a scale-down leaves as many as are wanted and have a place.
+        """The set's rules for replicas that may be down: budget, floor, order, clusters at once.
 
-        Replicas of clusters that the set goes on without are not counted (see `others`).
+        The floor is the smaller of wanted replicas and those in shares, without the clusters that
+        the set goes on without (see `others`).
         """
         submitted, ignored = self.submitted, self.submitted.disrupts_without - {here}
         shares = [share for share in self.record.spec.shares if share.name not in ignored]
@@ -63,10 +71,48 @@ class FleetPart(Struct, frozen=True):
         )
 
     def permit(self, cluster: ClusterId) -> Permit:
-        """The permit of a cluster in the shares; an empty one if it has none for this set's uid."""
-        uid = self.submitted.uid
-        found = (p for p in self.record.spec.permits if p.name == cluster and p.set_uid == uid)
-        return next(found, Permit(name=cluster, set_uid=uid))
+        """The permit of a cluster in the shares, with what others have handed on to it.
+
+        Whatever they say, that makes all permits together no more than the budget, or than were
+        taken: what nobody held is handed on to nobody.
+        """
+        own = self.record.spec.permit_of(cluster, self.submitted.uid)
+        more = self._handed_on_pods().get(cluster, 0)
+        return replace(own, pods=own.pods + more) if more else own
+
+    def _handed_on_pods(self) -> dict[ClusterId, int]:
+        """By cluster how many replicas it may take down by what was handed on to it.
+
+        Together at most what the budget leaves beside all permits, in the order of names.
+        """
+        spec, uid = self.record.spec, self.submitted.uid
+        taken = sum(permit.pods for permit in spec.permits if permit.set_uid == uid)
+        left, handed_on = max(self.submitted.max_unavailable - taken, 0), dict[ClusterId, int]()
+        for cluster in sorted({p.handed_on.to for p in spec.permits if p.handed_on is not None}):
+            arriving = sum(each.pods for each in self.arriving(cluster).values())
+            handed_on[cluster] = min(arriving, left)
+            left -= handed_on[cluster]
+        return handed_on
+
+    def arriving(self, cluster: ClusterId) -> dict[ClusterId, HandedOn]:
+        """By cluster what it handed on to this one, which has not written that it received it."""
+        return self.record.spec.handed_on_to(cluster, self.submitted.uid)
+
+    def next_to_replace(self, here: ClusterId) -> ClusterId | None:
+        """The next cluster of the roll-out that has no permit and waits for one; None if none does.
+
+        It need not be able to use it: then it returns it. One whose report does not say that it
+        waits may have an agent that knows no permits and would never return it.
+        """
+        for share in rollout_order(self.submitted, self.record):
+            part = self.parts.get(share.name)
+            if part is None or part.refused is not None or self._is_finished(share.name):
+                continue
+            is_waiting = share.name in self.healthy - self.submitted.disrupts_without - {here}
+            replaces = self.partition(share.name) < share.replicas
+            if is_waiting and replaces and not self.permit(share.name).pods:
+                return share.name if part.waits else None
+        return None
 
     def others(self, here: ClusterId) -> OtherReplicas:
         """The replicas outside of this cluster.
@@ -207,7 +253,7 @@ def read_part_state(
 
 
 def is_drained(state: PartState | None) -> bool:
-    """Whether a StatefulSet is observed without replicas or pods; True if there is none."""
+    """Whether a StatefulSet is observed with neither replicas nor pods; True if there is none."""
     if state is None:
         return True
     return state.is_observed and not state.replicas and not state.pods
@@ -239,25 +285,72 @@ def is_returned(held: Permit, step: Step) -> bool:
 
 
 def permit_patch(
-    fleet: FleetPart, here: ClusterId, step: Step, broker: ClusterId
+    fleet: FleetPart, here: ClusterId, step: Step, broker: ClusterId, *, is_complete: bool = False
 ) -> tuple[Patch, ...]:
     """Set this cluster's permit in the shares at the broker; empty if it is as the step needs it.
 
     A permit that is returned is counted here and in the report that shows what it was used for:
-    others wait until they see both, whichever comes first.
+    others wait until they see both, whichever comes first. Where a roll-out is complete here, the
+    next cluster gets it by the same write, in force at once. That cluster notes it as received with
+    its next change, and until then the entry of this one keeps it.
     """
     held = fleet.permit(here)
     if (step.permits, step.removes, step.keeps) == (held.pods, held.removes, held.keeps):
         return ()
+    received = {each.name: each.number for each in held.received}
+    received |= {cluster: each.number for cluster, each in fleet.arriving(here).items()}
     permit = Permit(
         name=here,
         pods=step.permits,
         removes=step.removes,
         keeps=step.keeps,
         returned=held.returned + is_returned(held, step),
+        handed_on=_handed_on(fleet, held, step, is_complete=is_complete),
+        received=tuple(Received(name=c, number=n) for c, n in sorted(received.items())),
         set_uid=held.set_uid,
     )
     permits = [p for p in fleet.record.spec.permits if p.name != here] + [permit]
     permits.sort(key=lambda p: p.name)
     change = {"spec": {"permits": to_builtins(permits)}}
-    return (Patch(ClusterObjectRef(broker, object_ref(fleet.record)), change),)
+    ref = ClusterObjectRef(broker, object_ref(fleet.record))
+    return (Patch(ref, change, entry=_removal_entry(fleet, held, permit)),)
+
+
+def _removal_entry(fleet: FleetPart, held: Permit, permit: Permit) -> EntryChange | None:
+    """The change of a permit that only removes surplus replicas and says which are kept; else None.
+
+    Such permits are not counted: several clusters take and return them at the same time. Each acts
+    by a record that has its own, and so all that were taken before; whoever comes later sees it.
+    """
+    own = next((n for n, p in enumerate(fleet.record.spec.permits) if p == held), None)
+    is_counted = permit.pods != held.pods or permit.handed_on != held.handed_on
+    if own is None or is_counted or held.keeps is permit.keeps is None:
+        return None
+    path = ("spec", "permits", str(own))
+    return EntryChange(path, _removal_fields(held), _removal_fields(permit))
+
+
+def _removal_fields(permit: Permit) -> Wire:
+    """The fields of a permit that name it, or that removals of surplus replicas change."""
+    return {
+        "name": permit.name,
+        "setUID": permit.set_uid,
+        "pods": permit.pods,
+        "removes": permit.removes,
+        "keeps": permit.keeps,
+        "returned": permit.returned,
+    }
+
+
+def _handed_on(fleet: FleetPart, held: Permit, step: Step, *, is_complete: bool) -> HandedOn | None:
+    """What a cluster hands on: what nobody has received yet, else a permit that it returns.
+
+    None if it removes replicas with it, has not completed the roll-out, or nobody waits.
+    """
+    before = held.handed_on
+    if before is not None and held.name in fleet.arriving(before.to):
+        return before
+    following = fleet.next_to_replace(held.name)
+    if following is None or not is_complete or step.permits or held.removes or not held.pods:
+        return None
+    return HandedOn(to=following, pods=held.pods, number=held.returned + 1)

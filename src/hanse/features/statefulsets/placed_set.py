@@ -6,15 +6,8 @@ from msgspec.structs import replace
 from hanse.features.statefulsets.acceptance import Terms
 from hanse.features.statefulsets.disruption import PartState, Step
 from hanse.features.statefulsets.evictions import derived_budget, find_budget
-from hanse.features.statefulsets.names import (
-    REVISION,
-    SET,
-    SET_UID,
-    cluster_set_name,
-)
-from hanse.features.statefulsets.owned_objects import (
-    is_released_by,
-)
+from hanse.features.statefulsets.names import REVISION, SET, SET_UID, cluster_set_name
+from hanse.features.statefulsets.owned_objects import is_released_by
 from hanse.features.statefulsets.permits import (
     FleetPart,
     is_drained,
@@ -22,9 +15,7 @@ from hanse.features.statefulsets.permits import (
     with_partition,
 )
 from hanse.features.statefulsets.service_copies import headless_copy, was_kept_by_another_set
-from hanse.features.statefulsets.submitted import (
-    SubmittedSet,
-)
+from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.features.statefulsets.tombstones import keeps_claims_of_none
 from hanse.model.acceptance import CREATED_BY
 from hanse.model.kinds.apps import StatefulSet
@@ -61,13 +52,47 @@ class PlacedSet(Struct, frozen=True):
         return self.fleet.permit(self.here)
 
     @property
+    def applied(self) -> str:
+        """The set's revision that the StatefulSet gets, or keeps; empty if there is none yet."""
+        if self.state is None:
+            return ""
+        if not self.keeps_template:
+            return self.submitted.revision
+        return self.state.stateful_set.metadata.annotations.get(REVISION, "")
+
+    @property
+    def keeps_template(self) -> bool:
+        """Whether what runs keeps its template: the set is refused, invalid, or not rolled out."""
+        is_fit = self.terms.refused is None and not self.submitted.errors
+        return not (is_fit and self.step.updates)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether what runs here is all that it should be, and ready; False if nothing does."""
+        return self.state is not None and self.state.is_complete
+
+    @property
+    def awaits_status(self) -> bool:
+        """Whether the status of the StatefulSet is about to count a replica of a roll-out here.
+
+        The next one is released then; the last one of a cluster is not waited for.
+        """
+        state = self.state
+        if state is None or not self.held.pods or state.outdated:
+            return False
+        return not (state.is_counted or state.is_complete)
+
+    @property
     def returned(self) -> int:
         """The counter of returned permits, one more if this step returns some."""
         return self.held.returned + is_returned(self.held, self.step)
 
 
 def desired_objects(placed: PlacedSet, snapshot: Snapshot) -> list[Desired]:
-    """A missing namespace, then headless Service and budget, then the StatefulSet, where wanted."""
+    """A missing namespace, then headless Service and budget, then the StatefulSet, where wanted.
+
+    What a set of this name released, or another set kept, is taken over.
+    """
     sources = frozenset({placed.broker})
     key, desired = placed.key, list[Desired]()
     if snapshot.get(snapshot.local, Namespace, key.namespace) is None:
@@ -120,9 +145,9 @@ def _stateful_set(placed: PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
         return None
     template, revision = submitted.spec.template, submitted.revision
     ordinals = submitted.spec.ordinals
-    if current is not None and (submitted.errors or not step.updates):
+    if current is not None and placed.keeps_template:
         template, ordinals = current.spec.template, current.spec.ordinals
-        revision = current.metadata.annotations.get(REVISION, "")
+        revision = placed.applied
     return StatefulSet(
         metadata=Meta(
             name=cluster_set_name(key.name, snapshot.local),

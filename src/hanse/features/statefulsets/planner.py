@@ -173,7 +173,7 @@ def _groups_after(
     *,
     add: bool,
 ) -> Iterator[_Group]:
-    """The groups of clusters, with what each gets or gives of a number of replicas.
+    """The groups of clusters, with how many of `count` replicas each gets (`add`) or gives.
 
     Groups are treated as clusters of equal weight; all are one group if there are none.
     """
@@ -200,7 +200,7 @@ def _groups_after(
 
 
 def _room(shares: Shares, candidate: _Candidate, limit: int, *, add: bool) -> int:
-    """How much a cluster's share may change up to its limit; negative if replicas are removed."""
+    """How many replicas a cluster may get up to its limit; without `add` lose, as a negative."""
     n = shares.get(candidate.cluster, 0)
     return max(limit - n, 0) if add else min(limit - n, 0)
 
@@ -269,6 +269,7 @@ def _add_many(
         return result
 
     def added(level: int) -> int:
+        """How many replicas the shares at a level have more than the present ones."""
         return sum(n - shares.get(c, 0) for c, n in shares_at(level).items())
 
     low, high = (
@@ -337,6 +338,7 @@ def _remove_many(
         return left
 
     def taken(level: int) -> int:
+        """How many replicas the shares at a level have fewer than the present ones."""
         return sum(shares.get(c, 0) - n for c, n in shares_at(level).items())
 
     low, high = 0, 2 * (max(shares.get(candidate.cluster, 0) for candidate, _ in floors) + 1)

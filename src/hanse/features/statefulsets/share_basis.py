@@ -31,6 +31,14 @@ class ShareBasis(Struct, frozen=True):
     """Clusters whose recorded share nothing explains."""
 
 
+class BelievedShare(Struct, frozen=True):
+    """The share of one cluster, as it follows it."""
+
+    replicas: int
+    is_current: bool = True
+    """Whether the record has the shares of all that the set wants now; else these are to come."""
+
+
 class ShareSources(Struct, frozen=True):
     """All that is known of the shares of one set."""
 
@@ -52,7 +60,10 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def reported(self) -> _Shares:
-        """What clusters report; of those that are away without a report, what is recorded."""
+        """What reports that count say, within each cluster's limit.
+
+        Of clusters that are away without such a report, what is recorded.
+        """
         given = {c: part.share for c, part in self.parts.items() if self._counts(c)}
         shares = {c: self._within_limit(c, n) for c, n in given.items()}
         silent = {c: n for c, n in self.recorded.items() if c not in self.healthy}
@@ -66,7 +77,7 @@ class ShareSources(Struct, frozen=True):
     @property
     def rebalance_wanted(self) -> bool:
         """Whether the set's rebalance wish is new: neither the record nor any report has it."""
-        wish = self.submitted.rebalance[:253]
+        wish = self.submitted.rebalance
         if self.record is None or wish in ("", self.record.spec.rebalanced):
             return False
         return not any(part.rebalanced == wish for part in self.parts.values())
@@ -74,14 +85,14 @@ class ShareSources(Struct, frozen=True):
     @property
     def rebalancing(self) -> bool:
         """Whether a healthy cluster's report does not have the set's rebalance wish yet."""
-        wish = self.submitted.rebalance[:253]
+        wish = self.submitted.rebalance
         return bool(wish) and any(
             part.rebalanced != wish for c, part in self.parts.items() if c in self.healthy
         )
 
     @property
     def only_removes_surplus(self) -> bool:
-        """Whether the record keeps as many replicas as the set wants, all of which are reported.
+        """Whether no recorded share exceeds its cluster's reported one, and their sum is wanted.
 
         It was computed while clusters were away, which had more than was left to them. Whoever
         wrote it, it only says which of too many replicas go.
@@ -105,7 +116,7 @@ def share_basis(sources: ShareSources, distribute: _Distribute) -> ShareBasis:
     """The shares that clusters run: recorded ones where reports explain them, else reported ones.
 
     `distribute` gives the shares of the set's replicas that follow from others. A requested
-    rebalance starts from those of clusters that are away.
+    rebalance starts from those of clusters that are away. For an invalid set nothing is disputed.
     """
     reported = sources.reported
     if sources.submitted.errors:
@@ -133,7 +144,9 @@ def share_basis(sources: ShareSources, distribute: _Distribute) -> ShareBasis:
 def topics_unaffected(before: Object | None, after: Object | None, *, is_own: bool) -> set[str]:
     """The topics of keys whose plans are the same before and after a change of a report.
 
-    A roll-out changes reports often, and mostly in what only the status is computed from.
+    Shares do not depend on most fields, objects here only on replicas in other clusters' reports
+    and on all of our own. A roll-out changes reports often, and mostly in what only the status
+    shows.
     """
     unaffected = {"shares"} if _share_fields(before) == _share_fields(after) else set[str]()
     if not is_own and _replica_fields(before) == _replica_fields(after):
@@ -142,7 +155,7 @@ def topics_unaffected(before: Object | None, after: Object | None, *, is_own: bo
 
 
 def _share_fields(report: Object | None) -> object:
-    """What shares are computed from of a report."""
+    """What shares are computed from of a report; None for anything else."""
     if not isinstance(report, StatefulSetPart):
         return None
     spec = report.spec

@@ -22,7 +22,12 @@ from hanse.features.statefulsets.planner import (
     distribute,
 )
 from hanse.features.statefulsets.replica_lists import service_annotation_patch
-from hanse.features.statefulsets.share_basis import ShareBasis, ShareSources, share_basis
+from hanse.features.statefulsets.share_basis import (
+    BelievedShare,
+    ShareBasis,
+    ShareSources,
+    share_basis,
+)
 from hanse.features.statefulsets.status import (
     SHARE_DISPUTED,
     StatusInputs,
@@ -42,6 +47,7 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.stateful import (
     FIRST_SCHEMA,
     LIMITED_SCHEMA,
+    MAX_TEXT_LENGTH,
     Share,
     StatefulSetPartSpec,
     StatefulSetShares,
@@ -126,7 +132,7 @@ def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 def believed_share(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str, running: int | None
-) -> int:
+) -> BelievedShare:
     """The share of this cluster that the set and all reports explain, else what it reports.
 
     `running` stands in for a missing report; it is None if this cluster does not run the set.
@@ -134,7 +140,7 @@ def believed_share(
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     state = _read_state(key, snapshot, broker, broker_namespace, record)
     if state is None or state.submitted is None:
-        return running or 0
+        return BelievedShare(running or 0)
     parts = state.parts
     if running is not None and snapshot.local not in parts:
         own = StatefulSetPartSpec(
@@ -142,12 +148,17 @@ def believed_share(
         )
         parts = {**parts, snapshot.local: own}
     fleet = _fleet_for(state.submitted, state)
-    basis = _basis(state.submitted, record, parts, fleet)
-    return basis.shares.get(snapshot.local, 0)
+    basis = _believed_shares(state.submitted, record, parts, fleet)
+    following = _distribute(state.submitted, basis.shares, parts, fleet).shares
+    is_current = record is None or following == {s.name: s.replicas for s in record.spec.shares}
+    return BelievedShare(basis.shares.get(snapshot.local, 0), is_current)
 
 
 def plan_status(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """Patches of one set's status, its Service's annotations, and a younger namesake's status."""
+    """Patches of one set's status, its Service's annotations, and a younger namesake's status.
+
+    An empty plan without a broker, and for a set that is over or cannot be read.
+    """
     broker = broker_cluster(snapshot)
     if broker is None:
         return Plan()
@@ -206,7 +217,7 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
     if submitted is None or submitted.terminating or submitted.orphaned:
         return None
     fleet = _fleet_for(submitted, state)
-    basis = _basis(submitted, state.record, state.parts, fleet)
+    basis = _believed_shares(submitted, state.record, state.parts, fleet)
     distribution = (
         Distribution({c: n for c, n in sorted(basis.shares.items()) if n})
         if submitted.errors
@@ -223,14 +234,17 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
 
 
 def _status_inputs(
-    state: _SetState, decision: _ShareDecision, alive: dict[ClusterId, StatefulSetPartSpec]
+    state: _SetState, decision: _ShareDecision, live_reports: dict[ClusterId, StatefulSetPartSpec]
 ) -> StatusInputs:
-    """What the status of a set is computed from."""
+    """Collect all that a set's status is computed from: shares, reports, clusters with problems.
+
+    `live_reports` are those of clusters that have not left and whose Lease has not expired.
+    """
     submitted, fleet, shares = decision.submitted, decision.fleet, decision.distribution.shares
     return StatusInputs(
         submitted=submitted,
         distribution=decision.distribution,
-        parts=alive,
+        parts=live_reports,
         away=tuple(c for c in shares if c not in fleet.healthy or c in state.unread),
         left=tuple(c for c in shares if c in fleet.departed),
         unrecorded=tuple(c for c in shares if c not in {*fleet.members, *fleet.departed}),
@@ -245,11 +259,7 @@ def _status_inputs(
         joined=fleet.members,
         selected=tuple(c for c, labels in fleet.labels.items() if submitted.choice.selects(labels)),
         service_missing=bool(submitted.spec.service_name) and decision.service is None,
-        permitted=tuple(
-            permit.name
-            for permit in (state.record.spec.permits if state.record is not None else ())
-            if permit.pods and permit.set_uid == submitted.uid
-        ),
+        permitted=state.record.spec.permitted(submitted.uid) if state.record is not None else (),
     )
 
 
@@ -304,7 +314,7 @@ def _fleet_for(submitted: SubmittedSet, state: _SetState) -> _Fleet:
     )
 
 
-def _basis(
+def _believed_shares(
     submitted: SubmittedSet,
     record: StatefulSetShares | None,
     parts: dict[ClusterId, StatefulSetPartSpec],
@@ -338,10 +348,7 @@ def _preferences(
     before: dict[ClusterId, int],
     limits: dict[ClusterId, int],
 ) -> dict[ClusterId, ReplicaPreference]:
-    """By cluster the preference, within what it takes at most, where it is not the default.
-
-    Clusters that the set does not select get nothing.
-    """
+    """Preferences by cluster within its limit, if not the default; unselected ones get nothing."""
     preferences = submitted.preferences.of((*fleet.healthy, *before))
     for cluster in preferences:
         if not submitted.choice.selects(fleet.labels.get(cluster, {})):
@@ -378,13 +385,13 @@ def _build_record(
         ),
         spec=StatefulSetSharesSpec(
             shares=tuple(Share(name=c, replicas=n) for c, n in distribution.shares.items()),
-            told=", ".join(f"{c} {n}" for c, n in distribution.shares.items())[:32000],
+            told=", ".join(f"{c} {n}" for c, n in distribution.shares.items())[:MAX_TEXT_LENGTH],
             service=names.service,
             ports=names.ports,
             load_balanced=names.load_balanced,
             first_ordinal=submitted.first_ordinal,
             unready_names=names.unready,
-            rebalanced=submitted.rebalance[:253],
+            rebalanced=submitted.rebalance,
             schema=LIMITED_SCHEMA if limited else FIRST_SCHEMA,
         ),
     )

@@ -146,19 +146,19 @@ def _status(inputs: StatusInputs, conditions: Sequence[Condition]) -> Wire:
         "currentReplicas": min(sum(p.current_replicas for p in parts.values()), total),
         "updatedReplicas": min(inputs.updated, total),
     }
-    plan_set_status = msgspec.to_builtins(tuple(conditions))
+    written = msgspec.to_builtins(tuple(conditions))
     if isinstance(submitted.object, StatefulSet):
         available = sum(p.available_replicas for p in parts.values())
         present = submitted.object.status.current_revision
         done = inputs.complete or not present
-        for each in plan_set_status:
+        for each in written:
             each.pop("observedGeneration", None)
         return {
             **counted,
             "availableReplicas": min(available, counted["readyReplicas"]),
             "updateRevision": submitted.revision,
             "currentRevision": submitted.revision if done else present,
-            "conditions": plan_set_status,
+            "conditions": written,
         }
     shares = [
         _cluster_share(cluster, n, inputs) for cluster, n in inputs.distribution.shares.items()
@@ -167,12 +167,15 @@ def _status(inputs: StatusInputs, conditions: Sequence[Condition]) -> Wire:
         **counted,
         "selector": _format_selector(submitted.spec.selector),
         "clusters": msgspec.to_builtins(shares),
-        "conditions": plan_set_status,
+        "conditions": written,
     }
 
 
 def _cluster_share(cluster: ClusterId, replicas: int, inputs: StatusInputs) -> ClusterShare:
-    """The status of one cluster's share; without a live report only its replicas."""
+    """The status of one cluster's share; without a live report only its replicas.
+
+    None of them is updated unless the cluster has applied the newest template.
+    """
     part = inputs.parts.get(cluster)
     if part is None:
         return ClusterShare(name=cluster, replicas=replicas)
@@ -186,7 +189,10 @@ def _cluster_share(cluster: ClusterId, replicas: int, inputs: StatusInputs) -> C
 
 
 def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
-    """The desired conditions; Trouble only if there is or was any, Updated only by clusters."""
+    """Valid, Placed and Ready; others only where there is or was a cause for them.
+
+    These are Accepted, a dispute about shares, Trouble and Updated.
+    """
     submitted = inputs.submitted
     if submitted.errors:
         text = "; ".join(submitted.errors)[: MAX_MESSAGE - len(UNCHANGED)]
@@ -206,7 +212,7 @@ def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[
 
 
 def _accepted_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
-    """Whether every cluster takes the set; none as long as no cluster has ever refused it."""
+    """Accepted, False with who refuses the set and why; True only after a False."""
     if inputs.refusals:
         text = "; ".join(f"{c}: {r.field}: {r.reason}" for c, r in inputs.refusals.items())
         yield condition("Accepted", False, "Refused", text[:MAX_MESSAGE])
@@ -215,7 +221,7 @@ def _accepted_condition(inputs: StatusInputs, present: Sequence[Condition]) -> I
 
 
 def _disputed_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
-    """Whether recorded shares do not follow from the reports; none as long as they always did."""
+    """ShareDisputed, True while recorded shares do not follow from reports; False only after it."""
     if inputs.disputed:
         yield condition(SHARE_DISPUTED, True, SHARE_DISPUTED, disputed_message(inputs.disputed))
     elif find_condition(present, SHARE_DISPUTED) is not None:
@@ -231,7 +237,7 @@ def disputed_message(clusters: Sequence[ClusterId]) -> str:
 
 
 def _placed_condition(inputs: StatusInputs) -> Condition:
-    """Whether all replicas are placed as preferred, and where."""
+    """Placed: True with the shares, False with what keeps replicas from a place or a wish."""
     distribution = inputs.distribution
     problems = list(_placement_problems(inputs))
     if problems:
@@ -254,7 +260,7 @@ def _format_shares(shares: dict[ClusterId, int]) -> str:
 
 
 def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
-    """The problems of the placement in words; most with a remedy."""
+    """The problems of the placement in words, most with a remedy; nothing if there are none."""
     distribution, submitted = inputs.distribution, inputs.submitted
     if distribution.unplaced:
         wanted, why = submitted.spec.replicas, _unplaced_reason(inputs)
@@ -294,7 +300,7 @@ def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
 
 
 def _unplaced_reason(inputs: StatusInputs) -> str:
-    """Why replicas have no place, or what would give them one."""
+    """Why replicas have no place, the first that applies; else what would give them one."""
     if not inputs.joined:
         return "no cluster has joined the fleet"
     if refusing := ", ".join(inputs.refusals):
@@ -308,7 +314,7 @@ def _unplaced_reason(inputs: StatusInputs) -> str:
 
 
 def _ready_condition(inputs: StatusInputs) -> Condition:
-    """Whether all replicas are ready, with counts; not while a cluster with a share is away."""
+    """Ready: True if all replicas are; False with counts, also while a cluster is away."""
     desired, ready = inputs.submitted.spec.replicas, inputs.ready
     shown = ", ".join(
         f"{c} {inputs.parts[c].ready if c in inputs.parts else 0}/{n}"
@@ -326,7 +332,10 @@ def _ready_condition(inputs: StatusInputs) -> Condition:
 
 
 def _updated_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
-    """Condition Updated of a roll-out; none as long as there was no roll-out."""
+    """Updated, True if every cluster with a share runs the newest template; False names the others.
+
+    Nothing before the first roll-out.
+    """
     if not (inputs.outdated or find_condition(present, "Updated") is not None):
         return
     revision = inputs.submitted.revision
@@ -346,9 +355,11 @@ def _updated_condition(inputs: StatusInputs, present: Sequence[Condition]) -> It
         names = ",".join(inputs.permitted)
         text += f"; replicas may be replaced now in {', '.join(inputs.permitted)}: annotation "
         text += f"{DISRUPT_WITHOUT}={names} goes on without"
-    halted = bool(inputs.away) and not inputs.submitted.disrupts_while_away
-    reason = "Halted" if halted else "RollingOut"
-    yield condition("Updated", False, reason, text.removesuffix("; ")[:MAX_MESSAGE])
+    submitted = inputs.submitted
+    back = f"; to go back: hanse statefulsets undo {submitted.namespace}/{submitted.name}"
+    text = text.removesuffix("; ")[: MAX_MESSAGE - len(back)] + back
+    halted = bool(inputs.away) and not submitted.disrupts_while_away
+    yield condition("Updated", False, "Halted" if halted else "RollingOut", text)
 
 
 def _present_conditions(submitted: SubmittedSet) -> tuple[Condition, ...]:

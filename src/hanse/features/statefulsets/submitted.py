@@ -163,9 +163,9 @@ class SubmittedSet(Struct, frozen=True):
     def rebalance(self) -> str:
         """The wish to share out anew, empty without one; a new value is a new wish.
 
-        The value of the rebalance annotation, with a hash of the preferences if these request it.
+        The start of the annotation's value, with a hash of the preferences if these request it.
         """
-        wish = self.all_annotations.get(REBALANCE, "")
+        wish = self.all_annotations.get(REBALANCE, "")[:253]
         if not self.preferences.rebalances:
             return wish
         text = self.all_annotations.get(PREFERENCES, "")
@@ -226,7 +226,8 @@ def with_last_applied(
 ) -> SubmittedSet | None:
     """An invalid set with spec and metadata of the StatefulSet in this cluster, which runs on.
 
-    Without a StatefulSet it keeps its own spec; None if that cannot be decoded.
+    Without a StatefulSet it keeps its own spec; None if that cannot be decoded. It needs load
+    balancers as `load_balanced` says.
     """
     annotations = {
         **submitted.all_annotations,
@@ -336,7 +337,7 @@ def format_choices(choices: tuple[str, ...]) -> str:
 def _validation_errors(
     name: str, spec: StatefulSetSpec, annotations: dict[str, str]
 ) -> Iterator[str]:
-    """The errors of a set's name, annotations and spec."""
+    """The errors of a set's name, annotations and spec; none if it is valid."""
     if bad := name_error(name, ()):
         yield bad
     for annotation, choices in ANNOTATION_CHOICES.items():

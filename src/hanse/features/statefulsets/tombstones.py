@@ -122,7 +122,7 @@ def keys_of_expired_tombstones(snapshot: Snapshot, broker: ClusterId) -> Iterato
 
 
 def _surplus_tombstones(snapshot: Snapshot, broker: ClusterId) -> frozenset[str]:
-    """The names of the oldest tombstones of this cluster over the limit."""
+    """The names of the oldest tombstones of this cluster over the limit, if there are any."""
     ends = list(snapshot.by(broker, TOMBSTONES_BY_CLUSTER, snapshot.local))
     if len(ends) <= MAX_TOMBSTONES:
         return frozenset()

@@ -2,27 +2,23 @@
 
 from collections.abc import Iterable, Iterator
 
-from msgspec.structs import replace
-
+from hanse.features.statefulsets.disruption import HALTED
 from hanse.features.statefulsets.names import DISRUPT_WITHOUT
-from hanse.features.statefulsets.status import SHARE_DISPUTED
 from hanse.model.broker_namespace import lost_broker_namespace
 from hanse.model.facts import Role
 from hanse.model.findings import Finding, Ref, Severity, Unknown, cluster_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.acceptance import ACCEPT
-from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import (
     StatefulSetPart,
     StatefulSetPartSpec,
     StatefulSetShares,
     newer_schema_message,
 )
-from hanse.model.object_view import ConditionRule, ObjectRule, ObjectsView, check_conditions
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.remedies import delete_obstacle
 from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.unread import unread_finding
 from hanse.model.view import ClusterPart, FeatureItem, state_of
 
 UPDATE = "update Hanse where it is older: every agent, name server and this program"
@@ -67,7 +63,8 @@ class StatefulSetsView:
             reports = [p.spec for p in snapshot.all(broker, StatefulSetPart)]
             own = {p.cluster: p for p in reports if (p.namespace, p.name) == (namespace, name)}
             if shares is not None:
-                unreported = bool(lost_broker_namespace(broker, snapshot))
+                unreported = lost_broker_namespace(broker, snapshot)
+                unreported = unreported or snapshot.denied(broker, StatefulSetPart)
                 return _set_item(shares, own, snapshot, broker if unreported else "")
             left = {c: p for c, p in own.items() if p.ended is None and p.problem}
             if left:
@@ -113,7 +110,8 @@ def _set_item(
     """The item of a StatefulSet from its shares and the reports of the clusters.
 
     Shares with a newer schema give an unreadable item; such reports do not count as ready, nor
-    do those of clusters that are lost. `emptied` is a broker that has lost all reports.
+    do those of clusters that are lost. `emptied` is a broker that has lost all reports, or whose
+    reports could not be read.
     """
     if shares.spec.has_newer_schema:
         return _unreadable_item(shares)
@@ -136,7 +134,7 @@ def _set_item(
     findings = tuple(
         _findings(shares, reports, lost, snapshot)
         if known
-        else _unreported(shares, reports, emptied)
+        else _unreported_finding(shares, reports, emptied, snapshot)
     )
     return FeatureItem(
         namespace=shares.namespace,
@@ -170,11 +168,12 @@ def _findings(
     lost: frozenset[str],
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """SetShort, and for each cluster's report: RecordTooNew, SetRefused or SetTrouble."""
+    """SetShort, SetHalted, and for each report: RecordTooNew, SetRefused or SetTrouble."""
     name = f"{shares.namespace}/{shares.name}"
-    yield from _short(shares, reports, lost, snapshot)
+    yield from _short_finding(shares, reports, lost, snapshot)
+    yield from _halted_finding(shares, reports, lost)
     for cluster, part in sorted(reports.items()):
-        subject = Ref("StatefulSet", shares.name, shares.namespace, cluster)
+        subject = _part_ref(shares, cluster)
         if part.has_newer_schema:
             yield Finding(
                 code="RecordTooNew",
@@ -208,30 +207,46 @@ def _findings(
             )
 
 
-def _unreported(
-    shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec], broker: ClusterId
+def _unreported_finding(
+    shares: StatefulSetShares,
+    reports: dict[str, StatefulSetPartSpec],
+    broker: ClusterId,
+    snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """SetShort, of which nothing is known: the broker has lost the reports of clusters."""
+    """SetShort, of which nothing is known: the broker has lost the reports of clusters.
+
+    NotReadable if they could not be read.
+    """
     silent = ", ".join(s.name for s in shares.spec.shares if s.name not in reports)
+    summary = (
+        f"how many replicas of StatefulSet {shares.namespace}/{shares.name} are ready is not known "
+        f"in {silent}"
+    )
+    if snapshot.denied(broker, StatefulSetPart):
+        yield unread_finding(_subject(shares), summary, broker, StatefulSetPart, snapshot)
+        return
     yield Finding(
         code="SetShort",
         severity=Severity.DEGRADED,
         subject=_subject(shares),
-        summary=f"how many replicas of StatefulSet {shares.namespace}/{shares.name} are ready is "
-        f"not known in {silent}",
+        summary=summary,
         remedy=remedy(advice="clusters report again once the broker has its namespace"),
         certainty=Unknown(f"the reports are gone from {broker}"),
         caused_by=(cluster_ref(broker),),
     )
 
 
-def _short(
+def _short_finding(
     shares: StatefulSetShares,
     reports: dict[str, StatefulSetPartSpec],
     lost: frozenset[str],
     snapshot: MultiClusterSnapshot,
 ) -> Iterator[Finding]:
-    """SetShort if fewer replicas are ready than the shares have; those of lost clusters are not."""
+    """SetShort if fewer replicas are ready than the shares have; those of lost clusters are not.
+
+    What is wrong with a cluster that is behind, or with its part of the set, is its cause; of one
+    that reports nothing, as it has left, what is wrong with the set on the broker.
+    """
     counts = {s.name: (_ready_in(s.name, reports, lost), s.replicas) for s in shares.spec.shares}
     ready, wanted = (sum(count[i] for count in counts.values()) for i in (0, 1))
     if ready >= wanted:
@@ -242,6 +257,7 @@ def _short(
         if some < all_
     )
     behind = [c for c, (some, all_) in counts.items() if some < all_]
+    brokers = snapshot.clusters_with_role(Role.BROKER)
     restarts = [
         snapshot.kubectl(c, f"delete pod {one.name}", shares.namespace)
         for c in behind
@@ -262,7 +278,50 @@ def _short(
             + "`hanse statefulsets` and `kubectl describe pod` say why pods are not ready; "
             f"roll-outs go on without clusters that annotation {DISRUPT_WITHOUT} of the set names",
         ),
-        caused_by=tuple(cluster_ref(c) for c in behind if c in lost),
+        caused_by=(
+            *(cluster_ref(c) for c in behind if c in lost),
+            *(_part_ref(shares, c) for c in behind if c in reports and _is_hindered(reports[c])),
+            *(_part_ref(shares, broker) for broker in brokers if {*behind} - lost - {*reports}),
+        ),
+    )
+
+
+def _part_ref(shares: StatefulSetShares, cluster: ClusterId) -> Ref:
+    """A cluster's part of a set, as the subject of findings."""
+    return Ref("StatefulSet", shares.name, shares.namespace, cluster)
+
+
+def _is_hindered(part: StatefulSetPartSpec) -> bool:
+    """Whether a report has a finding of its own, because of which its replicas do not run."""
+    return part.has_newer_schema or part.refused is not None or bool(part.trouble)
+
+
+def _halted_finding(
+    shares: StatefulSetShares, reports: dict[str, StatefulSetPartSpec], lost: frozenset[str]
+) -> Iterator[Finding]:
+    """SetHalted: a roll-out waits for replicas that are not ready, or for clusters that are lost.
+
+    What is wrong with these is its cause.
+    """
+    waiting = {
+        cluster: part.waits
+        for cluster, part in sorted(reports.items())
+        if cluster not in lost and part.waits in HALTED
+    }
+    if not waiting:
+        return
+    first = next(iter(waiting))
+    yield Finding(
+        code="SetHalted",
+        severity=Severity.DEGRADED,
+        subject=_part_ref(shares, first),
+        summary=f"the roll-out of StatefulSet {shares.namespace}/{shares.name} has halted in "
+        f"{', '.join(waiting)}: {waiting[first].removeprefix('the roll-out ')}",
+        remedy=remedy(
+            advice="`hanse statefulsets` shows what it waits for; it goes on without clusters that "
+            f"annotation {DISRUPT_WITHOUT} of the set names"
+        ),
+        caused_by=(*(cluster_ref(c) for c in sorted(lost)), _subject(shares)),
     )
 
 
@@ -299,30 +358,3 @@ def _format_replicas(part: StatefulSetPartSpec) -> str:
         + ("" if one.ready else " not ready")
         for one in part.replicas[:50]
     )
-
-
-_RULES = {
-    "Valid": ConditionRule("SetInvalid"),
-    "Placed": ConditionRule("SetNotPlaced"),
-    "Published": ConditionRule("NotPublished"),
-    SHARE_DISPUTED: ConditionRule("ShareDisputed", Severity.RISK, "True"),
-}
-
-
-def _check(
-    obj: StatefulSet | FederatedStatefulSet, where: ClusterId, snapshot: MultiClusterSnapshot
-) -> Iterator[Finding]:
-    """Findings of a set's conditions; SetNotPlaced may be caused by any cluster's refusal."""
-    for found in check_conditions(_RULES)(obj, where, snapshot):
-        refusals = (
-            Ref("StatefulSet", obj.name, obj.namespace, cluster) for cluster in snapshot.clusters
-        )
-        causes = tuple(refusals) if found.code == "SetNotPlaced" else ()
-        yield replace(found, caused_by=causes)
-
-
-OBJECTS = ObjectsView(
-    "statefulset-objects",
-    (ObjectRule(StatefulSet, _check), ObjectRule(FederatedStatefulSet, _check)),
-)
-"""Sets whose conditions say that they are not spread as they stand."""

@@ -50,7 +50,8 @@ class FederatedStatefulSetWebhook:
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
         """Deny invalid sets and changes of immutable fields; else allow, with warnings.
 
-        Deletions, terminating sets and status updates are always allowed.
+        Deletions, terminating sets and status updates are always allowed. Only new sets are denied
+        for the length of their name, or for one that collides with another set's.
         """
         if review.operation not in ("CREATE", "UPDATE") or review.subresource == "status":
             return Allow()
@@ -122,7 +123,7 @@ def _list_joined_clusters(snapshot: Snapshot, broker_namespace: str) -> tuple[Cl
 def _placement_warnings(submitted: SubmittedSet, joined: tuple[ClusterId, ...]) -> Iterator[str]:
     """Warnings about unknown clusters, and replicas over all max or below all min.
 
-    None without members.
+    No warnings without members.
     """
     if not joined:
         return

@@ -69,7 +69,7 @@ _BOTH = (
 )
 
 
-def _kept(before: str, after: str) -> str:
+def _annotations_kept(before: str, after: str) -> str:
     """CEL: every annotation of the one is the same in the other, except the two of replicas."""
     return (
         f"{before}.all(k, k in ['{LB_NEEDED}', '{REPLICAS}'] || "
@@ -80,7 +80,7 @@ def _kept(before: str, after: str) -> str:
 _ONLY_REPLICA_LIST = (
     "request.operation == 'UPDATE' && "
     + " && ".join(unchanged(f) for f in ("spec", "metadata.labels"))
-    + f" && {_kept(*_BOTH)} && {_kept(*reversed(_BOTH))}"
+    + f" && {_annotations_kept(*_BOTH)} && {_annotations_kept(*reversed(_BOTH))}"
 )
 _OWN_SERVICE = Requirement(
     "the owner key names the writer, before and after; of others' it sets only the two annotations "
@@ -148,18 +148,53 @@ _NO_LIVE_RECORD_DELETED = Requirement(
 )
 
 
-def _others_permits(obj: str) -> str:
-    """CEL: the permits of other clusters in a record."""
-    permits = f"{obj}.spec.permits"
-    has = f"has({obj}.spec) && has({permits})"
-    return f"({has} ? {permits}.filter(p, p.name != variables.me) : [])"
+def _permits(obj: str) -> str:
+    """CEL: the permits in a record."""
+    return f"(has({obj}.spec) && has({obj}.spec.permits) ? {obj}.spec.permits : [])"
 
 
+_NEW_PERMITS = _permits("object")
+_OLD_PERMITS = f"(request.operation == 'UPDATE' ? {_permits('oldObject')} : [])"
+_OF_OTHERS = "filter(p, p.name != variables.me)"
 _OWN_PERMIT = Requirement(
     "spec.permits of other clusters stay as they are: a member takes and returns its own",
-    f"{_DELETES}{_others_permits('object')} == "
-    f"(request.operation == 'UPDATE' ? {_others_permits('oldObject')} : [])",
+    f"{_DELETES}{_NEW_PERMITS}.{_OF_OTHERS} == {_OLD_PERMITS}.{_OF_OTHERS}",
     "'spec.permits: only that of ' + variables.me + ' may change'",
+)
+_OLD_OWN = f"{_OLD_PERMITS}.filter(o, o.name == variables.me)"
+_NEW_OWN = f"{_NEW_PERMITS}.filter(n, n.name == variables.me)"
+
+
+def _has_received(taker: str, giver: str, number: str) -> str:
+    """CEL: whether the entry of a permit says that it took up what another handed on."""
+    return (
+        f"(has({taker}.received) && "
+        f"{taker}.received.exists(r, r.name == {giver} && r.number >= {number}))"
+    )
+
+
+_HELD = (
+    f"({_OLD_OWN}.exists(o, has(o.pods) && o.pods > 0) || {_OLD_PERMITS}.exists(p, p.name != "
+    "variables.me && has(p.handedOn) && p.handedOn.to == variables.me && "
+    f"!{_OLD_OWN}.exists(o, {_has_received('o', 'p.name', 'p.handedOn.number')})))"
+)
+"""CEL: whether the writer had a permit, of its own or handed on to it."""
+
+_HANDED_ON_ONCE = Requirement(
+    "a permit that is handed on was held, and is for another cluster",
+    f"{_DELETES}{_NEW_OWN}.all(n, !has(n.handedOn) || "
+    f"{_OLD_OWN}.exists(o, has(o.handedOn) && o.handedOn == n.handedOn) || "
+    f"(n.handedOn.to != variables.me && {_HELD}))",
+)
+_HANDED_ON_FOR_GOOD = Requirement(
+    "a permit that was handed on stands until it is received: whoever has it may use it",
+    f"{_DELETES}{_OLD_OWN}.all(o, !has(o.handedOn) || !has(o.setUID) || "
+    "!has(oldObject.metadata.ownerReferences) || "
+    "!oldObject.metadata.ownerReferences.exists(w, w.uid == o.setUID) || "
+    f"{_OLD_PERMITS}.exists(p, p.name == o.handedOn.to && "
+    f"{_has_received('p', 'variables.me', 'o.handedOn.number')}) || "
+    f"{_NEW_OWN}.exists(n, has(n.handedOn) && n.handedOn == o.handedOn && "
+    "has(n.setUID) && n.setUID == o.setUID))",
 )
 _KNOWN_SCHEMA = Requirement(
     f"spec.schema is at most {SCHEMA}: agents leave a newer one alone",
@@ -228,6 +263,8 @@ MEMBER_RULES = (
             _RECORD_OWNER,
             _NO_LIVE_RECORD_DELETED,
             _OWN_PERMIT,
+            _HANDED_ON_ONCE,
+            _HANDED_ON_FOR_GOOD,
             _KNOWN_SCHEMA,
         ),
         sets=("labels", "annotations", "ownerReferences"),

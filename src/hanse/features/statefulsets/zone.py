@@ -224,7 +224,7 @@ class StatefulSetZone:
                 yield from self._set_node(name, one.parts, found)
 
     def _is_of_others(self, name: str, namespace: str, snapshot: Snapshot) -> bool:
-        """Whether the name of a set is also that of a replica, or of a Service, which has both."""
+        """Whether a replica, or a Service, has the name of a set: then that one has the name."""
         return any(
             is_replica_name(Key(SERVICE, name, namespace), snapshot, broker)
             or is_service_name(name, namespace, snapshot, broker, self.view.local)
@@ -248,9 +248,9 @@ class StatefulSetZone:
     def _local_nodes(
         self, key: Key, parts: Sequence[NamedPart], snapshot: Snapshot
     ) -> Iterator[ZoneNode]:
-        """The cluster names of a governing Service and its ready pods.
+        """The cluster names of a governing Service and its ready pods; one empty node without any.
 
-        One empty node without any.
+        None in a view without a local cluster, or if the name is invalid.
         """
         local = name_in_namespace(key.name, key.namespace, self._cluster_services)
         if local is None or not self.view.local:

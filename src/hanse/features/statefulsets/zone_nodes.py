@@ -8,7 +8,7 @@ from msgspec import Struct
 from hanse.features.statefulsets.names import cluster_set_name
 from hanse.model.dns.names import child_name
 from hanse.model.dns.records import RecordType, ZoneNode, address_rdata, full_rrset, srv_rdata
-from hanse.model.dns.service_records import target_rrsets
+from hanse.model.dns.service_records import port_name, target_rrsets
 from hanse.model.kinds.stateful import NamedPort
 from hanse.model.objects import ClusterId
 
@@ -48,7 +48,10 @@ def replica_nodes(
 def set_nodes(
     name: bytes, replicas: Sequence[ReplicaAddress], ports: Sequence[NamedPort], ttl: int
 ) -> Iterator[ZoneNode]:
-    """The node with the addresses and SRV records of all replicas, and its named ports."""
+    """The node with the addresses and SRV records of all replicas, and its named ports.
+
+    A port without replicas has an empty node.
+    """
     known = [a for replica in replicas for a in replica.addresses if address_rdata(a) is not None]
     rrsets = [*target_rrsets(known, ttl)]
     by_port = {p: [r.srv_rdata(p.port) for r in replicas if p in r.ports] for p in ports}
@@ -58,15 +61,12 @@ def set_nodes(
     yield ZoneNode(name, tuple(rrsets))
     by_name: dict[bytes, list[bytes]] = {}
     for port, records in by_port.items():
-        protocol = child_name(f"_{port.protocol}", name)
-        port_name = (
-            child_name(f"_{port.name}", protocol) if port.name and protocol is not None else None
-        )
-        if port_name is not None:
-            by_name.setdefault(port_name, []).extend(records)
-    for port_name, records in by_name.items():
+        own = port_name(port.name, port.protocol, name)
+        if own is not None:
+            by_name.setdefault(own, []).extend(records)
+    for own, records in by_name.items():
         srv = (full_rrset(RecordType.SRV, distinct(records), ttl),) if records else ()
-        yield ZoneNode(port_name, srv)
+        yield ZoneNode(own, srv)
 
 
 def distinct(values: Iterable[T]) -> list[T]:

@@ -51,7 +51,7 @@ async def find_programs(programs: Sequence[Program], cache: Path) -> dict[str, P
 
 
 def installed_paths(program: Program, environment: Mapping[str, str]) -> list[Path]:
-    """Installed programs of that name, those in KUBEBUILDER_ASSETS first."""
+    """The program in KUBEBUILDER_ASSETS, and the first one on PATH, as far as they exist."""
     search_paths = (environment.get("KUBEBUILDER_ASSETS", ""), environment.get("PATH", ""))
     found = (shutil.which(program.name, path=path) for path in search_paths if path)
     return [Path(path) for path in found if path]

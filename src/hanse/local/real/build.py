@@ -40,7 +40,10 @@ def main() -> None:
 
 
 def _print_paths(programs: Sequence[Program]) -> None:
-    """Find or build programs, and print name, version and path of each."""
+    """Find or build programs, and print name, version and path of each.
+
+    Raises `BuildFailed`.
+    """
     paths = asyncio.run(find_or_build(programs, cache_folder()))
     for program in programs:
         sys.stdout.write(f"{program.name}\t{program.version}\t{paths[program.name]}\n")
@@ -49,7 +52,10 @@ def _print_paths(programs: Sequence[Program]) -> None:
 async def find_or_build(
     programs: Sequence[Program], cache: Path, report: BuildReport | None = None
 ) -> dict[str, Path]:
-    """Each program's path by name; missing ones are built under the cache's lock, with reports."""
+    """Each program's path by name; missing ones are built under the cache's lock, with reports.
+
+    Raises `BuildFailed`.
+    """
     found = await find_available_programs(programs, cache)
     if len(found) == len(programs):
         return found
@@ -61,9 +67,9 @@ async def find_or_build(
 
 
 async def _build_missing(programs: Sequence[Program], cache: Path, report: BuildReport) -> None:
-    """Build what is not cached yet: modules in parallel, each one's programs in sequence.
+    """Build what is not cached yet: MODULES_AT_ONCE in parallel, each one's programs in sequence.
 
-    Raises the first failure.
+    Reports that it starts, and raises the first failure.
     """
     # Another process may have built some of them while this one waited for the lock.
     missing = [program for program in programs if not cached(program, cache).is_file()]
@@ -88,7 +94,10 @@ async def _build_module(
     report: BuildReport,
     module_slots: asyncio.Semaphore,
 ) -> None:
-    """Build a module's programs sequentially: they share most packages through Go's build cache."""
+    """Build a module's programs sequentially: they share most packages through Go's build cache.
+
+    Raises `BuildFailed`.
+    """
     async with module_slots:
         for program in programs:
             go = await find_go(cache, program.go)
@@ -98,7 +107,10 @@ async def _build_module(
 
 
 async def _build(program: Program, go: Path, cache: Path, report: BuildReport) -> None:
-    """Compile with a log, then move into the cache; raises `BuildFailed`, stops Go if cancelled."""
+    """Compile a program and move it into the cache; raises `BuildFailed`.
+
+    Go's output goes to a log in the cache and to the report; Go is stopped if this is cancelled.
+    """
     target = cached(program, cache)
     target.parent.mkdir(parents=True, exist_ok=True)
     draft = target.with_name(f".{program.name}.{os.getpid()}")

@@ -88,7 +88,8 @@ class RealCluster:
     async def start(self) -> None:
         """Start every stopped server, create nodes unless a broker, and wait until pods can run.
 
-        Containers of nodes are prepared while the API server starts.
+        Containers of nodes are prepared while the API server starts. Raises the first
+        `RealClusterError` or `KubeError`.
         """
         if self._nodes is not None:
             await self._nodes.connect(
@@ -104,7 +105,10 @@ class RealCluster:
         await self._await_nodes()
 
     async def _start_servers(self) -> None:
-        """Start every stopped server but those of nodes, and wait until the controllers run."""
+        """Start every stopped server but those of nodes, and wait until the controllers run.
+
+        Raises `ClusterNotReady` at the timeout, `ServerDied` if a server ends.
+        """
         await asyncio.gather(*(self.servers[program].start() for program in _CONTROL_PLANE))
         await self._wait_until(_is_api_ready, "its API server answers")
         others = [server for name, server in self.servers.items() if name not in _CONTROL_PLANE]
@@ -124,7 +128,8 @@ class RealCluster:
     async def start_server(self, program: str) -> None:
         """Start one server; etcd and API server: also wait until it answers, once both run.
 
-        Before kwok starts, the node Leases of an earlier kwok are deleted.
+        Before kwok starts, the node Leases of an earlier kwok are deleted. Raises `ClusterNotReady`
+        at the timeout, `ServerDied` if a server ends.
         """
         if program == KWOK_CONTROLLER.name:
             await self._release_nodes()
@@ -138,23 +143,31 @@ class RealCluster:
         return self._all_running(_CONTROL_PLANE)
 
     async def start_control_plane(self) -> None:
-        """Start etcd and the API server, as far as they do not run, and wait until it answers."""
+        """Start etcd and the API server, as far as they do not run, and wait until it answers.
+
+        Raises `PortInUse` if the API server's port stays taken, `ClusterNotReady` at the timeout,
+        `ServerDied` if one of them ends.
+        """
         await asyncio.gather(*(self.servers[program].start() for program in _CONTROL_PLANE))
         await self._wait_until(_is_api_ready, "its API server answers", _CONTROL_PLANE)
 
     async def kill_server(self, program: str) -> None:
-        """Kill one server without a graceful stop."""
+        """Kill one server without a graceful stop, and wait for its end."""
         await self.servers[program].kill()
 
     async def save(self, snapshot: Path) -> None:
-        """Write an etcd snapshot of the running cluster to a file."""
+        """Write an etcd snapshot of the running cluster to a file.
+
+        Raises `SnapshotFailed`.
+        """
         await _save_etcd(self._binaries, self.config.directory, snapshot)
 
     async def restore(self, snapshot: Path, *, bump_revision: int = 0) -> None:
         """Restore an etcd snapshot, including resourceVersions, and restart the cluster.
 
-        New versions begin `bump_revision` after the last one of the snapshot. A snapshot that
-        cannot be read leaves the cluster running as it is.
+        New versions begin `bump_revision` after the last one of the snapshot. Raises
+        `SnapshotFailed`, and leaves the cluster running as it is, for a snapshot that cannot be
+        read.
         """
         directory = self.config.directory
         restored = await _restore_etcd(self._binaries, directory, snapshot, bump_revision)
@@ -176,7 +189,7 @@ class RealCluster:
                 assert_never(self.config.role)
 
     def memory(self) -> int:
-        """The memory of the cluster's servers, in bytes."""
+        """The memory of the cluster's running servers in bytes, without those of nodes."""
         pids = (server.pid for server in self.servers.values())
         return sum(proportional_memory(pid) for pid in pids if pid is not None)
 
@@ -188,7 +201,11 @@ class RealCluster:
             await release_nodes(transport)
 
     async def _await_nodes(self) -> None:
-        """Create the nodes and wait until pods can be scheduled; nothing for a broker."""
+        """Create the nodes and wait until pods can be scheduled; nothing for a broker.
+
+        Raises `ClusterNotReady` at the timeout, `ServerDied` if a server ends. With containers, the
+        pod ranges of the nodes are published last.
+        """
         match self.config.role:
             case Broker():
                 return
@@ -212,9 +229,10 @@ class RealCluster:
         description: str,
         needed: Iterable[str] = (),
     ) -> None:
-        """Poll until ready, then report it; raises at the timeout, or if a needed server dies.
+        """Poll until ready, then report it with the description.
 
-        All are needed, if none is named.
+        Raises `ClusterNotReady` at the timeout, and `ServerDied` if a needed server ends; all are
+        needed, if none is named.
         """
         needed = tuple(needed)
         loop = asyncio.get_running_loop()
@@ -285,7 +303,7 @@ async def _is_controller_manager_ready(transport: Transport) -> bool:
 
 
 async def _save_etcd(binaries: Mapping[str, Path], directory: Path, snapshot: Path) -> None:
-    """Write a snapshot of a running etcd to a file atomically."""
+    """Write a snapshot of a running etcd to a file atomically; raises `SnapshotFailed`."""
     await _run_tool(
         binaries[ETCDCTL.name],
         *(f"--endpoints={ETCD_CLIENTS}", "snapshot", "save", _absolute(snapshot)),
@@ -298,7 +316,8 @@ async def _restore_etcd(
 ) -> Path:
     """Restore a snapshot into the folder `etcd.restored` of a cluster, and return that folder.
 
-    Raises `SnapshotFailed`.
+    Raises `SnapshotFailed`. That folder is replaced. With `bump_revision` all versions up to the
+    bump count as compacted.
     """
     restored = directory / "etcd.restored"
     shutil.rmtree(restored, ignore_errors=True)

@@ -99,28 +99,31 @@ _ProgramArguments = tuple[str, tuple[str, ...]]
 
 
 def commands(config: ClusterConfig, binaries: Mapping[str, Path]) -> tuple[ServerCommand, ...]:
-    """The command lines of a cluster's servers; each server depends on those before it."""
+    """The command lines of a cluster's servers; each server depends on those before it.
+
+    A broker has neither scheduler nor kwok; only simulated nodes have kwok.
+    """
     servers: tuple[_ProgramArguments, ...]
     match config.role:
         case Broker():
             servers = (
                 _etcd_arguments(),
-                _api_server(config),
-                _controller_manager(BROKER_CONTROLLERS),
+                _api_server_arguments(config),
+                _controller_manager_arguments(BROKER_CONTROLLERS),
             )
         case Workloads():
             servers = (
                 _etcd_arguments(),
-                _api_server(config),
-                _controller_manager(WORKLOAD_CONTROLLERS),
+                _api_server_arguments(config),
+                _controller_manager_arguments(WORKLOAD_CONTROLLERS),
                 (SCHEDULER.name, ("--config=scheduler.yaml", "--secure-port=0")),
                 _kwok_arguments(config),
             )
         case Containers():
             servers = (
                 _etcd_arguments(),
-                _api_server(config, *_NODE_ACCESS),
-                _controller_manager(WORKLOAD_CONTROLLERS),
+                _api_server_arguments(config, *_NODE_ACCESS),
+                _controller_manager_arguments(WORKLOAD_CONTROLLERS),
                 (SCHEDULER.name, ("--config=scheduler.yaml", "--secure-port=0")),
             )
         case _:
@@ -140,7 +143,7 @@ def commands(config: ClusterConfig, binaries: Mapping[str, Path]) -> tuple[Serve
 
 
 def _etcd_arguments() -> _ProgramArguments:
-    """The program and arguments of etcd."""
+    """The program and arguments of etcd, on Unix sockets and without fsync."""
     return ETCD_SERVER.name, (
         "--name=default",
         "--data-dir=etcd",
@@ -165,7 +168,7 @@ _NODE_ACCESS = (
 """How an API server reaches real kubelets."""
 
 
-def _api_server(config: ClusterConfig, *more: str) -> _ProgramArguments:
+def _api_server_arguments(config: ClusterConfig, *more: str) -> _ProgramArguments:
     """The program and arguments of the API server, with `more` at the end."""
     return API_SERVER.name, (
         f"--etcd-servers={ETCD_CLIENTS}",
@@ -194,7 +197,7 @@ def _service_ranges(config: ClusterConfig) -> tuple[IPv4Network | IPv6Network, .
     return (config.ranges.services, *((config.ranges.ipv6.services,) if both else ()))
 
 
-def _controller_manager(enabled: tuple[str, ...]) -> _ProgramArguments:
+def _controller_manager_arguments(enabled: tuple[str, ...]) -> _ProgramArguments:
     """The program and arguments of the controller manager with the enabled controllers."""
     return CONTROLLER_MANAGER.name, (
         "--kubeconfig=controller-manager.kubeconfig",
@@ -244,7 +247,10 @@ def write_config_files(config: ClusterConfig) -> ClientConfig:
 
 
 def _write_kubeconfigs_and_settings(config: ClusterConfig, authority: CertificateAuthority) -> None:
-    """Write the kubeconfigs of the servers and the settings of scheduler and kwok."""
+    """Write the kubeconfigs of the servers and the settings of scheduler and kwok.
+
+    With containers also the access of nodes.
+    """
     users = {
         "controller-manager": ("system:kube-controller-manager",),
         "scheduler": ("system:kube-scheduler",),
@@ -264,7 +270,10 @@ def _write_kubeconfigs_and_settings(config: ClusterConfig, authority: Certificat
 def _write_node_access(
     config: ClusterConfig, nodes: Sequence[NodeConfig], authority: CertificateAuthority
 ) -> None:
-    """Write the certificates and kubeconfigs of nodes, and how the API server reaches them."""
+    """Write the certificates and kubeconfigs of nodes, and how the API server reaches them.
+
+    On each node kubelet, kube-proxy, CoreDNS and the guard have a kubeconfig of their own.
+    """
     keys = config.directory / "pki"
     _write_certificate(keys, "kubelet-client", authority.client("kube-apiserver-kubelet-client"))
     (config.directory / "egress.yaml").write_text(_egress_configuration())

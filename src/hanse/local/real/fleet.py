@@ -87,7 +87,7 @@ class RealFleet:
     async def start(self) -> None:
         """Lock the folder, write the kubeconfig, start all clusters and wait until ready.
 
-        Raises the first failure.
+        Raises `FleetFolderLocked` if another fleet runs there, else the first failure of a cluster.
         """
         began = time.monotonic()
         self._lock = _lock_folder(self.directory)
@@ -151,6 +151,7 @@ class RealFleet:
         }
 
     def _config(self, index: int, name: str, port: int) -> ClusterConfig:
+        """The configuration of a cluster, with folders by its name and ranges by its index."""
         directory, ranges = self.directory / "clusters" / name, address_ranges(index)
         return ClusterConfig(
             name=name,

@@ -149,7 +149,10 @@ def kwok_configuration() -> str:
 
 
 def stages() -> list[dict[str, Any]]:
-    """The Stages: each selects pods and gives them their next status."""
+    """The Stages: each selects pods and gives them their next status, or deletes them.
+
+    Pods start ready or not, turn ready or unready, crash, complete, fail and go.
+    """
     final_phases = ("Failed", "Succeeded")
     not_deleted = _expression(".metadata.deletionTimestamp", "DoesNotExist")
     starting = (
@@ -240,6 +243,7 @@ def _not_in(key: str, *values: str) -> _Expression:
 
 
 def _is_true(condition: str) -> _Expression:
+    """The expression that matches pods for which a condition in jq is true."""
     return _in(condition, "true")
 
 
@@ -251,6 +255,10 @@ def _stage(
     *,
     delete: bool = False,
 ) -> dict[str, Any]:
+    """A Stage of kwok that sets the status of the pods that match, or deletes them.
+
+    It acts after `delay`, if any is given.
+    """
     return {
         "apiVersion": "kwok.x-k8s.io/v1alpha1",
         "kind": "Stage",
@@ -265,6 +273,7 @@ def _stage(
 
 
 def _terminated_status(phase: str, exit_code: int, reason: str) -> str:
+    """The status template of pods that end in a phase, by their exit code and reason."""
     status = _TERMINATED_STATUS.replace("PHASE", phase).replace("EXIT", str(exit_code))
     return status.replace("REASON", reason)
 
@@ -274,7 +283,10 @@ _NODE_CAPACITY = {"cpu": "1000", "memory": "1Ti", "ephemeral-storage": "10Ti", "
 
 
 def node_objects(cluster: str, count: int, ranges: AddressRanges) -> list[dict[str, Any]]:
-    """The Node objects of a cluster, as in an embedded one of that name, with ample capacity."""
+    """The Node objects of a cluster, as in an embedded one of that name, with ample capacity.
+
+    Their ranges of pods are in the upper half of the cluster's.
+    """
     # kwok allocates from the first address of a range, which must not be the network address.
     upper_half = list(ranges.pods.subnets())[1]
     node_ranges = NodeRanges(
@@ -292,7 +304,7 @@ def node_objects(cluster: str, count: int, ranges: AddressRanges) -> list[dict[s
 async def create_nodes(
     transport: Transport, cluster: str, count: int, ranges: AddressRanges
 ) -> None:
-    """Create missing nodes; existing ones stay as they are."""
+    """Create missing nodes; existing ones stay as they are. Raises the first error response."""
     for node in node_objects(cluster, count, ranges):
         body = msgspec.json.encode(node)
         response = await transport.send(Request("POST", "/api/v1/nodes", body=body))
@@ -301,7 +313,10 @@ async def create_nodes(
 
 
 async def release_nodes(transport: Transport) -> None:
-    """Delete the node Leases of an earlier kwok, so that a starting one takes the nodes at once."""
+    """Delete the node Leases of an earlier kwok, so that a starting one takes the nodes at once.
+
+    All Leases of kube-node-lease are deleted; an error response is raised.
+    """
     path = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
     response = await transport.send(Request("DELETE", path))
     if response.status != 200:
@@ -309,7 +324,10 @@ async def release_nodes(transport: Transport) -> None:
 
 
 async def all_schedulable(transport: Transport, count: int) -> bool:
-    """Whether at least that many nodes are Ready and have no taints."""
+    """Whether at least that many nodes are Ready and have no taints.
+
+    False if they cannot be listed.
+    """
     response = await transport.send(Request("GET", "/api/v1/nodes"))
     if response.status != 200:
         return False

@@ -26,7 +26,7 @@ GO_VERSION = "1.25.0"
 
 
 def main() -> None:
-    """Pin each Go module once, with all its programs, and report it on standard error."""
+    """Pin each Go module but our own, with all its programs, and report it on standard error."""
     modules = dict.fromkeys(program.module for program in ALL)
     for name in (name for name in modules if name not in OWN_MODULES):
         sys.stderr.write(f"pinning {name}\n")
@@ -36,7 +36,8 @@ def main() -> None:
 def pin_module(name: str, programs: list[Program]) -> None:
     """Resolve the dependencies of a module's programs by `go mod tidy`, and write its files.
 
-    These are `go.mod` and `go.sum` in the module's folder in `MODULES`.
+    These are `go.mod` and `go.sum` in the module's folder in `MODULES`. Raises `CalledProcessError`
+    if Go fails.
     """
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -62,7 +63,7 @@ def module_file(name: str, programs: list[Program]) -> str:
 def staging_modules() -> list[str]:
     """The modules that Kubernetes keeps in `staging` and publishes separately.
 
-    They are read from its `go.mod`, which Go downloads.
+    They are read from its `go.mod`, which Go downloads. Raises `CalledProcessError` if Go fails.
     """
     found = _run_go(Path.cwd(), "mod", "download", "-json", f"k8s.io/kubernetes@{KUBERNETES}")
     source = Path(json.loads(found)["GoMod"]).read_text()
@@ -70,10 +71,12 @@ def staging_modules() -> list[str]:
 
 
 def _staging_version() -> str:
+    """The version of the staging modules: v0 in place of v1."""
     return KUBERNETES.replace("v1.", "v0.", 1)
 
 
 def _module_path(program: Program) -> str:
+    """The Go module that holds a program's package."""
     return program.package.partition("/cmd/")[0]
 
 

@@ -35,7 +35,7 @@ class PortReservations:
         self._sockets: list[socket.socket] = []
 
     def reserve(self, count: int) -> list[int]:
-        """Reserve distinct ports of loopback that are free and not reserved by others.
+        """Reserve distinct ports of loopback that are free and not reserved by others, at random.
 
         Returns fewer than `count` if there are no more.
         """
@@ -90,7 +90,7 @@ async def wait_until_free(port: int, within: timedelta) -> None:
 
 
 def find_port_owner(port: int, proc: Path = Path("/proc")) -> PortOwner | None:
-    """The process that listens on a port, if /proc shows it to this user."""
+    """The process that listens on a port; None if none does, or /proc does not show it."""
     sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port, proc)}
     if not sockets:
         return None
@@ -101,7 +101,7 @@ def find_port_owner(port: int, proc: Path = Path("/proc")) -> PortOwner | None:
 
 
 def _listening_inodes(port: int, proc: Path) -> set[str]:
-    """The inodes of sockets in state LISTEN on a port, from the kernel's tables."""
+    """The inodes of sockets in state LISTEN on a port, from the kernel's tables, if readable."""
     inodes = set()
     for table in ("tcp", "tcp6"):
         try:

@@ -16,7 +16,7 @@ VERSION_VARIABLE = "HANSE_KUBERNETES"
 
 
 def chosen_minor(environment: Mapping[str, str]) -> str:
-    """The minor version that the environment asks for; exits for one that is not there."""
+    """The minor version that the environment asks for, else the first; exits for an unknown one."""
     minor = environment.get(VERSION_VARIABLE) or next(iter(KUBERNETES_VERSIONS))
     if minor not in KUBERNETES_VERSIONS:
         known = ", ".join(KUBERNETES_VERSIONS)

@@ -39,6 +39,7 @@ class PlainReport:
     """One line when a program starts and one when it is done."""
 
     def __init__(self, stream: TextIO = sys.stderr, total: int = 0) -> None:
+        """Write lines to a stream; `total` programs are to be built."""
         self._stream = stream
         self._total = total
         self._done = 0
@@ -79,6 +80,7 @@ class LiveReport:
     """A row for each program being built: packages so far, the newest one, the time it took."""
 
     def __init__(self, stream: TextIO, total: int) -> None:
+        """A live display on a terminal; `total` programs are to be built."""
         self._total = total
         self._done = 0
         self._rows: dict[str, TaskID] = {}

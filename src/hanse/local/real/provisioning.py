@@ -73,6 +73,7 @@ class _MirroredCluster:
     """A real cluster for tinykube's controllers: a mirror of a few kinds, and writes."""
 
     def __init__(self, transport: Transport) -> None:
+        """An empty mirror; the transport is that of the real cluster."""
         self.storage = Storage(history=0, mirror=True)
         self.registry = Registry(BUILTINS)
         self.clock = WallClock()
@@ -99,7 +100,7 @@ class _MirroredCluster:
         return Response(response.status, response.body, response.headers)
 
     async def list_and_watch(self, store: str, kind: type[K], listed: asyncio.Event) -> None:
-        """Keep the objects of a kind up to date; `listed` is set after the first list."""
+        """List and watch a kind into the mirror's `store`; `listed` is set after the first list."""
         cache: Store[K] = Store()
         async with aclosing(list_and_watch(self._client, kind, random=self._random)) as events:
             async for event in events:

@@ -38,6 +38,7 @@ class ProcessGroup:
     """
 
     def __init__(self) -> None:
+        """Start the group's leader, which kills the group at `close`, or when this process ends."""
         self._leader = subprocess.Popen(
             ["/bin/sh", "-c", "cat >/dev/null; kill -KILL 0"],
             stdin=subprocess.PIPE,
@@ -67,6 +68,7 @@ class Server:
         process_group: ProcessGroup,
         on_death: Callable[[ServerDied], None],
     ) -> None:
+        """Nothing is started; `on_death` is called if the process ends by itself."""
         self.command = command
         self._process_group = process_group
         self._on_death = on_death
@@ -107,7 +109,10 @@ class Server:
         self._watch(self._process, self._exit_code)
 
     async def stop(self, grace: timedelta = STOP_GRACE_PERIOD) -> None:
-        """Send SIGTERM and wait for the end; SIGKILL after the grace period or if cancelled."""
+        """Send SIGTERM and wait for the end; SIGKILL after the grace period or if cancelled.
+
+        Its death is then not reported; no effect if it was never started.
+        """
         self._expected_to_run = False
         if self._process is None or self._exit_code is None:
             return

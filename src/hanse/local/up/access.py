@@ -1,26 +1,40 @@
 """The accounts of agents: the rights that `hanse join` would write for them, and their tokens."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from datetime import timedelta
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from hanse.features.services.manifests import member_account
+from hanse.kube.bound_tokens import issue_token
+from hanse.kube.client import Client
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
-from hanse.kube.errors import KubeError
+from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.token_requests import issued_token, token_request
 from hanse.kube.transport import Transport
 from hanse.local.kubeconfig import Context
-from hanse.local.up.bootstrap import ForEachCluster, check, cluster_uid, create_or_patch
+from hanse.local.up.bootstrap import (
+    ForEachCluster,
+    base_objects,
+    check,
+    cluster_uid,
+    create_objects,
+    create_or_patch,
+)
 from hanse.local.up.topology import BROKER, LocalMember
-from hanse.model.broker_namespace import accounts_namespace
 from hanse.model.kinds.gslb import NAMESPACE
 from hanse.model.manifests import Manifest
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.rbac import RbacRule
+from hanse.model.tokens import TokenAccount
 
 TOKEN_LIFETIME = timedelta(days=30)
 """Every start requests new tokens."""
+
+RENEW_TIMEOUT = timedelta(seconds=5)
+"""How long the start of an agent waits for a token of its cluster."""
 
 GSLB_LEADER = "gslb-leader"
 """The ServiceAccount that the GSLB leader uses in the other clusters."""
@@ -34,7 +48,7 @@ class AgentAccess(Struct, frozen=True):
     member: Callable[[str, str], Sequence[Manifest]]
     """On the broker, for a cluster and its uid: account, rights and Lease."""
     agent: Callable[[str], Sequence[Manifest]]
-    """In a cluster: account and rights of its own agent."""
+    """In a cluster: account and rights of its own agent, and the policies of its supervisors."""
     supervisor: Callable[[str, str], tuple[RbacRule, ...]]
     """In a cluster: the rules of one of its supervisors."""
     gslb_leader: Callable[[str], Sequence[Manifest]]
@@ -52,6 +66,43 @@ class AgentCredentials(Struct, frozen=True):
         """The credentials of a member's agent by cluster: for its own, and for the broker."""
         return {member.name: self.own[member.name], BROKER: self.broker[member.name]}
 
+    async def renewed(
+        self, member: LocalMember, own: Transport, broker: Transport, access: AgentAccess
+    ) -> dict[str, ClientConfig]:
+        """As `of`, with new tokens for its own cluster and the broker, by an administrator.
+
+        Namespaces, account and rights in its cluster are made again if the account is gone. A known
+        token stays if none is issued, as by a cluster that does not run.
+        """
+
+        async def own_token() -> str:
+            try:
+                return await request_token(own, SYSTEM_NAMESPACE, AGENT)
+            except NotFound:
+                await create_objects(own, base_objects(member))
+                await create_or_patch(own, access.agent(member.name))
+                return await request_token(own, SYSTEM_NAMESPACE, AGENT)
+
+        account = member_account(BROKER, BROKER_NAMESPACE, member.name)
+        requests = {member.name: own_token(), BROKER: bound_token(broker, account)}
+        try:
+            tokens = await asyncio.gather(*(_issued_in_time(one) for one in requests.values()))
+        finally:
+            await asyncio.gather(own.close(), broker.close())
+        known = self.of(member)
+        new = {name: token for name, token in zip(requests, tokens, strict=True) if token}
+        renewed = {n: replace(known[n], identity=Identity(token=new[n])) for n in new}
+        return {**known, **renewed}
+
+
+async def _issued_in_time(token: Awaitable[str]) -> str:
+    """A token that is requested; empty if it is refused, or not issued in time."""
+    try:
+        async with asyncio.timeout(RENEW_TIMEOUT.total_seconds()):
+            return await token
+    except (KubeError, TimeoutError):
+        return ""
+
 
 async def create_accounts(
     access: AgentAccess,
@@ -59,14 +110,21 @@ async def create_accounts(
     endpoints: Mapping[str, ServerEndpoint],
     for_each_cluster: ForEachCluster,
 ) -> AgentCredentials:
-    """Create the accounts of all agents with their rights, and request their tokens."""
+    """Create the accounts of all agents with their rights, and request their tokens.
+
+    In each cluster those of its agent and of the GSLB leader, on the broker one for each member.
+    Raises `KubeError`.
+    """
     names = [member.name for member in members if member.runs_workloads]
     uids: dict[str, str] = {}
     tokens: dict[tuple[str, str], str] = {}
     leaders: dict[str, str] = {}
 
     async def in_members(member: LocalMember, transport: Transport) -> None:
-        """In a member: the accounts of its agent and of the GSLB leader."""
+        """In a member: the accounts of its agent and of the GSLB leader, whose tokens are kept.
+
+        In the broker: its roles and admission policies. Raises `KubeError`.
+        """
         if not member.runs_workloads:
             await create_or_patch(transport, access.broker)
             return
@@ -83,9 +141,10 @@ async def create_accounts(
             await asyncio.gather(*(join(transport, name) for name in names))
 
     async def join(transport: Transport, name: str) -> None:
+        """Create the account of a member on the broker, and keep its token."""
         await create_or_patch(transport, access.member(name, uids[name]))
-        accounts = accounts_namespace(BROKER_NAMESPACE)
-        tokens[name, BROKER] = await request_token(transport, accounts, name)
+        account = member_account(BROKER, BROKER_NAMESPACE, name)
+        tokens[name, BROKER] = await bound_token(transport, account)
 
     def credentials(cluster: str, token: str) -> ClientConfig:
         return ClientConfig(endpoints[cluster], Identity(token=token))
@@ -99,8 +158,13 @@ async def create_accounts(
     )
 
 
+async def bound_token(transport: Transport, account: TokenAccount) -> str:
+    """A new token of an account of another cluster, as `hanse join` issues it."""
+    return await issue_token(Client(transport), account, TOKEN_LIFETIME, separate=False)
+
+
 async def request_token(transport: Transport, namespace: str, account: str) -> str:
-    """A new token of a ServiceAccount; raises unless one is issued."""
+    """A new token of a ServiceAccount; raises `KubeError` unless one is issued."""
     request = token_request(namespace, account, int(TOKEN_LIFETIME.total_seconds()))
     if not (token := issued_token(check(await transport.send(request)))):
         raise KubeError(f"no token was issued for {namespace}/{account}")

@@ -2,20 +2,25 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from datetime import timedelta
 from random import Random
 
 from msgspec import Struct
 
+from hanse.kube.client_config import ClientConfig, Credentials
 from hanse.kube.retry import Backoff
+from hanse.kube.transport import Transport
 from hanse.local.up.topology import LocalMember
+from hanse.model.facts import Phase
 
 log = logging.getLogger(__name__)
 
 RESTART = Backoff(timedelta(seconds=1), timedelta(seconds=60))
 """How long after it failed an agent is started again."""
+REACHED_WITHIN = timedelta(seconds=10)
+"""How long agents may take to reach a cluster that is back."""
 
 
 class RunningAgent(Struct, frozen=True):
@@ -25,8 +30,17 @@ class RunningAgent(Struct, frozen=True):
     """Returns the connection state of each cluster as it knows it now."""
     metrics: str
     """The URL of its metrics."""
+    reconnect: Callable[[str], None] = lambda _: None
+    """Tries a cluster that it does not reach again, now and not after the time between attempts."""
 
 
+DialCluster = Callable[[str, Credentials], Transport]
+"""Opens a transport to a cluster with the credentials that an agent has read."""
+RunAgent = Callable[
+    [LocalMember, Mapping[str, ClientConfig], DialCluster],
+    AbstractAsyncContextManager[RunningAgent],
+]
+"""Runs a member's agent until the block ends, given how it connects to its cluster and broker."""
 OpenAgent = Callable[[LocalMember], AbstractAsyncContextManager[RunningAgent]]
 """Runs a member's agent until the block ends."""
 
@@ -35,6 +49,7 @@ class LocalAgents:
     """The agents by cluster, which run while the context of `running` is entered."""
 
     def __init__(self, members: Sequence[LocalMember]) -> None:
+        """No agent runs until `running`; members that run no workloads have none."""
         self._members = {one.name: one for one in members if one.runs_workloads}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._stops: dict[str, asyncio.Event] = {}
@@ -96,8 +111,35 @@ class LocalAgents:
             self._stops.pop(cluster).set()
             await asyncio.wait({task})
 
+    async def reconnect(self, running: Collection[str], cuts: Collection[tuple[str, str]]) -> None:
+        """Let all agents reach the clusters that run, but over links that are cut.
+
+        Returns when they do, or after REACHED_WITHIN.
+        """
+        cut = {frozenset(pair) for pair in cuts}
+        every = ((source, target) for source in self._members for target in running)
+        pairs = [pair for pair in every if frozenset(pair) not in cut]
+        for source, target in pairs:
+            if self._misses(source, target):
+                self._agents[source].reconnect(target)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REACHED_WITHIN.total_seconds()):
+                while any(self._misses(*pair) for pair in pairs):  # noqa: ASYNC110 - facts of agents
+                    await asyncio.sleep(0.02)
+
+    def _misses(self, source: str, target: str) -> bool:
+        """Whether a cluster's agent runs and does not reach another cluster, by any connection."""
+        return any(
+            state.startswith(Phase.UNREACHABLE)
+            for cluster, state in self.states(source).items()
+            if cluster.rpartition("/")[2] == target
+        )
+
     async def _run(self, member: LocalMember, started: asyncio.Event, stop: asyncio.Event) -> None:
-        """Run one agent until it is told to stop; one that fails is started again."""
+        """Run one agent until it is told to stop; one that fails is logged and started again.
+
+        Before all agents have started once, its error is raised instead.
+        """
         random, failures = Random(), 0  # noqa: S311 - spreads retries, guards nothing
         while not stop.is_set():
             try:

@@ -31,6 +31,7 @@ from hanse.model.manifests import Manifest
 from hanse.model.naming import BROKER_NAMESPACE, SYSTEM_NAMESPACE
 from hanse.model.objects import Meta, Wire, to_wire
 from hanse.model.rbac import RbacRule
+from hanse.model.tokens import TokenAccount
 
 NAME = "local"
 """The name of the Federation and of its ClusterSet."""
@@ -178,12 +179,12 @@ async def cluster_uid(transport: Transport) -> str:
 
 
 async def set_profile(transport: Transport, profile: str) -> None:
-    """Set the profile of the ClusterSet."""
+    """Set the profile of the ClusterSet. Raises an error response."""
     check(await _patch(transport, CLUSTER_SET.path, {"spec": {"profile": profile}}))
 
 
 async def await_ready(transport: Transport, expected: BootstrapObject) -> bool:
-    """Wait until an object is ready; returns False at the timeout."""
+    """Wait until an object is ready; returns False at the timeout. An error response is raised."""
     try:
         async with asyncio.timeout(READY_TIMEOUT.total_seconds()):
             while not await _reads_ready(transport, expected):  # noqa: ASYNC110 - polls a server
@@ -194,7 +195,10 @@ async def await_ready(transport: Transport, expected: BootstrapObject) -> bool:
 
 
 async def await_heartbeats(transport: Transport, clusters: AbstractSet[str]) -> None:
-    """Wait until every cluster's agent holds its Lease on the broker, or until the timeout."""
+    """Wait until every cluster's agent holds its Lease on the broker, or until the timeout.
+
+    An error response is raised.
+    """
     with suppress(TimeoutError):
         async with asyncio.timeout(READY_TIMEOUT.total_seconds()):
             while not clusters <= await _clusters_with_heartbeat(transport):  # noqa: ASYNC110 - polls a server
@@ -205,16 +209,22 @@ async def create_federation(
     members: Sequence[LocalMember],
     endpoints: Mapping[str, ServerEndpoint],
     rules_for: Callable[[str, str], tuple[RbacRule, ...]],
-    request_token: Callable[[Transport, str, str], Awaitable[str]],
+    bound_token: Callable[[Transport, TokenAccount], Awaitable[str]],
     for_each_cluster: ForEachCluster,
 ) -> None:
-    """Create the Federation of all clusters, with claims, accounts and member Secrets."""
+    """Create the Federation in all members, after claims and accounts of supervisors in each.
+
+    Supervisors also get a Secret with their token for each member.
+    """
     tokens: dict[tuple[str, str], str] = {}
     workload_members = [member for member in members if member.runs_workloads]
     supervisors = [member.name for member in workload_members if member.role == "supervisor"]
 
     async def create_claims_and_account(member: LocalMember, transport: Transport) -> None:
-        """Give a member its claims and an account for each supervisor, and keep their tokens."""
+        """Give a member its claims and an account for each supervisor, and keep their tokens.
+
+        Nothing in the broker.
+        """
         if not member.runs_workloads:
             return
         is_supervisor = member.role == "supervisor"
@@ -226,11 +236,14 @@ async def create_federation(
         ]
         await create_objects(transport, [_bootstrap_object(one) for one in (*claims, *accounts)])
         for supervisor in supervisors:
-            account = manifests.account_name(supervisor)
-            tokens[member.name, supervisor] = await request_token(transport, SYSTEM, account)
+            account = manifests.token_account(member.name, supervisor)
+            tokens[member.name, supervisor] = await bound_token(transport, account)
 
     async def create_secrets_and_federation(member: LocalMember, transport: Transport) -> None:
-        """Give a member its Federation, and a supervisor the token of every member too."""
+        """Give a member its Federation, and a supervisor the token of every member too.
+
+        Nothing in the broker.
+        """
         if not member.runs_workloads:
             return
         servers = {}

@@ -19,6 +19,9 @@ from hanse.model.json_input import too_deep
 
 log = logging.getLogger(__name__)
 
+MAX_LINE = 16 * 1024 * 1024
+"""Bytes of a message: the status of a large federation says of each cluster how it sees others."""
+
 
 class _ControlRequest(Struct, frozen=True, tag_field="order", tag=str.lower):
     """The base of all requests; the tag says which one a message is."""
@@ -174,17 +177,24 @@ async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIter
     """
 
     async def handle_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer each line of a connection by one line, until the other side ends it."""
+        """Answer each line of a connection by one line, until the other side ends it.
+
+        One that is too long is answered with a `ControlError`, and ends the connection.
+        """
         try:
             while line := await reader.readline():
                 writer.write(msgspec.json.encode(await _handle_line(handler, line)) + b"\n")
                 await writer.drain()
         except ConnectionError:
             return  # the client has disconnected
+        except ValueError:  # where the next line begins is not known
+            refused = ControlError(f"that is no order: it is longer than {MAX_LINE} bytes")
+            writer.write(msgspec.json.encode(refused) + b"\n")
         finally:
             writer.close()
 
-    server = await asyncio.start_unix_server(handle_connection, sock=private_listener(path))
+    listener = private_listener(path)
+    server = await asyncio.start_unix_server(handle_connection, sock=listener, limit=MAX_LINE)
     try:
         yield
     finally:
@@ -194,7 +204,10 @@ async def serve_control_socket(path: Path, handler: RequestHandler) -> AsyncIter
 async def _handle_line(
     handler: RequestHandler, line: bytes
 ) -> LocalFederationStatus | ControlError:
-    """Decode and handle one request; every failure becomes a `ControlError`."""
+    """Decode and handle one request; every failure becomes a `ControlError`.
+
+    An unexpected one is logged, too.
+    """
     try:
         return await handler(_request_decoder.decode(line))
     except msgspec.DecodeError as error:
@@ -215,7 +228,7 @@ async def send_request(path: Path, request: ControlRequest) -> LocalFederationSt
     """
     try:
         with socket_address(path) as address:
-            reader, writer = await asyncio.open_unix_connection(address)
+            reader, writer = await asyncio.open_unix_connection(address, limit=MAX_LINE)
     except (FileNotFoundError, ConnectionRefusedError):
         folder = path.parent
         raise NotRunning(

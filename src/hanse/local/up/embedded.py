@@ -164,7 +164,10 @@ class EmbeddedCluster:
         self._delayed_api.delay = delay
 
     async def start(self) -> None:
-        """Serve on the same port as before; wait until controllers idle. No effect if it runs."""
+        """Serve on the same port as before; wait until controllers idle. No effect if it runs.
+
+        Raises `UpError` if the port is taken.
+        """
         if self.running:
             return
         listener, self._socket = self._socket or self._listen_again(), None
@@ -207,7 +210,10 @@ class EmbeddedCluster:
         await self.start()
 
     async def shut_down(self) -> None:
-        """Stop, release the port, and save the objects if the folder keeps them."""
+        """Stop, release the port, and save the objects if the folder keeps them.
+
+        If that fails, `save_error` says why.
+        """
         await self.kill()
         if self._socket is not None:
             self._socket.close()
@@ -216,7 +222,10 @@ class EmbeddedCluster:
             self._journal.close()
 
     async def _write_snapshots(self, journal: Journal) -> None:
-        """Write a snapshot whenever one is due; report once when that fails, and when it works."""
+        """Write a snapshot whenever one is due; report once when that fails, and when it works.
+
+        It looks every `SNAPSHOT_INTERVAL`, and never returns.
+        """
         reported = False
         while True:
             if journal.is_snapshot_due:
@@ -228,7 +237,10 @@ class EmbeddedCluster:
             await asyncio.sleep(SNAPSHOT_INTERVAL.total_seconds())
 
     async def _write_snapshot(self, journal: Journal) -> None:
-        """Write in a thread; a started one completes, so that none overtakes a later one."""
+        """Write a snapshot in a thread; if it is cancelled it still waits for the thread.
+
+        So none overtakes a later one.
+        """
         snapshot = journal.begin_snapshot(self.api.storage)
         saving = asyncio.create_task(asyncio.to_thread(journal.write_snapshot, snapshot))
         try:
@@ -238,7 +250,10 @@ class EmbeddedCluster:
             raise
 
     async def _run(self, listener: socket.socket, ready: asyncio.Event) -> None:
-        """Serve the API and run the controllers until cancelled; sets `ready` once they idle."""
+        """Serve the API and run the controllers until cancelled; sets `ready` once they idle.
+
+        With a journal it also writes snapshots.
+        """
         controllers = self._new_controller_manager()
         tokens = {self._token: ADMIN}
         async with (
@@ -320,19 +335,25 @@ class _AgentTransport:
         self._api = InProcessTransport(cluster.api)
 
     async def send(self, request: Request) -> Response:
-        """Simulate the connection (delay, refusal), then send in process."""
+        """Simulate the connection (delay, refusal), then send in process.
+
+        Raises `Unreachable` if the simulated connection is refused.
+        """
         await self._simulate_connect()
         return await self._api.send(request)
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Simulate the connection (delay, refusal), then stream in process."""
+        """Simulate the connection (delay, refusal), then stream in process.
+
+        Raises `Unreachable` if the simulated connection is refused.
+        """
         await self._simulate_connect()
         async with self._api.stream(request) as lines:
             yield lines
 
     async def close(self) -> None:
-        """There is nothing to release."""
+        """Do nothing: the agent's requests to the embedded cluster stay in this process."""
 
     async def _simulate_connect(self) -> None:
         """Sleep for the delay; raises `Unreachable` if the cluster is down."""

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import replace
 
-from hanse.kube.client_config import Credentials, StaticCredentials
+from hanse.kube.client_config import Credentials
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.transport import Request, Transport
 from hanse.local.kubeconfig import Context, write_kubeconfig
-from hanse.local.links import Links, UnreachableTransport
-from hanse.local.up.access import AgentCredentials, create_accounts, request_token
-from hanse.local.up.agents import LocalAgents, RunningAgent
+from hanse.local.links import Links
+from hanse.local.up.access import AgentCredentials, bound_token, create_accounts
+from hanse.local.up.agents import DialCluster, LocalAgents, RunAgent, RunningAgent
 from hanse.local.up.bootstrap import (
     STALE_WEBHOOK_CONFIGURATIONS,
     acceptance_policy,
@@ -67,20 +67,15 @@ if TYPE_CHECKING:  # only nodes with containers need them
 STARTUP_NOTICE_CLUSTERS = 10
 """Above this number of clusters, startup takes long enough to be announced."""
 
-DialCluster = Callable[[str, Credentials], Transport]
-"""Opens a transport to a cluster with the credentials that an agent has read."""
-RunAgent = Callable[
-    [LocalMember, Mapping[str, Transport], DialCluster],
-    AbstractAsyncContextManager[RunningAgent],
-]
-"""Runs a member's agent until the block ends, given transports to the clusters that it reaches."""
-
 
 @asynccontextmanager
 async def federation(
     options: FederationOptions, folder: Folder, run_agent: RunAgent, report: Report
 ) -> AsyncIterator["LocalFederation"]:
-    """Lock the folder, run clusters, agents and control socket, await the sample, then yield."""
+    """Lock the folder, run clusters, agents and control socket.
+
+    Write a kubeconfig, await samples.
+    """
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.locked())
         if len(options.members) > STARTUP_NOTICE_CLUSTERS:
@@ -121,6 +116,7 @@ class LocalFederation:
     def __init__(
         self, options: FederationOptions, folder: Folder, clusters: Mapping[str, LocalCluster]
     ) -> None:
+        """Nothing is connected or started yet; no link is cut."""
         self._options = options
         self._folder = folder
         self._clusters = clusters
@@ -142,32 +138,22 @@ class LocalFederation:
         return tuple(self._clusters)
 
     def transport_to(self, cluster: str) -> Transport:
-        """An administrator's transport to a cluster, which no cut affects."""
+        """An administrator's transport to a cluster, despite cuts; raises `UnknownCluster`."""
         return self._find_cluster(cluster).connect()
 
     def context_of(self, cluster: str) -> Context:
-        """An administrator's kubeconfig context of a cluster."""
+        """An administrator's kubeconfig context of a cluster; raises `UnknownCluster`."""
         return self._find_cluster(cluster).context
-
-    def transports_for(self, member: LocalMember) -> dict[str, Transport]:
-        """An agent's transports to its own cluster and to the broker; each can be cut."""
-        assert self._credentials is not None, "agents run after their accounts are created"
-        dial = self.dialer_for(member)
-        configs = self._credentials.of(member)
-        return {name: dial(name, StaticCredentials(config)) for name, config in configs.items()}
 
     def dialer_for(self, member: LocalMember) -> DialCluster:
         """A function that connects a member's agent to clusters named in Federations or Secrets."""
-        members = {other.name: other for other in self._options.members}
+        members = {other.name for other in self._options.members}
 
         def dial(cluster: str, credentials: Credentials) -> Transport:
-            """A transport over the link to a cluster, failing if there is none; others by HTTP."""
+            """Over the link to a cluster of this federation; HTTP to other clusters."""
             name = cluster.rpartition("/")[2]
-            other = members.get(name)
-            if other is None:
+            if name not in members:
                 return HttpTransport(credentials)  # not a cluster of this federation
-            if not member.reaches(other):
-                return UnreachableTransport(f"{member.name} cannot reach {name}")
             inner = self._clusters[name].dial(credentials)
             return self._links.transport(member.name, name, inner)
 
@@ -175,16 +161,24 @@ class LocalFederation:
 
     def running_agents(self, run_agent: RunAgent) -> AbstractAsyncContextManager[None]:
         """Run the agents of all members until the block ends."""
-        return self._agents.running(
-            lambda member: run_agent(member, self.transports_for(member), self.dialer_for(member))
-        )
+
+        @asynccontextmanager
+        async def open_agent(member: LocalMember) -> AsyncIterator[RunningAgent]:
+            assert self._credentials is not None, "agents run after their accounts are created"
+            own = self._clusters[member.name].connect()
+            broker = self._clusters[BROKER].connect()
+            access = await self._credentials.renewed(member, own, broker, self._options.access)
+            async with run_agent(member, access, self.dialer_for(member)) as agent:
+                yield agent
+
+        return self._agents.running(open_agent)
 
     async def bootstrap(self) -> None:
-        """Delete stale webhooks, create CRDs, objects, accounts and sample in all clusters."""
+        """Delete stale webhooks; create CRDs, objects, accounts, sample and any Federation."""
         crds = crd_objects()
 
         async def bootstrap_cluster(member: LocalMember, transport: Transport) -> None:
-            """Create CRDs, base objects and, if asked for, the profile; repeatable."""
+            """Delete stale webhooks; create CRDs and base objects; set the broker's profile."""
             for stale in STALE_WEBHOOK_CONFIGURATIONS:  # their servers ended with an earlier run
                 await transport.send(Request("DELETE", stale))
             await install_crds(transport, crds)
@@ -206,7 +200,7 @@ class LocalFederation:
                 options.members,
                 endpoints,
                 options.access.supervisor,
-                request_token,
+                bound_token,
                 self._for_each_cluster,
             )
 
@@ -214,6 +208,7 @@ class LocalFederation:
         """Create the sample where it is wanted and new; update the GSLB leader's credentials."""
 
         async def create_in(member: LocalMember, transport: Transport) -> None:
+            """Create the sample of a cluster if it is wanted and new, else update credentials."""
             if self._options.sample and await create_sample(transport, sample_objects(member)):
                 self._members_with_new_sample.add(member)
                 gslb_sample = gslb_sample_objects(member, self._options.members, contexts)
@@ -228,7 +223,7 @@ class LocalFederation:
         members = {m.name for m in self._options.members if m.runs_workloads}
 
         async def submit(member: LocalMember, transport: Transport) -> None:
-            """At the broker, once: wait for all members' heartbeats, and create the sample sets."""
+            """On the broker, if the namespace is new: make it, await heartbeats, make the rest."""
             namespace, *rest = submitted_objects()
             if not member.runs_workloads and await create_if_absent(transport, namespace):
                 await await_heartbeats(transport, members)
@@ -241,7 +236,7 @@ class LocalFederation:
         """Wait for the objects of a new sample, report slow ones and each cluster."""
 
         async def await_objects(member: LocalMember, transport: Transport) -> None:
-            """Wait for the new sample objects of a cluster; report those that are slow."""
+            """Wait for a cluster's new sample objects; report slow ones, then that it is ready."""
             for one in sample_objects(member) if member in self._members_with_new_sample else ():
                 if not await await_ready(transport, one):
                     report(f"{member.name}: {one.path} is slow; see `kubectl get events -A`")
@@ -285,7 +280,10 @@ class LocalFederation:
         )
 
     async def _apply(self, request: ControlRequest) -> None:
-        """Execute one request."""
+        """Execute one request: inject a fault into links, clusters or agents, or undo it.
+
+        Raises `UpError`, or `UnknownCluster`.
+        """
         match request:
             case Cut(one, other):
                 await self._cut(*self._checked_pair(one, other))
@@ -297,6 +295,7 @@ class LocalFederation:
                 await self._find_cluster(name).kill()
             case Start(name):
                 await self._find_cluster(name).start()
+                await self._reconnect()
             case StopAgent() | StartAgent():
                 await self._apply_to_agent(request)
             case Save() | Restore():
@@ -311,14 +310,15 @@ class LocalFederation:
     async def _cut(self, one: str, other: str) -> None:
         """Cut the link of two clusters, for containers too."""
         self._links.cut(one, other)
-        if (fabric := self._fabric) is not None:
-            await fabric.cut(one, other)
+        if self._fabric is not None:
+            await self._fabric.cut(one, other)
 
     async def _heal(self, one: str, other: str) -> None:
-        """Heal the link of two clusters, for containers too."""
+        """Heal the link of two clusters, for containers too, and let agents reconnect."""
         self._links.heal(one, other)
-        if (fabric := self._fabric) is not None:
-            await fabric.heal(one, other)
+        if self._fabric is not None:
+            await self._fabric.heal(one, other)
+        await self._reconnect()
 
     async def _save_or_restore(self, request: Save | Restore) -> None:
         """Save a cluster to a file of the folder, or restore it from one; raises `UpError`."""
@@ -330,7 +330,7 @@ class LocalFederation:
             await cluster.restore(saved, request.bump_revision)
 
     async def _apply_to_agent(self, request: StopAgent | StartAgent) -> None:
-        """Stop or start an agent; raises `UpError` for the broker, which has none."""
+        """Stop or start an agent; raises `UpError` if there is none, as for the broker."""
         self._find_cluster(request.cluster)
         if request.cluster == BROKER:
             raise UpError("the broker has no agent; to stop its API server, kill it")
@@ -340,7 +340,7 @@ class LocalFederation:
         await change(request.cluster)
 
     async def _heal_all(self) -> None:
-        """Heal all links, end all delays, and start the clusters and agents that are down."""
+        """Heal all links, end delays, start clusters and agents that are down; agents reconnect."""
         self._links.heal_all()
         if self._fabric is not None:
             await self._fabric.heal_all()
@@ -348,11 +348,16 @@ class LocalFederation:
             cluster.slow(timedelta(0))
             await cluster.start()
         await self._agents.start_all()
+        await self._reconnect()
+
+    async def _reconnect(self) -> None:
+        """Let agents reach the clusters that run again, but over links that are cut."""
+        up = [name for name, cluster in self._clusters.items() if cluster.running]
+        await self._agents.reconnect(up, self._links.cuts)
 
     def _checked_pair(self, one: str, other: str) -> tuple[str, str]:
         """The same pair; raises `UpError` for an unknown name or one name twice."""
-        for name in (one, other):
-            self._find_cluster(name)
+        _ = self._find_cluster(one), self._find_cluster(other)
         if one == other:
             raise UpError(f"{one} and {other} are the same cluster; to stop it, kill it")
         return one, other
@@ -361,9 +366,8 @@ class LocalFederation:
         """The cluster of the name; raises `UnknownCluster`."""
         found = self._clusters.get(name)
         if found is None:
-            raise UnknownCluster(
-                f"there is no cluster {name!r}; there is: {', '.join(self._clusters)}"
-            )
+            known = ", ".join(self._clusters)
+            raise UnknownCluster(f"there is no cluster {name!r}; there is: {known}")
         return found
 
     def _cluster_status(self, member: LocalMember) -> LocalClusterStatus:

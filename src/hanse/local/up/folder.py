@@ -17,6 +17,10 @@ class Folder:
     """Holds the kubeconfig, the control socket, backups and, with `keep`, all objects."""
 
     def __init__(self, path: Path, *, keep: bool) -> None:
+        """Only the path is kept, absolute; nothing is created.
+
+        With `keep` objects outlive the process.
+        """
         self.path = path.absolute()
         self.keep = keep
 

@@ -39,6 +39,7 @@ class Journal:
     """
 
     def __init__(self, folder: Path, cluster: str) -> None:
+        """Nothing is opened until a snapshot is begun; `cluster` is part of the file names."""
         self.error: OSError | None = None
         self._folder = folder
         self._cluster = cluster
@@ -57,7 +58,10 @@ class Journal:
         return self.error is not None or self._log is None or self._size > MAX_LOG_BYTES
 
     def load(self) -> Snapshot | None:
-        """The objects as of the last write; None if there are none. Raises `CorruptSnapshot`."""
+        """The objects of the snapshot after the writes in its logs; None without a snapshot.
+
+        Raises `CorruptSnapshot`.
+        """
         try:
             known = msgspec.json.decode(self.file.read_bytes(), type=Snapshot)
         except FileNotFoundError:
@@ -109,7 +113,7 @@ class Journal:
     def write_snapshot(self, snapshot: Snapshot) -> None:
         """Write a snapshot atomically, then delete all other logs; may run in a thread.
 
-        Sets `error` if it fails, in which case what was on disk stays.
+        Sets `error` if it fails, in which case what was on disk stays. A success clears it.
         """
         try:
             write_private_file(self.file, msgspec.json.encode(snapshot))

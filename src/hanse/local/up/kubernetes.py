@@ -38,7 +38,10 @@ async def real_clusters(
     report: Report,
     containers: NodeSettings | None = None,
 ) -> AsyncIterator[dict[str, "KubernetesCluster"]]:
-    """Run all members as processes with provisioners; deletes old data unless it is kept."""
+    """Run all members as processes with provisioners; deletes old data unless it is kept.
+
+    Servers that die are started again. Raises `ProgramMissing`, or the first failure of a start.
+    """
     programs = CLUSTER if containers is None else (*CLUSTER, *NODE)
     binaries = await find_programs(programs, cache_folder())
     if not folder.keep:
@@ -67,7 +70,10 @@ async def real_clusters(
 
 
 async def _restart_dead_servers(fleet: RealFleet, report: Report) -> None:
-    """Report each server that dies, and start it again unless it is a node's; until cancelled."""
+    """Report each server that dies, and start it again unless it is a node's; until cancelled.
+
+    The more deaths in a row, the longer the delay.
+    """
     deaths: dict[tuple[str, str], tuple[int, float]] = {}
     async with asyncio.TaskGroup() as restarts:
         while True:
@@ -90,7 +96,7 @@ async def _restart_dead_servers(fleet: RealFleet, report: Report) -> None:
 async def _restart(cluster: RealCluster, program: str, attempt: int, report: Report) -> None:
     """Start a dead server again, after a delay that grows with the attempts, until it runs.
 
-    Nothing if it is stopped on purpose meanwhile.
+    Then it is reported. Nothing if it is stopped on purpose meanwhile.
     """
     random = Random()  # noqa: S311 - spreads retries, guards nothing
     server = cluster.servers[program]
@@ -140,21 +146,24 @@ class KubernetesCluster:
         await self._cluster.kill_server(API_SERVER.name)
 
     async def start(self) -> None:
-        """Start what does not run of etcd and the API server, and wait until it answers."""
+        """Start what does not run of etcd and the API server, and wait until it answers.
+
+        Raises `UpError` if it does not, or a process dies.
+        """
         try:
             await self._cluster.start_control_plane()
         except RealClusterError as error:
             raise UpError(str(error)) from None
 
     async def save(self, file: Path) -> None:
-        """Write an etcd snapshot to a file."""
+        """Write an etcd snapshot to a file; raises `UpError` if that fails."""
         try:
             await self._cluster.save(file)
         except RealClusterError as error:
             raise UpError(str(error)) from None
 
     async def restore(self, file: Path, bump_revision: int) -> None:
-        """Restart the cluster on an etcd snapshot."""
+        """Restart the cluster on an etcd snapshot; raises `UpError` if that fails."""
         try:
             await self._cluster.restore(file, bump_revision=bump_revision)
         except RealClusterError as error:

@@ -92,7 +92,7 @@ def sample_objects(member: LocalMember) -> tuple[BootstrapObject, ...]:
 
 
 def submitted_objects() -> tuple[BootstrapObject, ...]:
-    """Objects submitted to the broker: a namespace and a federated StatefulSet of 3 replicas."""
+    """Objects for the broker: a namespace, a headless Service, a StatefulSet of 3."""
     labels = {"app": "etcd"}
     inside = f"namespaces/{SAMPLE_NAMESPACE}"
     service: Wire = {
@@ -142,6 +142,7 @@ def _external_resources(member: LocalMember, namespace: str) -> tuple[Wire, ...]
 
 
 def _virtual_machine(namespace: str, address: str) -> Wire:
+    """The VM `db-1` with that ExternalIP, whose tags join it to the federated Service `db`."""
     return {
         "apiVersion": _ANTREA_API_VERSION,
         "kind": "VirtualMachine",
@@ -161,6 +162,7 @@ def _virtual_machine(namespace: str, address: str) -> Wire:
 
 
 def _network_interface(namespace: str, address: str) -> Wire:
+    """The NetworkInterface `queue`, with a fixed internal and the given external address."""
     return {
         "apiVersion": _ANTREA_API_VERSION,
         "kind": "NetworkInterface",
@@ -170,6 +172,7 @@ def _network_interface(namespace: str, address: str) -> Wire:
 
 
 def _native_service(namespace: str) -> Wire:
+    """The NativeService `queue` on that interface, a member of the federated Service `queue`."""
     return {
         "apiVersion": _ANTREA_API_VERSION,
         "kind": "NativeService",
@@ -202,6 +205,7 @@ def gslb_sample_objects(
 
 
 def _load_balancer_service() -> BootstrapObject:
+    """The LoadBalancer `front` for the pods of `web`, with the host name and label of the GSLB."""
     service: Wire = {
         "apiVersion": "v1",
         "kind": "Service",
@@ -221,7 +225,10 @@ def _load_balancer_service() -> BootstrapObject:
 
 
 def contexts_secret(members: Sequence[LocalMember], contexts: Sequence[Context]) -> BootstrapObject:
-    """The Secret with a kubeconfig context for each cluster, for the GSLB leader."""
+    """The Secret with a kubeconfig context for each cluster, for the GSLB leader.
+
+    Those of clusters that run no workloads are left out.
+    """
     names = {m.name for m in members if m.runs_workloads}
     workload_contexts = [context for context in contexts if context.cluster in names]
     text = json.dumps(kubeconfig(workload_contexts)).encode()

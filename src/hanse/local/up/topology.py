@@ -36,19 +36,20 @@ class LocalMember(Struct, frozen=True):
 
     @property
     def runs_workloads(self) -> bool:
+        """Whether it is a member of the federation, and not the broker."""
         return self.role != "broker"
 
     @property
     def nodes(self) -> int:
+        """How many simulated nodes it has; 0 for the broker."""
         return NODES_PER_CLUSTER if self.runs_workloads else 0
-
-    def reaches(self, other: "LocalMember") -> bool:
-        """Whether its agent can connect to another cluster; children cannot reach supervisors."""
-        return not (self.role == "child" and other.role == "supervisor")
 
 
 def plan_members(names: Sequence[str]) -> tuple[LocalMember, ...]:
-    """The members in order, the broker last; the first two are supervisors of the others."""
+    """The members in order, the broker last; the first two are supervisors of the others.
+
+    Raises `InvalidClusterNames`.
+    """
     _validate_names(names)
     roles: list[MemberRole] = ["supervisor" if n < 2 else "child" for n in range(len(names))]
     named = [*zip(names, roles, strict=True), (BROKER, "broker")]

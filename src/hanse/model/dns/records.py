@@ -124,6 +124,7 @@ def grouped_rrset(
     """An RRset whose responses carry all records of one group each, rotated by weight."""
 
     def body(rdatas: Sequence[bytes]) -> bytes:
+        """The records of one group in wire format."""
         return b"".join([_record_header(rtype, len(r), ttl) + r for r in rdatas])
 
     return RRset(rtype, tuple([RRsetVariant(len(some), body(some), w) for some, w in groups]))
@@ -189,7 +190,7 @@ def srv_rdata(port: int, target: bytes, priority: int = 0, weight: int = 50) -> 
 
 
 def txt_rdata(text: str) -> bytes:
-    """The rdata of a TXT record with one string of at most 255 bytes."""
+    """The rdata of a TXT record with one string; raises ValueError for more than 255 bytes."""
     data = text.encode()
     return bytes((len(data),)) + data
 

@@ -1,8 +1,9 @@
 """The records of one Service in its own cluster, after Kubernetes' DNS specification."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
 
-from hanse.model.dns.names import ROOT, child_name, parse_name
+from hanse.model.dns.names import MAX_NAME_LENGTH, ROOT, child_name, parse_name
 from hanse.model.dns.records import (
     AAAA,
     A,
@@ -24,7 +25,11 @@ SCHEMA_VERSION = "1.1.0"
 def service_nodes(
     name: bytes, service: Service, slices: Iterable[EndpointSlice], ttl: int
 ) -> Iterator[ZoneNode]:
-    """All nodes of a Service: its name, its ports, and its endpoints if it is headless."""
+    """All nodes of a Service in its own cluster: name, named ports, and endpoints if headless.
+
+    An ExternalName Service has only a CNAME, or no node if that is invalid. `slices` are used for
+    headless ones; endpoints that are not ready count if the Service publishes them.
+    """
     if service.spec.type == "ExternalName":
         yield from _external_name_nodes(name, service, ttl)
     elif service.headless:
@@ -64,7 +69,10 @@ def _external_name_nodes(name: bytes, service: Service, ttl: int) -> Iterator[Zo
 
 
 def _cluster_ip_nodes(name: bytes, service: Service, ttl: int) -> Iterator[ZoneNode]:
-    """The cluster IPs of a Service, and an SRV record for each of its ports."""
+    """The cluster IPs of a Service, SRV records of all its ports, and a node for each named port.
+
+    Without a valid cluster IP only one empty node.
+    """
     several = service.spec.cluster_ips or (service.spec.cluster_ip,)
     rdatas = [rdata for text in several if (rdata := address_rdata(text)) is not None]
     ports = [(p.name, p.protocol, p.port) for p in service.spec.ports] if rdatas else []
@@ -73,7 +81,7 @@ def _cluster_ip_nodes(name: bytes, service: Service, ttl: int) -> Iterator[ZoneN
         (*address_rrsets(rdatas, ttl), *_srv_rrset([srv_rdata(p, name) for *_, p in ports], ttl)),
     )
     for label, protocol, number in ports:
-        own = port_name(label, protocol, name) if label else None
+        own = port_name(label, protocol, name)
         if own is not None:
             yield ZoneNode(own, _srv_rrset([srv_rdata(number, name)], ttl))
 
@@ -98,15 +106,16 @@ def _headless_nodes(
     for own, rdatas in pods.items():
         yield ZoneNode(own, address_rrsets(rdatas, ttl))
     for (label, protocol), records in ports.items():
-        port_domain = port_name(label, protocol, name) if label else None
+        port_domain = port_name(label, protocol, name)
         if port_domain is not None:
             yield ZoneNode(port_domain, _srv_rrset(records, ttl))
 
 
 def _add_endpoint(name: bytes, endpoint: Endpoint, pods: dict[bytes, list[bytes]]) -> bytes | None:
-    """Add an endpoint's addresses to `pods` under its own name, and return that name.
+    """Add an endpoint's addresses to `pods` under its domain name, and return that name.
 
-    None if it has no valid address or name.
+    That is its hostname, else its first address with dashes, below `name`. None, and nothing is
+    added, if it has no valid address or that name is invalid.
     """
     rdatas = [rdata for text in endpoint.addresses if (rdata := address_rdata(text)) is not None]
     if not rdatas:
@@ -133,6 +142,13 @@ def _add_ports(
 
 
 def port_name(port: str, protocol: str, name: bytes) -> bytes | None:
-    """The domain name `_port._protocol.name`; None if it would be invalid."""
-    parent = child_name(f"_{protocol}", name)
-    return child_name(f"_{port}", parent) if parent is not None else None
+    """The domain name `_port._protocol.name`; None for an unnamed port, or if it is invalid."""
+    front = _port_labels(port, protocol)
+    return front + name if front and len(front) + len(name) <= MAX_NAME_LENGTH else None
+
+
+@lru_cache(maxsize=4096)
+def _port_labels(port: str, protocol: str) -> bytes:
+    """The labels `_port._protocol` in wire format; empty if they are invalid."""
+    parent = child_name(f"_{protocol}", b"")
+    return (child_name(f"_{port}", parent) if port and parent is not None else None) or b""

@@ -88,3 +88,18 @@ class Deployment(Object, frozen=True, kw_only=True):
 
     spec: DeploymentSpec = DeploymentSpec()
     status: DeploymentStatus = DeploymentStatus()
+
+
+class DaemonSetStatus(Value, frozen=True, kw_only=True):
+    """On how many nodes a DaemonSet runs."""
+
+    desired_number_scheduled: int = 0
+    number_ready: int = 0
+
+
+class DaemonSet(Object, frozen=True, kw_only=True):
+    """A pod on each node, which is only read."""
+
+    kind: ClassVar[Kind] = Kind("apps", "v1", "DaemonSet", "daemonsets")
+
+    status: DaemonSetStatus = DaemonSetStatus()

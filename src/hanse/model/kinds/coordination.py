@@ -1,6 +1,6 @@
 """The group `coordination.k8s.io`: Leases."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import ClassVar
 
 from hanse.model.objects import Kind, Meta, Object, Value, parse_time
@@ -51,3 +51,13 @@ class Lease(Object, frozen=True, kw_only=True):
     def acquired(self) -> datetime | None:
         """`spec.acquireTime`, by the holder's clock; None if it is missing or no timestamp."""
         return parse_time(self.spec.acquire_time)
+
+    def silence(self, now: datetime, grace: timedelta) -> timedelta | None:
+        """How long ago it was renewed, if that is longer than its duration and the grace.
+
+        None for one that is renewed in time, that nobody holds, or that has no valid renewTime.
+        """
+        if not self.spec.holder_identity or self.renewed is None:
+            return None
+        silence, duration = now - self.renewed, timedelta(seconds=self.spec.lease_duration_seconds)
+        return silence if silence > duration + grace else None

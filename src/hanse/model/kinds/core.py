@@ -202,11 +202,19 @@ class NodeSpec(Value, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
 
 
+class NodeSystemInfo(Value, frozen=True, kw_only=True):
+    """What a kubelet says of its machine."""
+
+    boot_id: str = wire_field("bootID", "")
+    """Another one after each start of the machine."""
+
+
 class NodeStatus(Value, frozen=True, kw_only=True):
     """Where a node is reached and how it feels."""
 
     addresses: tuple[NodeAddress, ...] = ()
     conditions: tuple[ObservedCondition, ...] = ()
+    node_info: NodeSystemInfo = NodeSystemInfo()
 
 
 class Node(Object, frozen=True, kw_only=True):

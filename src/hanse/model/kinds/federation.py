@@ -5,7 +5,15 @@ from datetime import datetime
 from typing import Annotated, ClassVar, Literal
 
 from hanse.model.kinds.core import Protocol
-from hanse.model.kinds.field_types import Address, ClusterName, Conditions, ObjectName, PortNumber
+from hanse.model.kinds.field_types import (
+    Address,
+    Cidr,
+    ClusterName,
+    Conditions,
+    ObjectName,
+    PortNumber,
+)
+from hanse.model.kinds.hanse import MemberRanges
 from hanse.model.objects import ClusterId, Kind, Object, Value, wire_field
 from hanse.model.schema import LABEL, Column, Crd, Schema, ValidationRule
 
@@ -108,6 +116,15 @@ class FederationSpec(Value, frozen=True, kw_only=True):
     members: Annotated[
         tuple[Member, ...], Schema("Its members, each with an id of its own.", max_items=1000)
     ] = ()
+    ranges: Annotated[
+        tuple[Cidr, ...],
+        Schema(
+            "The address ranges of this cluster, if they are others than podCIDRs of its nodes and "
+            "its ServiceCIDRs.",
+            unique=True,
+            max_items=64,
+        ),
+    ] = ()
 
     @property
     def cluster_set(self) -> str:
@@ -129,6 +146,9 @@ class MemberState(Value, frozen=True, kw_only=True):
     supervisor: Annotated[bool, Schema("Whether it supervises the federation, too.")] = False
     message: Annotated[
         str, Schema("Why it is not reachable or cannot be led, and the remedy.", max_length=2048)
+    ] = ""
+    token_digest: Annotated[
+        str, Schema("A digest of the token by which it was last reached.", max_length=64)
     ] = ""
 
 
@@ -167,6 +187,10 @@ class FederationStatus(Value, frozen=True, kw_only=True):
         tuple[AbandonedMember, ...],
         Schema("Clusters that were given up.", keys=("clusterID",), max_items=100),
     ] = ()
+    ranges: Annotated[
+        MemberRanges,
+        Schema("This cluster's own address ranges: it takes no addresses of others in them."),
+    ] = MemberRanges()
     conditions: Conditions = ()
 
 

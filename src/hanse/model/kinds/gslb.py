@@ -2,6 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
+from hanse.model.conditions import MAX_MESSAGE_LENGTH
 from hanse.model.kinds.field_types import Address, ContextName
 from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import SUBDOMAIN, Column, Crd, Schema, ValidationRule
@@ -60,7 +61,7 @@ class StageCondition(Value, frozen=True, kw_only=True):
 
     type: Annotated[str, Schema("The stage.", max_length=316)]
     status: Annotated[str, Schema("How it ended.", max_length=1024)]
-    reason: Annotated[str, Schema("Why, naming the clusters.", max_length=32768)] = ""
+    reason: Annotated[str, Schema("Why, naming the clusters.", max_length=MAX_MESSAGE_LENGTH)] = ""
 
 
 class AMKOClusterStatus(Value, frozen=True, kw_only=True):

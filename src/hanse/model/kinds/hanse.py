@@ -171,6 +171,9 @@ class MemberAgent(Value, frozen=True, kw_only=True):
     """The agent of a member."""
 
     version: Annotated[str, Schema("The version of Hanse that it runs.", max_length=64)] = ""
+    token_digest: Annotated[
+        str, Schema("A digest of the token with which it renews its Lease.", max_length=64)
+    ] = ""
 
 
 class ClusterMemberStatus(Value, frozen=True, kw_only=True):
@@ -265,7 +268,7 @@ class TemplateMeta(Value, frozen=True, kw_only=True):
 
 
 class CheckedFields(Value, frozen=True, kw_only=True):
-    """The fields of a StatefulSet's spec that are checked at the door."""
+    """The fields of a StatefulSet's spec that are checked when one is submitted."""
 
     selector: Annotated[
         dict[str, Any], Schema("Selects the pods; the labels of the pod template match it.")

@@ -2,6 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
+from hanse.model.conditions import MAX_MESSAGE_LENGTH
 from hanse.model.kinds.field_types import Address, Cidr, Conditions
 from hanse.model.objects import Kind, Object, Value, wire_field
 from hanse.model.schema import LABEL, Column, Crd, Schema, ValidationRule
@@ -106,7 +107,7 @@ class NetworkStatus(Value, frozen=True, kw_only=True):
     """How far a network has come."""
 
     phase: Annotated[Phase, Schema("Where it is in its life.")] = ""
-    message: Annotated[str, Schema("Why it is there.", max_length=32768)] = ""
+    message: Annotated[str, Schema("Why it is there.", max_length=MAX_MESSAGE_LENGTH)] = ""
     dns_service_ip: Annotated[Address, Schema("The address of its DNS.")] = wire_field(
         "dnsServiceIP", ""
     )

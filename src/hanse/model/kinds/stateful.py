@@ -14,6 +14,10 @@ LIMITED_SCHEMA = 2
 """The schema of shares and reports that are subject to `most`, which older agents do not read."""
 
 
+MAX_TEXT_LENGTH = 32_000
+"""Characters of the texts about all clusters or replicas of a set."""
+
+
 def newer_schema_message(schema: int) -> str:
     """The message about an object with a newer schema."""
     return f"made by a newer Hanse (form {schema}, this one reads {SCHEMA}); update this one"
@@ -29,6 +33,21 @@ class Share(Value, frozen=True, kw_only=True):
 
     name: Annotated[ClusterName, Schema("The cluster's id.")]
     replicas: Annotated[Count, Schema("Its replicas.", default=0)] = 0
+
+
+class HandedOn(Value, frozen=True, kw_only=True):
+    """A permit that a cluster returned for the use of the next one, which need not ask for it."""
+
+    to: Annotated[ClusterName, Schema("The cluster that has it now.")]
+    pods: Annotated[Count, Schema("Replicas that this one may have down.")]
+    number: Annotated[Count, Schema("The count of returned permits that it was returned with.")]
+
+
+class Received(Value, frozen=True, kw_only=True):
+    """The last permit of another cluster that was taken up: from then on it is the taker's own."""
+
+    name: Annotated[ClusterName, Schema("The cluster that handed it on.")]
+    number: Annotated[Count, Schema("Its number.")]
 
 
 class Permit(Value, frozen=True, kw_only=True):
@@ -58,6 +77,16 @@ class Permit(Value, frozen=True, kw_only=True):
             default=0,
         ),
     ] = 0
+    handed_on: Annotated[
+        HandedOn | None,
+        Schema("What it handed on when its roll-out was complete; kept until that was received."),
+    ] = None
+    received: Annotated[
+        tuple[Received, ...],
+        Schema(
+            "What others handed on and this cluster has taken up.", keys=("name",), max_items=1000
+        ),
+    ] = ()
     set_uid: Annotated[
         str, Schema("The uid of the set; a permit of another set is void.", max_length=64)
     ] = wire_field("setUID", "")
@@ -106,7 +135,9 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
             max_items=1000,
         ),
     ] = ()
-    told: Annotated[str, Schema("The shares in a line, for people.", max_length=32000)] = ""
+    told: Annotated[
+        str, Schema("The shares in a line, for people.", max_length=MAX_TEXT_LENGTH)
+    ] = ""
     service: Annotated[str, Schema("The headless Service.", max_length=63)] = ""
     ports: _Ports = ()
     load_balanced: _LoadBalanced = False
@@ -139,6 +170,34 @@ class StatefulSetSharesSpec(Value, frozen=True, kw_only=True):
             ports=self.ports,
             load_balanced=self.load_balanced,
             unready=self.unready_names,
+        )
+
+    def permit_of(self, cluster: str, set_uid: str) -> Permit:
+        """The entry of a cluster in `permits`; an empty one if it has none for this set."""
+        found = (p for p in self.permits if p.name == cluster and p.set_uid == set_uid)
+        return next(found, Permit(name=cluster, set_uid=set_uid))
+
+    def handed_on_to(self, cluster: str, set_uid: str) -> dict[str, HandedOn]:
+        """By cluster what it handed on to this one, which has not written that it received it."""
+        received = {each.name: each.number for each in self.permit_of(cluster, set_uid).received}
+        return {
+            permit.name: handed_on
+            for permit in self.permits
+            if permit.set_uid == set_uid
+            and (handed_on := permit.handed_on) is not None
+            and handed_on.to == cluster != permit.name
+            and received.get(permit.name, 0) < handed_on.number
+        }
+
+    def permitted(self, set_uid: str) -> tuple[str, ...]:
+        """The clusters that may take replicas down now, by a permit of their own or handed on."""
+        known = {p.name for p in self.permits} | {
+            p.handed_on.to for p in self.permits if p.handed_on
+        }
+        return tuple(
+            cluster
+            for cluster in sorted(known)
+            if self.permit_of(cluster, set_uid).pods or self.handed_on_to(cluster, set_uid)
         )
 
     def share_of(self, cluster: str) -> int:
@@ -221,7 +280,9 @@ class StatefulSetPartSpec(Value, frozen=True, kw_only=True):
         ReplicaNames | None,
         Schema("How these are found by name; none: as the record of shares says."),
     ] = None
-    trouble: Annotated[str, Schema("What stands in the way, in a sentence.", max_length=32000)] = ""
+    trouble: Annotated[
+        str, Schema("What stands in the way, in a sentence.", max_length=MAX_TEXT_LENGTH)
+    ] = ""
     refused: Annotated[
         Refusal | None,
         Schema("Why it takes nothing new of the set; what runs already stays."),

@@ -17,6 +17,7 @@ class Authenticator:
     """The token of one dashboard, which is never in a URL, and its one-time codes."""
 
     def __init__(self, token: str = "", now: Callable[[], float] = time.monotonic) -> None:
+        """Without a token a random one is made."""
         self._token = token or secrets.token_urlsafe(32)
         self._now = now
         self._codes: dict[str, float] = {}
@@ -26,7 +27,7 @@ class Authenticator:
         return self._token
 
     def issue_code(self) -> str:
-        """A new code, valid once and for ten minutes; there are at most `MAX_CODES`."""
+        """A new code, valid once and for ten minutes; with `MAX_CODES` the oldest is dropped."""
         while len(self._codes) >= MAX_CODES:
             del self._codes[next(iter(self._codes))]
         code = secrets.token_urlsafe(16)

@@ -34,6 +34,7 @@ class ItemCache:
     def __init__(
         self, sections: Iterable[View], take_snapshot: Callable[[], MultiClusterSnapshot]
     ) -> None:
+        """Nothing is rendered until the first `refresh`; each view is a section of the page."""
         sections = tuple(sections)
         self._judgement = Judgement(sections, take_snapshot, self._on_item)
         self._items: dict[str, dict[str, bytes]] = {section.name: {} for section in sections}
@@ -56,18 +57,18 @@ class ItemCache:
         self._judgement.on_change(change)
 
     def invalidate(self) -> None:
-        """Stop following changes, as nobody is subscribed; everything is rendered again later."""
+        """Mark everything to be rendered anew, and follow no changes until then."""
         self._judgement.invalidate()
 
     def all_items(self) -> ItemChanges:
-        """All items as they were last sent."""
+        """All items as they were last sent; `gone` is empty."""
         put = {n: {k: msgspec.Raw(i) for k, i in items.items()} for n, items in self._items.items()}
         return ItemChanges(put, {})
 
     def refresh(self, limit: int = 200) -> ItemChanges:
         """Render at most `limit` of the marked keys again; returns what changed.
 
-        Call again while `stale`.
+        Call again while `stale`; findings follow in the call after which nothing is stale.
         """
         self._put, self._gone = {}, {}
         self._judgement.refresh(limit)
@@ -97,7 +98,7 @@ class ItemCache:
 
 
 def finding_key(finding: Finding) -> str:
-    """The key of a finding among all: its code and subject."""
+    """The key of a finding among all, as CODE/KIND/CLUSTER/NAMESPACE/NAME of its subject."""
     subject = finding.subject
     parts = (finding.code, subject.kind, subject.cluster, subject.namespace, subject.name)
     return "/".join(parts)

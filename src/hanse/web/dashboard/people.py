@@ -44,6 +44,7 @@ class People:
         list_namespaces: Callable[[], Iterable[str]],
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
+        """No session exists yet; `send` sends a request to the API server that reviews tokens."""
         self._send = send
         self._list_namespaces = list_namespaces
         self._now = now
@@ -80,7 +81,10 @@ class People:
         return None
 
     async def _review(self, token: str) -> Viewer | None:
-        """The viewer of a token, None if it is not accepted; asked at most once a minute."""
+        """The viewer of a token; None if it is empty or not accepted.
+
+        The API server is asked at most once a minute.
+        """
         if not token:
             return None
         key = hashlib.sha256(token.encode()).digest()
@@ -94,8 +98,8 @@ class People:
     async def _ask(self, token: str) -> Viewer | None:
         """The viewer of a token by TokenReview and SubjectAccessReviews; None if not accepted.
 
-        They see the namespaces in which they may list Services. Raises `AccessUnknown` without an
-        answer.
+        They see the namespaces in which they may list Services, all if they may list them in all.
+        Raises `AccessUnknown` without an answer.
         """
         review = await self._post(
             "/apis/authentication.k8s.io/v1/tokenreviews", "TokenReview", {"token": token}
@@ -113,7 +117,10 @@ class People:
         return Viewer(name, allowed)
 
     async def _may_list(self, user: dict[str, Any], namespace: str) -> bool:
-        """Whether a user may list Services in a namespace, or in all if it is empty."""
+        """Whether a user may list Services in a namespace, or in all if it is empty.
+
+        Asked by a SubjectAccessReview; raises `AccessUnknown` if that fails.
+        """
         spec = {
             "user": user.get("username", ""),
             "groups": user.get("groups") or [],
@@ -130,7 +137,10 @@ class People:
         return bool((review.get("status") or {}).get("allowed"))
 
     async def _post(self, path: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
-        """POST a review to the API server, and return its answer; raises `AccessUnknown`."""
+        """POST a review to the API server, and return its answer; raises `AccessUnknown`.
+
+        It may take 10 s; `MAX_REVIEWS` are asked at a time.
+        """
         group = path.split("/")[2]
         body = msgspec.json.encode({"apiVersion": f"{group}/v1", "kind": kind, "spec": spec})
         request = Request("POST", path, body=body, timeout=timedelta(seconds=10))

@@ -77,14 +77,14 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def _guard_middleware(auth: Access, hosts: set[str]) -> Any:
-    """Refuse unknown hosts (DNS rebinding), other origins, and data without the token."""
+    """A middleware that refuses unknown hosts (DNS rebinding), other origins, and no token."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         """Refuse unknown hosts (421), foreign origins (403) and API requests without token (401).
 
-        Adds the security headers to other responses that are not yet sent; `/api/enter` needs no
-        token.
+        503 if the token cannot be checked; `/api/enter` needs none. Adds the security headers to
+        other responses that are not yet sent.
         """
         if request.host not in hosts:
             text = "this is not the name of this dashboard; see --dashboard-host\n"
@@ -149,6 +149,7 @@ def _action_handler(action: Action) -> Handler:
 
 class _Routes:
     def __init__(self, updates: LiveUpdates, auth: Access, actions: PageActions) -> None:
+        """Read the files of the page into memory; it shows only available actions."""
         self._updates = updates
         self._auth = auth
         self._available = sorted(actions.available)
@@ -182,7 +183,10 @@ class _Routes:
         return answer
 
     async def log_in(self, request: web.Request) -> web.Response:
-        """Set the cookie if the body has a valid token; 401 if not, 503 if it cannot be checked."""
+        """Set the cookie if the body has a valid token; 401 if not, 503 if it cannot be checked.
+
+        A malformed body has no valid token.
+        """
         try:
             token = decode_json(await request.read(), type=dict[str, str]).get("token", "")
         except msgspec.DecodeError:

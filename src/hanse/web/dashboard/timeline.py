@@ -18,7 +18,7 @@ from hanse.model.facts import (
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ConfigMap, Event, Node, Pod, Secret
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.naming import holder_cluster
+from hanse.model.naming import GUARDS_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId, Kind, Object, ObjectRef, object_ref
 from hanse.model.snapshot import Change, FactChange, ObjectChange
 from hanse.model.view import Part, State
@@ -65,7 +65,7 @@ class Timeline:
         """Add the entries for a change, without duplicates, and return them; there may be none."""
         match change:
             case ObjectChange(where, before, after):
-                drafts = self._object(where, before, after)
+                drafts = self._object_entries(where, before, after)
             case FactChange():
                 drafts = _fact_entries(agent, change)
         added = []
@@ -106,20 +106,20 @@ class Timeline:
                 return True
         return False
 
-    def _object(
+    def _object_entries(
         self, where: ClusterId, before: Object | None, after: Object | None
     ) -> Iterator["_Draft"]:
         """Entries for an object that was created, changed or deleted; none for ignored kinds.
 
-        Changed conditions give one entry each, in place of one for the rest. Objects older than
-        this timeline are not reported as created.
+        Changed conditions give one entry each, in place of one for the rest; an Event gives its
+        own. Objects older than this timeline are not reported as created.
         """
         known = after if after is not None else before
         if known is None or isinstance(known, _IGNORED_KINDS):
             return
         about = object_ref(known)
         if isinstance(after, Event):
-            yield _event(where, after)
+            yield _event_entry(where, after)
         elif after is None:
             yield where, "deleted", "idle", about, ""
         elif before is None:
@@ -127,7 +127,7 @@ class Timeline:
             if made is not None and made >= self._began:
                 yield where, "created", "good", about, ""
         else:
-            conditions = list(_transitions(before, after))
+            conditions = list(_changed_conditions(before, after))
             for one in conditions:
                 yield where, "told", _condition_state(one), about, _condition_text(one)
             if not conditions and (text := _difference(before, after)) is not None:
@@ -137,8 +137,8 @@ class Timeline:
 _Draft = tuple[ClusterId, EntryKind, State, ObjectRef | None, str]
 
 
-def _event(where: ClusterId, event: Event) -> _Draft:
-    """The entry for a Kubernetes Event."""
+def _event_entry(where: ClusterId, event: Event) -> _Draft:
+    """The entry for the object of a Kubernetes Event: `warn` for a Warning, else `good`."""
     regards = event.involved_object
     kind = Kind("", "", regards.kind, "")
     about = ObjectRef(kind, regards.name, regards.namespace)
@@ -147,7 +147,11 @@ def _event(where: ClusterId, event: Event) -> _Draft:
 
 
 def _fact_entries(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
-    """Entries for changed connections, leaders, Leases and failed writes."""
+    """Entries for changed connections, leaders, Leases and failed writes.
+
+    A cluster's first phase gives none, nor a leader other than this agent, nor the Lease of a node;
+    a Lease gives one if its holder is silent or was; a write if it had no outcome before.
+    """
     before, after = change.before, change.after
     match after:
         case ClusterState(cluster, phase=phase, reason=reason):
@@ -159,6 +163,8 @@ def _fact_entries(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
         case Leadership(member, holder, ours=True):
             if not (isinstance(before, Leadership) and before.ours):
                 yield member, "fleet", "good", None, f"led by {holder_cluster(holder)}"
+        case LeaseLiveness(namespace=namespace) if namespace == GUARDS_NAMESPACE:
+            return  # of a node, not of a cluster
         case LeaseLiveness(lease=lease, state=found) if found is not HolderState.UNKNOWN:
             alive = found is HolderState.READY
             if isinstance(before, LeaseLiveness) and HolderState.SILENT in (before.state, found):
@@ -170,8 +176,8 @@ def _fact_entries(agent: ClusterId, change: FactChange) -> Iterator[_Draft]:
             return
 
 
-def _transitions(before: Object, after: Object) -> Iterator[Condition]:
-    """The conditions whose status, reason or message changed."""
+def _changed_conditions(before: Object, after: Object) -> Iterator[Condition]:
+    """The conditions that are new, or whose status, reason or message changed."""
     old = {c.type: (c.status, c.reason, c.message) for c in _status_conditions(before)}
     for one in _status_conditions(after):
         if old.get(one.type) != (one.status, one.reason, one.message):

@@ -37,6 +37,10 @@ class LiveUpdates:
         local_state: LocalStateSource | None = None,
         now: datetime | None = None,
     ) -> None:
+        """No page is subscribed yet; the timeline begins `now`, by default the present time.
+
+        `local_state` gives the state of a local federation, if it is one.
+        """
         self._items = items
         self._local_state = local_state
         self._timeline = Timeline(now or datetime.now(UTC))
@@ -76,7 +80,10 @@ class LiveUpdates:
 
     @contextmanager
     def subscribed(self) -> Iterator["Subscriber | None"]:
-        """Subscribe a page, which first gets everything; None where there are too many."""
+        """Subscribe a page, which first gets everything; None where there are too many.
+
+        When the last page leaves, all items are marked to be rendered anew.
+        """
         if len(self._subscribers) >= MAX_SUBSCRIBERS:
             yield None
             return
@@ -130,11 +137,16 @@ class LiveUpdates:
             await asyncio.sleep(0.0 if self._items.stale else UPDATE_INTERVAL)
 
     def _publish(self) -> None:
-        """Render what changed, and send it to all subscribers."""
-        changes = self._items.refresh() if self._items.stale else ItemChanges({}, {})
+        """Render some of what is stale; if anything changed, send it to all subscribers.
+
+        New entries of the timeline and the local state count as changes, too.
+        """
+        was_stale = self._items.stale
+        changes = self._items.refresh() if was_stale else ItemChanges({}, {})
+        is_judged = was_stale and not self._items.stale
         entries, self._new_entries = tuple(self._new_entries), []
         local_state_changed = self._local_state_changed()
-        if changes or entries or local_state_changed:
+        if changes or entries or local_state_changed or is_judged:
             update = self._encode_update(changes, entries)
             for subscriber in self._subscribers:
                 subscriber.send(update)
@@ -152,12 +164,17 @@ class LiveUpdates:
     def _encode_update(
         self, changes: ItemChanges, entries: tuple[TimelineEntry, ...], *, first: bool = False
     ) -> bytes:
-        """The JSON of an update, with the local state if it is known; `first` marks a full one."""
+        """The JSON of an update, with the local state if it is known; `first` marks a full one.
+
+        `judged` marks one after which the page has all findings of the fleet as it is now.
+        """
         update: dict[str, Any] = {"put": changes.put, "gone": changes.gone, "timeline": entries}
         if self._local_state is not None:
             update["around"] = self._local_state()
         if first:
             update["first"] = True
+        if not self._items.stale:
+            update["judged"] = True
         return msgspec.json.encode(update)
 
 

@@ -5,7 +5,7 @@ from typing import Any, Protocol
 import msgspec
 from msgspec import Struct
 
-CLUSTER_SCOPED = frozenset({"clusters", "links", "networks", "reach", "gslb-leaders"})
+CLUSTER_SCOPED = frozenset({"checks", "clusters", "links", "networks", "reach", "gslb-leaders"})
 """Sections whose items are in no namespace."""
 
 
@@ -65,6 +65,7 @@ class _Update(Struct, omit_defaults=True):
     timeline: list[dict[str, Any]] = []
     around: msgspec.Raw | None = None
     first: bool = False
+    judged: bool = False
 
 
 def filter_update(update: bytes, viewer: Viewer) -> bytes:
@@ -88,7 +89,9 @@ def filter_update(update: bytes, viewer: Viewer) -> bytes:
         for section, keys in given.gone.items()
     }
     timeline = [one for one in given.timeline if viewer.may_see_namespace(one.get("namespace", ""))]
-    return msgspec.json.encode(_Update(put, gone, timeline, given.around, given.first))
+    return msgspec.json.encode(
+        _Update(put, gone, timeline, given.around, given.first, given.judged)
+    )
 
 
 def _without_others(finding: msgspec.Raw, viewer: Viewer) -> msgspec.Raw:

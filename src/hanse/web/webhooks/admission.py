@@ -103,7 +103,10 @@ def encode_response(request: DecodedReview, verdict: Allow | Deny) -> bytes:
 
 
 def json_patch(target: Wire, change: Wire, path: str = "") -> list[Wire]:
-    """The operations that do what a merge patch would do to an object."""
+    """The JSON patch operations that do what the merge patch `change` would do to an object.
+
+    `path` is the JSON pointer of `target` in the whole object. Nothing for what is already so.
+    """
     operations: list[Wire] = []
     for name, value in change.items():
         inner = f"{path}/{_escape_pointer(name)}"

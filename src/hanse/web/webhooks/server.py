@@ -114,6 +114,10 @@ class WebhookServer:
         namespace: str,
         secret: str,
     ) -> None:
+        """Nothing is served until there is a certificate in the Secret `namespace`/`secret`.
+
+        `ask` answers the one question that a hook may need, and returns a snapshot with the answer.
+        """
         self._hooks = {hook.name: hook for hook in hooks}
         self._snapshot = snapshot
         self._ask = ask

@@ -1,16 +1,16 @@
 """What the rules of a node depend on, and how it is read from a snapshot of the cluster."""
 
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
 
-from hanse.features.networks.kubernetes_service import apiserver_endpoints
-from hanse.features.networks.lookups import find_network
+from hanse.features.networks.guard.vpcs import VpcFacts, vpc_networks, vpc_of
+from hanse.features.networks.lookups import apiserver_endpoints, pod_network
 from hanse.features.networks.membership import (
     is_network_dns,
     is_shared_dns,
-    network_of,
     tenant_of,
 )
 from hanse.features.networks.names import NetworkName, parse_network_name
@@ -21,6 +21,11 @@ from hanse.model.objects import Object
 from hanse.model.snapshot import Index, Snapshot
 
 FINISHED = ("Succeeded", "Failed")
+NOWHERE = (
+    *("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
+    *("::/127", "fe80::/10", "ff00::/8"),
+)
+"""What no range of an access means: a single host or link, and groups, broadcast included."""
 
 
 class AddressOwner(Struct, frozen=True, order=True):
@@ -31,6 +36,21 @@ class AddressOwner(Struct, frozen=True, order=True):
     is_dns: bool = False
     """Whether it is the address of a network's DNS server, which asks other name servers; without
     a network, of the one that all networks ask."""
+    vpc: str = ""
+    """The VPC of its network, if it has one."""
+
+
+class Undecided(Struct, frozen=True):
+    """An address that does not say whose it is: of several networks, or of a pod in none.
+
+    Nothing passes by the address; pods of VPCs are known by their interface.
+    """
+
+    members: tuple[tuple[NetworkName, str], ...] = ()
+    """The networks with a VPC of which pods have the address, each with its VPC."""
+
+
+Owner = AddressOwner | Undecided
 
 
 class Access(Struct, frozen=True, order=True):
@@ -63,34 +83,38 @@ class ClusterFacts(Struct, frozen=True):
     """Ranges of the cluster beside pods and nodes: pod ranges, and addresses of load balancers."""
     local_pods: tuple[str, ...] = ()
     """The pod ranges of this node: an address in it that is nobody's yet reaches nothing."""
+    vpcs: tuple[VpcFacts, ...] = ()
+    """The VPCs that have pods on this node."""
 
 
-def cluster_facts(snapshot: Snapshot, node: str, pod_ranges: Iterable[str] = ()) -> ClusterFacts:
-    """What the rules of a node depend on, by the snapshot; `pod_ranges` are further ones of it."""
+def cluster_facts(snapshot: Snapshot, node: str, more_ranges: Iterable[str] = ()) -> ClusterFacts:
+    """What the rules of a node depend on, by the snapshot; `more_ranges` are pod ranges of it."""
     nodes = list(snapshot.all(snapshot.local, Node))
-    own = [r for n in nodes if n.metadata.name == node for r in _pod_ranges(n)]
-    local = sorted({*own, *pod_ranges})
+    own = [r for n in nodes if n.metadata.name == node for r in pod_ranges(n)]
+    local = sorted({*own, *more_ranges})
     balancers = (a for s in snapshot.all(snapshot.local, Service) for a in _outside_addresses(s))
     return ClusterFacts(
         networks=tuple(sorted(_networks(snapshot))),
         apiservers=tuple(sorted(set(apiserver_endpoints(snapshot)))),
-        nodes=tuple(sorted({a for n in nodes for a in _node_addresses(n)})),
-        inside=tuple(sorted({*local, *(r for n in nodes for r in _pod_ranges(n)), *balancers})),
+        nodes=tuple(sorted({a for n in nodes for a in node_addresses(n)})),
+        inside=tuple(sorted({*local, *(r for n in nodes for r in pod_ranges(n)), *balancers})),
         local_pods=tuple(local),
     )
 
 
-def address_owner(address: str, snapshot: Snapshot) -> AddressOwner | None:
-    """Whose a pod address is; None if it is no pod's, or of several owners not all the platform.
+def address_owner(address: str, snapshot: Snapshot) -> Owner | None:
+    """Whose a pod address is; None if it is no pod's.
 
-    A pod that is being deleted has lost its address once another pod has it.
+    Undecided if it has several owners that are not all the platform, or one in no network. A pod
+    that is being deleted has lost its address once another pod has it.
     """
     pods = list(snapshot.by(snapshot.local, PODS_BY_OWN_ADDRESS, address))
-    alive = [p for p in pods if p.metadata.deletion_timestamp is None]
-    owners = {_pod_owner(pod, snapshot) for pod in alive or pods}
-    if len(owners) > 1 and any(o is None or o.network is not None for o in owners):
-        return None
-    return min(owners, default=None, key=lambda o: o.namespace if o is not None else "")
+    alive = [p for p in pods if p.metadata.deletion_timestamp is None] or pods
+    owners = {_pod_owner(pod, snapshot) for pod in alive}
+    known = [owner for owner in owners if owner is not None]
+    if len(known) != len(owners) or (len(known) > 1 and any(o.network for o in known)):
+        return Undecided(vpc_networks(alive, snapshot))
+    return min(known, default=None, key=lambda owner: owner.namespace)
 
 
 def pod_addresses(pod: Pod | None) -> set[str]:
@@ -105,9 +129,9 @@ PODS_BY_OWN_ADDRESS = Index(Pod, "guard-addresses", pod_addresses)
 
 
 def _pod_owner(pod: Pod, snapshot: Snapshot) -> AddressOwner | None:
-    """The owner of a pod's addresses; without network if its namespace has no tenant.
+    """The namespace, network, VPC and DNS role of a pod's addresses; no network without a tenant.
 
-    None if its namespace is unknown, or its network does not exist.
+    None if its namespace is unknown, its network does not exist, or its label has another tenant.
     """
     space = pod.metadata.namespace
     namespace = snapshot.get(snapshot.local, Namespace, space)
@@ -116,13 +140,22 @@ def _pod_owner(pod: Pod, snapshot: Snapshot) -> AddressOwner | None:
     tenant = tenant_of(namespace)
     if not tenant:
         return AddressOwner(space, is_dns=is_shared_dns(pod))
-    name = network_of(pod, namespace, lambda n: find_network(n, snapshot) is not None)
-    return None if name is None else AddressOwner(space, name, is_network_dns(pod, name))
+    network = pod_network(pod, namespace, snapshot)
+    if network is None:
+        return None
+    name = parse_network_name(network.metadata.name)
+    return _shared_owner(space, name, is_network_dns(pod, name), vpc_of(network))
+
+
+@lru_cache(maxsize=16384)
+def _shared_owner(space: str, name: NetworkName, is_dns: bool, vpc: str) -> AddressOwner:
+    """An owner, one object for all addresses that it has."""
+    return AddressOwner(space, name, is_dns, vpc)
 
 
 def _networks(snapshot: Snapshot) -> Iterator[NetworkFacts]:
     """Peers and accesses of each network whose spec.tenant is that of its name."""
-    accesses = sorted(snapshot.all(snapshot.local, NetworkAccess), key=lambda a: a.metadata.name)
+    accesses = list(snapshot.all(snapshot.local, NetworkAccess))
     peers: dict[str, list[tuple[str, NetworkName]]] = {}
     for network in snapshot.all(snapshot.local, Network):
         name = parse_network_name(network.metadata.name)
@@ -133,8 +166,13 @@ def _networks(snapshot: Snapshot) -> Iterator[NetworkFacts]:
         yield NetworkFacts(
             name,
             tuple(peer for own, peer in peers[name.tenant] if own == name.network),
-            tuple(sorted({one for a in accesses for one in _accesses(a, name)})),
+            network_accesses(name, accesses),
         )
+
+
+def network_accesses(name: NetworkName, accesses: Iterable[NetworkAccess]) -> tuple[Access, ...]:
+    """What the platform allows a network by these NetworkAccesses, sorted."""
+    return tuple(sorted({one for access in accesses for one in _accesses(access, name)}))
 
 
 def _accesses(access: NetworkAccess, name: NetworkName) -> Iterator[Access]:
@@ -145,15 +183,17 @@ def _accesses(access: NetworkAccess, name: NetworkName) -> Iterator[Access]:
     for inbound, peers in ((True, spec.from_), (False, spec.to)):
         for peer in peers:
             ports = tuple(sorted({(p.protocol.lower(), p.port) for p in peer.ports}))
-            yield Access(inbound, peer.namespace, _range(peer.cidr), peer.nodes, ports)
+            yield Access(inbound, peer.namespace, _canonical_range(peer.cidr), peer.nodes, ports)
 
 
-def _pod_ranges(node: Node) -> list[str]:
+def pod_ranges(node: Node) -> list[str]:
+    """The valid pod CIDRs of a node, in their normal form."""
     found = node.spec.pod_cidrs or ((node.spec.pod_cidr,) if node.spec.pod_cidr else ())
-    return [text for one in found if (text := _range(one))]
+    return [text for one in found if (text := _canonical_range(one))]
 
 
-def _node_addresses(node: Node) -> Iterator[str]:
+def node_addresses(node: Node) -> Iterator[str]:
+    """The valid IP addresses of a node, internal and external."""
     for one in node.status.addresses:
         if one.type.endswith("IP") and (text := canonical_address(one.address)):
             yield text
@@ -170,13 +210,14 @@ def _outside_addresses(service: Service) -> Iterator[str]:
 def concerns_rules(before: Object | None, after: Object | None) -> bool:
     """Whether a change of anything but a pod can change the rules.
 
-    Of a Node that are addresses and pod ranges, of a Service external addresses.
+    Of a Node only addresses and pod ranges can, of a Service external addresses; all else always
+    can.
     """
     match before, after:
         case Node(), Node():
-            return (_pod_ranges(before), [*_node_addresses(before)]) != (
-                _pod_ranges(after),
-                [*_node_addresses(after)],
+            return (pod_ranges(before), [*node_addresses(before)]) != (
+                pod_ranges(after),
+                [*node_addresses(after)],
             )
         case Service(), Service():
             return [*_outside_addresses(before)] != [*_outside_addresses(after)]
@@ -187,14 +228,15 @@ def concerns_rules(before: Object | None, after: Object | None) -> bool:
 
 
 def canonical_address(text: str) -> str:
-    """An address in its normal form; empty if it is none."""
+    """An address in its normal form, the text itself if it is that; empty if it is none."""
     try:
-        return str(ip_address(text))
+        address = str(ip_address(text))
     except ValueError:
         return ""
+    return text if address == text else address  # most are, and all who hold it share it
 
 
-def _range(text: str) -> str:
+def _canonical_range(text: str) -> str:
     """A range in its normal form; empty if it is none."""
     try:
         return str(ip_network(text, strict=False))

@@ -84,19 +84,19 @@ def ports_table(ports: Iterable[PodPort]) -> str:
         f"add rule {PORTS_TABLE} prerouting iifname vmap @ports",
         f"add chain {PORTS_TABLE} forward {{ {_FORWARD} }}",
         f"add rule {PORTS_TABLE} forward {_DHCP} oifname @pods counter drop",
-        *(line for port in ports for line in _added(port)),
+        *(line for port in ports for line in _add_port(port)),
     ]
     return "".join(f"{line}\n" for line in lines)
 
 
 def replace_ports(old: Iterable[PodPort], new: Iterable[PodPort]) -> str:
     """The nft commands that take ports away and add others, in one transaction; empty for none."""
-    lines = [line for port in old for line in _removed(port)]
-    lines += [line for port in new for line in _added(port)]
+    lines = [line for port in old for line in _remove_port(port)]
+    lines += [line for port in new for line in _add_port(port)]
     return "".join(f"{line}\n" for line in lines)
 
 
-def _added(port: PodPort) -> Iterator[str]:
+def _add_port(port: PodPort) -> Iterator[str]:
     """The commands that add the chain and the elements of a port."""
     chain = f"port-{port.interface}"
     yield f"add chain {PORTS_TABLE} {chain}"
@@ -105,7 +105,7 @@ def _added(port: PodPort) -> Iterator[str]:
     yield f'add element {PORTS_TABLE} pods {{ "{port.interface}" }}'
 
 
-def _removed(port: PodPort) -> Iterator[str]:
+def _remove_port(port: PodPort) -> Iterator[str]:
     """The commands that delete the elements and the chain of a port."""
     chain = f"port-{port.interface}"
     yield f'delete element {PORTS_TABLE} ports {{ "{port.interface}" }}'

@@ -7,26 +7,38 @@ directions of packets, and a Service is decided by the pod behind it.
 
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import collapse_addresses, ip_address, ip_network
+from sys import intern
 
 from msgspec import Struct
 
-from hanse.features.networks.guard.facts import Access, AddressOwner, ClusterFacts, NetworkFacts
+from hanse.features.networks.guard.facts import (
+    NOWHERE,
+    Access,
+    AddressOwner,
+    ClusterFacts,
+    NetworkFacts,
+    Owner,
+    Undecided,
+)
+from hanse.features.networks.guard.vpc_rules import (
+    network_chains,
+    undecided_targets,
+    vpc_chains,
+    vpc_elements,
+    vpc_sets,
+    vpc_sources,
+)
 from hanse.features.networks.names import NetworkName, shorten_name
 
 TABLE = "hanse-guard"
 FAMILIES = (4, 6)
 _KEYWORD = {4: "ip", 6: "ip6"}
 _TYPE = {4: "ipv4_addr", 6: "ipv6_addr"}
-BASE_SETS = ("tenants", "platform", "resolvers", "nameservers")
+BASE_SETS = ("tenants", "platform", "resolvers", "nameservers", "undecided")
 """The sets of pod addresses that every table has, each for both families."""
 _ASKED = "meta l4proto { tcp, udp } ct reply proto-src 53"
 """A connection to a name server."""
 _MAX_NAME = 120
-_NOWHERE = (
-    *("0.0.0.0/8", "127.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3"),
-    *("::/127", "fe80::/10", "ff00::/8"),
-)
-"""What no range of an access means: a single host or link, and groups, broadcast included."""
 _FORGED_BY_POD = 'meta iifkind "veth" fib saddr . iif oif missing counter drop'
 """Pods that have an interface of the node to themselves send with their own address only.
 
@@ -53,8 +65,11 @@ class Ruleset(Struct):
     """The families of which networks have sets of their own: nftables lists all at each change."""
 
 
-def build_ruleset(facts: ClusterFacts, owners: Mapping[str, AddressOwner]) -> Ruleset:
-    """The table of a node, from the cluster's facts and the owner of each pod address."""
+def build_ruleset(facts: ClusterFacts, owners: Mapping[str, Owner]) -> Ruleset:
+    """The nftables table of a node, from the cluster's facts and the owner of each pod address.
+
+    It has rules for IPv6 only if a pod has such an address.
+    """
     families = FAMILIES if any(":" in a for a in owners) else FAMILIES[:1]
     ruleset = Ruleset(_sets(facts, families), _chains(facts, families), families)
     for address, owner in owners.items():
@@ -64,29 +79,49 @@ def build_ruleset(facts: ClusterFacts, owners: Mapping[str, AddressOwner]) -> Ru
 
 
 def address_elements(
-    address: str, owner: AddressOwner | None, ruleset: Ruleset
+    address: str, owner: Owner | None, ruleset: Ruleset
 ) -> Iterator[tuple[str, str]]:
     """Pairs of set and value for a pod address; none without an owner, or if it is a node's."""
-    if owner is None:
-        return
     family = _family(address)
-    if address in ruleset.sets[f"nodes{family}"].values:
+    if owner is None or address in ruleset.sets[f"nodes{family}"].values:
         return
-    if owner.network is None:
-        yield f"platform{family}", ""
-        if owner.is_dns:
-            yield f"nameservers{family}", ""
-        if (name := f"{_space_set(owner.namespace)}{family}") in ruleset.sets:
-            yield name, ""
-        return
-    network = _short(owner.network)
+    if isinstance(owner, Undecided):
+        yield f"undecided{family}", ""
+        members = ((_short_name(name), vpc) for name, vpc in owner.members)
+        yield from vpc_elements(members, family, ruleset.sets)
+    elif owner.network is None:
+        yield from _platform_elements(owner, family, ruleset)
+    else:
+        yield from _tenant_elements(owner, _short_name(owner.network), family, ruleset)
+
+
+def _platform_elements(
+    owner: AddressOwner, family: int, ruleset: Ruleset
+) -> Iterator[tuple[str, str]]:
+    """Pairs of set and value for the address of a pod outside of all networks.
+
+    Of the platform's set, of that of name servers, and of its namespace's if an access names it.
+    """
+    yield f"platform{family}", ""
+    if owner.is_dns:
+        yield f"nameservers{family}", ""
+    if (name := f"{_space_set(owner.namespace)}{family}") in ruleset.sets:
+        yield name, ""
+
+
+def _tenant_elements(
+    owner: AddressOwner, network: str, family: int, ruleset: Ruleset
+) -> Iterator[tuple[str, str]]:
+    """Pairs of set and value for the address of a network's pod; none while it has no sets."""
     if f"pods-{network}-{family}" not in ruleset.sets:
         return  # the network is new: it follows with the next ruleset
+    if owner.vpc:
+        yield from vpc_elements([(network, owner.vpc)], family, ruleset.sets)
     yield f"tenants{family}", ""
     yield f"pods-{network}-{family}", ""
-    yield f"clients{family}", f"goto from-{network}"
+    yield f"clients{family}", intern(f"goto from-{network}")
     if (inbound := f"to-{network}") in ruleset.chains:
-        yield f"servers{family}", f"goto {inbound}"
+        yield f"servers{family}", intern(f"goto {inbound}")
     if owner.is_dns:
         yield f"resolvers{family}", ""
 
@@ -95,7 +130,7 @@ def _sets(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, Elements]
     """The sets and maps by name; those of nodes, ranges and API servers filled, of pods empty."""
     spaces = {a.namespace for n in facts.networks for a in n.accesses if a.namespace}
     names = (*BASE_SETS, *(_space_set(space) for space in sorted(spaces)))
-    networks = [f"pods-{_short(network.name)}-" for network in facts.networks]
+    networks = [f"pods-{_short_name(network.name)}-" for network in facts.networks]
     sets: dict[str, Elements] = {}
     for family in FAMILIES:
         kind = _TYPE[family]
@@ -103,46 +138,56 @@ def _sets(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, Elements]
             sets[f"{name}{family}"] = Elements(f"type {kind};", {})
         for name in ("clients", "servers"):
             sets[f"{name}{family}"] = Elements(f"type {kind} : verdict;", {}, is_map=True)
-        sets[f"nodes{family}"] = Elements(f"type {kind};", _keys(facts.nodes, family))
-        inside = (*facts.inside, *facts.nodes, *_NOWHERE)
+        sets[f"nodes{family}"] = Elements(f"type {kind};", _set_elements(facts.nodes, family))
+        inside = (*facts.inside, *facts.nodes, *NOWHERE)
         ranges = {"inside": inside, "local-pods": facts.local_pods}
         for name, texts in ranges.items():
-            elements = _merged(texts, family)
+            elements = _interval_elements(texts, family)
             sets[f"{name}{family}"] = Elements(
                 f"type {kind}; flags interval;", elements, interval=True
             )
         endpoints = {f"{a} . {p}": "" for a, p in facts.apiservers if _family(a) == family}
         sets[f"apiservers{family}"] = Elements(f"type {kind} . inet_service;", endpoints)
+    short = {network.name: _short_name(network.name) for network in facts.networks}
+    for name, declaration, values in vpc_sets(facts.vpcs, short):
+        sets[name] = Elements(declaration, values, is_map="verdict" in declaration)
     return sets
 
 
 def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[str, ...]]:
     """The nftables chains by name, each with its rules."""
     chains: dict[str, tuple[str, ...]] = {
-        "untracked": tuple(_untracked()),
-        "decide": tuple(_decide()),
-        "platform-servers": tuple(_platform_servers()),
-        "inside-clients": tuple(_inside("original")),
+        "untracked": tuple(_untracked_rules()),
+        "decide": tuple(_dispatch_rules()),
+        "platform-servers": tuple(_platform_server_rules()),
+        "inside-clients": tuple(_drop_inside_rules("original")),
         "links": (
             _DISCOVERY.format("nd-neighbor-solicit, nd-neighbor-advert"),
-            *_single_links(),
+            *_link_local_rules(),
         ),
-        "checked": ("jump decide", *_unknown_pods("reply")),
+        "checked": ("jump decide", *_unknown_pod_rules("reply")),
+        **dict(vpc_chains(facts.vpcs)),
     }
+    vpcs = {name: vpc.id for vpc in facts.vpcs for name in vpc.networks}
     for network in facts.networks:
-        short = _short(network.name)
-        chains[f"from-{short}"] = tuple(_from_network(network, families))
+        short = _short_name(network.name)
+        chains[f"from-{short}"] = tuple(_client_rules(network, families))
         if any(access.inbound for access in network.accesses):
-            chains[f"to-{short}"] = tuple(_to_network(network))
+            chains[f"to-{short}"] = tuple(_inbound_rules(network))
+        if network.name in vpcs:
+            names = (network.name, *network.peers)
+            peers = [(_short_name(name), vpcs[name]) for name in names if name in vpcs]
+            chains.update(network_chains(short, peers, tuple(_server_rules(network, families))))
     chains["forward"] = (
         "type filter hook forward priority filter; policy accept;",
         "meta nfproto ipv6 jump links",
+        *vpc_sources(facts.vpcs),
         "ct state invalid,untracked goto untracked",
         _FORGED_BY_POD,
         'meta iifkind "veth" goto checked',
-        *_forged_sources(),
+        *_forged_source_rules(),
         "jump decide",
-        *_unknown_pods("reply"),
+        *_unknown_pod_rules("reply"),
     )
     chains["input"] = (
         "type filter hook input priority filter; policy accept;",
@@ -150,14 +195,15 @@ def _chains(facts: ClusterFacts, families: tuple[int, ...]) -> dict[str, tuple[s
         _DISCOVERY.format("nd-neighbor-solicit, nd-neighbor-advert, nd-router-solicit"),
         "ct state invalid,untracked goto untracked",
         "ct direction reply accept",
+        *vpc_sources(facts.vpcs),
         _FORGED_BY_POD,
-        *_forged_sources(),
+        *_forged_source_rules(),
         "jump decide",
     )
     return chains
 
 
-def _from_network(network: NetworkFacts, families: tuple[int, ...]) -> Iterator[str]:
+def _client_rules(network: NetworkFacts, families: tuple[int, ...]) -> Iterator[str]:
     """The rules where a pod of the network is the client.
 
     The order matters: only accesses by name reach what is inside the cluster, which
@@ -165,60 +211,73 @@ def _from_network(network: NetworkFacts, families: tuple[int, ...]) -> Iterator[
     """
     for name in (network.name, *network.peers):
         for family in families:
-            yield f"{_server(family)} @pods-{_short(name)}-{family} accept"
+            yield f"{_server_address(family)} @pods-{_short_name(name)}-{family} accept"
     outbound = [a for a in network.accesses if not a.inbound]
-    yield from _named(outbound, "reply")
+    yield from _named_access_rules(outbound, "reply")
     yield "jump platform-servers"
-    yield from _ranges(outbound, "reply")
+    yield from _range_access_rules(outbound, "reply")
     yield "counter drop"
 
 
-def _to_network(network: NetworkFacts) -> Iterator[str]:
+def _inbound_rules(network: NetworkFacts) -> Iterator[str]:
     """The rules where a pod of the network is the server, and the client is no tenant's pod."""
     inbound = [a for a in network.accesses if a.inbound]
-    yield from _named(inbound, "original")
+    yield from _named_access_rules(inbound, "original")
     yield "jump inside-clients"
-    yield from _ranges(inbound, "original")
+    yield from _range_access_rules(inbound, "original")
     yield "counter drop"
 
 
-def _platform_servers() -> Iterator[str]:
+def _server_rules(network: NetworkFacts, families: tuple[int, ...]) -> Iterator[str]:
+    """The rules where a pod of the network is the server: clients of it and of its peers pass.
+
+    Others by its inbound accesses; without any they are dropped.
+    """
+    for name in (network.name, *network.peers):
+        for family in families:
+            yield f"{_client_address(family)} @pods-{_short_name(name)}-{family} accept"
+    inbound = any(access.inbound for access in network.accesses)
+    yield f"goto to-{_short_name(network.name)}" if inbound else "counter drop"
+
+
+def _platform_server_rules() -> Iterator[str]:
     """The rules for what every network reaches: API servers and the DNS server that networks share.
 
     DNS servers of networks reach other name servers; all else inside the cluster is dropped.
     """
     for family in FAMILIES:
-        endpoint = f"{_server(family)} . ct reply proto-src"
+        endpoint = f"{_server_address(family)} . ct reply proto-src"
         yield f"meta l4proto tcp {endpoint} @apiservers{family} accept"
-        yield f"{_ASKED} {_server(family)} @nameservers{family} accept"
-        asked = f"{_client(family)} @resolvers{family} {_ASKED} {_server(family)}"
+        yield f"{_ASKED} {_server_address(family)} @nameservers{family} accept"
+        asked = f"{_client_address(family)} @resolvers{family} {_ASKED} {_server_address(family)}"
         for other in (f"@platform{family}", f"@nodes{family}", f"!= @inside{family}"):
             yield f"{asked} {other} accept"
-    yield from _inside("reply")
+    yield from _drop_inside_rules("reply")
 
 
-def _inside(direction: str) -> Iterator[str]:
+def _drop_inside_rules(direction: str) -> Iterator[str]:
     """Rules that drop tenants', platform's and other addresses of the cluster in a direction."""
     for family in FAMILIES:
-        for name in ("tenants", "platform", "inside"):
+        for name in ("tenants", "undecided", "platform", "inside"):
             yield f"ct {direction} {_KEYWORD[family]} saddr @{name}{family} counter drop"
 
 
-def _decide() -> Iterator[str]:
+def _dispatch_rules() -> Iterator[str]:
     """Rules that go to the chain of the client's network, else to that of the server's.
 
     A server of a tenant without such a chain is dropped, and so is a pod of this node that is
-    nobody's.
+    nobody's. What goes to an address that does not say whose it is, is decided by its interface.
     """
+    yield from undecided_targets()
     for direction, name in (("original", "clients"), ("reply", "servers")):
         for family in FAMILIES:
             yield f"ct {direction} {_KEYWORD[family]} saddr vmap @{name}{family}"
     for family in FAMILIES:  # the kernel looks at all of a map of verdicts with each change
-        yield f"{_server(family)} @tenants{family} counter drop"
-    yield from _unknown_pods("original")
+        yield f"{_server_address(family)} @tenants{family} counter drop"
+    yield from _unknown_pod_rules("original")
 
 
-def _unknown_pods(direction: str) -> Iterator[str]:
+def _unknown_pod_rules(direction: str) -> Iterator[str]:
     """Rules that drop addresses in this node's pod ranges that are not the platform's.
 
     Those of tenants have been decided before.
@@ -228,14 +287,15 @@ def _unknown_pods(direction: str) -> Iterator[str]:
         yield f"{address} @local-pods{family} {address} != @platform{family} counter drop"
 
 
-def _untracked() -> Iterator[str]:
+def _untracked_rules() -> Iterator[str]:
     """Rules that drop packets from or to tenants that connection tracking does not know."""
     for family in FAMILIES:
         for side in ("saddr", "daddr"):
-            yield f"{_KEYWORD[family]} {side} @tenants{family} counter drop"
+            for name in ("tenants", "undecided"):
+                yield f"{_KEYWORD[family]} {side} @{name}{family} counter drop"
 
 
-def _single_links() -> Iterator[str]:
+def _link_local_rules() -> Iterator[str]:
     """Rules that drop packets from or to link-local addresses, which are nobody's.
 
     Neighbour discovery passes before; no router forwards either.
@@ -244,7 +304,7 @@ def _single_links() -> Iterator[str]:
         yield f"ip6 {side} fe80::/10 counter drop"
 
 
-def _forged_sources() -> Iterator[str]:
+def _forged_source_rules() -> Iterator[str]:
     """Rules that drop tenants' packets that did not come in where their source is routed to."""
     for family in FAMILIES:
         for side in ("saddr", "daddr"):
@@ -252,9 +312,11 @@ def _forged_sources() -> Iterator[str]:
                 f"{_KEYWORD[family]} {side} @tenants{family} "
                 "fib saddr . iif oif missing counter drop"
             )
+        where = f"{_KEYWORD[family]} daddr @undecided{family}"
+        yield f"{where} fib saddr . iif oif missing counter drop"
 
 
-def _named(accesses: Iterable[Access], direction: str) -> Iterator[str]:
+def _named_access_rules(accesses: Iterable[Access], direction: str) -> Iterator[str]:
     """Rules that accept the accesses to or from namespaces and nodes."""
     for access in accesses:
         for family in FAMILIES:
@@ -265,20 +327,20 @@ def _named(accesses: Iterable[Access], direction: str) -> Iterator[str]:
                 target = f"{address} @nodes{family}"
             else:
                 continue
-            for ports in _ports(access):
+            for ports in _port_matches(access):
                 yield f"{target} {ports}accept"
 
 
-def _ranges(accesses: Iterable[Access], direction: str) -> Iterator[str]:
+def _range_access_rules(accesses: Iterable[Access], direction: str) -> Iterator[str]:
     """Rules that accept the accesses to or from ranges."""
     for access in accesses:
         if access.range:
             keyword = _KEYWORD[ip_network(access.range).version]
-            for ports in _ports(access):
+            for ports in _port_matches(access):
                 yield f"ct {direction} {keyword} saddr {access.range} {ports}accept"
 
 
-def _ports(access: Access) -> Iterator[str]:
+def _port_matches(access: Access) -> Iterator[str]:
     """A match of protocol and server port for each port; one empty match if all are allowed."""
     if not access.ports:
         yield ""
@@ -286,19 +348,23 @@ def _ports(access: Access) -> Iterator[str]:
         yield f"meta l4proto {protocol} ct reply proto-src {port} "
 
 
-def _client(family: int) -> str:
+def _client_address(family: int) -> str:
+    """The nft expression for the client of a connection, whatever the packet's direction."""
     return f"ct original {_KEYWORD[family]} saddr"
 
 
-def _server(family: int) -> str:
+def _server_address(family: int) -> str:
+    """The nft expression for the server of a connection, after load balancing."""
     return f"ct reply {_KEYWORD[family]} saddr"
 
 
-def _short(name: NetworkName) -> str:
+def _short_name(name: NetworkName) -> str:
+    """A network's name, shortened for names of chains and sets."""
     return shorten_name(str(name), _MAX_NAME)
 
 
 def _space_set(namespace: str) -> str:
+    """The name of the set with a namespace's pod addresses, without the family."""
     return f"namespace-{namespace}-"
 
 
@@ -306,12 +372,13 @@ def _family(address: str) -> int:
     return ip_address(address).version
 
 
-def _keys(addresses: Iterable[str], family: int) -> dict[str, str]:
+def _set_elements(addresses: Iterable[str], family: int) -> dict[str, str]:
+    """The addresses of a family, as elements of a set."""
     return {a: "" for a in addresses if _family(a) == family}
 
 
-def _merged(texts: Iterable[str], family: int) -> dict[str, str]:
-    """Ranges and addresses of a family without overlaps, as intervals may not have any."""
+def _interval_elements(texts: Iterable[str], family: int) -> dict[str, str]:
+    """Ranges and addresses of a family as elements of an interval set, overlaps merged."""
     if family == 4:
         four = [n for t in texts if (n := ip_network(t)).version == 4]
         return {str(n): "" for n in collapse_addresses(four)}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from hanse.features.networks.guard.facts import AddressOwner
+from hanse.features.networks.guard.facts import Owner
 from hanse.features.networks.guard.ruleset import (
     BASE_SETS,
     TABLE,
@@ -12,6 +12,7 @@ from hanse.features.networks.guard.ruleset import (
     Ruleset,
     address_elements,
 )
+from hanse.features.networks.guard.vpc_rules import PREFIX
 
 _NAME = f"inet {TABLE}"
 _BATCH = 512
@@ -31,7 +32,7 @@ def difference(old: Ruleset, new: Ruleset) -> str:
     return "".join(f"{line}\n" for line in _difference(old, new))
 
 
-def can_move(ruleset: Ruleset, owners: Mapping[str, AddressOwner | None]) -> bool:
+def can_move(ruleset: Ruleset, owners: Mapping[str, Owner | None]) -> bool:
     """Whether the ruleset has sets for these addresses: for IPv6 only if it was built with some."""
     return 6 in ruleset.families or not any(":" in address for address in owners)
 
@@ -54,9 +55,7 @@ def render_changes(changes: Iterable[ElementChange]) -> str:
     )
 
 
-def move_addresses(
-    ruleset: Ruleset, owners: Mapping[str, AddressOwner | None]
-) -> list[ElementChange]:
+def move_addresses(ruleset: Ruleset, owners: Mapping[str, Owner | None]) -> list[ElementChange]:
     """Give addresses to other owners, or none: changes the ruleset, and returns what changed."""
     changes: list[ElementChange] = []
     for address, owner in owners.items():
@@ -79,22 +78,23 @@ def _sets_of(address: str, ruleset: Ruleset) -> list[str]:
     family = "6" if ":" in address else "4"
     network = ruleset.sets[f"clients{family}"].values.get(address, "").removeprefix("goto from-")
     names = [f"{n}{family}" for n in (*BASE_SETS, "clients", "servers")]
-    spaces = [n for n in ruleset.sets if n.startswith("namespace-") and n.endswith(family)]
+    begins = ("namespace-", PREFIX)
+    spaces = [n for n in ruleset.sets if n.startswith(begins) and n.endswith(family)]
     own = [f"pods-{network}-{family}"] if network else []
     return [n for n in (*names, *spaces, *own) if address in ruleset.sets[n].values]
 
 
 def _difference(old: Ruleset, new: Ruleset) -> Iterator[str]:
-    """New sets and chains, old elements, changed chains, new elements, then what is gone."""
+    """Commands in this order: new sets and chains, old elements, rules, new elements, deletions."""
     yield from _declarations(old, new)
     for name, before in old.sets.items():
         if name in new.sets:
-            yield from _removed(name, before, new.sets[name])
+            yield from _delete_elements(name, before, new.sets[name])
     for name, rules in new.chains.items():
         if old.chains.get(name) != rules:
             yield from _rules(name, rules, replaced=name in old.chains)
     for name, held in new.sets.items():
-        yield from _added(name, old.sets.get(name), held)
+        yield from _add_elements(name, old.sets.get(name), held)
     yield from _deletions(old, new)
 
 
@@ -110,7 +110,7 @@ def _declarations(old: Ruleset, new: Ruleset) -> Iterator[str]:
 
 
 def _rules(name: str, rules: tuple[str, ...], *, replaced: bool) -> Iterator[str]:
-    """The commands that add a chain's rules, after a flush if it is `replaced`."""
+    """The commands that add a chain's rules but a base rule, after a flush if it is `replaced`."""
     if replaced:
         yield f"flush chain {_NAME} {name}"
     yield from (f"add rule {_NAME} {name} {rule}" for rule in rules if not _is_base(rule))
@@ -127,10 +127,11 @@ def _deletions(old: Ruleset, new: Ruleset) -> Iterator[str]:
 
 
 def _kind(held: Elements) -> str:
+    """`map` or `set`, as nft calls it."""
     return "map" if held.is_map else "set"
 
 
-def _removed(name: str, old: Elements, new: Elements) -> Iterator[str]:
+def _delete_elements(name: str, old: Elements, new: Elements) -> Iterator[str]:
     """The commands that delete elements; a set of intervals that differs is flushed."""
     if new.interval:
         if old.values != new.values and old.values:
@@ -140,22 +141,28 @@ def _removed(name: str, old: Elements, new: Elements) -> Iterator[str]:
     yield from _batches("delete", name, gone)
 
 
-def _added(name: str, old: Elements | None, new: Elements) -> Iterator[str]:
-    """The commands that add elements that are new or have another value."""
+def _add_elements(name: str, old: Elements | None, new: Elements) -> Iterator[str]:
+    """The commands that add elements that are new or have another value.
+
+    A set of intervals that differs is added whole.
+    """
     before = {} if old is None or (new.interval and old.values != new.values) else old.values
     fresh = [_element(k, v) for k, v in new.values.items() if before.get(k) != v]
     yield from _batches("add", name, fresh)
 
 
 def _batches(verb: str, name: str, elements: list[str]) -> Iterator[str]:
+    """Commands that add or delete elements of a set, at most `_BATCH` in each."""
     for start in range(0, len(elements), _BATCH):
         part: Iterable[str] = elements[start : start + _BATCH]
         yield f"{verb} element {_NAME} {name} {{ {', '.join(part)} }}"
 
 
 def _element(key: str, value: str) -> str:
+    """An element as nft writes it; those of maps have a value."""
     return f"{key} : {value}" if value else key
 
 
 def _is_base(rule: str) -> bool:
+    """Whether a chain's first rule is the declaration of a base chain, with type and hook."""
     return rule.startswith("type ")

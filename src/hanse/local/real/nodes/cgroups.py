@@ -25,7 +25,10 @@ def remove_stale(proc: Path = Path("/proc"), root: Path = _ROOT) -> None:
 
 
 async def remove_groups(pid: int, root: Path = _ROOT) -> None:
-    """Remove the groups of all nodes that a process ran, once their processes have ended."""
+    """Remove the groups of all nodes that a process ran, once their processes have ended.
+
+    Gives up after 100 attempts; our parent group goes, too, unless it has others.
+    """
     for parent in _hierarchies(root):
         for _ in range(_ATTEMPTS):
             _remove(parent / str(pid))

@@ -62,7 +62,7 @@ def dns_service(ranges: AddressRanges) -> IPv4Address:
 def plan_container_nodes(
     cluster: str, ranges: AddressRanges, directory: Path, shared: NodeSettings
 ) -> tuple[NodeConfig, ...]:
-    """The nodes of a cluster with their names and addresses."""
+    """The `per_cluster` nodes of a cluster, with names, addresses, and a /24 for pods of each."""
     subnets = ranges.pods.subnets(new_prefix=24)
     return tuple(
         NodeConfig(
@@ -103,6 +103,10 @@ class ClusterNodes:
         logs: Path,
         on_death: Callable[[ServerDied], None],
     ) -> None:
+        """Prepare the nodes of one cluster; nothing runs until `start`.
+
+        `on_death` is called if a server of a node ends by itself.
+        """
         self._shared = shared
         self._images = directory / "images.tar"
         self._ranges = ranges
@@ -122,7 +126,10 @@ class ClusterNodes:
         await self._connections.enter_async_context(proxy)
 
     async def prepare(self) -> None:
-        """Start containerd on all nodes, with the images; this needs no API server."""
+        """Start containerd on all nodes, with the images; this needs no API server.
+
+        No effect without nodes.
+        """
         if not self._nodes:
             return
         write_images(self._images, self._shared.images)
@@ -130,7 +137,11 @@ class ClusterNodes:
         await asyncio.gather(*(node.prepare(archives) for node in self._nodes))
 
     async def start(self) -> None:
-        """Start all prepared nodes and route the cluster's networks to them."""
+        """Start all prepared nodes and route the cluster's networks to them.
+
+        The pods of a node are routed to it; Services, ExternalIPs and load balancers to the first
+        node.
+        """
         await asyncio.gather(*(node.start() for node in self._nodes))
         for node in self._nodes:
             await self._shared.fabric.route(node.config.address, [node.config.pods])
@@ -146,7 +157,8 @@ class ClusterNodes:
     async def publish_pod_ranges(self, transport: Transport) -> None:
         """Write the pods' ranges of each registered node to its object, as most clusters have them.
 
-        No controller of the cluster gives them: the network plugin of a node has its own.
+        No controller of the cluster gives them: the network plugin of a node has its own. Raises an
+        error response.
         """
         for node in self._nodes:
             ranges = [str(one) for one in node.config.pod_ranges]

@@ -49,6 +49,7 @@ class Fabric:
         namespace: NetworkNamespace,
         group: ProcessGroup,
     ) -> None:
+        """No link exists yet and nothing is cut; each cluster has its index by its place."""
         self.kind = kind
         self.namespace = namespace
         self.group = group
@@ -62,7 +63,10 @@ class Fabric:
         return f"c{self._index[cluster]}"
 
     def bind_dns(self, view: str) -> tuple[Listeners, ...]:
-        """Sockets in the fabric for the DNS view of a cluster; none if it is no cluster."""
+        """Sockets in the fabric, on port 53, for the DNS view of a cluster.
+
+        None if it is no cluster.
+        """
         if view not in self._clusters:
             return ()
         address = str(dns_address(self._clusters[view]))
@@ -77,29 +81,36 @@ class Fabric:
         return opened
 
     async def start(self) -> None:
-        """Create the bridges with their addresses, and the rules between them."""
+        """Create the bridges with their addresses and the rules between them.
+
+        Let the router forward.
+        """
         lines = ["link set lo up"]
         for name, ranges in self._clusters.items():
             bridge, prefix = self.bridge(name), ranges.nodes.prefixlen
-            lines += [f"link add {bridge} type bridge", f"link set {bridge} up"]
+            link = f"link add {bridge} address {_hardware_address(self._index[name])}"
+            lines += [f"{link} type bridge", f"link set {bridge} up"]
             for address in (ranges.api_server, dns_address(ranges)):
                 lines.append(f"addr add {address}/{prefix} dev {bridge}")
             router, prefix = ranges.ipv6.router, ranges.ipv6.nodes.prefixlen
             lines.append(f"addr add {router}/{prefix} dev {bridge} nodad")
-        await self._ip(lines)
+        await self._run_ip(lines)
         await self.namespace.run("sysctl", "-qw", *_ROUTER_SETTINGS)
         await self._write_rules()
 
     async def attach(
         self, cluster: str, pid: int, addresses: Sequence[IPAddress], number: int
     ) -> None:
-        """Connect the namespace of a process to a cluster's bridge, as eth0 with addresses."""
+        """Connect the namespace of a process to a cluster's bridge, as eth0 with addresses.
+
+        The bridge is its default route. Raises `NodesFailed` if a command fails.
+        """
         bridge, ranges = self.bridge(cluster), self._clusters[cluster]
         peer = f"{bridge}n{number}"
         eth0 = ("name", "eth0", "netns", str(pid))
         far = ("peer", "name", peer, "netns", str(self.namespace.pid))
         await run_command("ip", "link", "add", *eth0, "type", "veth", *far)
-        await self._ip([f"link set {peer} master {bridge}", f"link set {peer} up"])
+        await self._run_ip([f"link set {peer} master {bridge}", f"link set {peer} up"])
         inside = ["link set lo up", "link set eth0 up"]
         for address in addresses:
             if address.version == 4:
@@ -113,16 +124,16 @@ class Fabric:
 
     async def route(self, node: IPAddress, networks: Sequence[IPNetwork]) -> None:
         """Route networks to a node."""
-        await self._ip([f"route replace {network} via {node}" for network in networks])
+        await self._run_ip([f"route replace {network} via {node}" for network in networks])
 
     async def cut(self, one: str, other: str) -> None:
         """Drop every packet between two clusters, also of open connections."""
-        self._cuts.add(_pair(one, other))
+        self._cuts.add(_sorted_pair(one, other))
         await self._write_rules()
 
     async def heal(self, one: str, other: str) -> None:
         """Undo a cut."""
-        self._cuts.discard(_pair(one, other))
+        self._cuts.discard(_sorted_pair(one, other))
         await self._write_rules()
 
     async def heal_all(self) -> None:
@@ -140,7 +151,7 @@ class Fabric:
     async def _write_rules(self) -> None:
         """Replace the router's nftables table at once, by the fabric's kind and the cuts."""
         forward = [
-            f'iifname != "{self.bridge(name)}" oifname "{self.bridge(name)}" {_to(net)} drop'
+            f'iifname != "{self.bridge(name)}" oifname "{self.bridge(name)}" {_match_to(net)} drop'
             for name, ranges in self._clusters.items()
             for net in (ranges.pods, ranges.services, ranges.ipv6.pods, ranges.ipv6.services)
             if net not in _carried(self.kind, ranges)
@@ -152,11 +163,13 @@ class Fabric:
                 forward.insert(0, f'iifname "{here}" oifname "{there}" drop')
                 ranges = self._clusters[target]
                 to_router += [
-                    f'iifname "{here}" {_to(net)} drop' for net in (ranges.nodes, ranges.ipv6.nodes)
+                    f'iifname "{here}" {_match_to(net)} drop'
+                    for net in (ranges.nodes, ranges.ipv6.nodes)
                 ]
         await self.namespace.run("nft", "-f", "-", stdin=_ruleset(forward, to_router))
 
-    async def _ip(self, lines: Sequence[str]) -> None:
+    async def _run_ip(self, lines: Sequence[str]) -> None:
+        """Run commands of `ip` in the router's namespace."""
         await self.namespace.run("ip", "-batch", "-", stdin=_batch(lines))
 
 
@@ -172,7 +185,10 @@ _ROUTER_SETTINGS = (
 async def running_fabric(
     kind: FabricKind, clusters: Sequence[FabricCluster], holder: Path
 ) -> AsyncIterator[Fabric]:
-    """A fabric that ends, with all that was attached to it, when the block or this process ends."""
+    """A fabric that ends, with all that was attached to it, when the block or this process ends.
+
+    Groups of processes that have ended are removed first. Raises `NodesFailed` without the rights.
+    """
     remove_stale()
     group = ProcessGroup()
     try:
@@ -191,12 +207,20 @@ async def running_fabric(
 
 
 def dns_address(ranges: AddressRanges) -> IPv4Address:
-    """The address at which a cluster's view of our DNS answers its nodes, on port 53."""
+    """The last but one host address of nodes: a cluster's view of our DNS, on port 53."""
     return ranges.nodes[-3]
 
 
+def _hardware_address(index: int) -> str:
+    """An address that a bridge keeps; without one it takes the lowest of what is connected to it.
+
+    When that leaves, nodes send to an address that nobody has, for up to two minutes.
+    """
+    return f"02:00:00:00:{index >> 8:02x}:{index & 255:02x}"
+
+
 def _carried(kind: FabricKind, ranges: AddressRanges) -> tuple[IPNetwork, ...]:
-    """The networks of a cluster that other clusters reach as they are."""
+    """A cluster's networks that others reach: routed pods and Services, flat pods, else none."""
     match kind:
         case "routed":
             return (ranges.pods, ranges.services, ranges.ipv6.pods, ranges.ipv6.services)
@@ -214,14 +238,15 @@ def _ruleset(forward: Sequence[str], to_router: Sequence[str]) -> str:
     return "\n".join([*lines, "}"]) + "\n"
 
 
-def _to(network: IPNetwork) -> str:
-    """The match of packets to a network."""
+def _match_to(network: IPNetwork) -> str:
+    """The nftables match of packets to a network."""
     return f"{'ip' if network.version == 4 else 'ip6'} daddr {network}"
 
 
-def _pair(one: str, other: str) -> tuple[str, str]:
+def _sorted_pair(one: str, other: str) -> tuple[str, str]:
     return (one, other) if one < other else (other, one)
 
 
 def _batch(lines: Sequence[str]) -> str:
+    """The input of `ip -batch`: a command on each line."""
     return "\n".join(lines) + "\n"

@@ -40,7 +40,10 @@ def node_images(netcheck: Path) -> tuple[Image, ...]:
 
 
 def write_images(target: Path, images: Sequence[Image]) -> None:
-    """Write an archive that `ctr images import` and `docker load` read."""
+    """Write an archive that `ctr images import` and `docker load` read.
+
+    Equal layers of several images are in it once.
+    """
     manifest = []
     with tarfile.open(target, "w") as archive:
         for image in images:
@@ -80,7 +83,10 @@ def _config(image: Image, layers: Sequence[str]) -> dict[str, object]:
 
 
 def _layer(programs: Sequence[Path]) -> bytes:
-    """A layer with the programs in the root folder, the same bytes for the same programs."""
+    """A layer with the programs in the root folder, beside empty `etc` and `tmp`.
+
+    It has the same bytes for the same programs.
+    """
     content = io.BytesIO()
     with tarfile.open(fileobj=content, mode="w") as layer:
         for folder, mode in (("etc", 0o755), ("tmp", 0o1777)):

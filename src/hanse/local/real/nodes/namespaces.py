@@ -33,14 +33,14 @@ class Namespace:
 
     def command(self, *arguments: str) -> tuple[str, ...]:
         """A command line that runs another one inside, and ends it when it ends itself."""
-        inside = ("--target", str(self.pid), *self._kinds())
+        inside = ("--target", str(self.pid), *self._nsenter_options())
         return ("nsenter", *inside, "--", "setpriv", "--pdeathsig", "TERM", *arguments)
 
     async def run(self, *arguments: str, stdin: str | Path = "") -> str:
         """Run a command inside to its end, and return its output; raises `NodesFailed` with it."""
         return await run_command(*self.command(*arguments), stdin=stdin)
 
-    def _kinds(self) -> tuple[str, ...]:
+    def _nsenter_options(self) -> tuple[str, ...]:
         return ("--net",)
 
 
@@ -48,7 +48,10 @@ class NetworkNamespace(Namespace):
     """A network namespace, in which this process can open sockets, too."""
 
     def __init__(self, group: ProcessGroup, holder: Path) -> None:
-        """Create it; `holder` is the program that waits inside."""
+        """Create it; `holder` is the program that waits inside.
+
+        Raises `NodesFailed` if it ends at once.
+        """
         process = _hold(group, "unshare", "--net", "--", str(holder), "pause")
         _wait_for_program(process, process.pid, holder)
         super().__init__(process.pid)
@@ -63,7 +66,7 @@ class NetworkNamespace(Namespace):
         self._thread.shutdown()
 
     def _enter(self) -> None:
-        """Move the calling thread into the network namespace."""
+        """Move the calling thread into the network namespace; raises `OSError`."""
         descriptor = os.open(f"/proc/{self.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         try:
             if ctypes.CDLL(None, use_errno=True).setns(descriptor, _CLONE_NEWNET) != 0:
@@ -76,12 +79,15 @@ class MachineNamespace(Namespace):
     """Namespaces of network, mounts and processes: what a machine of its own has."""
 
     def __init__(self, group: ProcessGroup, holder: Path) -> None:
-        """Create them; `holder` is the first process, which reaps the orphans inside."""
+        """Create them; `holder` is the first process, which reaps the orphans inside.
+
+        Raises `NodesFailed` if it ends at once.
+        """
         kinds = ("--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
         parent = _hold(group, "unshare", *kinds, "--", str(holder), "pause")
         super().__init__(_wait_for_child(parent, holder))
 
-    def _kinds(self) -> tuple[str, ...]:
+    def _nsenter_options(self) -> tuple[str, ...]:
         return ("--net", "--mount", "--pid")
 
 
@@ -126,7 +132,10 @@ def _hold(group: ProcessGroup, *arguments: str) -> "subprocess.Popen[bytes]":
 
 
 def _wait_for_child(parent: "subprocess.Popen[bytes]", program: Path) -> int:
-    """The pid of the only child of a process, once it runs a program."""
+    """The pid of the only child of a process, once it runs a program.
+
+    Blocks until then; raises `NodesFailed` if the process ends.
+    """
     children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
     while not (found := _read_text(children).split()):
         _raise_if_ended(parent)
@@ -136,7 +145,10 @@ def _wait_for_child(parent: "subprocess.Popen[bytes]", program: Path) -> int:
 
 
 def _wait_for_program(parent: "subprocess.Popen[bytes]", pid: int, program: Path) -> None:
-    """Wait until a process runs a program: then it has entered its namespaces."""
+    """Wait until a process runs a program: then it has entered its namespaces.
+
+    Blocks until then; raises `NodesFailed` if its parent ends.
+    """
     while _executable(pid) != program:
         _raise_if_ended(parent)
         time.sleep(_POLL_SECONDS)
@@ -150,6 +162,7 @@ def _raise_if_ended(parent: "subprocess.Popen[bytes]") -> None:
 
 
 def _executable(pid: int) -> Path | None:
+    """The program that a process runs; None if that cannot be read."""
     try:
         return Path(f"/proc/{pid}/exe").readlink()
     except OSError:
@@ -157,6 +170,7 @@ def _executable(pid: int) -> Path | None:
 
 
 def _read_text(path: Path) -> str:
+    """The text of a file; empty if it cannot be read."""
     try:
         return path.read_text()
     except OSError:

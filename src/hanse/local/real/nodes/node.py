@@ -47,6 +47,7 @@ class ContainerNode:
         logs: Path,
         on_death: Callable[[ServerDied], None],
     ) -> None:
+        """Prepare one node; nothing runs yet. `on_death` is called if a server ends by itself."""
         self.config = config
         self._binaries = {**binaries, GUARD: Path(sys.executable)}
         self._fabric = fabric
@@ -89,7 +90,10 @@ class ContainerNode:
         return namespace
 
     async def _import_images(self, namespace: MachineNamespace, images: Sequence[Path]) -> None:
-        """Wait at most 30 s for containerd, and import the archives of images into it."""
+        """Wait at most 30 s for containerd, and import the archives of images into it.
+
+        Raises `TimeoutError`, and `NodesFailed` if an import fails.
+        """
         socket = "/run/containerd/containerd.sock"
         wait = f"until [ -S {socket} ]; do sleep 0.05; done"
         async with asyncio.timeout(30):
@@ -128,7 +132,7 @@ class ContainerNode:
 
 
 def _private_folders(node: NodeConfig) -> str:
-    """A shell script that hides what programs of a node would share with the machine."""
+    """A shell script that gives a node its own /run, logs, CNI state, interfaces and sysctls."""
     lines = [
         # The folder may be in one that is hidden next.
         f"mount --bind {shlex.quote(str(node.directory))} /mnt",

@@ -76,6 +76,7 @@ async def _serving(
     running: set[asyncio.Task[None]] = set()
 
     def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Handle a connection in a task of its own, which is kept until it ends."""
         task = asyncio.get_running_loop().create_task(on_connection(reader, writer))
         running.add(task)
         task.add_done_callback(running.discard)
@@ -92,7 +93,10 @@ async def _serving(
 
 
 async def _dial(fabric: NetworkNamespace, host: str, port: int) -> _Streams:
-    """Connect to an address; only those outside loopback are in the fabric."""
+    """Connect to a loopback address of this machine, or to any other from the fabric.
+
+    Raises `ValueError` for a name, and an `OSError`, which may be a `TimeoutError` after 10 s.
+    """
     address = ip_address(host)
     if address.is_loopback:
         return await asyncio.open_connection(host, port)

@@ -24,7 +24,7 @@ _PACKAGES = {
 
 
 def require_support() -> None:
-    """Raise `NodesUnsupported`, in one sentence with the remedy, if nodes cannot run here."""
+    """Raise `NodesUnsupported`, with the remedy, without Linux, root or the needed packages."""
     if sys.platform != "linux":
         raise NodesUnsupported("nodes with containers need Linux; use --nodes simulated")
     if os.geteuid() != 0:

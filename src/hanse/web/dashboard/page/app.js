@@ -16,6 +16,7 @@ const nav = document.getElementById("nav");
 const search = document.getElementById("search");
 const pulse = document.getElementById("pulse");
 let shown = null;
+let placeInNav = null;
 
 function here() {
   const [path, query = ""] = location.hash.replace(/^#\/?/, "").split("?");
@@ -24,6 +25,13 @@ function here() {
 }
 
 function offered() { return VIEWS.filter((view) => !view.offered || view.offered(state)); }
+
+// On a narrow screen the links are one row that scrolls.
+function showCurrent() {
+  const current = nav.querySelector("[aria-current]");
+  if (current) nav.scrollLeft = current.offsetLeft - (nav.clientWidth - current.offsetWidth) / 2;
+}
+addEventListener("resize", showCurrent);
 
 function drawNav(place) {
   const links = []; let group = "";
@@ -34,12 +42,14 @@ function drawNav(place) {
       view.title, count && h("span", { class: `count ${count.state || ""}`, title: count.title }, count.text)));
   }
   nav.replaceChildren(...links);
+  if (place.name !== placeInNav) showCurrent();
+  placeInNav = place.name;
 }
 
 function drawPulse() {
   const troubled = serious().length;
-  pulse.className = `pulse ${!state.connected ? "bad" : troubled ? worst() : "good"}`;
-  pulse.textContent = !state.connected ? (state.loaded ? "not connected: what is shown is old" : "connecting") : troubled ? `live · ${troubled} to mend` : "live";
+  pulse.className = `pulse ${!state.connected ? "bad" : troubled ? worst() : state.judged ? "good" : "idle"}`;
+  pulse.textContent = !state.connected ? (state.loaded ? "not connected: what is shown is old" : "connecting") : troubled ? `live · ${troubled} to mend` : state.judged ? "live" : "live · reading";
 }
 
 // How an element is found again after it was drawn anew, so that it keeps the focus.

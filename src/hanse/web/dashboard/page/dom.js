@@ -79,5 +79,8 @@ export function ago(at, now = Date.now()) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
+export const troubled = (x) => x.state === "bad" || x.state === "warn";
+export const notes = (x, texts) => texts.map((text) => h("div", { class: `note ${x.state === "bad" ? "bad" : ""}` }, text));
+export const reasons = (x) => notes(x, x.findings.map((f) => f.summary));
 export const counted = (n, what, more = `${what}s`) => `${n} ${n === 1 ? what : more}`;
 export const color = (index) => `c${index % 8}`;

@@ -1,5 +1,5 @@
 // The features beyond services: what spans clusters, as one list and one of it in full.
-import { h, badge, chip, head, panel, table, facts, color, counted } from "/page/dom.js";
+import { h, badge, chip, head, panel, table, facts, color, counted, troubled, notes, reasons } from "/page/dom.js";
 import { items, item } from "/page/store.js";
 
 const key = (x) => `${x.namespace}/${x.name}`;
@@ -19,7 +19,8 @@ function matrix(m) {
     const [kind, mark, words] = MARKS[reach];
     return h("td", { class: kind, title: `${m.names[i]} → ${m.names[j]}: ${words}` }, mark);
   };
-  return panel(`Who can reach whom in ${m.cluster}`, h("div", { class: "body scroll" },
+  const lost = item("clusters", m.cluster)?.phase === "Unreachable";
+  return panel(`Who ${lost ? "could" : "can"} reach whom in ${m.cluster}${lost ? ", when it was last seen" : ""}`, h("div", { class: "body scroll" },
     h("table", { class: "matrix", "aria-label": `Reach in ${m.cluster}` },
       h("thead", {}, h("tr", {}, h("th", {}, "from \\ to"), m.names.map((n, i) => h("th", { scope: "col", title: n }, String(i + 1))))),
       h("tbody", {}, m.rows.map((row, i) => h("tr", {}, h("th", { scope: "row" }, `${i + 1}  ${m.names[i]}`), row.map((r, j) => cell(r, i, j)))))),
@@ -37,7 +38,7 @@ function feature({ name, title, about, columns, empty, beside }) {
     const x = item(name, id);
     if (!x) return panel(id, h("div", { class: "empty" }, `${id} is not there (any more).`));
     return h("div", { class: "grid side" }, panel(`${x.namespace} / ${x.name}`, h("div", { class: "body" },
-      x.problems.map((p) => h("div", { class: `note ${x.state === "bad" ? "bad" : ""}` }, p)),
+      x.problems.length ? notes(x, x.problems) : reasons(x),
       shares(x.parts),
       facts([["State", badge(x.state, x.told)], ...x.facts,
         [columns[2], x.parts.length && x.parts.map((p) => h("div", {}, badge(p.state, p.cluster), " ", h("span", { class: "muted" }, p.text + (p.share ? ` (${p.share} %)` : ""))))]])),
@@ -49,7 +50,7 @@ function feature({ name, title, about, columns, empty, beside }) {
     offered: () => items(name).length || location.hash.startsWith(`#/${name}`),
     search: (x) => `${key(x)} ${x.told} ${x.parts.map((p) => p.cluster).join(" ")} ${x.facts.map((f) => f[1]).join(" ")}`,
     count: () => {
-      const bad = items(name).filter((x) => x.state === "bad" || x.problems.length).length;
+      const bad = items(name).filter(troubled).length;
       return bad ? { text: bad, state: "warn", title: `${bad} to look at` } : { text: items(name).length };
     },
     draw(place) {

@@ -1,5 +1,5 @@
 // The fleet: a map of clusters and of the ways between them, and what can be done to it.
-import { h, s, badge, head, panel, facts, ago, table, clock, counted } from "/page/dom.js";
+import { h, s, badge, head, panel, facts, ago, table, clock, counted, troubled } from "/page/dom.js";
 import { state, items, item } from "/page/store.js";
 import { order } from "/page/act.js";
 import { happening } from "/page/timeline.js";
@@ -53,10 +53,14 @@ function edge(link, at) {
 
 const shortened = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
+// What an agent remembers of a lost cluster is shown; one that was never read has not nothing.
+const isUnread = (c) => c.phase === "Unreachable" && !c.exports && !c.imports && !c.nodes;
+const content = (c) => isUnread(c) ? "content not known" : `${counted(c.exports, "export")} · ${counted(c.imports, "import")}`;
+
 function node(c, at, picked) {
   const { x, y } = at[c.name], told = condition(c), local = LOCAL(c.name);
   const standing = local?.standing || (isBroker(c) ? "broker" : c.roles.includes("local") ? "cluster" : c.roles[0] || "");
-  const more = isBroker(c) ? "what clusters share" : `${counted(c.exports, "export")} · ${counted(c.imports, "import")}`;
+  const more = isBroker(c) ? "what clusters share" : content(c);
   const late = local?.delay_milliseconds ? `${local.delay_milliseconds} ms late` : "";
   return s("a", { href: `#/fleet/${c.name}`, "aria-label": `${c.name}, ${standing}, ${told.text}` },
     s("g", { class: `node ${told.state} ${picked === c.name ? "picked" : ""}`, transform: `translate(${x - NODE_W / 2},${y - NODE_H / 2})` },
@@ -69,19 +73,22 @@ function node(c, at, picked) {
 
 const MANY = 12, STATES = ["bad", "warn", "idle", "good"];
 
-// Above a dozen, a map is a tangle: a grid, the troubled first.
+// Above a dozen, the troubled come first, and a map is a tangle: a grid.
+function listed() {
+  const clusters = inOrder(), rank = (c) => STATES.indexOf(condition(c).state);
+  return clusters.length > MANY ? clusters.sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1)) : clusters;
+}
+
 function cards(clusters, picked) {
-  const rank = (c) => STATES.indexOf(condition(c).state);
-  const sorted = clusters.sort((a, b) => rank(a) - rank(b) || (a.name < b.name ? -1 : 1));
-  return h("div", { class: "cards", role: "group", "aria-label": "Clusters, the troubled first" }, sorted.map((c) => {
+  return h("div", { class: "cards", role: "group", "aria-label": "Clusters, the troubled first" }, clusters.map((c) => {
     const told = condition(c);
     return h("a", { href: `#/fleet/${c.name}`, class: `${told.state} ${picked === c.name ? "picked" : ""}` }, h("b", {}, c.name),
-      h("span", {}, told.text), h("span", {}, isBroker(c) ? "broker" : `${counted(c.exports, "export")} · ${counted(c.imports, "import")}`));
+      h("span", {}, told.text), h("span", {}, isBroker(c) ? "broker" : content(c)));
   }));
 }
 
 function map(picked) {
-  const clusters = inOrder();
+  const clusters = listed();
   if (clusters.length > MANY) return cards(clusters, picked);
   const { at, height } = places(clusters);
   const links = items("links").flatMap((x) => x.links);
@@ -121,8 +128,8 @@ function detail(name) {
       ["Why", c.reason],
       ["Roles", local?.standing || c.roles.join(", ")],
       ["Led by", c.leader],
-      ["Exports", isBroker(c) ? "" : String(c.exports)],
-      ["Imports", isBroker(c) ? "" : String(c.imports)],
+      ["Exports", isBroker(c) ? "" : isUnread(c) ? "not known" : String(c.exports)],
+      ["Imports", isBroker(c) ? "" : isUnread(c) ? "not known" : String(c.imports)],
       ["Nodes", c.nodes || local?.nodes ? String(c.nodes || "") : ""],
       ["API server", local && h("code", {}, local.url)],
       ["Service range", local?.services && h("code", {}, local.services)],
@@ -135,14 +142,14 @@ function detail(name) {
 
 function tiles() {
   const clusters = items("clusters"), all = items("services");
-  const troubled = clusters.filter((c) => condition(c).state !== "good").length;
+  const away = clusters.filter((c) => condition(c).state !== "good").length;
   const broken = items("links").flatMap((x) => x.links).filter((l) => l.state === "bad" || isCut(l.source, l.target)).length;
-  const wrong = all.filter((x) => x.problems.length).length;
+  const wrong = all.filter(troubled).length;
   const ready = all.reduce((n, x) => n + x.exporters.reduce((m, e) => m + e.ready, 0), 0);
   const tile = (href, value, label, sub, kind) => h("a", { class: "panel tile", href }, h("b", {}, value), h("span", {}, label), h("span", { class: `sub ${kind || ""}` }, sub));
   return h("div", { class: "tiles" },
-    tile("#/fleet", clusters.length, "clusters", troubled ? `${troubled} to look at` : broken ? `${counted(broken, "way")} broken` : "all healthy", troubled || broken ? "bad" : ""),
-    tile("#/services", all.length, "services", wrong ? `${wrong} with problems` : "no conflicts", wrong ? "warn" : ""),
+    tile("#/fleet", clusters.length, "clusters", away ? `${away} to look at` : broken ? `${counted(broken, "way")} broken` : "all healthy", away || broken ? "bad" : ""),
+    tile("#/services", all.length, "services", wrong ? `${wrong} with problems` : "all well", wrong ? "warn" : ""),
     tile("#/services", ready, "ready endpoints", "in all clusters"),
     tile("#/timeline", state.timeline.at(-1)?.number || 0, "changes", "since this began"));
 }
@@ -166,7 +173,7 @@ export const fleet = {
       h("div", { class: "grid two" },
         panel("Map", h("div", { class: "body" }, map(picked)), heal),
         picked ? detail(picked) : h("div", { class: "grid" },
-          panel("Clusters", table(["Cluster", "State", "Led by"], inOrder().map((c) => {
+          panel("Clusters", table(["Cluster", "State", "Led by"], listed().map((c) => {
             const told = condition(c);
             return h("tr", { "data-href": `#/fleet/${c.name}`, tabindex: 0 }, h("td", { class: "name" }, c.name),
               h("td", {}, badge(told.state, told.text), c.reason && h("div", { class: "faint" }, c.reason)), h("td", { class: "muted word" }, c.leader || "–"));

@@ -19,7 +19,7 @@ export const found = {
     return [head("Search", `${count} found for “${wanted}”.`),
       h("div", { class: "grid" },
         clusters.length ? panel("Clusters", table(["Cluster", "State"], clusters.map((c) => h("tr", { "data-href": `#/fleet/${c.name}`, tabindex: 0 }, h("td", { class: "name" }, c.name), h("td", {}, badge(condition(c).state, condition(c).text)))))) : null,
-        services.length ? panel(`Services${services.length > MOST ? ` (the first ${MOST} of ${services.length})` : ""}`, table(["Service", "State", "Type", "Ports", "Ready endpoints by cluster"], services.slice(0, MOST).map((x) => row(x)))) : null,
+        services.length ? panel(`Services${services.length > MOST ? ` (the first ${MOST} of ${services.length})` : ""}`, table(["Service", "State", "Type", "Ports", "Ready endpoints by cluster"], services.slice(0, MOST).map((x) => row(x)), { label: "Services" })) : null,
         more.map(({ view, found: list }) => panel(view.title, table(view.columns, list.slice(0, MOST).map((x) => view.row(x))))),
         count ? null : h("div", { class: "panel empty" }, "Nothing has that in its name or state."))];
   },

@@ -1,5 +1,5 @@
 // Everything that is known, and who wants to hear of changes.
-export const state = { sections: {}, timeline: [], around: null, may: [], connected: false, loaded: false };
+export const state = { sections: {}, timeline: [], around: null, may: [], connected: false, loaded: false, judged: false };
 const listeners = new Set();
 let waiting = false;
 
@@ -15,7 +15,7 @@ export const items = (section) => Object.values(state.sections[section] || {});
 export const item = (section, key) => (state.sections[section] || {})[key];
 
 function take(news) {
-  if (news.first) { state.sections = {}; state.timeline = []; state.loaded = true; }
+  if (news.first) { state.sections = {}; state.timeline = []; state.loaded = true; state.judged = false; }
   for (const [section, put] of Object.entries(news.put || {})) {
     state.sections[section] = Object.assign(state.sections[section] || {}, put);
   }
@@ -26,6 +26,7 @@ function take(news) {
     const last = state.timeline.at(-1)?.number || 0;
     state.timeline = state.timeline.concat(news.timeline.filter((e) => e.number > last)).slice(-500);
   }
+  if (news.judged) state.judged = true;
   if (news.around !== undefined) state.around = news.around;
   changed();
 }

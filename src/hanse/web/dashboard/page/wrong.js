@@ -1,6 +1,6 @@
 // What is wrong: the cause, what follows from it, and what mends it, to be copied.
 import { h, badge, panel, ago, counted } from "/page/dom.js";
-import { items } from "/page/store.js";
+import { state, items } from "/page/store.js";
 
 const RANK = { outage: 0, degraded: 1, risk: 2, note: 3 };
 const STATE = { outage: "bad", degraded: "bad", risk: "warn", note: "idle" };
@@ -40,7 +40,8 @@ export function finding(f) {
 
 export function wrong() {
   const all = findings(), shown = all.slice(0, SHOWN);
-  if (!all.length) return h("section", { class: "panel wrong good", "aria-label": "What is wrong" }, h("div", { class: "body" }, badge("good", "Nothing is wrong.")));
+  if (!all.length) return h("section", { class: "panel wrong good", "aria-label": "What is wrong" }, h("div", { class: "body" },
+    state.judged && items("clusters").length ? badge("good", "Nothing is wrong.") : badge("idle", "Not known yet: the fleet is being read.")));
   const shownPanel = panel("What is wrong", h("div", { class: "body findings" }, shown.map(finding),
     all.length > shown.length && h("p", { class: "muted" }, `${counted(all.length - shown.length, "more finding")}: `, h("code", {}, "hanse doctor"))));
   shownPanel.classList.add("wrong");

@@ -1,0 +1,81 @@
+"""What the doctor and the console check beside views, with credentials for every cluster."""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from hanse.cli.doctor.clusters import CheckContext, check_clusters
+from hanse.cli.doctor.clusters import Finding as Check
+from hanse.cli.doctor.objects import check_objects
+from hanse.cli.fleet import ClusterRead
+from hanse.cli.inventory import InventoryResult
+from hanse.model.broker_namespace import lost_broker_namespace
+from hanse.model.crds import crds
+from hanse.model.facts import Role
+from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.snapshot import Change, Watch
+from hanse.model.view import Item
+
+_DEGRADED = ("CrdMissing", "GuardMissing", "LeaderMissing", "LeaseMissing", "WebhookDown")
+_KEY = "fleet"
+
+
+class CheckedFleet(Struct, frozen=True):
+    """What checks need: the inventories and readings of clusters at one time."""
+
+    inventories: Sequence[InventoryResult]
+    reads: Collection[ClusterRead]
+    now: datetime
+
+
+class ChecksView:
+    """The findings of all checks, as a view among those of features."""
+
+    name = "checks"
+    reads: tuple[Watch, ...] = ()
+
+    def __init__(self, take: Callable[[], CheckedFleet], *, local: bool) -> None:
+        """Check the fleet that `take` reads; `local` if it is a local federation."""
+        self._take = take
+        self._local = local
+        self._definitions = crds()
+        self._compared: dict[tuple[str, bytes], bool] = {}
+
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:  # noqa: ARG002 - as every view
+        """One key: some checks compare clusters."""
+        return (_KEY,)
+
+    def keys_for(self, change: Change) -> Iterable[str]:  # noqa: ARG002 - as every view
+        """None: clusters are read again and again, and all is judged after that."""
+        return ()
+
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item:  # noqa: ARG002 - there is one
+        """The findings of all checks over the readings that the snapshot is made of."""
+        fleet = self._take()
+        context = CheckContext(fleet.now, self._definitions, self._local, self._compared)
+        found = (
+            *check_clusters(fleet.inventories, context),
+            *check_objects([one for one in fleet.reads if not one.failure], fleet.now),
+        )
+        brokers = snapshot.clusters_with_role(Role.BROKER)
+        lost = {cluster_ref(one) for one in brokers if lost_broker_namespace(one, snapshot)}
+        return Item(findings=tuple(as_finding(one, lost) for one in found))
+
+
+def as_finding(check: Check, lost: Collection[Ref]) -> Finding:
+    """A check's finding as a `Finding` of the model: DEGRADED for codes in `_DEGRADED`, else RISK.
+
+    `lost` are the brokers without their namespace: they cause checks that are `of_namespace`.
+    """
+    broker = cluster_ref(check.cluster)
+    return Finding(
+        code=check.code,
+        severity=Severity.DEGRADED if check.code in _DEGRADED else Severity.RISK,
+        subject=replace(check.subject or Ref("APIServer", check.cluster), cluster=check.cluster),
+        summary=f"{check.cluster}: {check.problem}",
+        remedy=Remedy(check.advice, (check.remedy,)) if check.pasteable else Remedy(check.remedy),
+        caused_by=(broker,) if check.of_namespace and broker in lost else (),
+    )

@@ -1,0 +1,90 @@
+"""Slices that stand although no record explains them: it may be out of sight, or not written yet.
+
+A supervisor that has just connected to a member does not know whether that was restored since, nor
+whether anybody leads it: a record that it lacks may be written in a moment.
+"""
+
+from collections.abc import Container
+from datetime import datetime, timedelta
+
+from msgspec import Struct
+
+from hanse.features.federated.join_requests import FederatedName, Joinable, join_request
+from hanse.features.federated.members import (
+    has_complete_records,
+    has_left,
+    is_led,
+    unreadable_members,
+)
+from hanse.features.federated.records import Identity, Origin
+from hanse.features.federated.slices import GENERATED_SLICES, slice_origin
+from hanse.model.facts import ClusterState
+from hanse.model.kinds.core import Service
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.kinds.federation import NativeService
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Snapshot
+
+RECORDED_AFTER = timedelta(seconds=30)
+"""How long a leader may take to be elected, and to write the records of a member."""
+
+
+class KeptSlices(Struct, frozen=True):
+    """The slices that stand, by what they are the endpoints of, and until when that is certain."""
+
+    slices: tuple[tuple[Origin, EndpointSlice], ...]
+    judged_again_after: timedelta | None
+    """When the next of their records would have been written; None if no time tells."""
+
+
+def kept_slices(
+    federated: FederatedName,
+    member: ClusterId,
+    recorded: Container[Identity],
+    snapshot: Snapshot,
+) -> KeptSlices:
+    """The current slices of a federated Service in a member whose records are not known now.
+
+    Not of clusters that have left, nor where the record is known to be gone.
+    """
+    kept, times = [], set[timedelta]()
+    for endpoint_slice in snapshot.by(member, GENERATED_SLICES, str(federated)):
+        origin = slice_origin(endpoint_slice)
+        if origin is None or origin.identity in recorded or has_left(origin.cluster, snapshot):
+            continue
+        made = endpoint_slice.metadata.creation_timestamp
+        awaited = _until_recorded(origin, federated, made, snapshot)
+        if awaited is not None:
+            times.add(awaited)
+        if awaited is not None or not _is_known(origin.cluster, federated, snapshot):
+            kept.append((origin, endpoint_slice))
+    return KeptSlices(tuple(kept), min(times, default=None))
+
+
+def _is_known(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) -> bool:
+    """Whether all records of a cluster are listed, and none has a newer schema."""
+    complete = has_complete_records(cluster, snapshot)
+    return complete and cluster not in unreadable_members(federated, snapshot)
+
+
+def _until_recorded(
+    origin: Origin, federated: FederatedName, made: datetime | None, snapshot: Snapshot
+) -> timedelta | None:
+    """How long the record of a member Service may still be missing; None if it would be there.
+
+    Also None if its slice was made after we had connected: we have seen the record, and it is gone.
+    And in a member that we lead if that does not join: nobody will write it.
+    """
+    state = snapshot.fact(ClusterState, origin.cluster)
+    if state is None or snapshot.now - state.since >= RECORDED_AFTER:
+        return None
+    if made is not None and made > state.since:
+        return None
+    if is_led(origin.cluster, snapshot) and snapshot.synced(origin.cluster):
+        place = (origin.name, origin.namespace)
+        obj: Joinable | None = snapshot.get(origin.cluster, Service, *place)
+        if origin.kind == "NativeService":
+            obj = snapshot.get(origin.cluster, NativeService, *place)
+        if obj is None or federated not in join_request(obj).joins:
+            return None
+    return RECORDED_AFTER - (snapshot.now - state.since)

@@ -1,0 +1,39 @@
+"""Address ranges of members: each member's own agent states them, supervisors compare them."""
+
+from collections.abc import Iterator
+
+from hanse.model.conditions import Condition, condition, find_condition
+from hanse.model.kinds.federation import Federation
+from hanse.model.kinds.hanse import MemberRanges
+from hanse.model.member_ranges import discovered_ranges, overlapping, stated_ranges
+from hanse.model.snapshot import Snapshot
+
+RANGES = "RangesDistinct"
+"""Condition of a supervisor's Federation: whether addresses of members are told apart."""
+
+
+def own_ranges(federation: Federation, snapshot: Snapshot) -> MemberRanges:
+    """The ranges of this cluster: as its Federation says, or as found; what is known until then."""
+    if federation.spec.ranges:
+        return MemberRanges(pods=federation.spec.ranges)
+    found = discovered_ranges(snapshot)
+    return found if found is not None else federation.status.ranges
+
+
+def ranges_condition(federation: Federation, snapshot: Snapshot) -> Iterator[Condition]:
+    """RangesDistinct: False while pod ranges of two members overlap, True only after a False."""
+    members = (one.cluster_id for one in federation.spec.members)
+    known = {member: stated_ranges(member, snapshot) for member in members}
+    overlaps = list(overlapping(known, services=False))
+    if overlaps:
+        pairs = "; ".join(
+            f"{o.one} ({o.ranges[0]}) and {o.other} ({o.ranges[1]})" for o in overlaps
+        )
+        text = (
+            f"{pairs} have the same addresses: they take no endpoints of each other that lie in "
+            "both; give one of them other ranges, or name the right ones in spec.ranges of its own "
+            "Federation"
+        )
+        yield condition(RANGES, False, "RangesOverlap", text)
+    elif find_condition(federation.status.conditions, RANGES) is not None:
+        yield condition(RANGES, True, "Distinct")

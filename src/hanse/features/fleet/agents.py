@@ -1,0 +1,136 @@
+"""What is wrong with the agents of clusters: they do not run, or do not show that they do."""
+
+from collections.abc import Iterator
+
+from hanse.features.fleet.links import link_remedy, link_state, needs_join, refusal
+from hanse.model.facts import AgentFeatures, AgentRun, Role
+from hanse.model.findings import Finding, Remedy, Severity, cluster_ref, remedy
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.apps import Deployment
+from hanse.model.kinds.core import Namespace
+from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
+from hanse.model.objects import ClusterId
+
+
+def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """AgentMissing and AgentSilent, by the Lease of the agent in its own cluster.
+
+    A broker whose Lease nobody ever held needs no agent.
+    """
+    own = snapshot.by_agent.get(cluster)
+    run = own.fact(AgentRun, cluster) if own is not None else None
+    if run is None or run.alive or (Role.BROKER in snapshot.roles(cluster) and not run.holder):
+        return
+    yield Finding(
+        code="AgentSilent" if run.holder else "AgentMissing",
+        severity=Severity.DEGRADED,
+        subject=cluster_ref(cluster),
+        summary=f"the agent of {cluster} does not run: it does not renew its Lease"
+        if run.holder
+        else f"no agent works in {cluster}: {_missing_part(cluster, snapshot)}",
+        remedy=_start_agent(cluster, snapshot, has_run=bool(run.holder)),
+        since=run.renewed,
+    )
+
+
+def refused_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
+    """AgentMissing: the account of a cluster's agent is gone, or was made anew.
+
+    The remedy gives it the rights of the features that it runs, and a new token.
+    """
+    return Finding(
+        code="AgentMissing",
+        severity=Severity.DEGRADED,
+        subject=cluster_ref(cluster),
+        summary=f"no agent works in {cluster}, which refuses the credentials of its agent: their "
+        f"ServiceAccount {SYSTEM_NAMESPACE}/{AGENT} is gone, or was made anew",
+        remedy=_start_agent(cluster, snapshot, has_run=False)
+        if snapshot.local
+        else remedy(rights_command(cluster, snapshot), _restart_command(cluster, snapshot)),
+    )
+
+
+def rights_command(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The command that gives an agent its account and the rights of the features that it runs."""
+    own = snapshot.by_agent[cluster].fact(AgentFeatures, cluster)
+    features = f" --features {','.join(own.features)}" if own is not None else ""
+    return (
+        f"hanse manifests --cluster-id {cluster}{features} --rights | "
+        f"{snapshot.kubectl(cluster, 'apply -f -')}"
+    )
+
+
+def _missing_part(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """Why nobody holds the Lease of an agent: its namespace is gone, or only the Lease is."""
+    own = snapshot.by_agent[cluster]
+    if own.synced(cluster, Namespace) and own.get(cluster, Namespace, SYSTEM_NAMESPACE) is None:
+        return f"there is no namespace {SYSTEM_NAMESPACE}, where it has its Lease and its account"
+    return f"there is no Lease {SYSTEM_NAMESPACE}/{AGENT}"
+
+
+def _start_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run: bool) -> Remedy:
+    """What starts an agent: scaling up or restarting its Deployment, or installing it.
+
+    Where Deployments were not read, installing is only advice: it might replace one.
+    """
+    if snapshot.local:  # one without Lease may run with the token of an account that is gone
+        stop = () if has_run else (f"hanse local stop agent {cluster}",)
+        return remedy(*stop, f"hanse local start agent {cluster}")
+    known = snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE)
+    if known is not None and known.spec.replicas == 0:
+        scale = f"scale deployment/{AGENT} --replicas=1"
+        return remedy(snapshot.kubectl(cluster, scale, SYSTEM_NAMESPACE))
+    if known is not None or has_run:
+        return remedy(
+            _restart_command(cluster, snapshot),
+            advice=f"if it does not start, its log says why: `{_agent_log(cluster, snapshot)}`",
+        )
+    install = f"hanse manifests --cluster-id {cluster} | {snapshot.kubectl(cluster, 'apply -f -')}"
+    if snapshot.listed(cluster, Deployment):
+        return remedy(install, advice="with your values (-f, --set), if you have some")
+    return remedy(advice=f"if there is no Deployment {SYSTEM_NAMESPACE}/{AGENT}: `{install}`")
+
+
+def _restart_command(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The kubectl command that replaces the pods of an agent."""
+    return snapshot.kubectl(cluster, f"rollout restart deployment/{AGENT}", SYSTEM_NAMESPACE)
+
+
+def silent_finding(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
+    """ClusterSilent: its agent runs, or nobody can say, and does not show so on the broker.
+
+    AgentSilent where all agents are known and this cluster has none (`hanse up`).
+    """
+    silence = snapshot.silence_of(cluster)
+    broker = silence.where if silence is not None else "the broker"
+    own = snapshot.by_agent.get(cluster)
+    state = link_state(own, broker) if own is not None else None
+    stopped = own is None and snapshot.local  # the page of `hanse up` has every agent that runs
+    commands: tuple[str, ...] = ()
+    why = f"the agent of {cluster} does not reach {broker}"
+    if stopped:
+        commands = (f"hanse local start agent {cluster}",)
+        why = f"the agent of {cluster} does not run"
+    elif state is not None and needs_join(state):
+        commands = link_remedy(cluster, broker, state, snapshot).commands
+        why = refusal("its agent", broker, state)
+    elif snapshot.local:
+        commands = (f"hanse local heal {cluster} {broker}",)
+    return Finding(
+        code="AgentSilent" if stopped else "ClusterSilent",
+        severity=Severity.DEGRADED,
+        subject=cluster_ref(cluster),
+        summary=f"{cluster} is silent: {why}, so that the other clusters leave out what it has",
+        remedy=remedy(*commands)
+        if commands
+        else remedy(
+            advice=f"mend the network between {cluster} and {broker}, or the credentials of its "
+            f"agent, which its log names: `{_agent_log(cluster, snapshot)}`"
+        ),
+        since=silence.since if silence is not None else None,
+    )
+
+
+def _agent_log(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The command that shows what the agent of a cluster says."""
+    return snapshot.kubectl(cluster, f"logs deployment/{AGENT} --tail=20", SYSTEM_NAMESPACE)

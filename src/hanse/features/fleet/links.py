@@ -1,0 +1,86 @@
+"""What is wrong with the connections of agents to other clusters."""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from hanse.model.agent_report import refused_resources
+from hanse.model.facts import ClusterState, HeartbeatState, Phase, Role
+from hanse.model.findings import Finding, Remedy, Severity, cluster_ref, link_ref, remedy
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.federation import Federation
+from hanse.model.objects import ClusterId
+from hanse.model.remedies import join_broker, join_federation
+from hanse.model.snapshot import Snapshot
+from hanse.model.summaries import first_of
+
+UNTRUSTED = "the certificate of "
+"""How the reason begins why an agent does not trust a cluster."""
+
+
+def link_findings(target: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """LinkCut, TokenRevoked: agents that do not reach a cluster that others may reach.
+
+    None if it is ClusterUnreachable itself.
+    """
+    fault = snapshot.fault_of(target)
+    if fault is not None and fault.code == "ClusterUnreachable":
+        return
+    for source, agent in snapshot.by_agent.items():
+        state = link_state(agent, target)
+        if source == target or state is None or state.phase is not Phase.UNREACHABLE:
+            continue
+        refused = state.rejected or bool(state.forbidden)
+        yield Finding(
+            code="TokenRevoked" if refused else "LinkCut",
+            severity=Severity.DEGRADED,
+            subject=link_ref(source, target),
+            summary=refusal(f"the agent of {source}", target, state)
+            if refused
+            else f"the agent of {source} does not reach {target}: {state.reason}",
+            remedy=link_remedy(source, target, state, snapshot),
+            since=state.since,
+            caused_by=(cluster_ref(target.rpartition("/")[2]), cluster_ref(source)),
+        )
+
+
+def link_state(agent: Snapshot, target: ClusterId) -> ClusterState | None:
+    """How an agent sees a cluster: unreachable also while it may not renew its Lease there.
+
+    None if the agent does not know it.
+    """
+    state, renewal = agent.fact(ClusterState, target), agent.fact(HeartbeatState, target)
+    denied = refused_resources(state, renewal)
+    if state is None or renewal is None or state.phase is Phase.UNREACHABLE or not denied:
+        return state
+    return replace(state, phase=Phase.UNREACHABLE, since=renewal.since, forbidden=denied)
+
+
+def refusal(agent: str, target: ClusterId, state: ClusterState) -> str:
+    """What a cluster refuses an agent that it answers: its credentials, or some rights.
+
+    Or what the agent refuses: its certificate.
+    """
+    if state.reason.startswith(UNTRUSTED):
+        return f"{agent} does not trust {target}: {state.reason}"
+    if state.rejected:
+        return f"{target} refuses the credentials of {agent}"
+    return f"{target} refuses {agent}: its account may not use {first_of(state.forbidden)}"
+
+
+def needs_join(state: ClusterState) -> bool:
+    """Whether an agent needs other credentials for a cluster, or another authority to trust."""
+    return state.rejected or bool(state.forbidden) or state.reason.startswith(UNTRUSTED)
+
+
+def link_remedy(
+    source: ClusterId, target: ClusterId, state: ClusterState, snapshot: MultiClusterSnapshot
+) -> Remedy:
+    """New credentials where they, rights or a certificate are refused, else the network."""
+    if not needs_join(state):
+        heal = (f"hanse local heal {source} {target.rpartition('/')[2]}",) if snapshot.local else ()
+        return remedy(*heal, advice=f"mend the network from {source} to {target}")
+    if Role.BROKER in state.roles:
+        return remedy(join_broker(target, source, snapshot))
+    federation = next((one.name for one in snapshot.all(source, Federation)), "NAME")
+    return remedy(join_federation(federation, target, source, snapshot))

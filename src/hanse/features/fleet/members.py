@@ -1,0 +1,146 @@
+"""What is wrong with members of a broker that leave, have left, or move to another one."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from hanse.model.broker_namespace import GIVEN_UP, MEMBER, accounts_namespace
+from hanse.model.findings import Finding, Severity, cluster_ref, remedy, subject_of
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.core import ServiceAccount
+from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.objects import ClusterId
+
+LEAVING_AFTER = timedelta(minutes=2)
+"""How long a member may be leaving before that is a finding: `hanse leave` waits no longer."""
+LEFT_AFTER = timedelta(seconds=15)
+"""How long the account of a member that has left may remain: `hanse leave` ends it at once."""
+
+
+def member_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """What is wrong with the membership of clusters on a broker, by their records there."""
+    yield from _abandoned_members(cluster, snapshot)
+    yield from _moving_members(cluster, snapshot)
+    yield from _unfinished_leaves(cluster, snapshot)
+
+
+def _unfinished_leaves(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """MemberLeaving, AccountRemains: members whose `hanse leave` was interrupted, each by itself.
+
+    Nothing about accounts where these could not be read.
+    """
+    for record in snapshot.all(cluster, ClusterMember):
+        since = record.status.since
+        if _is_stuck(record, snapshot):
+            yield Finding(
+                code="MemberLeaving",
+                severity=Severity.RISK,
+                subject=subject_of(record, cluster),
+                summary=f"{record.name} is leaving {cluster}, and has not finished: its agent has "
+                "not withdrawn everything, and its account there has all its rights",
+                remedy=remedy(
+                    _leave_command(record, cluster, snapshot),
+                    advice="its agent has to run and to reach the broker; if the cluster is dead, "
+                    "add --force",
+                ),
+                since=since,
+                caused_by=(cluster_ref(record.name),),
+            )
+        if (
+            record.status.phase == "Left"
+            and _age(record, snapshot) > LEFT_AFTER
+            and _has_account(record, cluster, snapshot)
+        ):
+            yield Finding(
+                code="AccountRemains",
+                severity=Severity.RISK,
+                subject=subject_of(record, cluster),
+                summary=f"{record.name} has left {cluster}, its account and rights there "
+                "remain: `hanse leave` was interrupted",
+                remedy=remedy(_leave_command(record, cluster, snapshot)),
+                since=since,
+            )
+
+
+def leave_commands(member: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
+    """The commands that end what is MemberLeaving, once the agent of the member works again."""
+    return tuple(
+        _leave_command(record, broker, snapshot)
+        for broker, record in snapshot.membership_records(member)
+        if _is_stuck(record, snapshot)
+    )
+
+
+def _is_stuck(record: ClusterMember, snapshot: MultiClusterSnapshot) -> bool:
+    """Whether a member has been leaving for longer than `hanse leave` waits."""
+    return record.status.phase == "Leaving" and _age(record, snapshot) > LEAVING_AFTER
+
+
+def _age(record: ClusterMember, snapshot: MultiClusterSnapshot) -> timedelta:
+    """For how long a member has been in its phase; none where its record does not say."""
+    since = record.status.since
+    return snapshot.now - since if since is not None else timedelta()
+
+
+def _has_account(record: ClusterMember, broker: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
+    """Whether a broker has accounts of a member that may do more than read its record."""
+    spaces = (record.namespace, accounts_namespace(record.namespace))
+    return any(
+        one.metadata.labels.get(MEMBER) == record.name
+        and one.namespace in spaces
+        and one.metadata.annotations.get(GIVEN_UP) != "true"
+        for one in snapshot.all(broker, ServiceAccount)
+    )
+
+
+def _leave_command(record: ClusterMember, broker: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The `hanse leave` command that goes on with a leave: with `--force` if it was begun so.
+
+    Else with the cluster's `--context`.
+    """
+    place = f" --broker-namespace {record.namespace}" * (record.namespace != BROKER_NAMESPACE)
+    asked = "--force" if record.status.abandoned else f"--context {snapshot.context(record.name)}"
+    joined = f"--broker {snapshot.context(broker)}{place} --cluster-id {record.name}"
+    return f"hanse leave {joined} {asked}"
+
+
+def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """MemberAbandoned: records of members that have left and whose status says `abandoned`."""
+    for record in snapshot.all(cluster, ClusterMember):
+        if record.has_left and record.status.abandoned:
+            yield Finding(
+                code="MemberAbandoned",
+                severity=Severity.NOTE,
+                subject=subject_of(record, cluster),
+                summary=f"{record.name} was made to leave {cluster} without being asked: what "
+                "Hanse wrote in it stands until its agent runs again",
+                remedy=remedy(
+                    f"hanse uninstall --context {record.name} --yes --force",
+                    advice="or start its agent, if the cluster is there; once it is gone for good: "
+                    + snapshot.kubectl(
+                        cluster,
+                        f"patch clustermember {record.name} --subresource status --type merge "
+                        '-p \'{"status":{"abandoned":false}}\'',
+                        record.namespace,
+                    ),
+                ),
+                since=record.status.since,
+            )
+
+
+def _moving_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """MembersMoving: records of members whose status says `moving`, all in one finding."""
+    moving = [one for one in snapshot.all(cluster, ClusterMember) if one.status.moving]
+    if moving:
+        names = ", ".join(sorted(one.name for one in moving)[:3])
+        yield Finding(
+            code="MembersMoving",
+            severity=Severity.RISK,
+            subject=subject_of(moving[0], cluster),
+            summary=f"the fleet moves between {cluster} and another broker: until that ends, "
+            f"nobody takes {names}{' and others' * (len(moving) > 3)} for dead",
+            remedy=remedy(
+                advice="once all members are there, end the old one: `hanse broker retire` with "
+                "the old broker as --context and the new one as --successor"
+            ),
+        )

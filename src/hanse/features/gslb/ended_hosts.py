@@ -1,0 +1,75 @@
+"""Hosts that ended while a name server did not see its cluster, or whose objects were lost."""
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from hanse.features.gslb.known import KnownHosts
+from hanse.features.gslb.leader_lease import DURATION, leader_word
+from hanse.features.gslb.names import HOSTS
+from hanse.features.gslb.settled_hosts import digest_hosts, live_hosts
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.globalservice import GlobalService
+from hanse.model.objects import ClusterId
+from hanse.model.snapshot import Snapshot
+
+RENEWALS = 4
+"""Renewals of the leader's Lease, about half a minute, that have to name the same set of hosts."""
+
+
+class EndedHosts:
+    """Forgets known hosts that have no service, once the leader has settled without them.
+
+    Its Lease has to name exactly the hosts that have services here, several times in a row: then
+    the leader has nothing left to write here, and would have written what was lost.
+    """
+
+    def __init__(self, known: KnownHosts) -> None:
+        """No host has ended yet; `known` are the hosts of the zone."""
+        self._known = known
+        self._renewal: tuple[ClusterId, str | None] | None = None
+        self._settled = ""
+        self._counted: datetime | None = None
+        """When the Lease was renewed that was counted last."""
+        self._renewals = 0
+        self._ended: tuple[str, ...] = ()
+
+    def observe(self, lease: Lease, snapshot: Snapshot) -> Sequence[str]:
+        """Forget the hosts that have ended by a renewal of the leader's Lease, and name them.
+
+        The same again for the same renewal.
+        """
+        renewal = (snapshot.local, lease.spec.renew_time)
+        if renewal != self._renewal:
+            self._renewal = renewal
+            ended = list(self._list_ended(lease, snapshot))
+            for service in ended:
+                self._known.forget(service)
+            self._ended = tuple(service.metadata.name for service in ended)
+        return self._ended
+
+    def _list_ended(self, lease: Lease, snapshot: Snapshot) -> Iterator[GlobalService]:
+        """The known hosts without a service that the leader would have if it still served them.
+
+        Not those with members in a cluster that it does not see. Only after RENEWALS in a row whose
+        set of hosts is that of the services here.
+        """
+        live = live_hosts(snapshot)
+        missing = [service for service in self._known if service.metadata.name not in live]
+        settled = lease.metadata.annotations.get(HOSTS, "")
+        if not missing or not settled or settled != digest_hosts(live):
+            self._renewals = 0
+            return
+        follows = settled == self._settled and _is_soon_after(self._counted, lease.renewed)
+        self._renewals = self._renewals + 1 if follows else 1
+        self._settled, self._counted = settled, lease.renewed
+        if self._renewals < RENEWALS:
+            return
+        for service in missing:
+            believes = leader_word(service, snapshot)
+            if all(believes(member.cluster) for member in service.spec.members):
+                yield service
+
+
+def _is_soon_after(before: datetime | None, renewed: datetime | None) -> bool:
+    """Whether a Lease was renewed before it could expire: nothing was missed in between."""
+    return before is not None and renewed is not None and renewed - before < DURATION

@@ -1,0 +1,124 @@
+"""Which nodes have a guard whose rules hold, by the Leases that guards renew.
+
+Rules outlive their guard, and not the boot of the machine. So a Lease counts for its duration and
+names the boot: a guard that restarts changes nothing, and a machine that restarts has no guard.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from enum import Enum
+
+from hanse.features.networks.lookups import GUARDED, PODS_BY_NODE, is_served
+from hanse.features.networks.options import NetworksOptions
+from hanse.model.facts import HolderState, LeaseLiveness
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.core import Node, Pod
+from hanse.model.kinds.policynetworking import ClusterNetworkPolicy
+from hanse.model.naming import GUARDS_NAMESPACE
+from hanse.model.objects import Object
+from hanse.model.snapshot import Snapshot
+
+CLOCK_GRACE = timedelta(seconds=10)
+"""By how much clocks of nodes may differ from ours."""
+
+
+class Isolation(Enum):
+    """What keeps the networks of tenants apart."""
+
+    POLICIES = "NetworkPolicies"
+    GUARDS = GUARDED
+    ADMIN_POLICIES = "ClusterNetworkPolicies"
+    UNDECIDED = "Undecided"
+    """Guards may do or not: not all is known yet, and what stands stays."""
+
+
+def isolated_by(snapshot: Snapshot, options: NetworksOptions) -> Isolation:
+    """What keeps networks apart: NetworkPolicies, unless it is certain that something else does.
+
+    UNDECIDED while Nodes or Leases are not listed, or the state of a guard is not known.
+    """
+    if options.admin_policies and is_served(ClusterNetworkPolicy, snapshot):
+        return Isolation.ADMIN_POLICIES
+    if not options.guard:
+        return Isolation.POLICIES
+    local = snapshot.local
+    if not (snapshot.listed(local, Node) and snapshot.listed(local, Lease)):
+        return Isolation.UNDECIDED
+    states = {guard_state(node, snapshot) for node in snapshot.all(local, Node)}
+    if HolderState.SILENT in states or not states:
+        return Isolation.POLICIES
+    return Isolation.UNDECIDED if HolderState.UNKNOWN in states else Isolation.GUARDS
+
+
+def guard_state(node: Node, snapshot: Snapshot) -> HolderState:
+    """Whether the rules of a guard hold on a node; SILENT if it has none, or not since its boot.
+
+    READY, too, for a node that cannot run pods of tenants yet.
+    """
+    name = node.metadata.name
+    lease = snapshot.get(snapshot.local, Lease, name, GUARDS_NAMESPACE)
+    if lease is None or not _is_of_boot(lease, node):
+        return HolderState.READY if _is_empty(node, snapshot) else HolderState.SILENT
+    liveness = snapshot.fact(LeaseLiveness, (snapshot.local, GUARDS_NAMESPACE, name))
+    if liveness is None:
+        return HolderState.UNKNOWN
+    return HolderState.SILENT if liveness.outdated else liveness.state
+
+
+def unguarded_nodes(nodes: Iterable[Node], leases: Iterable[Lease], now: datetime) -> list[str]:
+    """The names of nodes without a guard, to somebody who reads Nodes and Leases once.
+
+    A Lease that was not renewed in time, by the clocks of its guard and ours, does not count.
+    """
+    held = {lease.metadata.name: lease for lease in leases}
+    return sorted(
+        node.metadata.name
+        for node in nodes
+        if (lease := held.get(node.metadata.name)) is None
+        or not _is_of_boot(lease, node)
+        or lease.silence(now, CLOCK_GRACE) is not None
+    )
+
+
+def _is_of_boot(lease: Lease, node: Node) -> bool:
+    """Whether a guard has held a Lease since its machine started."""
+    boot = node.status.node_info.boot_id
+    return bool(boot) and lease.spec.holder_identity == boot
+
+
+def concerns_guards(before: Object | None, after: Object | None) -> bool:
+    """Whether a change of a Node, or of a Lease, can change what keeps networks apart.
+
+    True for one that appears or goes.
+    """
+    match before, after:
+        case Node(), Node():
+            boots = {one.status.node_info.boot_id for one in (before, after)}
+            return len(boots) > 1 or _is_new(before) != _is_new(after)
+        case Lease(), Lease():
+            return before.spec.holder_identity != after.spec.holder_identity
+        case _:
+            return True
+
+
+def runs_on_new_node(pods: Iterable[Pod], snapshot: Snapshot) -> bool:
+    """Whether one of the pods is bound to a node that was never ready."""
+    nodes = (snapshot.get(snapshot.local, Node, pod.spec.node_name) for pod in pods)
+    return any(node is not None and _is_new(node) for node in nodes)
+
+
+def _is_empty(node: Node, snapshot: Snapshot) -> bool:
+    """Whether a node was never ready, and no pod of a tenant is bound to it."""
+    return _is_new(node) and not any(snapshot.by(snapshot.local, PODS_BY_NODE, node.metadata.name))
+
+
+def _is_new(node: Node) -> bool:
+    """Whether a node's Ready condition has been False since the node was registered."""
+    created = node.metadata.creation_timestamp
+    return created is not None and any(
+        one.type == "Ready"
+        and one.status == "False"
+        and one.last_transition_time is not None
+        and one.last_transition_time <= created
+        for one in node.status.conditions
+    )

@@ -1,0 +1,64 @@
+"""Slices of this cluster on the broker that are removed though no plan of ours owns them."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from hanse.features.services.clusters import source_cluster
+from hanse.features.services.names import FEATURE_NAME
+from hanse.model.facts import ClusterState, Phase
+from hanse.model.kinds.discovery import EndpointSlice
+from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
+from hanse.model.ownership import OWNER, OwnerClaim, owner_claim, owner_label
+from hanse.model.plan import Desired, Key, Removal
+from hanse.model.snapshot import Snapshot
+
+
+def split_strays(
+    slices: Iterable[EndpointSlice], key: Key, snapshot: Snapshot
+) -> tuple[list[EndpointSlice], list[EndpointSlice]]:
+    """The slices of an export that their clusters published, and those that name us and are not.
+
+    Only who has our token can write those, and others import them as ours.
+    """
+    label = owner_label(FEATURE_NAME, str(key), snapshot.local)
+    kept: list[EndpointSlice] = []
+    strays: list[EndpointSlice] = []
+    for each in slices:
+        is_stray = source_cluster(each) == snapshot.local and (
+            each.metadata.labels.get(OWNER, label) != label
+            or owner_claim(each) != _own_claim(each, key, snapshot.local)
+        )
+        (strays if is_stray else kept).append(each)
+    return kept, strays
+
+
+def stray_removals(strays: Iterable[EndpointSlice], broker: ClusterId) -> Iterator[Removal]:
+    """Removals of slices on the broker that somebody else published in our name."""
+    for each in strays:
+        place = ClusterObjectRef(broker, object_ref(each))
+        yield Removal(place, each.metadata.uid, "our agent did not publish it")
+
+
+def _own_claim(endpoint_slice: EndpointSlice, key: Key, local: ClusterId) -> OwnerClaim:
+    """The owner that a slice names if our agent published it."""
+    meta, kind = endpoint_slice.metadata, str(EndpointSlice.kind)
+    return OwnerClaim(FEATURE_NAME, str(key), local, kind, meta.namespace, meta.name)
+
+
+def superseded_slices(
+    desired: Sequence[Desired], own: Sequence[EndpointSlice], snapshot: Snapshot
+) -> Iterator[Removal]:
+    """Removals of our slices that others replace on the broker while this cluster cannot be seen.
+
+    Then nothing changes here: the rules changed. Its slices would be kept, and answered beside
+    the new ones, until it is seen again.
+    """
+    home = snapshot.fact(ClusterState, snapshot.local)
+    if home is None or home.phase is not Phase.UNREACHABLE or home.recovering or not home.listed:
+        return
+    wanted = {d.object.metadata.name: d.where for d in desired}
+    if wanted and wanted.keys() <= {s.metadata.name for s in own}:
+        (broker,) = {*wanted.values()}
+        for each in own:
+            if each.metadata.name not in wanted:
+                place = ClusterObjectRef(broker, object_ref(each))
+                yield Removal(place, each.metadata.uid, "the rules of the ClusterSet changed")

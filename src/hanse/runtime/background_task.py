@@ -1,0 +1,17 @@
+"""A task that runs beside a block."""
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any
+
+
+@asynccontextmanager
+async def running_task(work: Coroutine[Any, Any, None], name: str) -> AsyncIterator[None]:
+    """Run a task for as long as the block lasts; an error of it ends the block."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(work, name=name)
+        try:
+            yield
+        finally:
+            task.cancel()

@@ -1,0 +1,134 @@
+"""What is said of exports that nobody publishes."""
+
+from datetime import timedelta
+
+import pytest
+
+from hanse.cli.fleet import ClusterRead, build_fleet
+from hanse.features.services.exported import ClusterServices, EndpointCount, ExportedService
+from hanse.features.services.findings import endpoint_findings, refused_exports
+from hanse.features.services.status import NOT_JOINED
+from hanse.features.services.view import ServicesView
+from hanse.kube.watch_events import Listed
+from hanse.model.broker_namespace import MEMBER
+from hanse.model.conditions import condition
+from hanse.model.facts import Role
+from hanse.model.kinds.core import Namespace, Service, ServiceAccount, ServiceSpec
+from hanse.model.kinds.hanse import (
+    ClusterMember,
+    ClusterMemberSpec,
+    ClusterMemberStatus,
+    ClusterSet,
+)
+from hanse.model.kinds.multicluster import (
+    ServiceExport,
+    ServiceExportStatus,
+    ServiceImport,
+    ServiceImportSpec,
+    ServiceImportStatus,
+)
+from hanse.model.objects import Meta
+from hanse.model.ownership import OWNER
+from hanse.model.snapshot import Watch
+from tests.support.builders import meta, stored
+from tests.support.fleet_reads import NOW, findings, read
+from tinykube.virtual_time import EPOCH
+
+WAITING = stored(
+    ServiceExport(
+        metadata=meta("web", "shop"),
+        status=ServiceExportStatus(
+            conditions=(condition("Ready", False, "Pending", NOT_JOINED),),
+        ),
+    )
+)
+RULES = stored(ClusterSet(metadata=Meta(name="default")))
+
+
+@pytest.mark.parametrize(
+    ("brokers", "told"),
+    [
+        (("hub",), "hanse join --broker hub --cluster-id rome --context rome"),
+        ((), "let it join one: `hanse join --broker BROKER --cluster-id rome --context rome`"),
+    ],
+)
+def test_an_export_of_a_cluster_that_has_joined_no_broker_is_mended_by_a_join(
+    brokers: tuple[str, ...], told: str
+) -> None:
+    rome = ClusterRead("rome", {Watch(Role.LOCAL, ServiceExport): Listed((WAITING,), "1")})
+    rules = {Watch(Role.LOCAL, ClusterSet): Listed((RULES,), "1")}
+    fleet = build_fleet([rome, *(ClusterRead(name, rules) for name in brokers)], EPOCH)
+
+    item = ServicesView().render("shop/web", fleet)
+
+    assert item is not None
+    found = {one.code: str(one.remedy) for one in item.findings}
+    assert found["ExportPending"] == told
+
+
+def test_an_export_of_a_cluster_whose_leave_was_interrupted_follows_from_that() -> None:
+    left = ClusterMember(
+        metadata=meta("rome", "hanse-broker"),
+        spec=ClusterMemberSpec(cluster_id="rome", uid="any"),
+        status=ClusterMemberStatus(phase="Left", since=NOW - timedelta(hours=1)),
+    )
+    account = meta("rome", "hanse-broker-accounts", labels={MEMBER: "rome"})
+    known = stored(ServiceAccount(metadata=account))
+
+    shared = Namespace(metadata=Meta(name="hanse-broker"))
+    hub = read("hub", RULES, left, known, shared)
+
+    (remains,) = findings(read("rome", WAITING), hub, local=False)
+
+    assert remains.code == "AccountRemains"
+    assert [one.subject.kind for one in remains.consequences] == ["ServiceExport"]
+
+
+@pytest.mark.parametrize(
+    ("message", "asked"),
+    [
+        (
+            "web.example is not published: DNSEndpoint shop/mine, not made by Hanse, has it, too",
+            "the author of DNSEndpoint shop/mine",
+        ),
+        ("web.example is not published: REFUSED", "the administrator of rome"),
+    ],
+)
+def test_nobody_is_told_to_edit_an_import_that_hanse_made(message: str, asked: str) -> None:
+    unpublished = ServiceImport(
+        metadata=meta("web", "shop", labels={OWNER: "services"}),
+        spec=ServiceImportSpec(type="ClusterSetIP", ports=()),
+        status=ServiceImportStatus(conditions=(condition("Published", False, "Any", message),)),
+    )
+
+    (found,) = findings(read("rome", stored(unpublished)), local=False)
+
+    assert found.code == "NotPublished"
+    assert found.remedy.ask == asked
+    assert "serviceimports" not in found.remedy.advice
+
+
+def test_pods_of_a_cluster_whose_addresses_are_refused_are_left_alone() -> None:
+    refused = ServiceExport(
+        metadata=meta("web", "shop"),
+        status=ServiceExportStatus(
+            conditions=(condition("AddressesAllowed", False, "OutsideRanges", "10.2.0.1"),)
+        ),
+    )
+    selected = Service(metadata=meta("web", "shop"), spec=ServiceSpec(selector={"app": "web"}))
+    fleet = build_fleet([read(name, stored(selected)) for name in ("oslo", "paris", "rome")], EPOCH)
+    service = ExportedService("shop", "web", exporters=("oslo", "paris", "rome"))
+    counts = {
+        "oslo": EndpointCount(1, 1),
+        "paris": EndpointCount(0, 0),
+        "rome": EndpointCount(0, 0),
+    }
+    exports = refused_exports([ClusterServices("rome", exports=(stored(refused),))])
+
+    of_rome, of_paris = endpoint_findings(service, counts, fleet, refused=exports)
+
+    assert [ref.cluster for ref in of_rome.caused_by] == ["rome"]
+    assert not of_rome.remedy.commands
+    (command,) = of_paris.remedy.commands
+    assert "--context paris" in command
+    assert "--current-replicas=0" in command
