@@ -76,21 +76,49 @@ async def test_nothing_is_struck_off_before_another_supervisor_holds_its_lease(
     clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A Lease without a holder has been released, and is not yet taken up."""
+    await _set_holder(clients["oslo"], "oslo", "paris_agent")
+
+    async with _leaving_rome(clients, monkeypatch):
+        await _set_holder(clients["rome"], "rome", "paris_agent")
+
+
+async def test_nothing_is_struck_off_before_the_agent_reports_that_it_has_handed_over(
+    clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a restart of its agent others lead all members: it has yet to see its lost claim."""
+    await _set_holder(clients["oslo"], "oslo", "paris_agent")
+    await _set_holder(clients["rome"], "rome", "paris_agent")
+    states = [{"clusterID": n, "server": f"https://{n}", "reachable": True} for n in NAMES]
+    await _set_status(clients["rome"], members=states)
+
+    async with _leaving_rome(clients, monkeypatch):
+        await _set_status(clients["rome"], members=[], retiring=["rome"])
+        await asyncio.sleep(0.1)
+        assert "rome" in await _members(clients["paris"])
+        await _set_status(clients["rome"], members=[], retiring=None)
+
+
+@asynccontextmanager
+async def _leaving_rome(
+    clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[None]:
+    """Let rome leave: it is struck off only after the block, and then its Lease is released."""
     monkeypatch.setattr(leaving, "RELEASE_TIMEOUT", timedelta(seconds=60))
     monkeypatch.setattr(leaving, "_POLL_INTERVAL", timedelta(milliseconds=1))
-    await _set_holder(clients["oslo"], "oslo", "paris_agent")
     contexts = tuple(access(name, name) for name in NAMES)
     request = MembershipRequest("league", "rome", contexts[2], (contexts[1],), contexts=contexts)
-
     leave = asyncio.create_task(leave_federation(request, dry_run=False))
     await asyncio.sleep(0.3)
     assert "rome" in await _members(clients["paris"])
-
-    await _set_holder(clients["rome"], "rome", "paris_agent")
+    yield
     while "rome" in await _members(clients["paris"]):  # noqa: ASYNC110 - another program writes it
         await asyncio.sleep(0.01)
     await _set_holder(clients["rome"], "rome", "")
     await leave
+
+
+async def _set_status(client: Client, **fields: object) -> None:
+    await client.patch(Federation, "league", "", {"status": fields}, subresource="status")
 
 
 async def _set_holder(client: Client, cluster: str, holder: str) -> None:

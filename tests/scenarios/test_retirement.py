@@ -8,10 +8,11 @@ import pytest
 
 from hanse.features.federated.feature import FederatedServices
 from hanse.features.federation.feature import Membership
+from hanse.features.federation.other_supervisors import DISSOLVE
 from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.federation import SUPERVISOR, ClusterClaim, Federation
-from hanse.model.objects import ClusterId
+from hanse.model.objects import ClusterId, Wire
 from hanse.model.ownership import OWNER
 from tests.scenarios.disturbances import CUT, EACH, Disturbance, disturb
 from tests.scenarios.federated import FederatedScenario, address, two_exporters
@@ -116,6 +117,25 @@ async def test_nothing_of_ours_remains_in_a_supervisor_that_leaves(
     assert await federated.find(LEAVER, Service, "web", federated.namespace) is not None
     left = {c: found for c, found in (await addresses(federated)).items() if c != LEAVER}
     assert left == {c: found for c, found in before.items() if c != LEAVER}
+
+
+async def test_a_supervisor_that_is_struck_off_before_it_has_handed_over_leaves_when_dissolved(
+    federated: FederatedScenario,
+) -> None:
+    """Its agent sees both at once: no other names its cluster, which it would keep and lead."""
+    scenario, membership = federated.scenario, federated.membership
+    await membership.name_members(HEIR, HEIR, "bergen")
+    await demote(federated, LEAVER, "claim")
+    await scenario.eventually(membership.has_conditions(LEAVER, Valid="NoSuccessor"))
+
+    dissolve: Wire = {"metadata": {"annotations": {DISSOLVE: "true"}}}
+    await federated.admin(LEAVER).patch(Federation, NAME, "", dissolve)
+
+    await scenario.eventually(is_retired(federated, LEAVER))
+    await scenario.eventually(membership.is_led(LEAVER, ""))
+    await scenario.eventually(lambda: nothing_of_ours(federated, LEAVER))
+    for cluster in (HEIR, "bergen"):
+        await scenario.eventually(federated.has(cluster, bergen=[B1]))
 
 
 def is_retired(federated: FederatedScenario, cluster: ClusterId) -> Check[None]:

@@ -22,7 +22,7 @@ from hanse.cli.join.participants import Fleet, Participant, find_fleet, open_par
 from hanse.cli.join.supervisor_access import account_owners, revoke_account
 from hanse.features.federation import manifests
 from hanse.features.federation.members import ABANDONED
-from hanse.features.federation.other_supervisors import DISSOLVE
+from hanse.features.federation.other_supervisors import DISSOLVE, is_dissolved
 from hanse.kube.errors import NotFound
 from hanse.kube.lease import ObservedLease
 from hanse.kube.optional_reads import read_or_none
@@ -44,6 +44,7 @@ RELEASE_TIMEOUT = timedelta(seconds=60)
 """How long supervisors may take to remove what they wrote, or to hand a member over."""
 
 _POLL_INTERVAL = timedelta(milliseconds=500)
+_DISSOLVED: Wire = {"metadata": {"annotations": {DISSOLVE: "true"}}}
 
 
 async def leave_federation(request: MembershipRequest, *, dry_run: bool) -> None:
@@ -131,9 +132,8 @@ async def dissolve_federation(request: MembershipRequest, *, dry_run: bool) -> N
         fleet = await find_fleet(stack, request.federation, [first], request.contexts)
         fleet.require(fleet.members, f"is a member of {request.federation}")
         for supervisor in fleet.supervisors:
-            change: Wire = {"metadata": {"annotations": {DISSOLVE: "true"}}}
             if not dry_run:
-                await supervisor.client.patch(Federation, request.federation, "", change)
+                await supervisor.client.patch(Federation, request.federation, "", _DISSOLVED)
             verb = "would dissolve" if dry_run else "dissolves"
             click.echo(f"{supervisor.name}: {verb} {wanted}")
         for cluster, member in sorted(fleet.reached.items()):
@@ -217,10 +217,10 @@ async def _leader_of(
 async def _retire(
     member: Participant, fleet: Fleet, request: MembershipRequest, *, dry_run: bool
 ) -> None:
-    """Delete a supervisor's claims that mark it, and wait until others lead what they name.
+    """Delete a supervisor's claims that mark it, and wait until it has handed its members over.
 
     It waits also for a cluster without such claims: it may have been killed after they went. A dry
-    run does not wait. Raises `CommandFailed` if it still leads a member at the time-out.
+    run does not wait. Raises `CommandFailed` if it still leads another member at the time-out.
     """
     if member.supervises:
         claims = [_claim(name) for name in (SUPERVISOR, *label_spellings("supervisor"))]
@@ -231,7 +231,29 @@ async def _retire(
     others = fleet.supervising - {request.cluster}
     named = {c for other in others for c in fleet.named_by.get(other, ())}
     for cluster, participant in sorted(fleet.reached.items()):
-        await _wait_for_holder(participant, cluster, request.cluster, successor=cluster in named)
+        if cluster in named:
+            await _wait_for_holder(participant, cluster, request.cluster, successor=True)
+        elif cluster != request.cluster:  # the own one may be struck off: it is left at the end
+            await _wait_for_holder(participant, cluster, request.cluster)
+    await _wait_for_handover(member, request)
+
+
+async def _wait_for_handover(member: Participant, request: MembershipRequest) -> None:
+    """Let a former supervisor leave what nobody else leads, and wait for its agent's report.
+
+    Until then, that agent would take its own cluster, struck off, for one that only it names, and
+    go on leading it. An agent that does not report within `RELEASE_TIMEOUT` is taken for dead.
+    """
+    began = asyncio.get_running_loop().time()
+    found = await read_or_none(member.client, Federation, request.federation)
+    if found is not None and not is_dissolved(found):
+        await member.client.patch(Federation, request.federation, "", _DISSOLVED)
+    while found is not None and (found.status.members or found.status.retiring):
+        if asyncio.get_running_loop().time() - began > RELEASE_TIMEOUT.total_seconds():
+            click.echo(f"{member.name}: its agent does not answer; leaving goes on", err=True)
+            return
+        await asyncio.sleep(_POLL_INTERVAL.total_seconds())
+        found = await read_or_none(member.client, Federation, request.federation)
 
 
 def _claim(name: str) -> Manifest:

@@ -69,9 +69,10 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
     claims = read_claims(snapshot, snapshot.local)
     others = read_other_supervisors(snapshot, federation)
     if federation is None or claims is None or not claims.supervisor:
-        return tuple(_retirement_intents(others, snapshot))
+        return tuple(_retirement_intents(federation, others, snapshot))
     if not federation.spec.members:  # nobody takes all members away by one edit
-        return (*_retirement_intents(others, snapshot), *_former_connections(federation, snapshot))
+        retirement = _retirement_intents(federation, others, snapshot)
+        return (*retirement, *_former_connections(federation, snapshot))
     members = federation.spec.members
     named = {member.cluster_id for member in members}
     given_up = [c for c in abandoned_clusters(federation) if c not in named]
@@ -165,17 +166,19 @@ def _keep_connections(snapshot: Snapshot) -> Iterator[InvalidConnection]:
 
 
 def _retirement_intents(
-    others: OtherSupervisors, snapshot: Snapshot
+    federation: Federation | None, others: OtherSupervisors, snapshot: Snapshot
 ) -> Iterator[ReleasedCluster | InvalidConnection]:
     """ReleasedCluster for members that other supervisors name, InvalidConnection for the rest.
 
-    For a cluster that supervises no longer; the last supervisor of a member keeps it.
+    For a cluster that supervises no longer; the last supervisor of a member keeps it, unless its
+    Federation is dissolved: then the rest has no intent, and is left.
     """
+    dissolved = federation is not None and is_dissolved(federation)
     text = "no other supervisor names it; let one, or end the federation: hanse dissolve"
     for cluster in snapshot.clusters(Role.MEMBER):
         if cluster in others.named:
             yield ReleasedCluster(cluster)
-        else:
+        elif not dissolved:
             yield InvalidConnection(FEATURE_NAME, cluster, "spec.members", "NoSuccessor", text)
 
 
