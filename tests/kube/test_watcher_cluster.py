@@ -12,7 +12,7 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.store import Store
 from hanse.kube.transport import Request
-from hanse.kube.watch_events import Interrupted, Listed, NotServed, WatchEvent
+from hanse.kube.watch_events import Interrupted, Listed, Progress, NotServed, WatchEvent
 from hanse.kube.watcher import list_and_watch
 from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.core import ConfigMap
@@ -119,6 +119,33 @@ async def test_what_happened_while_we_were_cut_off_is_reported_afterwards() -> N
         assert world.known == await world.truth()
         assert world.count(Interrupted) == 1
         assert world.store.rewinds == 0
+
+
+async def test_the_first_watch_that_is_up_after_an_outage_ends_the_waits_of_the_others() -> None:
+    server, network = ApiServer("lubeck", clock=LoopClock()), Network(Random(1))
+    client = Client(network.transport("us", "lubeck", InProcessTransport(server)))
+    up_at: dict[int, float] = {}
+
+    async def follow(number: int) -> None:
+        stream = list_and_watch(client, ConfigMap, namespace="default", random=Random(number))
+        async with aclosing(stream) as events:
+            async for event in events:
+                if isinstance(event, Progress):
+                    up_at.setdefault(number, asyncio.get_running_loop().time())
+
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(follow(n), name=f"watch {n}") for n in range(8)]
+        await asyncio.sleep(1)
+        network.cut("us", "lubeck")
+        await asyncio.sleep(300)
+        up_at.clear()
+        network.heal("us", "lubeck")
+        await asyncio.sleep(60)
+        for task in tasks:
+            task.cancel()
+
+    assert len(up_at) == len(tasks)
+    assert max(up_at.values()) - min(up_at.values()) < 1
 
 
 async def test_a_restored_cluster_that_has_written_more_since_is_no_less_restored() -> None:

@@ -12,7 +12,7 @@ from hanse.kube.concurrency_limit import AdaptiveConcurrencyLimit
 from hanse.kube.decoding import decode_list_page, decode_object, unexpected_response
 from hanse.kube.errors import Gone, error_from_response
 from hanse.kube.requests import JsonPatch
-from hanse.kube.rest_mapper import RestMapper
+from hanse.kube.rest_mapper import Notifier, RestMapper
 from hanse.kube.transport import JSON, Request, Response, Transport
 from hanse.kube.watch_events import Counted, Listed, Unreadable
 from hanse.model.objects import K, Wire, to_wire
@@ -49,6 +49,8 @@ class Client:
         self.rest_mapper = rest_mapper or RestMapper()
         self.supports_watch_list: bool | None = None
         """Whether the server supports WatchList; None until a watch has tried."""
+        self.recovered = Notifier()
+        """Notified when a watch is up again after an outage: others need not wait longer."""
         self._transport = transport
         self.limit = limit or AdaptiveConcurrencyLimit()
         self._field_manager = field_manager

@@ -83,7 +83,8 @@ async def list_and_watch(
 
     An outage is reported once, by `Interrupted`, and again when the server begins to refuse us, or
     does not any more; its end by `Progress`, after a new list, and every list but the first waits
-    for `before_relist`. A caller that stops early closes the generator (`contextlib.aclosing`).
+    for `before_relist`. Of all watches of a client the first that is up again ends the waits of the
+    others. A caller that stops early closes the generator (`contextlib.aclosing`).
     """
     selection = _Selection(namespace, labels, fields)
     watcher = _Watcher(client, kind, selection, random, before_relist)
@@ -103,10 +104,11 @@ async def list_and_watch(
                 yield Interrupted(error)
             await asyncio.sleep(pause.total_seconds())
         except KubeError as error:
+            recoveries = client.recovered.notified
             pause = watcher.record_failure(error)
             if watcher.begin_outage(error, pause):
                 yield Interrupted(error)
-            await asyncio.sleep(pause.total_seconds())
+            await watcher.wait_to_retry(error, pause, recoveries)
 
 
 class _Watcher(Generic[K]):
@@ -212,6 +214,18 @@ class _Watcher(Generic[K]):
         if pause is None:
             return NOT_SERVED_BACKOFF.delay(failures.attempts, self._random)
         return pause
+
+    async def wait_to_retry(self, error: KubeError, pause: timedelta, recoveries: int) -> None:
+        """Wait for a pause; where there was no answer, only until another watch is up again.
+
+        That is, until there were more than these recoveries.
+        """
+        if not isinstance(error, Unreachable):
+            await asyncio.sleep(pause.total_seconds())
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause.total_seconds()):
+                await self._client.recovered.wait_for_more(recoveries)
 
     def _attempts_of_kind(self, error: KubeError) -> int:
         """How many attempts failed before this error; 401 and 403 in a row are counted apart."""
@@ -362,10 +376,14 @@ class _Watcher(Generic[K]):
                 await asyncio.sleep(0)
 
     def _end_outage(self) -> bool:
-        """Record that the kind is watched again; returns whether an outage was reported."""
+        """Record that the kind is watched again, and notify other watches if an outage ends so.
+
+        Returns whether one was reported.
+        """
         interrupted = self._availability is Availability.INTERRUPTED
         if interrupted:
             self._availability = Availability.SERVED
+            self._client.recovered.notify()
         return interrupted
 
     def _advanced(self, position: Resume, version: str) -> Resume:
