@@ -9,6 +9,7 @@ import asyncio
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,10 @@ PUNCTUAL_SECONDS = 0.25
 TIMEOUT_SECONDS = 4.0
 """Long enough for a busy machine. What goes to a dead endpoint is lost however long one waits: also
 what is sent again has the same destination."""
+FIRST_PORT, PORTS = 10_000, 22_000
+"""Where connections come from: below the ports that the kernel chooses from, of which it takes one
+again within a minute or two. For as long, a connection to an endpoint that did not answer stays in
+the node's connection tracking, and takes one from the same port to that endpoint, dead or not."""
 FAILED = "failed"
 END_SECONDS = 30
 
@@ -71,6 +76,13 @@ class SteadyClient:
         late = [request.began for request in self.requests if request.late > PUNCTUAL_SECONDS]
         return [r for r in self.requests if not _any_between(late, r.began, TIMEOUT_SECONDS)]
 
+    def history(self) -> str:
+        """A line for each second: how many requests each cluster answered, how many failed."""
+        seconds: dict[int, Counter[str]] = {}
+        for request in self.requests:
+            seconds.setdefault(int(request.began), Counter())[request.cluster] += 1
+        return "\n".join(f"{second}: {dict(seen)}" for second, seen in sorted(seconds.items()))
+
     def stop(self) -> None:
         """End it, and wait for the last answers."""
         assert self._process.stdin is not None
@@ -117,20 +129,22 @@ def _any_between(moments: list[float], begin: float, seconds: float) -> bool:
 async def _main(address: str, port: int) -> None:
     ended = asyncio.create_task(asyncio.to_thread(sys.stdin.read))
     async with asyncio.TaskGroup() as connections:
-        following = time.monotonic()
+        number = int(time.monotonic() / EVERY_SECONDS)  # so that no other client has the same ones
         while not ended.done():
-            late = time.monotonic() - following
-            connections.create_task(_connect(address, port, late))
-            following += EVERY_SECONDS
-            await asyncio.sleep(following - time.monotonic())
+            late = time.monotonic() - number * EVERY_SECONDS
+            connections.create_task(_connect(address, port, number, late))
+            number += 1
+            await asyncio.sleep(number * EVERY_SECONDS - time.monotonic())
 
 
-async def _connect(address: str, port: int, late: float) -> None:
+async def _connect(address: str, port: int, number: int, late: float) -> None:
     began = time.time()
     cluster = FAILED
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
-            reader, writer = await asyncio.open_connection(address, port)
+            reader, writer = await asyncio.open_connection(
+                address, port, local_addr=("0.0.0.0", FIRST_PORT + number % PORTS)
+            )
             try:
                 cluster = (await reader.readline()).split()[0].decode()
             finally:

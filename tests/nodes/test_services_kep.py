@@ -169,7 +169,8 @@ def test_a_cluster_that_is_drained_costs_no_request(fleet: NodesFleet) -> None:
 
     requests = client.punctual_requests()
     assert len(requests) > len(client.requests) / 2, "the client was starved"
-    assert [f"{r.began:.2f}" for r in requests if r.failed] == [], phases
+    failed = [f"{r.began:.2f}" for r in requests if r.failed]
+    assert failed == [], f"{phases}\n{client.history()}"
 
 
 def test_the_own_cluster_answers_alone_while_enough_of_its_pods_are_ready(
