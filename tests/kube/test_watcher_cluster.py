@@ -12,7 +12,7 @@ import pytest
 from hanse.kube.client import Client
 from hanse.kube.store import Store
 from hanse.kube.transport import Request
-from hanse.kube.watch_events import Interrupted, Listed, Progress, NotServed, WatchEvent
+from hanse.kube.watch_events import Interrupted, Listed, NotServed, Progress, WatchEvent
 from hanse.kube.watcher import list_and_watch
 from hanse.local.in_process import InProcessTransport
 from hanse.model.kinds.core import ConfigMap
