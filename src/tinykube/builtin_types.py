@@ -91,7 +91,11 @@ def _kind_names() -> frozenset[str]:
 
 
 def _parse_field(words: list[str]) -> Field:
-    """A field from its line: number, name, type with prefixes, tags."""
+    """A field from its line: number, name, type and tags.
+
+    The name ends in `!` if required, in `+` if inlined; the type begins with `*` (a pointer), `[]`
+    or `{}`. Tags are `patch=`, `key=`, and `kept` or `omitted`: whether a zero is written.
+    """
     number, name, kind, *tags_text = words
     bare = kind.lstrip("*[]{}")
     prefix = kind[: len(kind) - len(bare)]

@@ -1,17 +1,29 @@
 """Applying manifests: what is created, changed and left."""
 
+from copy import deepcopy
+
 import pytest
 
-from hanse.cli.apply import OUR_CATEGORY, Effect, apply
+from hanse import __version__
+from hanse.cli.apply import OUR_CATEGORY, Effect, apply, read_existing
 from hanse.features.services.manifests import broker_policies
 from hanse.features.services.write_rules import MEMBER_RULES
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request, Response
 from hanse.local.in_process import InProcessTransport
+from hanse.model.crds import RELEASE
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.kinds.core import Namespace
-from hanse.model.manifests import CLUSTER_ROLE, SERVICE_ACCOUNT, Manifest, manifest, namespace
+from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.manifests import (
+    CLUSTER_ROLE,
+    SERVICE_ACCOUNT,
+    Manifest,
+    crd_manifests,
+    manifest,
+    namespace,
+)
 from hanse.model.objects import Wire
 from tinykube.apiserver import ApiServer
 
@@ -96,6 +108,33 @@ async def test_what_a_manifest_no_longer_has_is_removed(before: Manifest, after:
 
     assert await _effects(client, after) == [Effect.CHANGED]
     assert await _effects(client, after) == [Effect.UNCHANGED]
+
+
+@pytest.mark.parametrize(
+    ("release", "effect"),
+    [
+        ("99.0.0", Effect.NEWER),
+        ("0.1.0", Effect.CHANGED),
+        ("main", Effect.CHANGED),
+        (__version__, Effect.CHANGED),
+    ],
+)
+async def test_definitions_of_a_newer_release_are_left_as_they_are(
+    release: str, effect: Effect
+) -> None:
+    [ours] = crd_manifests([ServiceExport])
+    other = deepcopy(ours.wire)
+    other["metadata"]["annotations"][RELEASE] = release
+    other["spec"]["names"]["shortNames"] = ["another"]
+    client = _client()
+    await apply(client, [Manifest(ours.kind, other)])
+
+    assert await _effects(client, ours) == [effect]
+
+    found = await read_existing(client, ours)
+    assert found is not None
+    left = found["spec"]["names"]["shortNames"] == ["another"]
+    assert left is (effect is Effect.NEWER)
 
 
 async def test_an_older_server_does_without_admission_policies() -> None:

@@ -16,6 +16,7 @@ from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.requests import create, delete, patch, read, resource_path
 from hanse.kube.transport import Request
+from hanse.model.crds import is_of_newer_release
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.apiextensions import CustomResourceDefinition
 from hanse.model.manifests import Manifest
@@ -39,6 +40,7 @@ class Effect(StrEnum):
     UNCHANGED = "unchanged"
     DELETED = "deleted"
     FOREIGN = "left"
+    NEWER = "left as they are, of a newer release,"
     UNSERVED = "skipped"
 
 
@@ -117,7 +119,8 @@ async def read_existing(client: Client, wanted: Manifest) -> Wire | None:
 async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
     """Create, merge-patch or leave one object, and return the effect; a dry run only reads.
 
-    Create-only manifests are never patched, nor CustomResourceDefinitions that are not ours.
+    Create-only manifests are never patched, nor CustomResourceDefinitions that are not ours, or
+    that a newer release has written.
     """
     found = await read_existing(client, wanted)
     if found is None:
@@ -126,6 +129,8 @@ async def _apply(client: Client, wanted: Manifest, *, dry_run: bool) -> Effect:
         return Effect.UNCHANGED
     if _is_foreign(wanted, found):
         return Effect.FOREIGN
+    if is_of_newer_release(found["metadata"].get("annotations") or {}):
+        return Effect.NEWER
     if not dry_run:
         change = {k: v for k, v in wanted.wire.items() if k not in ("apiVersion", "kind")}
         place = (wanted.kind, wanted.name, wanted.namespace)
@@ -210,7 +215,7 @@ def report_applied(where: str, done: Sequence[AppliedManifest], *, dry_run: bool
         return
     definitions = [a for a in done if a.manifest.kind == CustomResourceDefinition.kind]
     counts = Counter(one.effect for one in definitions)
-    for effect in (Effect.CREATED, Effect.CHANGED, Effect.FOREIGN):
+    for effect in (Effect.CREATED, Effect.CHANGED, Effect.FOREIGN, Effect.NEWER):
         if counts[effect]:
             click.echo(f"{where}: {effect} the definitions of {counts[effect]} kinds")
     for one in done:
@@ -251,6 +256,8 @@ def _dry_run_verb(effect: Effect) -> str:
             return "would keep"
         case Effect.FOREIGN:
             return "would leave to its owner"
+        case Effect.NEWER:
+            return "would leave to the newer release"
         case Effect.UNSERVED:
             return "does not serve and would skip"
 

@@ -33,6 +33,7 @@ from hanse.kube.errors import BadCredentials, Unreachable
 from hanse.kube.optional_reads import list_or_empty
 from hanse.kube.transport import Request, Response
 from hanse.model.agent_manifests import granted_features
+from hanse.model.crds import is_of_newer_release
 from hanse.model.facts import Role
 from hanse.model.feature_names import FEATURES
 from hanse.model.json_input import decode_json
@@ -150,6 +151,8 @@ class ClusterInventory(Struct, frozen=True):
     agent: AgentLease | None = None
     definitions: dict[str, Raw] | None = None
     """The specs of CustomResourceDefinitions by name."""
+    newer_definitions: frozenset[str] = frozenset()
+    """The names of those that a newer release than this program has written."""
     services: ServiceInventory | None = None
     membership: MembershipState | None = None
     is_broker: bool = False
@@ -242,6 +245,9 @@ def describe_cluster(read: ClusterRead, access: AccessAnswer) -> ClusterInventor
         definitions={one.name: one.spec for one in definitions}
         if DEFINITIONS in read.lists
         else None,
+        newer_definitions=frozenset(
+            one.name for one in definitions if is_of_newer_release(one.metadata.annotations)
+        ),
         membership=membership(read.objects(Federation), read.listed(CLAIMS)),
         is_broker=read.is_broker,
         expires=access.expires,

@@ -373,7 +373,10 @@ class Worker:
             self._stopping = True
 
     def _drain(self) -> None:
-        """Answer the waiting datagrams, report, and send pending TCP data until a timeout."""
+        """Answer one batch of waiting datagrams per socket, report, and send pending TCP data.
+
+        The last until a timeout; further datagrams and forwarded queries get no answer.
+        """
         for serve in self._datagrams.values():
             serve()
         self._report_stats(time.monotonic())

@@ -1,8 +1,9 @@
 """CustomResourceDefinitions of our kinds, and placeholders for kinds of others."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import deepcopy
 
+from hanse import __version__
 from hanse.model.kinds.about import ClusterProperty
 from hanse.model.kinds.acceptance import AcceptancePolicy
 from hanse.model.kinds.ako import AkoHostRule
@@ -102,6 +103,9 @@ FOREIGN_KINDS: tuple[type[Object], ...] = (
 CUSTOM_RESOURCES = frozenset((*OWN_KINDS, *FOREIGN_KINDS))
 """All kinds that only clusters with their definitions serve."""
 
+RELEASE = "hanse.dev/release"
+"""Annotation of our CRDs: the release that wrote them; an older one leaves them as they are."""
+
 STAND_IN = "hanse.dev/stand-in"
 """The label of a placeholder CRD."""
 
@@ -128,7 +132,20 @@ def crd_of(kind: type[Object]) -> Wire:
     declared = getattr(kind, "crd", None)
     if not isinstance(declared, Crd):
         raise TypeError(f"{kind.__name__} is not a kind that we define")
-    return _crd(kind, declared, _schema(kind, declared), {})
+    metadata: Wire = {"annotations": {RELEASE: __version__}}
+    return _crd(kind, declared, _schema(kind, declared), metadata)
+
+
+def is_of_newer_release(annotations: Mapping[str, str]) -> bool:
+    """Whether a CRD with these annotations was written by a newer release than this one."""
+    theirs, ours = _release(annotations.get(RELEASE, "")), _release(__version__)
+    return theirs is not None and ours is not None and theirs > ours
+
+
+def _release(version: str) -> tuple[int, ...] | None:
+    """The numbers of a version such as 1.2.3; None if it is none."""
+    parts = version.split(".")
+    return tuple(map(int, parts)) if all(part.isdecimal() for part in parts) else None
 
 
 def placeholder_crd(kind: type[Object]) -> Wire:

@@ -13,9 +13,9 @@ CLOSED = "the connection was closed"
 
 
 def request_bytes(target: ProbeTarget, *, keep: bool = False) -> bytes:
-    """What is sent to a target; empty if its type has no request.
+    """The request of HTTP(S) or gRPC(S) to a target; for TCP, TLS and UDP the configured bytes.
 
-    `keep` asks for a connection that is used again, which only HTTP can.
+    These are empty by default. `keep` asks for a connection that is used again: only of HTTP.
     """
     match target.type:
         case "HTTP" | "HTTPS":

@@ -126,7 +126,7 @@ def wrong_clock(cluster: ClusterInventory, context: CheckContext) -> Iterator[Fi
 def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[Finding]:
     """CrdMissing for definitions that the features need, CrdOld for those that differ from ours.
 
-    Nothing where the definitions could not be listed.
+    Those of a newer release serve this one, too. Nothing where definitions could not be listed.
     """
     if cluster.definitions is None:
         return  # the check of permissions says why
@@ -138,7 +138,7 @@ def _definitions(cluster: ClusterInventory, context: CheckContext) -> Iterator[F
         existing = cluster.definitions.get(name)
         if existing is None:
             missing += [name] if name in needed else []
-        elif not context.is_current(wanted, existing):
+        elif name not in cluster.newer_definitions and not context.is_current(wanted, existing):
             old.append(name)
     if missing:
         yield Finding(

@@ -118,9 +118,10 @@ def _range_holder(text: str, snapshot: Snapshot) -> str:
 
 
 def validate_network(network: Network, snapshot: Snapshot) -> Iterator[str]:
-    """Yield a message for each fault that keeps a network from becoming Ready.
+    """Yield a message for each fault for which a network is denied.
 
-    Of type, tenant, vpcID and ranges, overlaps with any other network included.
+    The type is empty; the tenant is not the one in the name (it need not exist); vpcID or ranges
+    are missing, or are another's; ranges are invalid, or overlap those of others, newer or not.
     """
     name = parse_network_name(network.metadata.name)
     if not network.spec.type:

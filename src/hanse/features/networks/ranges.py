@@ -138,9 +138,10 @@ def _overlaps_within(field: str, texts: Iterable[str]) -> Iterator[str]:
 def _ranges_of_others(
     network: Network, snapshot: Snapshot, *, include_newer: bool
 ) -> Iterator[tuple[str, str]]:
-    """Owner and CIDR of ServiceCIDRs of the cluster, and of other networks' service ranges.
+    """Owner and CIDR of the cluster's own ServiceCIDRs, and of older networks' service ranges.
 
-    With `include_newer` also of newer networks, nodes, pods and load balancers.
+    ServiceCIDRs made for networks are left out. With `include_newer` also of newer networks and of
+    nodes, and the addresses of pods and load balancers.
     """
     for cidr in snapshot.all(snapshot.local, ServiceCIDR):
         if RANGE_OF not in cidr.metadata.labels:
