@@ -33,7 +33,8 @@ from hanse.model.schema import SUBDOMAIN
 from hanse.model.snapshot import Index, Snapshot
 
 SOURCE_KINDS: tuple[type[Object], ...] = (Service, Ingress, Route, *GATEWAY_ROUTES)
-_HOST = re.compile(f"(?=.{{1,253}}$)(?!.*[^.]{{64}}){SUBDOMAIN}")
+_HOST = re.compile(rf"(?=.{{1,253}}$)(?!.*[^.]{{64}})(?!(.*\.)?\d+$){SUBDOMAIN}")
+"""A subdomain with labels that DNS can hold, and whose last one is no number: no IP address."""
 UNNAMED_PREFIX = "~"
 """The prefix of `<name>.<namespace>` for a Service that has a host name only with a domain."""
 
