@@ -1,7 +1,14 @@
 """Fault injection between an agent and an API server: cut, hung, slow and lossy links."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Iterator
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+)
 from contextlib import aclosing, asynccontextmanager, contextmanager
 from datetime import timedelta
 from random import Random
@@ -129,6 +136,8 @@ class Network:
         self.watched: list[Sent] = []
         """Watches that were begun; their status is not known."""
         self.requests = 0
+        self.before_write: Callable[[Link, Request], Awaitable[None]] | None = None
+        """What others do just before a write is carried out, after its sender has decided on it."""
         self._awaited: tuple[int, asyncio.Future[None]] | None = None
         self._crash_at: int | None = None
         self._on_crash: asyncio.Future[str] | None = None
@@ -265,6 +274,8 @@ class FaultyTransport:
         if link.rejects:
             network.sent.append(Sent(link.source, link.target, request, 401))
             raise BadCredentials("Unauthorized")
+        if network.before_write is not None and request.method not in READ_METHODS:
+            await network.before_write(link, request)
         answer = await self._inner.send(request)
         if self._link.cut or outcome == "lost after":  # cut meanwhile, as seen from here
             network.sent.append(Sent(link.source, link.target, request, None))
