@@ -544,3 +544,28 @@ def test_a_service_that_leaves_and_joins_at_once_may_be_gone_while_members_follo
         seed=52921,
         parts=parts_named(["federated", "networks"]),
     )
+
+
+def test_the_oldest_export_is_the_same_everywhere_when_the_clock_of_the_broker_was_set_back() -> (
+    None
+):
+    play(
+        do("faults.jump_clock", "broker", 3600),
+        do("services.offer", "lubeck", "db", False, pause=1),
+        do("services.offer", "bergen", "db", True),
+        seed=53044,
+        parts=SERVICES,
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 53902])
+def test_a_new_leader_keeps_the_endpoints_of_a_member_that_it_heard_nothing_of_since(
+    seed: int,
+) -> None:
+    play(
+        do("federated.join", "bergen", "shop-fish"),
+        do("faults.hang", "lubeck", "bergen", pause=1),
+        do("faults.forbid", "hamburg", "hamburg", "everything", pause=40),
+        seed=seed,
+        parts=parts_named(["federated"]),
+    )
