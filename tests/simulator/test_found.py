@@ -569,3 +569,14 @@ def test_a_new_leader_keeps_the_endpoints_of_a_member_that_it_heard_nothing_of_s
         seed=seed,
         parts=parts_named(["federated"]),
     )
+
+
+def test_what_was_exported_for_a_moment_before_a_restore_may_be_answered_after_it() -> None:
+    play(
+        do("services.offer", "lubeck", "db", False, pause=10.1),
+        do("faults.back_up", "lubeck", pause=60),
+        do("services.offer", "lubeck", "db", False),
+        do("faults.restore_forward", "lubeck", 2),
+        seed=60003,
+        parts=parts_named(["services"]),
+    )

@@ -46,6 +46,8 @@ class Services:
         self._users = ServicesScenario(fleet)
         self.edited: dict[ClusterId, float] = {}
         """When somebody last edited imported objects in a cluster by hand."""
+        self.changed: dict[tuple[ClusterId, str], float] = {}
+        """When users last changed what a cluster exports under a name: laws see it only later."""
         self.profile_changes = 0
 
     async def open(self) -> None:
@@ -87,10 +89,12 @@ class Services:
 
     @step(2, cluster=CLUSTERS, name=NAMES)
     async def export(self, cluster: ClusterId, name: str) -> None:
+        self.changed[cluster, name] = self._fleet.now
         await self._users.export(cluster, name)
 
     @step(2, cluster=CLUSTERS, name=NAMES)
     async def unexport(self, cluster: ClusterId, name: str) -> None:
+        self.changed[cluster, name] = self._fleet.now
         await self._users.unexport(cluster, name)
 
     @step(3, cluster=CLUSTERS, name=NAMES, ports=("http", "http", "two", "other"))
@@ -106,11 +110,13 @@ class Services:
 
     @step(1, cluster=CLUSTERS, name=NAMES)
     async def unserve(self, cluster: ClusterId, name: str) -> None:
+        self.changed[cluster, name] = self._fleet.now
         await self._users.unserve(cluster, name)
 
     @step(4, cluster=CLUSTERS, name=NAMES, number=(0, 1, 3), ready=(True, True, False))
     async def pods(self, cluster: ClusterId, name: str, number: int, ready: bool) -> None:
         """The pods of a service change."""
+        self.changed[cluster, name] = self._fleet.now
         slot = "abcdef"[CLUSTERS.index(cluster) + len(CLUSTERS) * NAMES.index(name)]
         await self._users.pods(cluster, name, *[ready] * number, slot=slot)
 
@@ -210,7 +216,8 @@ class ExportsAnswered(Law):
             exported = exports.get(exporter)
             wanted = exported.addresses if exported is not None else frozenset()
             rules = (len(types), self._services.profile_changes)
-            state = (wanted, rules, self._services.is_owned(exporter, name))
+            acted = self._services.changed.get((exporter, name))
+            state = (wanted, rules, self._services.is_owned(exporter, name), acted)
             if self._changed.get((exporter, name), ("", 0))[0] != state:
                 self._changed[exporter, name] = (state, self.fleet.now)
                 if exporter in self.fleet.membership_changed:
