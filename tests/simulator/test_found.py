@@ -580,3 +580,14 @@ def test_what_was_exported_for_a_moment_before_a_restore_may_be_answered_after_i
         seed=60003,
         parts=parts_named(["services"]),
     )
+
+
+def test_what_a_replaced_cluster_published_may_be_gone_until_it_has_published_anew() -> None:
+    play(
+        do("services.offer", "lubeck", "db", True, pause=5.1),
+        do("faults.stall", "lubeck", 20, pause=40),
+        do("faults.late_watches", "hamburg", "broker", pause=6),
+        do("members.replace", "lubeck"),
+        seed=54356,
+        parts=SERVICES,
+    )

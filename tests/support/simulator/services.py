@@ -217,10 +217,11 @@ class ExportsAnswered(Law):
             wanted = exported.addresses if exported is not None else frozenset()
             rules = (len(types), self._services.profile_changes)
             acted = self._services.changed.get((exporter, name))
-            state = (wanted, rules, self._services.is_owned(exporter, name), acted)
+            joined = self.fleet.membership_changed.get(exporter)  # replaced: published anew
+            state = (wanted, rules, self._services.is_owned(exporter, name), acted, joined)
             if self._changed.get((exporter, name), ("", 0))[0] != state:
                 self._changed[exporter, name] = (state, self.fleet.now)
-                if exporter in self.fleet.membership_changed:
+                if joined is not None:
                     for asker in names:
                         self._seen.pop((asker, exporter, name), None)
         if await self._exports.profile() != "lighthouse" or len(types) > 1:
