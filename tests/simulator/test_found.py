@@ -544,3 +544,50 @@ def test_a_service_that_leaves_and_joins_at_once_may_be_gone_while_members_follo
         seed=52921,
         parts=parts_named(["federated", "networks"]),
     )
+
+
+def test_the_oldest_export_is_the_same_everywhere_when_the_clock_of_the_broker_was_set_back() -> (
+    None
+):
+    play(
+        do("faults.jump_clock", "broker", 3600),
+        do("services.offer", "lubeck", "db", False, pause=1),
+        do("services.offer", "bergen", "db", True),
+        seed=53044,
+        parts=SERVICES,
+    )
+
+
+@pytest.mark.parametrize("seed", [1, 53902])
+def test_a_new_leader_keeps_the_endpoints_of_a_member_that_it_heard_nothing_of_since(
+    seed: int,
+) -> None:
+    play(
+        do("federated.join", "bergen", "shop-fish"),
+        do("faults.hang", "lubeck", "bergen", pause=1),
+        do("faults.forbid", "hamburg", "hamburg", "everything", pause=40),
+        seed=seed,
+        parts=parts_named(["federated"]),
+    )
+
+
+def test_what_was_exported_for_a_moment_before_a_restore_may_be_answered_after_it() -> None:
+    play(
+        do("services.offer", "lubeck", "db", False, pause=10.1),
+        do("faults.back_up", "lubeck", pause=60),
+        do("services.offer", "lubeck", "db", False),
+        do("faults.restore_forward", "lubeck", 2),
+        seed=60003,
+        parts=parts_named(["services"]),
+    )
+
+
+def test_what_a_replaced_cluster_published_may_be_gone_until_it_has_published_anew() -> None:
+    play(
+        do("services.offer", "lubeck", "db", True, pause=5.1),
+        do("faults.stall", "lubeck", 20, pause=40),
+        do("faults.late_watches", "hamburg", "broker", pause=6),
+        do("members.replace", "lubeck"),
+        seed=54356,
+        parts=SERVICES,
+    )

@@ -19,6 +19,7 @@ from msgspec import Struct
 
 from hanse.kube import requests
 from hanse.kube.errors import BadCredentials, Unreachable, error_from_response
+from hanse.kube.repeated_timeout import RepeatedTimeout
 from hanse.kube.transport import Request, Response, Transport
 from hanse.local import links
 from hanse.model import rbac
@@ -86,13 +87,12 @@ class Link(links.Link):
         """Whether the cluster does not know the agent's token any more."""
         self.answers = asyncio.Event()
         self.answers.set()
-        self._reading: dict[asyncio.Timeout, None] = {}  # in order, so that seeds replay
+        self._reading: dict[RepeatedTimeout, None] = {}  # in order, so that seeds replay
 
     def break_watches(self) -> None:
         super().break_watches()
         for reading in self._reading:
-            reading.reschedule(0)
-        self._reading.clear()  # a timeout that is due cannot be rescheduled
+            asyncio.get_running_loop().call_soon(reading.expire)
 
     async def answer(self, request: Request) -> None:
         """Wait while the link hangs, up to the request's timeout."""
@@ -107,18 +107,18 @@ class Link(links.Link):
 
     async def read(self, lines: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:
         """The events of a watch until the link breaks; cheaper than a task for each event."""
-        broken = self.broken
+        broken, reading = self.broken, RepeatedTimeout(None)
         while not broken.is_set():
+            self._reading[reading] = None  # the last to wait is the last to be told
             try:
-                async with asyncio.timeout(None) as reading:
-                    self._reading[reading] = None
-                    try:
-                        line = await anext(lines, None)
+                with reading:
+                    line = await anext(lines, None)
+                    if not self.answers.is_set():
                         await self.answers.wait()
-                    finally:
-                        self._reading.pop(reading, None)
             except TimeoutError:
                 break
+            finally:
+                del self._reading[reading]
             if line is None:
                 return
             yield line

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing, suppress
+from contextlib import aclosing, closing, suppress
 from datetime import timedelta
 from random import Random
 from typing import Generic, TypeAlias
@@ -27,6 +27,7 @@ from hanse.kube.errors import (
     NotFound,
     Unreachable,
 )
+from hanse.kube.repeated_timeout import RepeatedTimeout
 from hanse.kube.retry import NOT_SERVED_BACKOFF, RULED_OUT_BACKOFF, retry_delay
 from hanse.kube.transport import Request
 from hanse.kube.watch_events import Interrupted, NotServed, Progress, WatchEvent
@@ -360,20 +361,21 @@ class _Watcher(Generic[K]):
         after `silence_limit` seconds without a line.
         """
         count = 0
-        while True:
-            try:
-                async with asyncio.timeout(silence_limit):
-                    line = await anext(lines)
-            except StopAsyncIteration:
-                return
-            except TimeoutError:
-                raise Unreachable(f"the watch was silent for {silence_limit:.0f} s") from None
-            if not line:
-                continue
-            yield decode_watch_event(line, self._kind)
-            count += 1
-            if count % _YIELD_EVERY == 0:
-                await asyncio.sleep(0)
+        with closing(RepeatedTimeout(silence_limit)) as limit:
+            while True:
+                try:
+                    with limit:
+                        line = await anext(lines)
+                except StopAsyncIteration:
+                    return
+                except TimeoutError:
+                    raise Unreachable(f"the watch was silent for {silence_limit:.0f} s") from None
+                if not line:
+                    continue
+                yield decode_watch_event(line, self._kind)
+                count += 1
+                if count % _YIELD_EVERY == 0:
+                    await asyncio.sleep(0)
 
     def _end_outage(self) -> bool:
         """Record that the kind is watched again, and notify other watches if an outage ends so.

@@ -8,7 +8,7 @@ from hanse.model.facts import HolderState, LeaseLiveness, Role
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, ClusterSetSpec
-from hanse.model.objects import ClusterId, K
+from hanse.model.objects import ClusterId, K, Object
 from hanse.model.snapshot import Change, ObjectChange, Snapshot
 
 IDENTITY_NAMESPACE = "kube-system"
@@ -181,19 +181,26 @@ def identity_error(snapshot: Snapshot) -> str:
 def may_tell_identity(change: Change, local: ClusterId) -> bool:
     """Whether a change may alter what `identity_error` says.
 
-    That is one of the local cluster's record or Lease, or of the namespace that identifies
-    clusters.
+    That is one of the local cluster's record, of the uid in its Lease, or of the namespace that
+    identifies clusters.
     """
     if not isinstance(change, ObjectChange):
         return False
     name = change.object.metadata.name
     match change.object:
-        case ClusterMember() | Lease():
+        case Lease():
+            return name == local and _named_uid(change.before) != _named_uid(change.after)
+        case ClusterMember():
             return name == local
         case Namespace():
             return name == IDENTITY_NAMESPACE
         case _:
             return False
+
+
+def _named_uid(lease: Object | None) -> str | None:
+    """The uid of kube-system that a Lease names; empty if it names none, None without a Lease."""
+    return lease.metadata.annotations.get(CLUSTER_UID, "") if lease is not None else None
 
 
 def _named(objects: Iterable[K], snapshot: Snapshot) -> Iterator[K]:

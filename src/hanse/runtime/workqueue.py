@@ -181,7 +181,8 @@ class WorkQueue:
 
         Else from COALESCE_LEAST to COALESCE_MOST, by the number of scheduled keys.
         """
-        if len(self._processing) + len(self) < LIGHT_LOAD:
+        fresh, backlog = self._ready
+        if len(self._processing) + len(fresh) + len(backlog) + len(self._dirty) < LIGHT_LOAD:
             return 0.0
         share = min(len(self._scheduled) / FULL_LOAD, 1.0)
         return COALESCE_LEAST + (COALESCE_MOST - COALESCE_LEAST) * share

@@ -1,6 +1,6 @@
 """The plan of one federated Service in one member, and foreign objects of its name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import msgspec
@@ -11,7 +11,7 @@ from hanse.features.federated.join_requests import FederatedName
 from hanse.features.federated.kept_slices import RECORDED_AFTER
 from hanse.features.federated.names import CLUSTER, FEDERATED, JOIN
 from hanse.features.federated.records import Backends, MemberPort
-from hanse.model.facts import ClusterDeparted, Phase, Role, WriteOutcome
+from hanse.model.facts import Answer, ClusterDeparted, ClusterState, Phase, Role, WriteOutcome
 from hanse.model.kinds.acceptance import (
     AcceptancePolicy,
     AcceptancePolicySpec,
@@ -29,6 +29,7 @@ from hanse.model.kinds.discovery import EndpointPort, EndpointSlice
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.plan import Plan
+from hanse.model.questions import MAX_READ_AGE
 from hanse.runtime.diff import diff
 from tests.features.federated.builders import (
     BERGEN,
@@ -238,9 +239,52 @@ def test_a_record_of_a_newer_schema_is_treated_as_an_unreachable_cluster() -> No
 def test_a_cluster_that_was_seen_to_hold_nothing_gives_nothing() -> None:
     current = applied_objects(observed({**OURS, **BERGEN}))
 
-    plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]], "bergen": []}))
+    plan = _plan_with_reads({HERE: [*current, *OURS[HERE]], "bergen": []})
 
     assert addresses(plan) == {HERE: ["10.1.0.1"]}
+
+
+@pytest.mark.parametrize(
+    ("found", "error"),
+    [
+        pytest.param(None, "it answers nothing", id="its cluster does not answer"),
+        pytest.param(stored_configmap(record("bergen", "10.3.0.1")), "", id="it is there"),
+    ],
+)
+def test_a_record_that_our_watch_has_not_delivered_is_not_taken_as_gone(
+    found: ConfigMap | None, error: str
+) -> None:
+    current = applied_objects(observed({**OURS, **BERGEN}))
+
+    plan = _plan_with_reads({HERE: [*current, *OURS[HERE]], "bergen": []}, found, error)
+
+    assert addresses(plan)["bergen"] == ["10.3.0.1"]
+    assert plan.requeue_after == MAX_READ_AGE
+
+
+def test_a_record_that_nobody_can_read_is_no_reason_to_wait() -> None:
+    current = applied_objects(observed({**OURS, **BERGEN}))
+    valid = stored_configmap(record("bergen", "10.3.0.1"))
+    invalid = replace(valid, data={})
+
+    plan = plan_for(service_key(), observed({HERE: [*current, *OURS[HERE]], "bergen": [invalid]}))
+
+    assert addresses(plan) == {HERE: ["10.1.0.1"]}
+
+
+def _plan_with_reads(
+    objects: Mapping[str, Sequence[Object]],
+    found: Object | None = None,
+    error: str = "",
+    *,
+    led: Sequence[str] = (HERE,),
+    states: Sequence[ClusterState] = (),
+) -> Plan:
+    """The plan of the Service once all that it asks for was read, with this answer."""
+    value = msgspec.to_builtins(found, str_keys=True) if found is not None else None
+    asked = plan_for(service_key(), observed(objects, led=led, states=states)).questions
+    answers = [Answer(question.ask.id, value, error, EPOCH) for question in asked]
+    return plan_for(service_key(), observed(objects, led=led, states=states, facts=answers))
 
 
 @pytest.mark.parametrize(
@@ -259,7 +303,7 @@ def test_a_record_that_a_cluster_lacks_at_first_sight_may_be_about_to_be_written
     seen = replace(member("bergen", *roles), since=EPOCH)
     objects = {HERE: [*current, *OURS[HERE]], "bergen": offered}
 
-    plan = plan_for(service_key(), observed(objects, led=led, states=[seen]))
+    plan = _plan_with_reads(objects, led=led, states=[seen])
 
     assert ("bergen" in addresses(plan)) is stands
     assert plan.requeue_after == (RECORDED_AFTER if stands else None)
@@ -277,7 +321,7 @@ def test_a_record_that_was_seen_and_is_gone_is_not_waited_for(age: int, stands: 
     seen = replace(member("bergen"), since=EPOCH - timedelta(seconds=10))
     objects = {HERE: [*made, *OURS[HERE]], "bergen": []}
 
-    plan = plan_for(service_key(), observed(objects, states=[seen]))
+    plan = _plan_with_reads(objects, states=[seen])
 
     assert ("bergen" in addresses(plan)) is stands
 

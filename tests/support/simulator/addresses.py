@@ -107,7 +107,7 @@ class PodsBehindAddresses(Law):
             return
         for name in NAMES:
             exports = await self._exports.of(name)
-            if not exports or exports[min(exports, key=lambda c: (exports[c].since, c))].headless:
+            if any(e is None or e.headless for e in self._exports.oldest(exports)):
                 continue
             for cluster in self.fleet.names:
                 if self._services.is_owned(cluster, name) or cluster in self.fleet.left:

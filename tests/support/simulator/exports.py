@@ -1,5 +1,7 @@
 """Users' exports, read from users' own objects."""
 
+from collections.abc import AsyncIterator, Callable, Sequence
+
 from msgspec import Struct
 
 from hanse.model.kinds.core import Service
@@ -57,6 +59,27 @@ class Exports:
         fleet = self._fleet
         members = [c for c in fleet.names if c not in fleet.left or fleet.is_disputed(c)]
         return await self._of(members, name)
+
+    def oldest(self, exports: dict[ClusterId, Exported]) -> Sequence[Exported | None]:
+        """The exports of a name of which one is the oldest; None if there are none.
+
+        It is the oldest by the clocks of their clusters. Once the broker's clock was so far ahead
+        that publications were stamped as later than the first of a new broker, their order is that
+        of the stamps, in which a clock that is set back has later ones come first: nothing else
+        proves an age that a member states.
+        """
+        ranked = sorted(exports, key=lambda c: (exports[c].since, c))
+        possible = ranked if self._fleet.broker_was_ahead else ranked[:1]
+        return [exports[cluster] for cluster in possible] or [None]
+
+    async def contradiction(
+        self,
+        exports: dict[ClusterId, Exported],
+        contradictions: Callable[[Exported | None], AsyncIterator[str]],
+    ) -> str:
+        """What contradicts a law about a name, whichever export may be the oldest; else empty."""
+        seen = [await anext(contradictions(oldest), "") for oldest in self.oldest(exports)]
+        return seen[0] if all(seen) else ""
 
     async def _of(self, clusters: list[ClusterId], name: str) -> dict[ClusterId, Exported]:
         found = {c: await self._exported(c, name) for c in clusters}

@@ -8,12 +8,13 @@ from typing import Literal
 from msgspec.structs import replace
 
 from hanse.features.gslb.names import site_of
+from hanse.features.services.records import FIRST_PUBLICATIONS
 from hanse.kube.errors import KubeError
 from hanse.model.objects import ClusterId
 from tests.support.faults import Link, LinkFaults
 from tests.support.simulator.fleet import Backup, Fleet, server_party
 from tests.support.simulator.laws import Law
-from tests.support.simulator.schedule import CLUSTERS, EVERYWHERE, step
+from tests.support.simulator.schedule import BROKER, CLUSTERS, EVERYWHERE, step
 from tests.support.testbed_embedded import EmbeddedTestbed
 from tinykube.storage import Snapshot
 
@@ -205,6 +206,8 @@ class Faults:
         if isinstance(testbed, EmbeddedTestbed):
             testbed.clocks[cluster].skew += timedelta(seconds=seconds)
             self._fleet.clocks_jumped = True
+            if cluster == BROKER and testbed.clocks[cluster].skew > FIRST_PUBLICATIONS / 2:
+                self._fleet.broker_was_ahead = True
             if seconds < 0:
                 self._fleet.clock_set_back[cluster] = self._fleet.now
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from functools import partial
 
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.lease_observer import RECONNECT_TIME
@@ -45,6 +46,8 @@ class Services:
         self._users = ServicesScenario(fleet)
         self.edited: dict[ClusterId, float] = {}
         """When somebody last edited imported objects in a cluster by hand."""
+        self.changed: dict[tuple[ClusterId, str], float] = {}
+        """When users last changed what a cluster exports under a name: laws see it only later."""
         self.profile_changes = 0
 
     async def open(self) -> None:
@@ -86,10 +89,12 @@ class Services:
 
     @step(2, cluster=CLUSTERS, name=NAMES)
     async def export(self, cluster: ClusterId, name: str) -> None:
+        self.changed[cluster, name] = self._fleet.now
         await self._users.export(cluster, name)
 
     @step(2, cluster=CLUSTERS, name=NAMES)
     async def unexport(self, cluster: ClusterId, name: str) -> None:
+        self.changed[cluster, name] = self._fleet.now
         await self._users.unexport(cluster, name)
 
     @step(3, cluster=CLUSTERS, name=NAMES, ports=("http", "http", "two", "other"))
@@ -105,11 +110,13 @@ class Services:
 
     @step(1, cluster=CLUSTERS, name=NAMES)
     async def unserve(self, cluster: ClusterId, name: str) -> None:
+        self.changed[cluster, name] = self._fleet.now
         await self._users.unserve(cluster, name)
 
     @step(4, cluster=CLUSTERS, name=NAMES, number=(0, 1, 3), ready=(True, True, False))
     async def pods(self, cluster: ClusterId, name: str, number: int, ready: bool) -> None:
         """The pods of a service change."""
+        self.changed[cluster, name] = self._fleet.now
         slot = "abcdef"[CLUSTERS.index(cluster) + len(CLUSTERS) * NAMES.index(name)]
         await self._users.pods(cluster, name, *[ready] * number, slot=slot)
 
@@ -160,7 +167,8 @@ class ExportsAnswered(Law):
     sentence = (
         "A live export is answered in every live cluster, stays answered whatever fails elsewhere, "
         f"and once it is deleted is answered nowhere; {CONVERGED:.0f} s after the last disturbance "
-        "all clusters answer exactly what is exported."
+        "all clusters answer exactly what is exported, by the type of the oldest export; where the "
+        "broker's clock was an hour ahead, by that of the same one."
     )
 
     def __init__(self, fleet: Fleet, services: Services) -> None:
@@ -208,10 +216,12 @@ class ExportsAnswered(Law):
             exported = exports.get(exporter)
             wanted = exported.addresses if exported is not None else frozenset()
             rules = (len(types), self._services.profile_changes)
-            state = (wanted, rules, self._services.is_owned(exporter, name))
+            acted = self._services.changed.get((exporter, name))
+            joined = self.fleet.membership_changed.get(exporter)  # replaced: published anew
+            state = (wanted, rules, self._services.is_owned(exporter, name), acted, joined)
             if self._changed.get((exporter, name), ("", 0))[0] != state:
                 self._changed[exporter, name] = (state, self.fleet.now)
-                if exporter in self.fleet.membership_changed:
+                if joined is not None:
                     for asker in names:
                         self._seen.pop((asker, exporter, name), None)
         if await self._exports.profile() != "lighthouse" or len(types) > 1:
@@ -304,38 +314,42 @@ class ExportsAnswered(Law):
         profile = await self._exports.profile()
         for name in NAMES:
             exports = await self._exports.of(name)
-            ranked = sorted(exports, key=lambda c: (exports[c].since, c))
-            for asker in self.fleet.names:
-                if self._services.is_owned(asker, name) or asker in self.fleet.left:
-                    continue
-                answer = self.fleet.ask(asker, self._name_of("x", name).removeprefix("x."))
-                usable = [c for c in ranked if exports[c].addresses]
-                if profile == "lighthouse":
-                    usable = [
-                        c for c in usable if exports[c].headless == exports[ranked[0]].headless
-                    ]
-                if profile == "kep-1645" and ranked and not exports[ranked[0]].headless:
-                    usable = ranked  # the address of the import stands without ready endpoints
-                if bool(answer.records) != bool(usable):
-                    yield f"{asker} answers {answer} for {name}, which {usable} export"
-                async for seen in self._imported(asker, name, exports, ranked, profile):
-                    yield seen
+            judge = partial(self._contradictions, name, exports, profile)
+            if seen := await self._exports.contradiction(exports, judge):
+                yield seen
+
+    async def _contradictions(
+        self, name: str, exports: dict[ClusterId, Exported], profile: str, oldest: Exported | None
+    ) -> AsyncIterator[str]:
+        """What contradicts the law about a name in any cluster, if this export is the oldest."""
+        for asker in self.fleet.names:
+            if self._services.is_owned(asker, name) or asker in self.fleet.left:
+                continue
+            answer = self.fleet.ask(asker, self._name_of("x", name).removeprefix("x."))
+            usable = [c for c in exports if exports[c].addresses]
+            if profile == "lighthouse" and oldest is not None:
+                usable = [c for c in usable if exports[c].headless == oldest.headless]
+            if profile == "kep-1645" and oldest is not None and not oldest.headless:
+                usable = [*exports]  # the address of the import stands without ready endpoints
+            if bool(answer.records) != bool(usable):
+                yield f"{asker} answers {answer} for {name}, which {usable} export"
+            async for seen in self._imported(asker, name, exports, oldest, profile):
+                yield seen
 
     async def _imported(
         self,
         cluster: ClusterId,
         name: str,
         exports: dict[ClusterId, Exported],
-        ranked: list[ClusterId],
+        oldest: Exported | None,
         profile: str,
     ) -> AsyncIterator[str]:
         """The import has the type of the oldest export, and the ports of its profile."""
         found = find(await self.fleet.objects(cluster, ServiceImport, self.fleet.namespace), name)
-        if found is None or not ranked:
-            if found is not None or ranked:
-                yield f"the import {name} in {cluster} is {found}, exported by {ranked}"
+        if found is None or oldest is None:
+            if found is not None or oldest is not None:
+                yield f"the import {name} in {cluster} is {found}, exported by {[*exports]}"
             return
-        oldest = exports[ranked[0]]
         admitted = [e for e in exports.values() if e.headless == oldest.headless]
         common = frozenset.intersection(*(e.ports for e in admitted))
         every = frozenset.union(*(e.ports for e in exports.values()))
@@ -361,18 +375,25 @@ class ExportStatus(Law):
         profile = await self._exports.profile()
         for name in NAMES:
             exports = await self._exports.of(name)
-            ranked = sorted(exports, key=lambda c: (exports[c].since, c))
-            for cluster in self.fleet.names:
-                found = await self.fleet.objects(cluster, ServiceExport, self.fleet.namespace)
-                export = find(found, name)
-                if export is None or cluster in self.fleet.left:
-                    continue
-                conditions = export.get("status", {}).get("conditions", ())
-                reported = {c["type"]: c["status"] for c in conditions}
-                valid = cluster in exports
-                wanted = {"Valid": str(valid)}
-                if valid:
-                    same = exports[cluster].headless == exports[ranked[0]].headless
-                    wanted["Ready"] = str(same or profile == "kep-1645")
-                if {n: reported.get(n) for n in wanted} != wanted:
-                    yield f"{name} of {cluster} reports {reported}, not {wanted}"
+            judge = partial(self._contradictions, name, exports, profile)
+            if seen := await self._exports.contradiction(exports, judge):
+                yield seen
+
+    async def _contradictions(
+        self, name: str, exports: dict[ClusterId, Exported], profile: str, oldest: Exported | None
+    ) -> AsyncIterator[str]:
+        """What contradicts the law in the exports of a name, if this one is the oldest."""
+        for cluster in self.fleet.names:
+            found = await self.fleet.objects(cluster, ServiceExport, self.fleet.namespace)
+            export = find(found, name)
+            if export is None or cluster in self.fleet.left:
+                continue
+            conditions = export.get("status", {}).get("conditions", ())
+            reported = {c["type"]: c["status"] for c in conditions}
+            valid = cluster in exports
+            wanted = {"Valid": str(valid)}
+            if valid and oldest is not None:
+                same = exports[cluster].headless == oldest.headless
+                wanted["Ready"] = str(same or profile == "kep-1645")
+            if {n: reported.get(n) for n in wanted} != wanted:
+                yield f"{name} of {cluster} reports {reported}, not {wanted}"

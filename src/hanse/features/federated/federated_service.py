@@ -68,7 +68,7 @@ from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.externaldns import DNSEndpoint
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, Object, object_ref
 from hanse.model.ownership import owner_claim
-from hanse.model.plan import Desired, Key, Plan
+from hanse.model.plan import Desired, Key, Plan, Question
 from hanse.model.snapshot import Snapshot
 
 
@@ -98,6 +98,8 @@ class _ServiceState(Struct, frozen=True):
     """Addresses that do not answer probes, by cluster, with the reason: they are draining."""
     judged_again_after: timedelta | None = None
     """When the next cluster may count as gone, or a record as not to be written."""
+    questions: tuple[Question, ...] = ()
+    """Whether records are gone that current slices were made from."""
 
     @property
     def all_slices(self) -> tuple[EndpointSlice, ...]:
@@ -137,7 +139,7 @@ def plan_service(key: Key, snapshot: Snapshot, options: FederatedOptions) -> Pla
         Desired(obj, member, step, frozenset(sources), as_leader_of=member)
         for obj, step, sources in _desired_objects(state, snapshot, options)
     ]
-    plan = Plan(tuple(desired), requeue_after=state.judged_again_after)
+    plan = Plan(tuple(desired), questions=state.questions, requeue_after=state.judged_again_after)
     return _with_name_conditions(plan, state, _name_conflict(state, snapshot), snapshot)
 
 
@@ -210,6 +212,7 @@ def _service_state(
         misled=misled,
         failed={cluster: found for cluster, found in failed.items() if found},
         judged_again_after=min(filter(None, (silence, kept.judged_again_after)), default=None),
+        questions=kept.questions,
     )
 
 

@@ -1,7 +1,9 @@
 """Slices that stand although no record explains them: it may be out of sight, or not written yet.
 
 A supervisor that has just connected to a member does not know whether that was restored since, nor
-whether anybody leads it: a record that it lacks may be written in a moment.
+whether anybody leads it: a record that it lacks may be written in a moment. One that has just
+become the leader of a member finds slices of another leader there, who may have seen what our watch
+has not delivered yet: so a record is gone once a live read does not find it.
 """
 
 from collections.abc import Container
@@ -16,13 +18,16 @@ from hanse.features.federated.members import (
     is_led,
     unreadable_members,
 )
-from hanse.features.federated.records import Identity, Origin
+from hanse.features.federated.names import RECORD
+from hanse.features.federated.records import Identity, Origin, record_name
 from hanse.features.federated.slices import GENERATED_SLICES, slice_origin
 from hanse.model.facts import ClusterState
-from hanse.model.kinds.core import Service
+from hanse.model.kinds.core import ConfigMap, Service
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.federation import NativeService
-from hanse.model.objects import ClusterId
+from hanse.model.kinds.federation import SYSTEM, NativeService
+from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef
+from hanse.model.plan import Question, Read
+from hanse.model.questions import MAX_READ_AGE, fresh_read_questions, fresh_values
 from hanse.model.snapshot import Snapshot
 
 RECORDED_AFTER = timedelta(seconds=30)
@@ -34,7 +39,9 @@ class KeptSlices(Struct, frozen=True):
 
     slices: tuple[tuple[Origin, EndpointSlice], ...]
     judged_again_after: timedelta | None
-    """When the next of their records would have been written; None if no time tells."""
+    """When the next of their records would have been written, or is read; None if no time tells."""
+    questions: tuple[Question, ...] = ()
+    """The reads of records that are to be confirmed as gone."""
 
 
 def kept_slices(
@@ -45,9 +52,9 @@ def kept_slices(
 ) -> KeptSlices:
     """The current slices of a federated Service in a member whose records are not known now.
 
-    Not of clusters that have left, nor where the record is known to be gone.
+    Not of clusters that have left, nor where a live read has shown that the record is gone.
     """
-    kept, times = [], set[timedelta]()
+    kept, times, reads = [], set[timedelta](), dict[Read, None]()
     for endpoint_slice in snapshot.by(member, GENERATED_SLICES, str(federated)):
         origin = slice_origin(endpoint_slice)
         if origin is None or origin.identity in recorded or has_left(origin.cluster, snapshot):
@@ -56,15 +63,41 @@ def kept_slices(
         awaited = _until_recorded(origin, federated, made, snapshot)
         if awaited is not None:
             times.add(awaited)
-        if awaited is not None or not _is_known(origin.cluster, federated, snapshot):
-            kept.append((origin, endpoint_slice))
-    return KeptSlices(tuple(kept), min(times, default=None))
+        elif _is_known(origin.cluster, federated, snapshot):
+            read = _read_of_record(origin, federated)
+            if _is_gone(read, snapshot):
+                continue
+            reads[read] = None
+            times.add(MAX_READ_AGE)
+        kept.append((origin, endpoint_slice))
+    return KeptSlices(tuple(kept), min(times, default=None), fresh_read_questions(reads))
 
 
 def _is_known(cluster: ClusterId, federated: FederatedName, snapshot: Snapshot) -> bool:
     """Whether all records of a cluster are listed, and none has a newer schema."""
     complete = has_complete_records(cluster, snapshot)
     return complete and cluster not in unreadable_members(federated, snapshot)
+
+
+def _read_of_record(origin: Origin, federated: FederatedName) -> Read:
+    """The live read of the record that a slice was made from."""
+    record = ObjectRef(ConfigMap.kind, record_name(federated, origin), SYSTEM)
+    return Read(ClusterObjectRef(origin.cluster, record), since=origin.since.isoformat())
+
+
+def _is_gone(read: Read, snapshot: Snapshot) -> bool:
+    """Whether a record that is not listed as valid is known not to come: by a live read.
+
+    Also if it is observed, and so not valid, or no longer has the label by which it is watched.
+    """
+    place = read.target
+    if snapshot.get(place.where, ConfigMap, place.ref.name, place.ref.namespace) is not None:
+        return True
+    answers = fresh_values([read], snapshot)
+    if answers is None:
+        return False
+    [found] = answers
+    return found is None or RECORD not in found["metadata"].get("labels", {})
 
 
 def _until_recorded(

@@ -27,6 +27,7 @@ from hanse.features.federated.records import (
     MemberRecord,
     read_record,
     record_configmap,
+    record_name,
 )
 from hanse.features.federated.settings import (
     AFFINITY,
@@ -182,9 +183,7 @@ def _recorded_backends(
 ) -> Sequence[Backends]:
     """The backends in the object's first valid current record; empty where there is none."""
     for federated in request.joins:
-        name = record_configmap(
-            _member_record(obj, federated, member, ResolvedBackends())
-        ).metadata.name
+        name = record_name(federated, _member_record(obj, federated, member, ResolvedBackends()))
         configmap = snapshot.get(member, ConfigMap, name, SYSTEM)
         stored = read_record(configmap, member) if configmap is not None else None
         if stored is not None:

@@ -173,12 +173,17 @@ def _weighting(weight: int | None, priority: int | None) -> Weighting:
     )
 
 
+def record_name(federated: FederatedName, member: MemberRecord | Origin) -> str:
+    """The name of the ConfigMap with the record of a member Service of a federated one."""
+    return unique_name(
+        "fed", federated.name, member.name, federated.namespace, member.namespace, member.kind
+    )
+
+
 def record_configmap(record: MemberRecord) -> ConfigMap:
     """The ConfigMap of a record."""
     federated = record.federated
-    name = unique_name(
-        "fed", federated.name, record.name, federated.namespace, record.namespace, record.kind
-    )
+    name = record_name(federated, record)
     labels = {RECORD: federated.name, RECORD_NAMESPACE: federated.namespace}
     text = msgspec.json.encode(record, order="deterministic").decode()
     return ConfigMap(metadata=Meta(name=name, namespace=SYSTEM, labels=labels), data={MEMBER: text})

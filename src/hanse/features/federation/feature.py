@@ -26,6 +26,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Node, Secret
 from hanse.model.kinds.federation import SYSTEM, ClusterClaim, Federation
 from hanse.model.kinds.networking import ServiceCIDR
+from hanse.model.kinds.submariner import GlobalIngressIP
 from hanse.model.member_ranges import changes_ranges
 from hanse.model.objects import Object
 from hanse.model.plan import Key, Plan
@@ -38,7 +39,6 @@ _FACTS = (
     ClusterState,
     ElectionFailure,
     InvalidConnection,
-    KindServed,
     Leadership,
     LeaseLiveness,
 )
@@ -85,6 +85,7 @@ class Membership:
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
         """All keys for most changes; of a Lease only if its holder changed.
 
+        Whether a kind is served counts for those that are watched here, and for Globalnet's.
         The Federations' for a write outcome that is a refusal, and for changed ranges of a local
         node or ServiceCIDR.
         """
@@ -100,6 +101,8 @@ class Membership:
                 sides = (before, after)
                 refused = any(isinstance(s, WriteOutcome) and is_refusal(s) for s in sides)
                 return _federation_keys(snapshot) if refused else ()
+            case FactChange() if isinstance(change.fact, KindServed):
+                return _all_keys(snapshot) if change.fact.kind in _READ_KINDS else ()
             case FactChange():
                 return _all_keys(snapshot) if isinstance(change.fact, _FACTS) else ()
 
@@ -120,6 +123,9 @@ class Membership:
                 if federation is None or federation.metadata.deletion_timestamp is not None:
                     return Plan()
                 return plan_status(federation, snapshot)
+
+
+_READ_KINDS = {watch.kind.kind for watch in Membership.watches} | {GlobalIngressIP.kind}
 
 
 def _all_keys(snapshot: Snapshot) -> set[Key]:
