@@ -206,6 +206,37 @@ DISOWNED = (
         seen_as={"events": "ClusterSilent"},
     ),
 )
+WEBHOOK = (
+    Fault(
+        "WebhookDown Webhook policy.example.com in bergen",
+        """
+        make bergen '{apiVersion: admissionregistration.k8s.io/v1,
+        kind: ValidatingWebhookConfiguration, metadata: {name: strict}, webhooks: [{
+        name: policy.example.com, admissionReviewVersions: [v1], sideEffects: None,
+        failurePolicy: Fail, timeoutSeconds: 1,
+        clientConfig: {url: "https://127.0.0.1:1/validate"}, rules: [{
+        apiGroups: [multicluster.x-k8s.io, discovery.k8s.io], apiVersions: ["*"],
+        resources: [serviceimports, endpointslices], operations: [CREATE, UPDATE, DELETE]}]}]}'
+        k lubeck -n shop create deployment guarded --image x
+        k lubeck -n shop create service clusterip guarded --tcp 80
+        make lubeck '{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport,
+        metadata: {name: guarded, namespace: shop}}'
+        """,
+        restore="""
+        k bergen -n shop wait --for=create --timeout=60s serviceimport/guarded
+        k bergen delete validatingwebhookconfiguration strict
+        k lubeck -n shop delete serviceexport,service,deployment guarded
+        """,
+    ),
+)
+UNDEFINED = (
+    Fault(
+        "CrdMissing CustomResourceDefinition serviceimports.multicluster.x-k8s.io in bergen",
+        "k bergen delete crd serviceimports.multicluster.x-k8s.io",
+        follows=("the export of shop/web in bergen: it is not imported here",),  # ImportBlocked
+        unseen_by=OBSERVERS,
+    ),
+)
 PAUSED = (
     Fault(
         "FleetPaused ClusterSet local in broker",
@@ -307,6 +338,8 @@ CLUSTERS = {
     "denied": DENIED,
     "homeless": HOMELESS,
     "disowned": DISOWNED,
+    "webhook": WEBHOOK,
+    "undefined": UNDEFINED,
     "paused": PAUSED,
     "unknown": UNKNOWN,
     "expiring": EXPIRING,

@@ -39,6 +39,7 @@ from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId, Kind
+from hanse.model.refused_writes import reported_refusals
 from hanse.model.snapshot import Snapshot, Watch
 
 ACCOUNT = Watch(Role.LOCAL, ServiceAccount, SYSTEM_NAMESPACE, name=AGENT, optional=True)
@@ -200,6 +201,7 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
         return
     if Lease.kind not in read.denied:
         yield _agent_run(name, lease, now)
+        yield from reported_refusals(lease)
     if read.is_broker:
         yield from _heartbeats(name, read, now)
 

@@ -153,9 +153,11 @@ CODES: dict[str, CodeExplanation] = {
         "Your own credentials lack rights that an installation needs.", "They are granted."
     ),
     "WebhookDown": _code(
-        "An admission webhook of ours has no ready endpoint: what it guards cannot be written. "
-        f"{_UNSEEN}",
-        "The agent runs, or the webhook is taken away.",
+        "An admission webhook does not answer, so that a cluster refuses what agents write there, or "
+        "one of ours has no ready endpoint. Of the latter agents know nothing; `hanse doctor`, "
+        "`hanse status` and the console do, and name the configuration of the webhook.",
+        "It answers, is taken away, or its failurePolicy is Ignore; agents write again by "
+        "themselves.",
     ),
     "GuardMissing": _code(
         "A node has no guard (`hanse guard`) that is ready, by its Lease in hanse-guards, where "
@@ -240,8 +242,9 @@ CODES: dict[str, CodeExplanation] = {
         "They are removed, and the note about it is deleted.",
     ),
     "WriteRefused": _code(
-        "A member refuses what its leader writes; the message is that of its API server.",
-        "It accepts it.",
+        "A cluster refuses what an agent writes: by a webhook, an admission policy, a quota, or "
+        "since the agent's account lacks rights; the message is that of its API server.",
+        "It accepts it; agents write again by themselves.",
     ),
     "TooManySupervisors": _code(
         f"More clusters supervise a Federation than are useful. {_UNSEEN}", "Five or fewer do."

@@ -31,6 +31,7 @@ from hanse.model.object_view import (
     object_finding,
 )
 from hanse.model.objects import ClusterId
+from hanse.model.refused_writes import write_causes
 from hanse.model.remedies import join_federation
 
 _RULES = {
@@ -88,8 +89,10 @@ def _check(
         if rule is not None and one.status == rule.bad:
             mend = _condition_remedy(federation, where, one, lost, snapshot)
             found = condition_finding(federation, where, one, rule, snapshot, mend)
+            refusing = one.message.partition(":")[0]
             causes = {
                 REACHABLE: (*away, *links),
+                MEMBERS_WRITTEN: write_causes(refusing, one.message, snapshot),
                 LED: (*away, *links, cluster_ref(where)),
             }.get(one.type, ())
             yield replace(found, caused_by=causes, subject=_subject(federation, where, one.type))
