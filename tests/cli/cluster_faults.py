@@ -171,6 +171,12 @@ LEASELESS = (
     ),
     Fault("AgentSilent Cluster bergen", "sleep 20", unseen_by=OBSERVERS),
 )
+UNRECORDED = (
+    Fault(
+        "MemberRecordMissing ClusterMember hanse-broker/bergen in broker",
+        "k broker -n hanse-broker delete clustermember bergen",
+    ),
+)
 REJECTED = (
     Fault(
         "ClusterSilent Cluster bergen",
@@ -334,6 +340,7 @@ CLUSTERS = {
     "emptied": EMPTIED,
     "absent": ABSENT,
     "leaseless": LEASELESS,
+    "unrecorded": UNRECORDED,
     "rejected": REJECTED,
     "denied": DENIED,
     "homeless": HOMELESS,

@@ -153,7 +153,7 @@ CODES: dict[str, CodeExplanation] = {
         "Your own credentials lack rights that an installation needs.", "They are granted."
     ),
     "WebhookDown": _code(
-        "An admission webhook does not answer, so that a cluster refuses what agents write there, or "
+        "An admission webhook does not answer, so that a cluster refuses what agents write, or "
         "one of ours has no ready endpoint. Of the latter agents know nothing; `hanse doctor`, "
         "`hanse status` and the console do, and name the configuration of the webhook.",
         "It answers, is taken away, or its failurePolicy is Ignore; agents write again by "
@@ -176,6 +176,12 @@ CODES: dict[str, CodeExplanation] = {
         "Admission policies that hold supervisors in a member of a Federation are missing, or "
         f"their bindings do not deny, so that a supervisor can write what is of users. {_UNSEEN}",
         "They are applied again.",
+    ),
+    "MemberRecordMissing": _code(
+        "A cluster renews its Lease on a broker, and its ClusterMember there is gone: it counts as "
+        "a member by its Lease alone, and what its record says, as address ranges that overlap "
+        "those of others, is not known.",
+        "`hanse join` has written the record again.",
     ),
     "LeaseMissing": _code(
         "A cluster has joined, and its Lease is gone from the broker: the others take nothing new "
