@@ -1,5 +1,6 @@
 """Faults of clusters, their agents and connections, each by what makes it go wrong."""
 
+from hanse.model.kinds.federation import SUPERVISOR
 from tests.cli.fault_table import OBSERVERS, Fault
 
 KILLED = (
@@ -291,6 +292,24 @@ EXPIRING = (
         """,
     ),
 )
+FEDERATIONLESS = (
+    Fault("FederationMissing Federation local in bergen", "k bergen delete federation local"),
+)
+MEMBERLESS = (
+    Fault("FederationMissing Federation local in lubeck", "k lubeck delete federation local"),
+)
+HALF_LEFT = (
+    Fault(
+        "MemberLeaving Federation local in hamburg",
+        f"""
+        k hamburg delete clusterclaim {SUPERVISOR}
+        began=$(date -u -d '-5 min' +%Y-%m-%dT%H:%M:%SZ)
+        k hamburg annotate federation local --overwrite hanse.dev/leaving=$began
+        """,
+        restore="hanse join --federation local --cluster-id hamburg --context hamburg "
+        "--supervises --supervisor lubeck",
+    ),
+)
 ABANDONED = (
     Fault(  # a note, which warns nobody by an Event
         "MemberAbandoned Federation local in lubeck",
@@ -350,6 +369,9 @@ CLUSTERS = {
     "paused": PAUSED,
     "unknown": UNKNOWN,
     "expiring": EXPIRING,
+    "federationless": FEDERATIONLESS,
+    "memberless": MEMBERLESS,
+    "half left": HALF_LEFT,
     "abandoned": ABANDONED,
     "left": LEFT,
     "returned": RETURNED,

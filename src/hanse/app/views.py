@@ -63,6 +63,7 @@ def views() -> tuple[View, ...]:
         networks.NetworksView(),
         networks.ReachView(),
         LeadersView(),
+        federation.CLAIMS,
         *(feature.OBJECTS for feature in _WITH_OBJECTS),
     )
 

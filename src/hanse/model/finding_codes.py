@@ -86,7 +86,7 @@ CODES: dict[str, CodeExplanation] = {
     "MemberLeaving": _code(
         "A member has been leaving its broker for longer than `hanse leave` waits: its agent does "
         "not run, does not reach the broker, or cannot withdraw something. Its account there has "
-        "all its rights meanwhile.",
+        "all its rights meanwhile. Or a `hanse leave` of a Federation was interrupted.",
         "Its agent has withdrawn everything, and `hanse leave` has ended its account.",
     ),
     "AccountRemains": _code(
@@ -233,6 +233,12 @@ CODES: dict[str, CodeExplanation] = {
     ),
     # federation
     "FederationInvalid": _code("A Federation cannot be used as it stands.", "It is corrected."),
+    "FederationMissing": _code(
+        "A cluster claims to be of a Federation, by the ClusterClaim clusterset.k8s.io, and its "
+        "Federation is gone: a supervisor leads no member without it. Or its `hanse leave` was "
+        "interrupted at the end, and nobody names it as a member.",
+        "`hanse join` has written the Federation again, or `hanse leave` has ended.",
+    ),
     "MemberUnreachable": _code(
         "A supervisor does not reach members of its Federation.", "It reaches them."
     ),
