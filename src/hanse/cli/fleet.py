@@ -13,7 +13,13 @@ from hanse.features.services.reading import NARROWED
 from hanse.kube.errors import ApiError, BadCredentials, ServerError, Throttled
 from hanse.kube.listed_objects import ListedObjects
 from hanse.kube.watch_events import Counted, Listed
-from hanse.model.agent_report import CUT_OFF, LostConnection, reported_connection
+from hanse.model.agent_report import (
+    CUT_OFF,
+    REJECTED,
+    UNTRUSTED,
+    LostConnection,
+    reported_connection,
+)
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.facts import (
     AgentFeatures,
@@ -225,7 +231,8 @@ def _reported_links(
                     phase,
                     one.since or now,
                     one.message,
-                    rejected="hanse join" in one.message,
+                    rejected=one.reason == REJECTED,
+                    untrusted=one.reason == UNTRUSTED,
                 )
     lost = reported_connection(read.agent_lease) or next(_lost_connections(read), None)
     if lost is not None and broker is not None and name != broker:
