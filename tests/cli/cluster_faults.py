@@ -236,6 +236,22 @@ WEBHOOK = (
         """,
     ),
 )
+WEBHOOK_OF_ALL = (
+    Fault(  # an agent that cannot renew its Lease writes no Events there
+        "WebhookDown Webhook policy.example.com in bergen",
+        """
+        make bergen '{apiVersion: admissionregistration.k8s.io/v1,
+        kind: ValidatingWebhookConfiguration, metadata: {name: strict}, webhooks: [{
+        name: policy.example.com, admissionReviewVersions: [v1], sideEffects: None,
+        failurePolicy: Fail, timeoutSeconds: 1,
+        clientConfig: {url: "https://127.0.0.1:1/validate"}, rules: [{
+        apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], operations: ["*"]}]}]}'
+        """,
+        causes=True,
+        follows=("the agent of bergen does not run",),  # AgentSilent
+        restore="k bergen delete validatingwebhookconfiguration strict",
+    ),
+)
 UNDEFINED = (
     Fault(
         "CrdMissing CustomResourceDefinition serviceimports.multicluster.x-k8s.io in bergen",
@@ -365,6 +381,7 @@ CLUSTERS = {
     "homeless": HOMELESS,
     "disowned": DISOWNED,
     "webhook": WEBHOOK,
+    "webhook of all": WEBHOOK_OF_ALL,
     "undefined": UNDEFINED,
     "paused": PAUSED,
     "unknown": UNKNOWN,

@@ -10,12 +10,13 @@ from datetime import datetime
 
 import msgspec
 
-from hanse.model.facts import Fact, KindServed, WriteOutcome
+from hanse.model.facts import ElectionFailure, Fact, KindServed, WriteOutcome
 from hanse.model.findings import Ref
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.coordination import Lease
-from hanse.model.objects import ClusterId
+from hanse.model.kinds.federation import SYSTEM
+from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef
 from hanse.model.snapshot import Snapshot
 
 REFUSED_WRITES = "hanse.dev/refused-writes"
@@ -66,11 +67,14 @@ class RefusedWrites(Fact, frozen=True):
 
 
 def refuser_in(message: str, where: ClusterId, namespace: str = "") -> Ref | None:
-    """Who refuses a write in a cluster and namespace by the message about it; None if nobody."""
+    """Who refuses a write in a cluster and namespace by the message about it; None if nobody.
+
+    A second connection for another purpose (`gslb/lubeck`) is one to the same cluster.
+    """
     for pattern, kind in _REFUSERS:
         if (found := pattern.search(message)) is not None:
             space = found.groupdict().get("space") or (namespace if kind == QUOTA else "")
-            return Ref(kind, found["name"], space, where)
+            return Ref(kind, found["name"], space, where.rpartition("/")[2])
     return None
 
 
@@ -92,7 +96,26 @@ def write_causes(where: ClusterId, message: str, snapshot: MultiClusterSnapshot)
 def refused_writes(snapshot: Snapshot) -> Iterator[RefusedWrites]:
     """What an agent cannot write anywhere, by who refuses it: as it knows, or as its Lease says."""
     yield from snapshot.facts(RefusedWrites)
-    yield from _by_refuser(snapshot.facts(WriteOutcome))
+    yield from _by_refuser(
+        failed_writes(snapshot.facts(WriteOutcome), snapshot.facts(ElectionFailure))
+    )
+
+
+def failed_writes(
+    outcomes: Iterable[WriteOutcome], elections: Iterable[ElectionFailure]
+) -> Iterator[WriteOutcome]:
+    """All writes that fail: those of plans, and the Leases of members that cannot be led."""
+    yield from outcomes
+    for one in elections:
+        lease = ObjectRef(Lease.kind, one.member, SYSTEM)
+        place = ClusterObjectRef(one.member, lease)
+        yield WriteOutcome(place, "Failed", one.message, one.since)
+
+
+def refusers_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[Ref, ...]:
+    """Who refuses writes of any agent in a cluster: its own agent may not be able to say so."""
+    found = (one.refuser for agent in snapshot.by_agent.values() for one in refused_writes(agent))
+    return tuple(dict.fromkeys(one for one in found if one.cluster == cluster))
 
 
 def _by_refuser(outcomes: Iterable[WriteOutcome]) -> Iterator[RefusedWrites]:

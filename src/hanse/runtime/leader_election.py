@@ -25,7 +25,7 @@ from hanse.model.facts import (
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, holder_cluster
 from hanse.model.objects import ClusterId
-from hanse.model.refused_writes import refusal_annotations
+from hanse.model.refused_writes import failed_writes, refusal_annotations
 from hanse.runtime.informers import ClusterInformers
 
 DEFERENCE = 0.75
@@ -209,7 +209,8 @@ class LeaderElections:
         facts = self._informers.facts
         broker = next((one for one in facts.all(ClusterState) if Role.BROKER in one.roles), None)
         renewal = facts.get(HeartbeatState, broker.cluster) if broker is not None else None
-        refusals = refusal_annotations(facts.all(WriteOutcome))
+        failed = failed_writes(facts.all(WriteOutcome), facts.all(ElectionFailure))
+        refusals = refusal_annotations(failed)
         return {**report_annotations(broker, renewal), **refusals}
 
     def _may_request(self) -> bool:

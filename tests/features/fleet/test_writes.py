@@ -39,10 +39,12 @@ def outcome(message: str, name: str = "web", where: str = "bergen") -> WriteOutc
 
 
 def reporting(
-    *outcomes: WriteOutcome, extra: dict[Watch, Listed[Any]] | None = None
+    *outcomes: WriteOutcome,
+    extra: dict[Watch, Listed[Any]] | None = None,
+    name: str = "bergen",
 ) -> ClusterRead:
-    """Bergen, whose agent says in its Lease what it could not write."""
-    found = read("bergen")
+    """A cluster whose agent says in its Lease what it could not write."""
+    found = read(name)
     annotations = refusal_annotations(outcomes)
     lists = {
         watch: Listed(
@@ -81,9 +83,9 @@ def test_a_webhook_that_is_down_is_told_with_its_configuration() -> None:
         "Webhook policy.example.com in bergen",
     )
     assert found.summary.startswith(
-        "bergen refuses 2 writes of the agent of bergen, the first of "
-        "ServiceImport.multicluster.x-k8s.io shop/api, by Webhook policy.example.com of "
-        "ValidatingWebhookConfiguration strict: "
+        "bergen refuses what the agent of bergen writes, ServiceImport.multicluster.x-k8s.io "
+        "shop/api and 1 more, by Webhook policy.example.com of ValidatingWebhookConfiguration "
+        "strict: "
     )
     (command,) = found.remedy.commands
     assert command == (
@@ -171,3 +173,15 @@ def test_other_failures_of_writes_are_not_reported() -> None:
     }
     assert list(refused_writes(knowing(outcome("it does not answer")))) == []
     assert reported_refusals(None) == ()
+
+
+def test_an_agent_whose_renewals_a_webhook_refuses_is_silent_by_the_webhook() -> None:
+    told = reporting(outcome(DOWN, where="gslb/bergen"), name="lubeck")
+
+    found = only(told, read("bergen", agent=60))
+
+    assert (found.code, str(found.subject)) == (
+        "WebhookDown",
+        "Webhook policy.example.com in bergen",
+    )
+    assert [one.subject.kind for one in found.consequences] == ["Cluster"]

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from shlex import quote
 
 from hanse.features.fleet.agents import rights_command
-from hanse.model.facts import WriteOutcome
+from hanse.model.facts import ElectionFailure, WriteOutcome
 from hanse.model.findings import Finding, Ref, Remedy, Severity, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.admission import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
@@ -26,9 +26,14 @@ class RefusedWritesView:
         return {one.refuser.cluster for _, one in _all_refusals(snapshot)}
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The cluster of a changed outcome of a write."""
-        fact = change.fact if isinstance(change, FactChange) else None
-        return (fact.target.where,) if isinstance(fact, WriteOutcome) else ()
+        """The cluster of a changed outcome of a write, or of an election."""
+        match change.fact if isinstance(change, FactChange) else None:
+            case WriteOutcome(target):
+                return (target.where.rpartition("/")[2],)
+            case ElectionFailure(member):
+                return (member,)
+            case _:
+                return ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:
         """The findings of a cluster; None if it refuses nothing."""
@@ -51,13 +56,15 @@ def _finding(agent: ClusterId, refused: RefusedWrites, snapshot: MultiClusterSna
     """WebhookDown for a webhook that does not answer, else WriteRefused."""
     refuser, where = refused.refuser, refused.refuser.cluster
     found = _webhook_place(refuser, snapshot)
+    more = refused.count - 1
     of = f" of {found[0].kind} {found[0].name}" if found is not None else ""
     return Finding(
         code="WebhookDown" if refused.is_down else "WriteRefused",
         severity=Severity.DEGRADED,
         subject=refuser,
-        summary=f"{where} refuses {refused.count} writes of the agent of {agent}, the first of "
-        f"{refused.first}, by {refuser.kind} {refuser.name}{of}: {refused.message}",
+        summary=f"{where} refuses what the agent of {agent} writes, {refused.first}"
+        f"{f' and {more} more' if more else ''}, by {refuser.kind} {refuser.name}{of}: "
+        f"{refused.message}",
         remedy=_remedy(agent, refused, found, snapshot),
         since=refused.since,
         caused_by=(found[0],) if found is not None else (),
