@@ -1,5 +1,6 @@
 """Faults of clusters, their agents and connections, each by what makes it go wrong."""
 
+from hanse.model.kinds.federation import SUPERVISOR
 from tests.cli.fault_table import OBSERVERS, Fault
 
 KILLED = (
@@ -171,6 +172,12 @@ LEASELESS = (
     ),
     Fault("AgentSilent Cluster bergen", "sleep 20", unseen_by=OBSERVERS),
 )
+UNRECORDED = (
+    Fault(
+        "MemberRecordMissing ClusterMember hanse-broker/bergen in broker",
+        "k broker -n hanse-broker delete clustermember bergen",
+    ),
+)
 REJECTED = (
     Fault(
         "ClusterSilent Cluster bergen",
@@ -204,6 +211,40 @@ DISOWNED = (
         "k bergen -n hanse-system delete serviceaccount hanse-agent",
         causes=True,
         seen_as={"events": "ClusterSilent"},
+    ),
+)
+WEBHOOK = (
+    Fault(
+        "WebhookDown Webhook policy.example.com in bergen",
+        """
+        strict serviceimports,endpointslices
+        k lubeck -n shop create deployment guarded --image x
+        k lubeck -n shop create service clusterip guarded --tcp 80
+        make lubeck '{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport,
+        metadata: {name: guarded, namespace: shop}}'
+        """,
+        restore="""
+        k bergen -n shop wait --for=create --timeout=60s serviceimport/guarded
+        k bergen delete validatingwebhookconfiguration strict
+        k lubeck -n shop delete serviceexport,service,deployment guarded
+        """,
+    ),
+)
+WEBHOOK_OF_ALL = (
+    Fault(
+        "WebhookDown Webhook policy.example.com in bergen",
+        "strict \"'*/*'\"",
+        causes=True,
+        follows=("the agent of bergen does not run",),  # AgentSilent
+        restore="k bergen delete validatingwebhookconfiguration strict",
+    ),
+)
+UNDEFINED = (
+    Fault(
+        "CrdMissing CustomResourceDefinition serviceimports.multicluster.x-k8s.io in bergen",
+        "k bergen delete crd serviceimports.multicluster.x-k8s.io",
+        follows=("the export of shop/web in bergen: it is not imported here",),  # ImportBlocked
+        unseen_by=OBSERVERS,
     ),
 )
 PAUSED = (
@@ -252,6 +293,24 @@ EXPIRING = (
         kubectl config set-credentials looker \
             --token "$(k bergen -n default create token looker --duration 720h)"
         """,
+    ),
+)
+FEDERATIONLESS = (
+    Fault("FederationMissing Federation local in bergen", "k bergen delete federation local"),
+)
+MEMBERLESS = (
+    Fault("FederationMissing Federation local in lubeck", "k lubeck delete federation local"),
+)
+HALF_LEFT = (
+    Fault(
+        "MemberLeaving Federation local in hamburg",
+        f"""
+        k hamburg delete clusterclaim {SUPERVISOR}
+        began=$(date -u -d '-5 min' +%Y-%m-%dT%H:%M:%SZ)
+        k hamburg annotate federation local --overwrite hanse.dev/leaving=$began
+        """,
+        restore="hanse join --federation local --cluster-id hamburg --context hamburg "
+        "--supervises --supervisor lubeck",
     ),
 )
 ABANDONED = (
@@ -303,13 +362,20 @@ CLUSTERS = {
     "emptied": EMPTIED,
     "absent": ABSENT,
     "leaseless": LEASELESS,
+    "unrecorded": UNRECORDED,
     "rejected": REJECTED,
     "denied": DENIED,
     "homeless": HOMELESS,
     "disowned": DISOWNED,
+    "webhook": WEBHOOK,
+    "webhook of all": WEBHOOK_OF_ALL,
+    "undefined": UNDEFINED,
     "paused": PAUSED,
     "unknown": UNKNOWN,
     "expiring": EXPIRING,
+    "federationless": FEDERATIONLESS,
+    "memberless": MEMBERLESS,
+    "half left": HALF_LEFT,
     "abandoned": ABANDONED,
     "left": LEFT,
     "returned": RETURNED,

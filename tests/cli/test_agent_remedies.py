@@ -149,7 +149,8 @@ def test_a_link_over_a_certificate_of_another_authority_is_mended_by_joining_aga
     facts = Facts()
     facts.put(ClusterState(ONE, frozenset({Role.LOCAL}), Phase.SYNCED, NOW))
     why = "the certificate of https://bergen:6443 is not trusted: self-signed certificate"
-    facts.put(ClusterState("bergen", frozenset({Role.MEMBER}), Phase.UNREACHABLE, NOW, why))
+    member = frozenset({Role.MEMBER})
+    facts.put(ClusterState("bergen", member, Phase.UNREACHABLE, NOW, why, untrusted=True))
     own = Facts()
     own.put(ClusterState("bergen", frozenset({Role.LOCAL}), Phase.SYNCED, NOW))
     snapshots = {ONE: Snapshot({}, facts, NOW, ONE), "bergen": Snapshot({}, own, NOW, "bergen")}

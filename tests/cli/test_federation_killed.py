@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.cli.league import ONE, join, reached, running_league
+from tests.cli.league import ONE, federation_of, join, reached, running_league
 from tests.cli.programs import HANSE, RunningFederation, environment, soon
 
 LEAVE = ("leave", "--federation", "league", "--cluster-id", "oslo", "--context", "oslo", *ONE)
@@ -51,3 +51,13 @@ def test_a_leave_that_was_killed_at_any_point_goes_on_when_it_is_repeated(
     assert "hanse-supervisor" not in names
     assert "league" not in names
     assert "clusterset.k8s.io" not in names
+
+
+def test_a_join_takes_back_a_leave_that_was_killed(fleet: RunningFederation) -> None:
+    assert join(fleet, "oslo", *ONE).status == 0
+    began = ("hanse.dev/leaving=2026-05-01T12:00:00Z", "hanse.dev/dissolve=true")
+    fleet.kubectl("--context", "oslo", "annotate", "federation", "league", *began)
+
+    assert join(fleet, "oslo", *ONE).status == 0
+
+    assert not federation_of(fleet, "oslo")["metadata"].get("annotations")

@@ -223,21 +223,21 @@ def test_what_has_to_be_edited_is_named_with_its_cluster_and_group() -> None:
     assert f"`{edit}`" in found.remedy.advice
 
 
+JOIN_AGAIN = "hanse join --federation league --cluster-id b --context b --supervisor lubeck"
+
+
 @pytest.mark.parametrize(
-    ("message", "code", "command"),
+    ("reason", "code", "command"),
     [
-        ("no answer", "LinkCut", "hanse local heal lubeck b"),
-        (
-            "401; `hanse join` once more",
-            "TokenRevoked",
-            "hanse join --federation league --cluster-id b --context b --supervisor lubeck",
-        ),
+        ("", "LinkCut", "hanse local heal lubeck b"),
+        ("CredentialsRejected", "TokenRevoked", JOIN_AGAIN),
+        ("CertificateUntrusted", "LinkCut", JOIN_AGAIN),
     ],
 )
 def test_a_link_that_an_agent_reports_as_cut_is_the_cause(
-    message: str, code: str, command: str
+    reason: str, code: str, command: str
 ) -> None:
-    lost = MemberState(cluster_id="b", message=message)
+    lost = MemberState(cluster_id="b", reason=reason, message="why, and perhaps `hanse join`")
     unreachable = condition("MembersReachable", False, "MemberUnreachable", "b")
     league = Federation(
         metadata=Meta(name="league"),

@@ -13,7 +13,7 @@ from aiohttp import web
 
 from hanse.kube.certificates import CertificateAuthority, server_context
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint, StaticCredentials
-from hanse.kube.errors import BadCredentials, Unreachable
+from hanse.kube.errors import BadCredentials, Unreachable, Untrusted
 from hanse.kube.http_transport import HttpTransport
 from hanse.kube.loop_connector import LoopConnector
 from hanse.kube.transport import Request
@@ -156,7 +156,7 @@ async def test_a_server_of_another_authority_is_not() -> None:
     stranger = CertificateAuthority.create("stranger").server("server")
 
     async with connected(echo, tls=server_context(stranger)) as http:
-        with pytest.raises(Unreachable, match=r"certificate of 127\.0\.0\.1:\d+ is not trusted"):
+        with pytest.raises(Untrusted, match=r"certificate of 127\.0\.0\.1:\d+ is not trusted"):
             await http.send(Request("GET", "/"))
 
 

@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, judge
+from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, judge, remedy
 
 NOW = datetime(2026, 5, 1, 12, tzinfo=UTC)
 
@@ -16,7 +17,7 @@ def finding(code: str, subject: Ref, severity: Severity, *causes: Ref) -> Findin
         severity=severity,
         subject=subject,
         summary=f"{code} {subject}",
-        remedy=Remedy(commands=("mend it",)),
+        remedy=Remedy(commands=(f"mend {code} {subject}",)),
         caused_by=causes,
     )
 
@@ -82,3 +83,15 @@ def test_the_order_in_which_views_report_does_not_matter(findings: list[Finding]
     assert judge(findings) == judge(sorted(findings, key=lambda one: one.subject))
     assert judge((*findings, *findings)) == judge(findings), "a second report changes nothing"
     assert judge(judge(findings)) == judge(findings)
+
+
+def test_a_command_that_mends_several_findings_is_told_with_the_first_alone() -> None:
+    scale, restart = "scale --current-replicas=0 --replicas=1", "restart"
+    down = replace(service("web", Severity.OUTAGE), remedy=remedy(scale))
+    same = replace(service("shop", Severity.DEGRADED), remedy=remedy(scale, advice="or withdraw"))
+    more = replace(service("store", Severity.RISK), remedy=remedy(scale, restart))
+
+    found = judge([more, same, down])
+
+    assert [one.remedy.commands for one in found] == [(scale,), (), (restart,)]
+    assert str(found[1].remedy) == "what mends EndpointsLost of Service shop/web mends this, too"

@@ -8,6 +8,7 @@ from msgspec import Struct
 from hanse.features.federated import view as federated
 from hanse.features.federation import view as federation
 from hanse.features.fleet.view import MEMBER_ACCOUNTS, ClustersView, LinksView
+from hanse.features.fleet.writes import RefusedWritesView
 from hanse.features.gslb import view as gslb
 from hanse.features.gslb.leaders_view import LeadersView
 from hanse.features.machines import view as machines
@@ -53,6 +54,7 @@ def views() -> tuple[View, ...]:
     return (
         ClustersView(),
         LinksView(),
+        RefusedWritesView(),
         services.ServicesView(),
         federated.FederatedView(),
         policies.PoliciesView(),
@@ -61,6 +63,7 @@ def views() -> tuple[View, ...]:
         networks.NetworksView(),
         networks.ReachView(),
         LeadersView(),
+        federation.CLAIMS,
         *(feature.OBJECTS for feature in _WITH_OBJECTS),
     )
 

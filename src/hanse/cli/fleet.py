@@ -13,7 +13,13 @@ from hanse.features.services.reading import NARROWED
 from hanse.kube.errors import ApiError, BadCredentials, ServerError, Throttled
 from hanse.kube.listed_objects import ListedObjects
 from hanse.kube.watch_events import Counted, Listed
-from hanse.model.agent_report import CUT_OFF, LostConnection, reported_connection
+from hanse.model.agent_report import (
+    CUT_OFF,
+    REJECTED,
+    UNTRUSTED,
+    LostConnection,
+    reported_connection,
+)
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.facts import (
     AgentFeatures,
@@ -39,6 +45,7 @@ from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId, Kind
+from hanse.model.refused_writes import reported_refusals
 from hanse.model.snapshot import Snapshot, Watch
 
 ACCOUNT = Watch(Role.LOCAL, ServiceAccount, SYSTEM_NAMESPACE, name=AGENT, optional=True)
@@ -200,6 +207,7 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
         return
     if Lease.kind not in read.denied:
         yield _agent_run(name, lease, now)
+        yield from reported_refusals(lease)
     if read.is_broker:
         yield from _heartbeats(name, read, now)
 
@@ -223,7 +231,8 @@ def _reported_links(
                     phase,
                     one.since or now,
                     one.message,
-                    rejected="hanse join" in one.message,
+                    rejected=one.reason == REJECTED,
+                    untrusted=one.reason == UNTRUSTED,
                 )
     lost = reported_connection(read.agent_lease) or next(_lost_connections(read), None)
     if lost is not None and broker is not None and name != broker:

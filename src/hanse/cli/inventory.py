@@ -58,16 +58,17 @@ class Definition(Object, frozen=True, kw_only=True):
 
 
 DEFINITIONS = Watch(Role.LOCAL, Definition, optional=True)
-CLAIMS = Watch(Role.LOCAL, ClusterClaim, optional=True)
 BESIDE_OBJECTS = (DEFINITIONS, ACCOUNT)
-"""What the inventory needs beside `fleet.read_objects`; `CLAIMS` only if there is a Federation."""
+"""What the inventory needs beside `fleet.read_objects`."""
 
 _INVENTORY = (
     Watch(Role.LOCAL, Node, optional=True),
     Watch(Role.LOCAL, Lease, SYSTEM_NAMESPACE, name=AGENT, optional=True),
-    *(Watch(Role.LOCAL, kind, optional=True) for kind in (ClusterSet, ClusterMember, Federation)),
+    *(
+        Watch(Role.LOCAL, kind, optional=True)
+        for kind in (ClusterSet, ClusterMember, Federation, ClusterClaim)
+    ),
     *BESIDE_OBJECTS,
-    CLAIMS,
 )
 
 
@@ -248,7 +249,7 @@ def describe_cluster(read: ClusterRead, access: AccessAnswer) -> ClusterInventor
         newer_definitions=frozenset(
             one.name for one in definitions if is_of_newer_release(one.metadata.annotations)
         ),
-        membership=membership(read.objects(Federation), read.listed(CLAIMS)),
+        membership=membership(read.objects(Federation), read.objects(ClusterClaim)),
         is_broker=read.is_broker,
         expires=access.expires,
         denied=access.denied,

@@ -16,7 +16,7 @@ from multidict import CIMultiDict
 from yarl import URL
 
 from hanse.kube.client_config import ClientConfig, Identity, ServerEndpoint
-from hanse.kube.errors import BadCredentials, Unreachable
+from hanse.kube.errors import BadCredentials, Unreachable, Untrusted
 from hanse.kube.loop_connector import LoopConnector
 from hanse.kube.transport import Request
 
@@ -106,7 +106,9 @@ class ConnectionPool:
 
     def failure(self, error: Exception, timeout: timedelta) -> Unreachable:
         """The error to raise for a failed connection, with a short message that holds no secret."""
-        return Unreachable(_failure_message(error, URL(self._url).authority, timeout))
+        is_untrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
+        failure = Untrusted if is_untrusted else Unreachable
+        return failure(_failure_message(error, URL(self._url).authority, timeout))
 
 
 def _failure_message(error: Exception, where: str, timeout: timedelta) -> str:

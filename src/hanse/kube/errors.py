@@ -2,6 +2,7 @@
 
 KubeError               a request to a cluster failed
   Unreachable           no response: retry with backoff, keep the cached state
+    Untrusted           its certificate is of another authority: report it, retry as above
   BadCredentials        the client configuration is at fault: report it, retry slowly
   UndecodableObject     an object cannot be decoded as its kind: reported, never retried
   ApiError              the server answered with a Status
@@ -39,6 +40,10 @@ class KubeError(Exception):
 
 class Unreachable(KubeError):
     """No response came, or one that is not from the API server."""
+
+
+class Untrusted(Unreachable):
+    """The certificate of the server is not one that the client configuration trusts."""
 
 
 class BadCredentials(KubeError):

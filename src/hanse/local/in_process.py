@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from msgspec import Struct
 
 from hanse.kube.client_config import ClientConfig, Credentials
-from hanse.kube.errors import Unreachable, error_from_response
+from hanse.kube.errors import Unreachable, Untrusted, error_from_response
 from hanse.kube.transport import Request, Response
 from tinykube import request as served
 from tinykube.errors import StatusError
@@ -96,14 +96,15 @@ class UrlTransport:
     def _authenticate(self, access: ClientConfig) -> tuple[Api, User]:
         """The server of a URL and the user of a token; the server's CA must be the trusted one.
 
-        Raises `Unreachable` for another CA or no server, and a 401 for an unknown token.
+        Raises `Untrusted` for another CA, `Unreachable` without a server, and a 401 for an unknown
+        token.
         """
         url = access.endpoint.url
         listener = self._directory(url)
         if listener is None:
             raise Unreachable(f"cannot connect to {url}: connection refused")
         if access.endpoint.ca.strip() != listener.ca.strip():
-            raise Unreachable(f"the certificate of {url} is not signed by the given authority")
+            raise Untrusted(f"the certificate of {url} is not signed by the given authority")
         user = listener.api.authenticate(access.identity.token)
         if user is None:
             raise _UNAUTHORIZED

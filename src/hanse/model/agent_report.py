@@ -19,6 +19,8 @@ DISCONNECTED = "Disconnected"
 """The agent does not reach the broker."""
 REJECTED = "CredentialsRejected"
 """The broker rejects the token of the agent."""
+UNTRUSTED = "CertificateUntrusted"
+"""The agent does not trust the certificate of a cluster."""
 FORBIDDEN = "AgentForbidden"
 """The broker does not let the agent read what it needs, or renew its Lease."""
 CUT_OFF = (DISCONNECTED, REJECTED, FORBIDDEN)

@@ -66,6 +66,8 @@ class ClusterState(Fact, frozen=True):
     """Whether it answers, and rejects our credentials."""
     forbidden: tuple[str, ...] = ()
     """The resources that the agent's account may not read in it, if that is all that is wrong."""
+    untrusted: bool = False
+    """Whether its certificate is of another authority than the one that the agent trusts."""
 
     @property
     def key(self) -> ClusterId:

@@ -86,7 +86,7 @@ CODES: dict[str, CodeExplanation] = {
     "MemberLeaving": _code(
         "A member has been leaving its broker for longer than `hanse leave` waits: its agent does "
         "not run, does not reach the broker, or cannot withdraw something. Its account there has "
-        "all its rights meanwhile.",
+        "all its rights meanwhile. Or a `hanse leave` of a Federation was interrupted.",
         "Its agent has withdrawn everything, and `hanse leave` has ended its account.",
     ),
     "AccountRemains": _code(
@@ -153,9 +153,11 @@ CODES: dict[str, CodeExplanation] = {
         "Your own credentials lack rights that an installation needs.", "They are granted."
     ),
     "WebhookDown": _code(
-        "An admission webhook of ours has no ready endpoint: what it guards cannot be written. "
-        f"{_UNSEEN}",
-        "The agent runs, or the webhook is taken away.",
+        "An admission webhook does not answer, so that a cluster refuses what agents write, or "
+        "one of ours has no ready endpoint. Of the latter agents know nothing; `hanse doctor`, "
+        "`hanse status` and the console do, and name the configuration of the webhook.",
+        "It answers, is taken away, or its failurePolicy is Ignore; agents write again by "
+        "themselves.",
     ),
     "GuardMissing": _code(
         "A node has no guard (`hanse guard`) that is ready, by its Lease in hanse-guards, where "
@@ -174,6 +176,12 @@ CODES: dict[str, CodeExplanation] = {
         "Admission policies that hold supervisors in a member of a Federation are missing, or "
         f"their bindings do not deny, so that a supervisor can write what is of users. {_UNSEEN}",
         "They are applied again.",
+    ),
+    "MemberRecordMissing": _code(
+        "A cluster renews its Lease on a broker, and its ClusterMember there is gone: it counts as "
+        "a member by its Lease alone, and what its record says, as address ranges that overlap "
+        "those of others, is not known.",
+        "`hanse join` has written the record again.",
     ),
     "LeaseMissing": _code(
         "A cluster has joined, and its Lease is gone from the broker: the others take nothing new "
@@ -225,6 +233,12 @@ CODES: dict[str, CodeExplanation] = {
     ),
     # federation
     "FederationInvalid": _code("A Federation cannot be used as it stands.", "It is corrected."),
+    "FederationMissing": _code(
+        "A cluster claims to be of a Federation, by the ClusterClaim clusterset.k8s.io, and its "
+        "Federation is gone: a supervisor leads no member without it. Or its `hanse leave` was "
+        "interrupted at the end, and nobody names it as a member.",
+        "`hanse join` has written the Federation again, or `hanse leave` has ended.",
+    ),
     "MemberUnreachable": _code(
         "A supervisor does not reach members of its Federation.", "It reaches them."
     ),
@@ -240,8 +254,9 @@ CODES: dict[str, CodeExplanation] = {
         "They are removed, and the note about it is deleted.",
     ),
     "WriteRefused": _code(
-        "A member refuses what its leader writes; the message is that of its API server.",
-        "It accepts it.",
+        "A cluster refuses what an agent writes: by a webhook, an admission policy, a quota, or "
+        "since the agent's account lacks rights; the message is that of its API server.",
+        "It accepts it; agents write again by themselves.",
     ),
     "TooManySupervisors": _code(
         f"More clusters supervise a Federation than are useful. {_UNSEEN}", "Five or fewer do."

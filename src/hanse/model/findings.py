@@ -4,7 +4,7 @@ Views of features return findings; `judge` groups the consequences under their c
 status, dashboard, metrics and console render them and decide nothing themselves.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -58,6 +58,8 @@ class Remedy(Struct, frozen=True):
     commands: tuple[str, ...] = ()
     ask: str = ""
     """The person to ask, where no command mends it; `judge` says so."""
+    repeated: bool = False
+    """Whether the commands are those of an earlier finding, which the advice then names."""
 
     def __str__(self) -> str:
         """The commands joined by `&&`, then `ask <person>`, then the advice, as far as set."""
@@ -136,7 +138,8 @@ def judge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
 
     A finding that names another one's subject as its cause becomes a consequence of the first
     cause in that chain, which becomes as severe as the worst of them. The same finding of several
-    views is one. Where no command mends it, the remedy names the person to ask.
+    views is one. Where no command mends it, the remedy names the person to ask; a command that
+    mends several stands in the first of them.
     """
     unique = _unique(findings)
     causes = _causes(unique)
@@ -154,12 +157,32 @@ def judge(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     for key, root in roots.items():
         if followers := folded.pop(root.subject, None):
             roots[key] = _with_consequences(root, followers)
-    return tuple(_with_person(one) for one in sorted(roots.values(), key=_order))
+    return tuple(_each_command_once(map(_with_person, sorted(roots.values(), key=_order))))
+
+
+def _each_command_once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """The findings without commands of earlier ones: run twice, many would fail.
+
+    One that is left without any names the finding whose remedy mends it, too.
+    """
+    given: dict[str, Finding] = {}
+    for one in findings:
+        commands = one.remedy.commands
+        first = next((given[command] for command in commands if command in given), None)
+        if first is None:
+            yield one
+        elif left := tuple(command for command in commands if command not in given):
+            yield replace(one, remedy=replace(one.remedy, commands=left))
+        else:
+            advice = f"what mends {first.code} of {first.subject} mends this, too"
+            yield replace(one, remedy=Remedy(advice, repeated=True))
+        for command in commands:
+            given.setdefault(command, one)
 
 
 def _with_person(one: Finding) -> Finding:
     """The finding, with the person to ask where it has no command."""
-    if one.remedy.commands or one.remedy.ask:
+    if one.remedy.commands or one.remedy.ask or one.remedy.repeated:
         return one
     return replace(one, remedy=replace(one.remedy, ask=person_for(one.subject)))
 

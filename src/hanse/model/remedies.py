@@ -9,6 +9,7 @@ from hanse.model.findings import Remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, Object
 
 _ANNOTATION = re.compile(r"^annotation ([A-Za-z0-9./_-]+)[: =]")
@@ -35,9 +36,15 @@ def start_pods(
     return (snapshot.kubectl(where, f"{verb} deployment,statefulset -l {chosen}", namespace),)
 
 
-def join_broker(broker: ClusterId, cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """The command that lets a cluster join a broker, or gives it a new token for that."""
-    joined = f"--broker {snapshot.context(broker)} --cluster-id {cluster}"
+def join_broker(
+    broker: ClusterId,
+    cluster: ClusterId,
+    snapshot: MultiClusterSnapshot,
+    namespace: str = BROKER_NAMESPACE,
+) -> str:
+    """The command that lets a cluster join a broker, or gives it what it lacks there."""
+    place = f" --broker-namespace {namespace}" * (namespace != BROKER_NAMESPACE)
+    joined = f"--broker {snapshot.context(broker)}{place} --cluster-id {cluster}"
     return f"hanse join {joined} --context {snapshot.context(cluster)}"
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 from msgspec import Struct
 
-from hanse.kube.errors import BadCredentials, Forbidden, KubeError, Unreachable
+from hanse.kube.errors import BadCredentials, Forbidden, KubeError, Unreachable, Untrusted
 from hanse.kube.store import Store, StoreChange
 from hanse.kube.watch_events import (
     Applied,
@@ -172,6 +172,7 @@ class Connection:
             phase is Phase.UNREACHABLE and self.silent,
             bool(self._rejected),
             tuple(kind.plural for kind in self.forbidden) if phase is Phase.UNREACHABLE else (),
+            phase is Phase.UNREACHABLE and self._untrusted,
         )
 
     def log_phase(self) -> None:
@@ -191,6 +192,11 @@ class Connection:
         if failing and all(isinstance(error, BadCredentials) for error in failing):
             return str(failing[0])
         return self.rejection
+
+    @property
+    def _untrusted(self) -> bool:
+        """Whether an informer is down since the certificate of the cluster is not trusted."""
+        return any(isinstance(i.error, Untrusted) for i in self.informers.values())
 
     @property
     def interrupted(self) -> bool:

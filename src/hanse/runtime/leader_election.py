@@ -14,10 +14,18 @@ from hanse.kube.holder_preference import HolderPreference
 from hanse.kube.leader_election import Leader, LeaderElector, LeaderState, Standby
 from hanse.kube.lease import LeaseTimings
 from hanse.model.agent_report import report_annotations
-from hanse.model.facts import ClusterState, ElectionFailure, HeartbeatState, Leadership, Role
+from hanse.model.facts import (
+    ClusterState,
+    ElectionFailure,
+    HeartbeatState,
+    Leadership,
+    Role,
+    WriteOutcome,
+)
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, holder_cluster
 from hanse.model.objects import ClusterId
+from hanse.model.refused_writes import failed_writes, refusal_annotations
 from hanse.runtime.informers import ClusterInformers
 
 DEFERENCE = 0.75
@@ -197,11 +205,13 @@ class LeaderElections:
         )
 
     def _report(self) -> dict[str, str]:
-        """What the Lease of our replicas says of the broker; nothing once it was left."""
+        """What the Lease of our replicas says of the broker, until it was left, and of refusals."""
         facts = self._informers.facts
         broker = next((one for one in facts.all(ClusterState) if Role.BROKER in one.roles), None)
         renewal = facts.get(HeartbeatState, broker.cluster) if broker is not None else None
-        return report_annotations(broker, renewal)
+        failed = failed_writes(facts.all(WriteOutcome), facts.all(ElectionFailure))
+        refusals = refusal_annotations(failed)
+        return {**report_annotations(broker, renewal), **refusals}
 
     def _may_request(self) -> bool:
         """Whether we may request a Lease of its holder; if so, not again for REQUEST_INTERVAL."""

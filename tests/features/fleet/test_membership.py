@@ -14,8 +14,10 @@ from hanse.kube.watch_events import Listed
 from hanse.model.broker_namespace import GIVEN_UP, MEMBER
 from hanse.model.clusterset import oldest_clusterset
 from hanse.model.facts import Role
+from hanse.model.findings import Finding
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.judgement import Judgement
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, ServiceAccount
 from hanse.model.kinds.hanse import (
     ClusterMember,
@@ -276,3 +278,24 @@ def test_a_silent_member_that_has_left_is_said_to_be_silent_no_longer() -> None:
     judgement.refresh()
 
     assert "ClusterSilent" not in {one.code for one in judgement.findings}
+
+
+def test_a_member_whose_record_was_deleted_gets_it_again_by_a_join() -> None:
+    def heartbeat(holder: str = "rome") -> Lease:
+        known = stored(lease("rome", "league", holder))
+        return replace(known, metadata=replace(known.metadata, labels={MEMBER: "rome"}))
+
+    def told(*objects: Object) -> list[Finding]:
+        found = findings(read("hub", *objects, RULES, agent=None))
+        return [one for one in found if one.code == "MemberRecordMissing"]
+
+    rome = replace(record("rome", "Ready"), metadata=Meta(name="rome", namespace="league"))
+
+    (lost,) = told(heartbeat())
+
+    assert str(lost.subject) == "ClusterMember league/rome in hub"
+    assert lost.remedy.commands == (
+        "hanse join --broker hub --broker-namespace league --cluster-id rome --context rome",
+    )
+    assert told(heartbeat(), rome) == []
+    assert told(heartbeat(holder="")) == [], "it joins"

@@ -13,6 +13,7 @@ from hanse.kube.watch_events import Listed
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.conditions import condition
 from hanse.model.facts import Role
+from hanse.model.findings import Ref
 from hanse.model.kinds.core import Namespace, Service, ServiceAccount, ServiceSpec
 from hanse.model.kinds.hanse import (
     ClusterMember,
@@ -43,6 +44,26 @@ WAITING = stored(
     )
 )
 RULES = stored(ClusterSet(metadata=Meta(name="default")))
+
+
+def test_an_import_whose_definition_is_missing_is_no_fault_of_its_own() -> None:
+    text = "it is not imported here: 404 page not found"
+    blocked = ServiceExport(
+        metadata=meta("web", "shop"),
+        status=ServiceExportStatus(
+            conditions=(condition("ImportedHere", False, "ImportFailed", text),)
+        ),
+    )
+    lists = {Watch(Role.LOCAL, ServiceExport): Listed((stored(blocked),), "1")}
+    rome = ClusterRead("rome", lists, unserved=frozenset({ServiceImport.kind}))
+
+    (found,) = ServicesView().render("shop/web", build_fleet([rome], EPOCH)).findings  # type: ignore[union-attr]  # it is there
+
+    assert found.code == "ImportBlocked"
+    assert not found.remedy.commands
+    assert Ref("CustomResourceDefinition", ServiceImport.kind.definition, "", "rome") in (
+        found.caused_by
+    )
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from hanse.model.crds import crds
 from hanse.model.facts import Role
 from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.refused_writes import refusers_of
 from hanse.model.snapshot import Change, Watch
 from hanse.model.view import Item
 
@@ -62,7 +63,15 @@ class ChecksView:
         )
         brokers = snapshot.clusters_with_role(Role.BROKER)
         lost = {cluster_ref(one) for one in brokers if lost_broker_namespace(one, snapshot)}
-        return Item(findings=tuple(as_finding(one, lost) for one in found))
+        findings = (as_finding(one, lost) for one in found)
+        return Item(findings=tuple(_with_refusers(one, snapshot) for one in findings))
+
+
+def _with_refusers(one: Finding, snapshot: MultiClusterSnapshot) -> Finding:
+    """A finding that a Lease is not renewed is caused by who refuses writes in its cluster."""
+    if one.code != "LeaderMissing":
+        return one
+    return replace(one, caused_by=(*one.caused_by, *refusers_of(one.subject.cluster, snapshot)))
 
 
 def as_finding(check: Check, lost: Collection[Ref]) -> Finding:

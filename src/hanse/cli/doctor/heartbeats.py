@@ -9,6 +9,7 @@ from hanse.model.broker_namespace import shared_namespace
 from hanse.model.findings import Ref
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.naming import BROKER_NAMESPACE
 
 
 def check_heartbeats(read: ClusterRead) -> Iterator[Finding]:
@@ -28,12 +29,13 @@ def check_heartbeats(read: ClusterRead) -> Iterator[Finding]:
     for account in members_of(read):
         member, namespace = account.name, shared_namespace(account.namespace)
         if (namespace, member) not in leases | gone:
+            place = f" --broker-namespace {namespace}" * (namespace != BROKER_NAMESPACE)
             yield Finding(
                 read.context,
                 f"{member} has joined, and its Lease is gone from {namespace}: the other clusters "
                 "take nothing new from it",
-                f"hanse join --broker {read.context} --broker-namespace {namespace} "
-                f"--cluster-id {member} --context {member}",
+                f"hanse join --broker {read.context}{place} --cluster-id {member} "
+                f"--context {member}",
                 "LeaseMissing",
                 Ref("Lease", member, namespace),
                 pasteable=True,

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Iterator
 
 from hanse.cli.fleet import ClusterRead, SelectedList
-from hanse.cli.inventory import BESIDE_OBJECTS, CLAIMS
+from hanse.cli.inventory import BESIDE_OBJECTS
 from hanse.features.federation.manifests import SUPERVISOR_LABEL
 from hanse.features.gslb.names import SECRET
 from hanse.model.broker_namespace import MEMBER
@@ -54,7 +54,6 @@ DNS_SERVER = "hanse-dns"
 
 CONSOLE_LISTS = (
     *FIRST,
-    CLAIMS,
     COREFILE,
     GUARDS,
     GUARD_LEASES,
@@ -79,7 +78,7 @@ def _needed(read: ClusterRead, *, has_broker: bool) -> Iterator[Watch]:
     With `has_broker` no ServiceCIDRs: a broker has the ranges of all its members.
     """
     if read.objects(Federation):
-        yield from (CLAIMS, GUARDS, POLICIES, SECRETS, SUPERVISORS)
+        yield from (GUARDS, POLICIES, SECRETS, SUPERVISORS)
     if read.objects(AMKOCluster):
         yield SITE_SECRET
     if members_of(read):

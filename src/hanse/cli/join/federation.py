@@ -23,7 +23,9 @@ from hanse.cli.join.supervisor_access import (
 )
 from hanse.features.federation import manifests
 from hanse.features.federation.members import server_url_error
+from hanse.features.federation.other_supervisors import DISSOLVE, LEAVING
 from hanse.kube.errors import NotFound
+from hanse.kube.optional_reads import read_or_none
 from hanse.model.feature_names import FEATURES
 from hanse.model.kinds.federation import CLUSTER_SET, SYSTEM, Federation, Member
 from hanse.model.manifests import Manifest, crd_manifests, namespace
@@ -79,6 +81,8 @@ async def join_federation(request: MembershipRequest, *, dry_run: bool) -> None:
         if request.supervises:
             done += await _supervise_members(member, fleet, request, dry_run=dry_run)
         own = known if request.supervises else {}
+        if not dry_run:
+            await _cancel_leave(member, request)
         done += await _apply_federation(member, request, own, dry_run=dry_run)
         if others and not renewed and "" in await account_owners(member.client):
             done += await revoke_account(member.client, request.cluster, "", dry_run=dry_run)
@@ -103,6 +107,15 @@ async def _apply_federation(
         found = await participant.client.read(Federation, request.federation)
         wanted = manifests.keep_as_written(wanted, found.spec)
     return await apply(participant.client, [wanted], dry_run=dry_run)
+
+
+async def _cancel_leave(member: Participant, request: MembershipRequest) -> None:
+    """Take off what a `hanse leave` that did not end wrote on the cluster's own Federation."""
+    found = await read_or_none(member.client, Federation, request.federation)
+    written = found.metadata.annotations.keys() & {LEAVING, DISSOLVE} if found is not None else ()
+    if written:
+        change = {"metadata": {"annotations": dict.fromkeys(sorted(written))}}
+        await member.client.patch(Federation, request.federation, "", change)
 
 
 async def named_supervisors(stack: AsyncExitStack, request: MembershipRequest) -> list[Participant]:

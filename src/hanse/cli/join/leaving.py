@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import click
 import msgspec
@@ -22,7 +22,7 @@ from hanse.cli.join.participants import Fleet, Participant, find_fleet, open_par
 from hanse.cli.join.supervisor_access import account_owners, revoke_account
 from hanse.features.federation import manifests
 from hanse.features.federation.members import ABANDONED
-from hanse.features.federation.other_supervisors import DISSOLVE, is_dissolved
+from hanse.features.federation.other_supervisors import DISSOLVE, LEAVING, is_dissolved
 from hanse.kube.errors import NotFound
 from hanse.kube.lease import ObservedLease
 from hanse.kube.optional_reads import read_or_none
@@ -69,6 +69,8 @@ async def leave_federation(request: MembershipRequest, *, dry_run: bool) -> None
                 f"would have no leader; let another supervise, or end the federation: hanse "
                 f"dissolve --federation {request.federation} --context {member.name}"
             )
+        if not dry_run:
+            await _mark_leaving(member, request)
         await _retire(member, fleet, request, dry_run=dry_run)
         supervisors = [fleet.reached[cluster] for cluster in sorted(others)]
         for supervisor in supervisors:
@@ -187,6 +189,15 @@ async def _check_abandoned(supervisors: Sequence[Participant], request: Membersh
             f"Federation {request.federation!r} has no member {request.cluster!r}; "
             f"there is: {', '.join(sorted(known))}"
         )
+
+
+async def _mark_leaving(member: Participant, request: MembershipRequest) -> None:
+    """Annotate a cluster's Federation with the time when it began to leave, once."""
+    found = await read_or_none(member.client, Federation, request.federation)
+    if found is not None and LEAVING not in found.metadata.annotations:
+        began = datetime.now(UTC).isoformat(timespec="seconds")
+        change = {"metadata": {"annotations": {LEAVING: began}}}
+        await member.client.patch(Federation, request.federation, "", change)
 
 
 def _no_federation(participant: Participant, request: MembershipRequest) -> InputError:

@@ -15,6 +15,9 @@ FEATURE_NAME = "membership"
 DISSOLVE = "hanse.dev/dissolve"
 """Annotation of a Federation: its supervisor withdraws everything from all members."""
 
+LEAVING = "hanse.dev/leaving"
+"""Annotation of a Federation: when `hanse leave` of this cluster began, until it has ended."""
+
 
 class OtherSupervisors(Struct, frozen=True):
     """The members that each of the other supervisors names, as far as that is known."""

@@ -26,7 +26,7 @@ from hanse.features.federation.refusals import (
     refusal_report,
 )
 from hanse.features.federation.tokens import stored_token_digest
-from hanse.model.agent_report import REJECTED
+from hanse.model.agent_report import REJECTED, UNTRUSTED
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import (
     ClusterAbandoned,
@@ -213,6 +213,7 @@ def _member_state(
         since=since,
         supervisor=supervisor,
         message=_member_message(entry.cluster_id, reachable=reachable, snapshot=snapshot),
+        reason="" if reachable else _refusal(entry.cluster_id, snapshot),
         token_digest=token,
     )
 
@@ -308,6 +309,14 @@ def _reachable_condition(
     text = "; ".join(reasons)
     rejected = any(_is_rejected(cluster, snapshot) for cluster in unreachable)
     yield condition(REACHABLE, False, REJECTED if rejected else "MemberUnreachable", text)
+
+
+def _refusal(cluster: ClusterId, snapshot: Snapshot) -> str:
+    """The reason of a member that rejects our credentials, or whose certificate is not trusted."""
+    state = snapshot.fact(ClusterState, cluster)
+    if state is None or not (state.rejected or state.untrusted):
+        return ""
+    return REJECTED if state.rejected else UNTRUSTED
 
 
 def _is_rejected(cluster: ClusterId, snapshot: Snapshot) -> bool:

@@ -5,12 +5,14 @@ from collections.abc import Iterator, Sequence
 
 from msgspec.structs import replace
 
+from hanse.features.federation.findings import missing_federation, unfinished_leave
 from hanse.features.federation.local_leader import LED
 from hanse.features.federation.members import ABANDONED
 from hanse.features.federation.ranges import RANGES
 from hanse.features.federation.refusals import MEMBERS_WRITTEN
 from hanse.features.federation.status import DIFFER, REACHABLE, VALID
 from hanse.model.conditions import Condition
+from hanse.model.facts import Role
 from hanse.model.findings import (
     Finding,
     Ref,
@@ -22,7 +24,7 @@ from hanse.model.findings import (
     subject_of,
 )
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.kinds.federation import Federation
+from hanse.model.kinds.federation import ClusterClaim, Federation
 from hanse.model.object_view import (
     ConditionRule,
     ObjectRule,
@@ -31,7 +33,9 @@ from hanse.model.object_view import (
     object_finding,
 )
 from hanse.model.objects import ClusterId
+from hanse.model.refused_writes import write_causes
 from hanse.model.remedies import join_federation
+from hanse.model.snapshot import Watch
 
 _RULES = {
     VALID: ConditionRule("FederationInvalid"),
@@ -79,7 +83,8 @@ def _condition_remedy(
 def _check(
     federation: Federation, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """A finding for each bad condition, and for each member that was given up."""
+    """A finding for each bad condition, an unfinished leave, and each member that was given up."""
+    yield from unfinished_leave(federation, where, snapshot)
     lost = [m.cluster_id for m in federation.status.members if not m.reachable]
     away = tuple(cluster_ref(one) for one in lost)
     links = tuple(link_ref(where, one) for one in lost)
@@ -88,8 +93,10 @@ def _check(
         if rule is not None and one.status == rule.bad:
             mend = _condition_remedy(federation, where, one, lost, snapshot)
             found = condition_finding(federation, where, one, rule, snapshot, mend)
+            refusing = one.message.partition(":")[0]
             causes = {
                 REACHABLE: (*away, *links),
+                MEMBERS_WRITTEN: write_causes(refusing, one.message, snapshot),
                 LED: (*away, *links, cluster_ref(where)),
             }.get(one.type, ())
             yield replace(found, caused_by=causes, subject=_subject(federation, where, one.type))
@@ -110,5 +117,13 @@ def _check(
         )
 
 
-OBJECTS = ObjectsView("federation-objects", (ObjectRule(Federation, _check),))
+OBJECTS = ObjectsView(
+    "federation-objects", (ObjectRule(Federation, _check),), (Watch(Role.LOCAL, ClusterClaim),)
+)
 """Federations, as each cluster has them."""
+CLAIMS = ObjectsView(
+    "federation-claims",
+    (ObjectRule(ClusterClaim, missing_federation),),
+    (Watch(Role.LOCAL, Federation),),
+)
+"""Claims of clusters about themselves, which may lack what they claim."""

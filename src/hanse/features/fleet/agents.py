@@ -10,6 +10,7 @@ from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
+from hanse.model.refused_writes import refusers_of
 
 
 def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
@@ -30,6 +31,7 @@ def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator
         else f"no agent works in {cluster}: {_missing_part(cluster, snapshot)}",
         remedy=_start_agent(cluster, snapshot, has_run=bool(run.holder)),
         since=run.renewed,
+        caused_by=refusers_of(cluster, snapshot),  # which may refuse the renewals of its Lease
     )
 
 

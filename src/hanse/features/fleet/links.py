@@ -14,9 +14,6 @@ from hanse.model.remedies import join_broker, join_federation
 from hanse.model.snapshot import Snapshot
 from hanse.model.summaries import first_of
 
-UNTRUSTED = "the certificate of "
-"""How the reason begins why an agent does not trust a cluster."""
-
 
 def link_findings(target: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
     """LinkCut, TokenRevoked: agents that do not reach a cluster that others may reach.
@@ -61,7 +58,7 @@ def refusal(agent: str, target: ClusterId, state: ClusterState) -> str:
 
     Or what the agent refuses: its certificate.
     """
-    if state.reason.startswith(UNTRUSTED):
+    if state.untrusted:
         return f"{agent} does not trust {target}: {state.reason}"
     if state.rejected:
         return f"{target} refuses the credentials of {agent}"
@@ -70,7 +67,7 @@ def refusal(agent: str, target: ClusterId, state: ClusterState) -> str:
 
 def needs_join(state: ClusterState) -> bool:
     """Whether an agent needs other credentials for a cluster, or another authority to trust."""
-    return state.rejected or bool(state.forbidden) or state.reason.startswith(UNTRUSTED)
+    return state.rejected or bool(state.forbidden) or state.untrusted
 
 
 def link_remedy(

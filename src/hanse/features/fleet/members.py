@@ -3,13 +3,20 @@
 from collections.abc import Iterator
 from datetime import timedelta
 
-from hanse.model.broker_namespace import GIVEN_UP, MEMBER, accounts_namespace
-from hanse.model.findings import Finding, Severity, cluster_ref, remedy, subject_of
+from hanse.model.broker_namespace import (
+    GIVEN_UP,
+    MEMBER,
+    accounts_namespace,
+    lost_broker_namespace,
+)
+from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ServiceAccount
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
+from hanse.model.remedies import join_broker
 
 LEAVING_AFTER = timedelta(minutes=2)
 """How long a member may be leaving before that is a finding: `hanse leave` waits no longer."""
@@ -22,6 +29,31 @@ def member_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
     yield from _abandoned_members(cluster, snapshot)
     yield from _moving_members(cluster, snapshot)
     yield from _unfinished_leaves(cluster, snapshot)
+    yield from _lost_records(cluster, snapshot)
+
+
+def _lost_records(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
+    """MemberRecordMissing: members that hold a Lease on a broker and have no record.
+
+    None until records are read; a cluster that joins has a record before it holds its Lease.
+    """
+    own = snapshot.for_cluster(cluster)
+    if own is None or not own.synced(cluster, ClusterMember):
+        return
+    if lost_broker_namespace(cluster, snapshot):
+        return
+    records = {(one.namespace, one.name) for one in snapshot.all(cluster, ClusterMember)}
+    for lease in snapshot.all(cluster, Lease):
+        held = MEMBER in lease.metadata.labels and lease.spec.holder_identity
+        if held and (lease.namespace, lease.name) not in records:
+            yield Finding(
+                code="MemberRecordMissing",
+                severity=Severity.RISK,
+                subject=Ref("ClusterMember", lease.name, lease.namespace, cluster),
+                summary=f"the record of {lease.name} is gone from {cluster}: its Lease alone says "
+                "that it is a member, and its features and address ranges are not known there",
+                remedy=remedy(join_broker(cluster, lease.name, snapshot, lease.namespace)),
+            )
 
 
 def _unfinished_leaves(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:

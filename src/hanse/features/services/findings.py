@@ -42,7 +42,8 @@ from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterId
 from hanse.model.ownership import OWNER
 from hanse.model.pauses import fleet_pauses
-from hanse.model.remedies import erase_ranges, join_broker, start_pods
+from hanse.model.refused_writes import write_causes
+from hanse.model.remedies import delete_obstacle, erase_ranges, join_broker, start_pods
 
 UNSEEN_AFTER = timedelta(seconds=15)
 """How old an export may get before it is a finding that no agent has looked at it."""
@@ -281,6 +282,8 @@ def _condition_finding(
             *(subject_of(one, broker) for broker, one in snapshot.membership_records(first)),
         )
         if unwritten
+        else write_causes(first, bad.message, snapshot)
+        if code == "ImportBlocked"
         else (),
     )
 
@@ -304,7 +307,10 @@ def _condition_remedy(
             erase = (kubectl(f"annotate serviceexport {export.name} {name}-") for name in named)
             return remedy(*erase, advice="or give it a value that is allowed")
         case "ImportedHere":
-            return remedy(kubectl(f"delete serviceimport {export.name}"))
+            return remedy(
+                *delete_obstacle(cluster, bad.message, snapshot),
+                advice=f"mend what the message names; the agent of {cluster} tries again by itself",
+            )
         case "AddressesAllowed":
             brokers = snapshot.clusters_with_role(Role.BROKER)
             allow = (c for broker in brokers for c in erase_ranges(broker, (cluster,), snapshot))

@@ -147,6 +147,14 @@ class MemberState(Value, frozen=True, kw_only=True):
     message: Annotated[
         str, Schema("Why it is not reachable or cannot be led, and the remedy.", max_length=2048)
     ] = ""
+    reason: Annotated[
+        str,
+        Schema(
+            "Why it is not reachable, where another `hanse join` mends it: CredentialsRejected or "
+            "CertificateUntrusted.",
+            max_length=64,
+        ),
+    ] = ""
     token_digest: Annotated[
         str, Schema("A digest of the token by which it was last reached.", max_length=64)
     ] = ""

@@ -1,0 +1,104 @@
+"""What is wrong with the membership of single clusters: half left, or without their Federation."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+
+from hanse.features.federation.claims import read_claims
+from hanse.features.federation.other_supervisors import LEAVING
+from hanse.model.findings import Finding, Ref, Remedy, Severity, remedy, subject_of
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.federation import CLUSTER_SET, ClusterClaim, Federation
+from hanse.model.objects import ClusterId, parse_time
+from hanse.model.remedies import join_federation
+
+LEAVING_AFTER = timedelta(minutes=2)
+"""How long a `hanse leave` may take before that is a finding: it waits no longer for anything."""
+
+
+def unfinished_leave(
+    federation: Federation, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """MemberLeaving: a `hanse leave` that has begun long ago, and has not ended."""
+    began = parse_time(federation.metadata.annotations.get(LEAVING))
+    if began is not None and snapshot.now - began > LEAVING_AFTER:
+        yield Finding(
+            code="MemberLeaving",
+            severity=Severity.RISK,
+            subject=subject_of(federation, where),
+            summary=f"{where} is leaving Federation {federation.name}, and has not finished: "
+            "`hanse leave` was interrupted, so that accounts and objects remain",
+            remedy=remedy(
+                _leave_command(federation.name, where, snapshot),
+                advice="if it is to stay: `hanse join --federation` with the same names",
+            ),
+            since=began,
+        )
+
+
+def missing_federation(
+    claim: ClusterClaim, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """FederationMissing: a cluster that claims to be of a Federation, and has none.
+
+    None while its Federations are not known.
+    """
+    if claim.about != CLUSTER_SET or not claim.value:
+        return
+    own = snapshot.for_cluster(where)
+    if own is None or not own.synced(where, Federation):
+        return
+    if next(snapshot.all(where, Federation), None) is None:
+        yield Finding(
+            code="FederationMissing",
+            severity=Severity.RISK,
+            subject=Ref("Federation", claim.value, cluster=where),
+            summary=f"{where} is of Federation {claim.value} by its ClusterClaim {claim.name}, and "
+            "its Federation is gone: it leads no member, and does not show who leads it",
+            remedy=_remedy(claim.value, where, snapshot),
+        )
+
+
+def _remedy(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> Remedy:
+    """A join where others name the cluster, or it supervises; else the rest of its leave."""
+    supervisors = _other_supervisors(federation, where, snapshot)
+    naming = [one for one, members in supervisors.items() if where in members]
+    role = " --supervises" if _supervises(where, snapshot) else ""
+    context = snapshot.context(where)
+    alone = f"hanse join --federation {federation} --cluster-id {where} --context {context}"
+    if naming:
+        return remedy(join_federation(federation, where, naming[0], snapshot) + role)
+    if role:
+        return remedy(alone + role)
+    if supervisors:
+        return remedy(
+            _leave_command(federation, where, snapshot),
+            advice="nobody names it as a member: a `hanse leave` or a `hanse join` of it did not "
+            f"end; if it is to join: `{alone} --supervisor {snapshot.context(min(supervisors))}`",
+        )
+    return Remedy(f"let it join again, by one of its supervisors: `{alone} --supervisor CONTEXT`")
+
+
+def _leave_command(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The `hanse leave` that goes on with one; it names a supervisor, if one is known."""
+    others = _other_supervisors(federation, where, snapshot)
+    asked = f" --supervisor {snapshot.context(min(others))}" if others else ""
+    place = f"--cluster-id {where} --context {snapshot.context(where)}"
+    return f"hanse leave --federation {federation} {place}{asked}"
+
+
+def _other_supervisors(
+    federation: str, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> dict[ClusterId, frozenset[ClusterId]]:
+    """The other clusters that supervise a Federation, and whom each names."""
+    return {
+        other: frozenset(member.cluster_id for member in one.spec.members)
+        for other, one in sorted(snapshot.everywhere(Federation), key=lambda found: found[0])
+        if other != where and one.name == federation and _supervises(other, snapshot)
+    }
+
+
+def _supervises(where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
+    """Whether a cluster claims to supervise, as far as its claims are known."""
+    own = snapshot.for_cluster(where)
+    claims = read_claims(own, where) if own is not None else None
+    return claims is not None and claims.supervisor

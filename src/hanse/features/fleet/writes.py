@@ -1,0 +1,121 @@
+"""What clusters refuse to take from agents, by webhooks, policies, quotas and missing rights."""
+
+import json
+from collections.abc import Iterable, Iterator
+from shlex import quote
+
+from hanse.features.fleet.agents import rights_command
+from hanse.model.facts import ElectionFailure, WriteOutcome
+from hanse.model.findings import Finding, Ref, Remedy, Severity, remedy, subject_of
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.admission import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
+from hanse.model.objects import ClusterId
+from hanse.model.refused_writes import ACCOUNT, WEBHOOK, RefusedWrites, refused_writes
+from hanse.model.snapshot import Change, FactChange, Watch
+from hanse.model.view import Item
+
+
+class RefusedWritesView:
+    """The clusters that refuse what agents write."""
+
+    name = "refused-writes"
+    reads: tuple[Watch, ...] = ()
+
+    def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """The clusters that refuse anything."""
+        return {one.refuser.cluster for _, one in _all_refusals(snapshot)}
+
+    def keys_for(self, change: Change) -> Iterable[str]:
+        """The cluster of a changed outcome of a write, or of an election."""
+        match change.fact if isinstance(change, FactChange) else None:
+            case WriteOutcome(target):
+                return (target.where.rpartition("/")[2],)
+            case ElectionFailure(member):
+                return (member,)
+            case _:
+                return ()
+
+    def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:
+        """The findings of a cluster; None if it refuses nothing."""
+        found = tuple(
+            _finding(agent, one, snapshot)
+            for agent, one in _all_refusals(snapshot)
+            if one.refuser.cluster == key
+        )
+        return Item(findings=found) if found else None
+
+
+def _all_refusals(snapshot: MultiClusterSnapshot) -> Iterator[tuple[ClusterId, RefusedWrites]]:
+    """What each agent cannot write, with the cluster of the agent."""
+    for agent, own in snapshot.by_agent.items():
+        for one in refused_writes(own):
+            yield agent, one
+
+
+def _finding(agent: ClusterId, refused: RefusedWrites, snapshot: MultiClusterSnapshot) -> Finding:
+    """WebhookDown for a webhook that does not answer, else WriteRefused."""
+    refuser, where = refused.refuser, refused.refuser.cluster
+    found = _webhook_place(refuser, snapshot)
+    more = refused.count - 1
+    of = f" of {found[0].kind} {found[0].name}" if found is not None else ""
+    return Finding(
+        code="WebhookDown" if refused.is_down else "WriteRefused",
+        severity=Severity.DEGRADED,
+        subject=refuser,
+        summary=f"{where} refuses what the agent of {agent} writes, {refused.first}"
+        f"{f' and {more} more' if more else ''}, by {refuser.kind} {refuser.name}{of}: "
+        f"{refused.message}",
+        remedy=_remedy(agent, refused, found, snapshot),
+        since=refused.since,
+        caused_by=(found[0],) if found is not None else (),
+    )
+
+
+def _webhook_place(refuser: Ref, snapshot: MultiClusterSnapshot) -> tuple[Ref, int] | None:
+    """The configuration of a webhook, and its place there; None for another refuser.
+
+    Also where configurations were not read, as agents do not.
+    """
+    if refuser.kind != WEBHOOK:
+        return None
+    found: list[ValidatingWebhookConfiguration | MutatingWebhookConfiguration] = [
+        *snapshot.all(refuser.cluster, ValidatingWebhookConfiguration),
+        *snapshot.all(refuser.cluster, MutatingWebhookConfiguration),
+    ]
+    for one in found:
+        for number, webhook in enumerate(one.webhooks):
+            if webhook.get("name") == refuser.name:
+                return subject_of(one, refuser.cluster), number
+    return None
+
+
+def _remedy(
+    agent: ClusterId,
+    refused: RefusedWrites,
+    webhook: tuple[Ref, int] | None,
+    snapshot: MultiClusterSnapshot,
+) -> Remedy:
+    """What lets writes pass: rights, or what becomes of requests that a webhook does not answer.
+
+    What was refused on purpose only its author can allow.
+    """
+    refuser, where = refused.refuser, refused.refuser.cluster
+    if refuser.kind == ACCOUNT and where == agent:
+        return remedy(rights_command(where, snapshot))
+    if refused.is_down and webhook is not None:
+        configuration, number = webhook
+        path = f"/webhooks/{number}/failurePolicy"
+        patch = quote(json.dumps([{"op": "add", "path": path, "value": "Ignore"}]))
+        named = f"{configuration.kind.lower()} {configuration.name}"
+        return remedy(
+            snapshot.kubectl(where, f"patch {named} --type json -p {patch}"),
+            advice="better start what serves the webhook: with this command nothing is checked by "
+            "it while it does not answer",
+        )
+    listing = "validatingwebhookconfigurations,mutatingwebhookconfigurations -o wide"
+    look = listing if refuser.kind == WEBHOOK else f"{refuser.kind.lower()} {refuser.name} -o yaml"
+    shown = snapshot.kubectl(where, f"get {look}", refuser.namespace)
+    return Remedy(
+        f"let it allow what the message names; it is written again by itself: `{shown}`",
+        ask=f"the administrator of {where}",
+    )

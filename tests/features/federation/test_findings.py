@@ -1,0 +1,89 @@
+"""What is said of clusters that have left half, or have lost their Federation."""
+
+from datetime import timedelta
+
+from hanse.features.federation.other_supervisors import LEAVING
+from hanse.model.findings import Finding
+from hanse.model.kinds.federation import (
+    CLUSTER_SET,
+    SUPERVISOR,
+    ClusterClaim,
+    Federation,
+    FederationSpec,
+    Member,
+)
+from hanse.model.objects import Meta, Object
+from tests.support.builders import annotated, stored
+from tests.support.fleet_reads import NOW, findings, read
+
+
+def claim(about: str, value: str) -> ClusterClaim:
+    return stored(ClusterClaim(metadata=Meta(name=about), value=value))
+
+
+MEMBER = claim(CLUSTER_SET, "league")
+SUPERVISES = claim(SUPERVISOR, "true")
+
+
+def federation(*members: str) -> Federation:
+    entries = tuple(
+        Member(id_as_written=one, server=f"https://{one}", secret=f"member-{one}")
+        for one in members
+    )
+    spec = FederationSpec(set_as_written="league", members=entries)
+    return stored(Federation(metadata=Meta(name="league"), spec=spec))
+
+
+def told(**clusters: tuple[Object, ...]) -> tuple[Finding, ...]:
+    return findings(*(read(name, *objects) for name, objects in clusters.items()))
+
+
+def test_a_member_without_its_federation_joins_again_by_a_supervisor_that_names_it() -> None:
+    rome = (MEMBER, SUPERVISES, federation("rome", "oslo"))
+
+    (found,) = told(rome=rome, oslo=(MEMBER,))
+
+    assert (found.code, str(found.subject)) == ("FederationMissing", "Federation league in oslo")
+    assert found.remedy.commands == (
+        "hanse join --federation league --cluster-id oslo --context oslo --supervisor rome",
+    )
+
+
+def test_a_supervisor_without_its_federation_joins_again_as_one() -> None:
+    paris = (MEMBER, SUPERVISES, federation("rome", "paris"))
+
+    (named,) = told(rome=(MEMBER, SUPERVISES), paris=paris)
+    (alone,) = told(rome=(MEMBER, SUPERVISES))
+
+    again = "hanse join --federation league --cluster-id rome --context rome"
+    assert named.remedy.commands == (f"{again} --supervisor paris --supervises",)
+    assert alone.remedy.commands == (f"{again} --supervises",)
+
+
+def test_a_cluster_that_nobody_names_any_more_ends_its_leave() -> None:
+    (found,) = told(rome=(MEMBER, SUPERVISES, federation("rome")), oslo=(MEMBER,))
+
+    assert found.code == "FederationMissing"
+    assert found.remedy.commands == (
+        "hanse leave --federation league --cluster-id oslo --context oslo --supervisor rome",
+    )
+
+
+def test_a_cluster_that_claims_nothing_or_has_its_federation_lacks_nothing() -> None:
+    assert told(oslo=(MEMBER, federation())) == ()
+    assert told(oslo=(claim("id.k8s.io", "oslo"),)) == ()
+
+
+def test_a_leave_that_was_interrupted_is_told_with_the_command_that_ends_it() -> None:
+    rome = (MEMBER, SUPERVISES, federation("rome", "oslo"))
+
+    def oslo(age: timedelta) -> tuple[Object, ...]:
+        return (MEMBER, annotated(federation(), {LEAVING: (NOW - age).isoformat()}))
+
+    (found,) = told(rome=rome, oslo=oslo(timedelta(minutes=3)))
+
+    assert (found.code, str(found.subject)) == ("MemberLeaving", "Federation league in oslo")
+    assert found.remedy.commands == (
+        "hanse leave --federation league --cluster-id oslo --context oslo --supervisor rome",
+    )
+    assert told(rome=rome, oslo=oslo(timedelta(seconds=30))) == (), "it is under way"

@@ -1,0 +1,187 @@
+"""What is said of clusters that refuse what agents write."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from hanse.cli.fleet import ClusterRead
+from hanse.features.fleet.writes import RefusedWritesView
+from hanse.kube.watch_events import Listed
+from hanse.model.conditions import condition
+from hanse.model.facts import Facts, Role, WriteOutcome
+from hanse.model.findings import Finding, judge
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.admission import ValidatingWebhookConfiguration
+from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.multicluster import ServiceExport, ServiceExportStatus, ServiceImport
+from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
+from hanse.model.refused_writes import refusal_annotations, refused_writes, reported_refusals
+from hanse.model.snapshot import Snapshot, Watch
+from tests.support.builders import meta, stored
+from tests.support.fleet_reads import NOW, findings, read
+
+DOWN = (
+    'Internal error occurred: failed calling webhook "policy.example.com": failed to call '
+    'webhook: Post "https://policy.example/validate?timeout=1s": connection refused'
+)
+STRICT = stored(
+    ValidatingWebhookConfiguration(
+        metadata=Meta(name="strict"), webhooks=({"name": "other"}, {"name": "policy.example.com"})
+    )
+)
+WEBHOOKS = Watch(Role.LOCAL, ValidatingWebhookConfiguration, optional=True)
+
+
+def outcome(message: str, name: str = "web", where: str = "bergen") -> WriteOutcome:
+    ref = ObjectRef(ServiceImport.kind, name, "shop")
+    return WriteOutcome(ClusterObjectRef(where, ref), "Failed", message, NOW)
+
+
+def reporting(
+    *outcomes: WriteOutcome,
+    extra: dict[Watch, Listed[Any]] | None = None,
+    name: str = "bergen",
+) -> ClusterRead:
+    """A cluster whose agent says in its Lease what it could not write."""
+    found = read(name)
+    annotations = refusal_annotations(outcomes)
+    lists = {
+        watch: Listed(
+            tuple(
+                replace(one, metadata=replace(one.metadata, annotations=annotations))
+                for one in listed.objects
+            ),
+            "1",
+        )
+        if watch.kind is Lease
+        else listed
+        for watch, listed in found.lists.items()
+    }
+    return replace(found, lists={**lists, **(extra or {})})
+
+
+def knowing(fact: WriteOutcome) -> Snapshot:
+    """What the agent of bergen has itself."""
+    facts = Facts()
+    facts.put(fact)
+    return Snapshot({}, facts, NOW, "bergen")
+
+
+def only(*reads: ClusterRead) -> Finding:
+    (found,) = findings(*reads)
+    return found
+
+
+def test_a_webhook_that_is_down_is_told_with_its_configuration() -> None:
+    refused = outcome(DOWN), outcome(DOWN, "api")
+
+    found = only(reporting(*refused, extra={WEBHOOKS: Listed((STRICT,), "1")}))
+
+    assert (found.code, str(found.subject)) == (
+        "WebhookDown",
+        "Webhook policy.example.com in bergen",
+    )
+    assert found.summary.startswith(
+        "bergen refuses what the agent of bergen writes, ServiceImport.multicluster.x-k8s.io "
+        "shop/api and 1 more, by Webhook policy.example.com of ValidatingWebhookConfiguration "
+        "strict: "
+    )
+    (command,) = found.remedy.commands
+    assert command == (
+        "kubectl --context bergen patch validatingwebhookconfiguration strict --type json -p "
+        '\'[{"op": "add", "path": "/webhooks/1/failurePolicy", "value": "Ignore"}]\''
+    )
+
+
+@pytest.mark.parametrize(
+    ("message", "subject"),
+    [
+        ('admission webhook "a.b" denied the request: no', "Webhook a.b in bergen"),
+        (
+            "ValidatingAdmissionPolicy 'frozen' with binding 'all' denied request: not now",
+            "ValidatingAdmissionPolicy frozen in bergen",
+        ),
+        (
+            'services "x" is forbidden: exceeded quota: few, requested: services=1',
+            "ResourceQuota shop/few in bergen",
+        ),
+    ],
+)
+def test_what_is_refused_on_purpose_its_administrator_has_to_allow(
+    message: str, subject: str
+) -> None:
+    found = only(reporting(outcome(message)))
+
+    assert (found.code, str(found.subject)) == ("WriteRefused", subject)
+    assert not found.remedy.commands
+    assert found.remedy.ask == "the administrator of bergen"
+
+
+def test_an_agent_that_may_not_write_at_home_gets_its_rights_again() -> None:
+    message = (
+        'services is forbidden: User "system:serviceaccount:hanse-system:hanse-agent" cannot '
+        'create resource "services" in API group "" in the namespace "shop"'
+    )
+
+    found = only(reporting(outcome(message)))
+
+    assert str(found.subject) == "ServiceAccount hanse-system/hanse-agent in bergen"
+    (command,) = found.remedy.commands
+    assert command.startswith("hanse manifests --cluster-id bergen ")
+    assert command.endswith("--rights | kubectl --context bergen apply -f -")
+
+
+def test_an_agent_says_the_same_of_what_it_could_not_write() -> None:
+    fleet = MultiClusterSnapshot({"bergen": knowing(outcome(DOWN))})
+    view = RefusedWritesView()
+
+    assert list(view.keys(fleet)) == ["bergen"]
+    item = view.render("bergen", fleet)
+
+    assert item is not None
+    (told,) = judge(item.findings)
+    doctor = only(reporting(outcome(DOWN)))
+    assert (told.code, told.subject, told.severity) == (
+        doctor.code,
+        doctor.subject,
+        doctor.severity,
+    )
+
+
+def test_the_import_of_an_exporting_cluster_is_a_consequence_of_the_webhook() -> None:
+    text = f"it is not imported here: {DOWN}"
+    export = stored(
+        ServiceExport(
+            metadata=meta("web", "shop"),
+            status=ServiceExportStatus(
+                conditions=(condition("ImportedHere", False, "ImportFailed", text),)
+            ),
+        )
+    )
+    exports = {Watch(Role.LOCAL, ServiceExport): Listed((export,), "1")}
+
+    found = only(reporting(outcome(DOWN), extra=exports))
+
+    assert found.code == "WebhookDown"
+    assert [one.subject.kind for one in found.consequences] == ["ServiceExport"]
+
+
+def test_other_failures_of_writes_are_not_reported() -> None:
+    assert refusal_annotations([outcome("conflict"), outcome("web exists already")]) == {
+        "hanse.dev/refused-writes": ""
+    }
+    assert list(refused_writes(knowing(outcome("it does not answer")))) == []
+    assert reported_refusals(None) == ()
+
+
+def test_an_agent_whose_renewals_a_webhook_refuses_is_silent_by_the_webhook() -> None:
+    told = reporting(outcome(DOWN, where="gslb/bergen"), name="lubeck")
+
+    found = only(told, read("bergen", agent=60))
+
+    assert (found.code, str(found.subject)) == (
+        "WebhookDown",
+        "Webhook policy.example.com in bergen",
+    )
+    assert [one.subject.kind for one in found.consequences] == ["Cluster"]
