@@ -321,6 +321,8 @@ def test_a_lookup_that_starts_or_stops_failing_requeues_the_policy() -> None:
     assert Key("policy") not in Gslb().keys_for(FactChange(None, good), snapshot)
 
 
-@pytest.mark.parametrize("host", ["*.example.org", "under_score.org", "a..b", "192.0.2.7", "x" * 64 * 4])
+@pytest.mark.parametrize(
+    "host", ["*.example.org", "under_score.org", "a..b", "192.0.2.7", "x" * 64 * 4]
+)
 def test_what_is_no_name_of_one_host_gets_no_service(host: str) -> None:
     assert list(list_hosts(stored(ingress("10.1.0.1", host=host)))) == []
