@@ -85,6 +85,10 @@ OBJECTS = (
         "k bergen -n shop annotate serviceexport web services.hanse.dev/weight=much",
     ),
     Fault(
+        "ObjectPaused ServiceImport shop/web in hamburg",
+        "k hamburg -n shop annotate serviceimport web hanse.dev/paused=true",
+    ),
+    Fault(
         "NoEndpoints Service faults/none",
         """
         k bergen -n faults create deployment none --image x --replicas 0

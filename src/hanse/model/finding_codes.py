@@ -59,6 +59,11 @@ CODES: dict[str, CodeExplanation] = {
         "A person paused an agent by an annotation of its namespace: it writes only status.",
         "The annotation hanse.dev/paused is taken off.",
     ),
+    "ObjectPaused": _code(
+        "A person paused one object by an annotation: agents neither change it, its status "
+        "included, nor delete it.",
+        "The annotation hanse.dev/paused is taken off, or is false.",
+    ),
     "FleetPaused": _code(
         "A person paused all agents in the ClusterSet: they write only status.",
         "spec.paused of the ClusterSet is false.",

@@ -1,6 +1,6 @@
 """A view of single objects that say themselves what is wrong with them."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -9,8 +9,8 @@ from hanse.model.conditions import Condition
 from hanse.model.facts import Role
 from hanse.model.findings import Finding, Remedy, Severity, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.objects import ClusterId, Object
-from hanse.model.ownership import OWNER
+from hanse.model.objects import ClusterId, Object, object_ref
+from hanse.model.ownership import OWNER, PAUSED, is_paused
 from hanse.model.remedies import correct_rival, delete_obstacle, erase_annotation, resource_of
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ALL_KEYS, Item
@@ -50,7 +50,7 @@ class ObjectsView:
             _key(where, obj)
             for rule in self._rules.values()
             for where, obj in snapshot.everywhere(rule.kind)
-            if next(iter(rule.check(obj, where, snapshot)), None) is not None
+            if next(_check(rule, obj, where, snapshot), None) is not None
         ]
 
     def keys_for(self, change: Change) -> Iterable[str]:
@@ -74,8 +74,25 @@ class ObjectsView:
         obj = snapshot.get(where, rule.kind, name, namespace)
         if obj is None or where not in snapshot.clusters:
             return None
-        found = tuple(rule.check(obj, where, snapshot))
+        found = tuple(_check(rule, obj, where, snapshot))
         return Item(findings=found) if found else None
+
+
+def _check(
+    rule: ObjectRule, obj: Object, where: ClusterId, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """ObjectPaused for an object that is annotated so, then the findings of the rule's check."""
+    if is_paused(obj):
+        command = f"annotate {resource_of(obj)} {obj.name} {PAUSED}-"
+        yield Finding(
+            code="ObjectPaused",
+            severity=Severity.RISK,
+            subject=subject_of(obj, where),
+            summary=f"{object_ref(obj)} in {where} is paused: agents neither change nor delete it; "
+            f"it is annotated {PAUSED}",
+            remedy=remedy(snapshot.kubectl(where, command, obj.namespace)),
+        )
+    yield from rule.check(obj, where, snapshot)
 
 
 def _key(where: ClusterId, obj: Object) -> str:

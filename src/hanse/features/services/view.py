@@ -298,6 +298,9 @@ def _annotated_shares(clusters: list[ClusterServices]) -> dict[ClusterId, tuple[
 
 OBJECTS = ObjectsView(
     "service-objects",
-    (ObjectRule(ServiceImport, check_conditions({"Published": ConditionRule("NotPublished")})),),
+    (
+        ObjectRule(ServiceImport, check_conditions({"Published": ConditionRule("NotPublished")})),
+        ObjectRule(ServiceExport, check_conditions({})),
+    ),
 )
-"""Imports whose names are not published."""
+"""Imports whose names are not published; what is wrong with exports else is told by service."""

@@ -1,0 +1,33 @@
+"""The view of single objects: what every kind of them has, whatever the feature."""
+
+import pytest
+
+from hanse.features.services.feature import Services
+from hanse.features.services.view import OBJECTS
+from hanse.model.facts import Role
+from hanse.model.fleet import MultiClusterSnapshot
+from hanse.model.kinds.multicluster import ServiceExport
+from hanse.model.objects import Meta
+from hanse.model.ownership import PAUSED
+from tests.support.builders import cluster, snapshot
+
+
+@pytest.mark.parametrize(("value", "codes"), [("true", ["ObjectPaused"]), ("false", []), ("", [])])
+def test_a_paused_object_is_named_with_the_command_that_resumes_it(
+    value: str, codes: list[str]
+) -> None:
+    annotations = {PAUSED: value} if value else {}
+    meta = Meta(name="web", namespace="shop", annotations=annotations)
+    objects = {"lubeck": [ServiceExport(metadata=meta)]}
+    own = snapshot(Services(), "lubeck", [cluster("lubeck", Role.LOCAL)], objects)
+    fleet = MultiClusterSnapshot({"lubeck": own})
+
+    items = [OBJECTS.render(key, fleet) for key in OBJECTS.keys(fleet)]
+
+    found = [finding for item in items if item is not None for finding in item.findings]
+    assert [one.code for one in found] == codes
+    for one in found:
+        assert one.remedy.commands == (
+            "kubectl --context lubeck -n shop annotate "
+            "serviceexports.multicluster.x-k8s.io web hanse.dev/paused-",
+        )
