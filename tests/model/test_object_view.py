@@ -27,7 +27,6 @@ def test_a_paused_object_is_named_with_the_command_that_resumes_it(
     found = [finding for item in items if item is not None for finding in item.findings]
     assert [one.code for one in found] == codes
     for one in found:
-        assert one.remedy.commands == (
-            "kubectl --context lubeck -n shop annotate "
-            "serviceexports.multicluster.x-k8s.io web hanse.dev/paused-",
-        )
+        resource = "serviceexports.multicluster.x-k8s.io"
+        command = f"kubectl --context lubeck -n shop annotate {resource} web hanse.dev/paused-"
+        assert one.remedy.commands == (command,)
