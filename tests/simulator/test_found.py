@@ -19,6 +19,18 @@ def test_a_restored_broker_takes_no_answer_away(restore: str, pause: float) -> N
     )
 
 
+@pytest.mark.parametrize("seed", [2, 3, 4])
+def test_a_pod_gets_its_port_where_an_agent_that_starts_lists_networks_last(seed: int) -> None:
+    play(
+        do("faults.restore", "broker", 3, pause=5),
+        do("faults.restore_forward", "lubeck", 2),
+        do("networks.build", "yard"),
+        do("faults.kill_at", "lubeck", 211, pause=66),
+        seed=seed,
+        parts=parts_named(["networks"]),
+    )
+
+
 def test_exports_say_who_imports_them_when_a_cluster_leaves() -> None:
     play(
         do("services.offer", "bergen", "web", False, pause=20),

@@ -224,6 +224,16 @@ def test_the_last_port_to_go_wakes_a_network_that_waits_for_it() -> None:
     assert Key("network", "acme.lab") in set(woken)
 
 
+def test_a_network_that_is_listed_after_its_pods_wakes_their_ports() -> None:
+    lab = stored(network("acme.lab", "vpc", vpcID="v", subnets=SUBNETS))
+
+    woken = FEATURE.keys_for(
+        ObjectChange(HERE, None, lab), cluster_snapshot(lab, pod("web", **{NETWORK: "lab"}))
+    )
+
+    assert Key("port", "web", "acme-web") in set(woken)
+
+
 def test_a_pod_that_has_ended_or_is_gone_has_no_port() -> None:
     vpc = network("acme.lab", "vpc", vpcID="v")
     ended = pod("web", **{NETWORK: "lab"})

@@ -23,6 +23,8 @@ from hanse.features.networks.kube_ovn import KubeOvnProvider
 from hanse.features.networks.lifecycle import address_pools, plan_network
 from hanse.features.networks.lookups import (
     PEERINGS_BY_PEER,
+    PODS_BY_NETWORK,
+    SERVICES_BY_NETWORK,
     WAITING_PODS_BY_NETWORK,
     find_network,
     is_served,
@@ -169,8 +171,8 @@ class Networks:
     def _keys_for_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
         """The keys that a changed object of this cluster concerns, by its kind.
 
-        None for other kinds. The ports of a Network only if it appears or goes; a NetworkPort only
-        if it goes.
+        None for other kinds. What is in a Network only if that appears, which may be after its
+        members when an agent starts, or goes; a NetworkPort only if it goes.
         """
         obj = change.object
         meta = obj.metadata
@@ -183,7 +185,7 @@ class Networks:
                 yield GUARDS_KEY
                 yield from self._keys_for_network(obj, snapshot)
                 if change.before is None or change.after is None:
-                    yield from _port_keys(meta.name, snapshot)
+                    yield from self._keys_in_network(meta.name, snapshot)
             case Namespace():
                 yield from self._keys_for_namespace(change, snapshot)
             case Pod() | Service() | EndpointSlice():
@@ -214,6 +216,15 @@ class Networks:
             if (meta.namespace, name) == _SHARED_DNS:
                 networks = snapshot.all(snapshot.local, Network)
                 yield from (Key("network", network.metadata.name) for network in networks)
+
+    def _keys_in_network(self, network: str, snapshot: Snapshot) -> Iterator[Key]:
+        """The keys of the pods that have a port in a network, and of its pods and Services."""
+        for port in snapshot.all(snapshot.local, NetworkPort):
+            if port.spec.network == network and port.spec.pod is not None:
+                yield Key("port", port.spec.pod.name, port.spec.pod.namespace)
+        pods = snapshot.by(snapshot.local, PODS_BY_NETWORK, network)
+        for member in (*pods, *snapshot.by(snapshot.local, SERVICES_BY_NETWORK, network)):
+            yield from self._keys_for_member(member, snapshot)
 
     def _keys_for_member(self, member: Object, snapshot: Snapshot) -> Iterator[Key]:
         """Keys for a pod, Service or slice in a network: its port or Service, if it has a plan.
@@ -351,13 +362,6 @@ class Networks:
             )
         elif kind in (Service.kind, Deployment.kind, EndpointSlice.kind):
             yield from self._network_keys(namespace_tenant(namespace, snapshot), snapshot)
-
-
-def _port_keys(network: str, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of the pods that have a port in a network."""
-    for port in snapshot.all(snapshot.local, NetworkPort):
-        if port.spec.network == network and port.spec.pod is not None:
-            yield Key("port", port.spec.pod.name, port.spec.pod.namespace)
 
 
 def _network_of_labels(member: Object) -> NetworkName:
