@@ -85,8 +85,8 @@ OBJECTS = (
         "k bergen -n shop annotate serviceexport web services.hanse.dev/weight=much",
     ),
     Fault(
-        "ObjectPaused ServiceImport shop/web in hamburg",
-        "k hamburg -n shop annotate serviceimport web hanse.dev/paused=true",
+        "ObjectPaused ServiceExport shop/web in hamburg",
+        "k hamburg -n shop annotate serviceexport web hanse.dev/paused=true",
     ),
     Fault(
         "NoEndpoints Service faults/none",

@@ -132,20 +132,24 @@ FEATURES = (
         "k lubeck -n antrea-plus-system delete secret member-bergen",
     ),
     Fault(
-        "ExportFailed ServiceExport faults/stuck in lubeck",
+        "WriteRefused ValidatingAdmissionPolicy refuses in broker",
         """
         refuse broker discovery.k8s.io endpointslices
         k lubeck -n faults create deployment stuck --image x
         k lubeck -n faults create service clusterip stuck --tcp 80; share lubeck stuck
         """,
+        causes=True,
+        follows=("the export of faults/stuck in lubeck",),
         asked=ACCEPT_AGAIN.format(cluster="broker"),
     ),
     Fault(
-        "WriteRefused Federation local in hamburg",
+        "WriteRefused ValidatingAdmissionPolicy refuses in bergen",
         """
         refuse bergen "" services
         k lubeck -n faults annotate service stuck svc.global.federated.antreaplus.vmware.com=stuck
         """,
+        causes=True,
+        follows=("Federation local in",),
         asked=ACCEPT_AGAIN.format(cluster="bergen"),
     ),
     Fault(

@@ -280,6 +280,7 @@ def _condition_finding(
             *map(cluster_ref, (first, *brokers)),
             *fleet_pauses(snapshot),
             *(subject_of(one, broker) for broker, one in snapshot.membership_records(first)),
+            *(one for where in brokers for one in write_causes(where, bad.message, snapshot)),
         )
         if unwritten
         else write_causes(first, bad.message, snapshot)
