@@ -1,7 +1,15 @@
 """A fleet is judged the same by what `hanse status` reads of it as by all of its objects."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Any, cast
@@ -27,6 +35,7 @@ from hanse.cli.inventory import (
 from hanse.cli.status import clusters
 from hanse.cli.status.local import LocalFederationState
 from hanse.cli.status.services import json_document, print_table
+from hanse.features.services import reading
 from hanse.features.services.clusters import source_cluster
 from hanse.features.services.names import (
     DOMAIN,
@@ -212,6 +221,14 @@ def slice_of(name: str, space: str, source: str, export: Export, where: str) -> 
     return EndpointSlice(metadata=meta, address_type="IPv4", endpoints=(endpoint,))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def _many_imports() -> Iterator[None]:
+    """As in a large fleet: no number of imports is few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(reading, "FEW_IMPORTS", 0)
+        yield
+
+
 class Server:
     """Lists and counts objects as an API server does."""
 
@@ -316,6 +333,15 @@ def test_what_is_wrong_is_found_by_the_narrowed_reading(fleet: Fleet) -> None:
         unknown["importers"] = ()  # one import too few and another too many are the same number
     for key, item in whole.items["services"].items():
         assert replace(few.items["services"][key], **unknown) == replace(item, **unknown)
+
+
+def test_few_imports_are_all_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reading, "FEW_IMPORTS", 5)
+
+    reads = asyncio.run(narrowed(objects_of(same_everywhere(5)), ()))
+
+    listed = {name: len(one.objects(ServiceImport)) for name, one in reads.items()}
+    assert listed == {"bergen": 5, "broker": 0, "lubeck": 5, "riga": 5, "visby": 5}
 
 
 def test_members_with_the_same_imports_are_counted_and_not_listed() -> None:

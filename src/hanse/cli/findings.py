@@ -1,5 +1,6 @@
 """Findings as commands print them."""
 
+import re
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -8,11 +9,15 @@ import click
 import msgspec
 from msgspec import Struct
 
+from hanse.cli.program_name import program_name
 from hanse.model.findings import Finding, Severity, Unknown
 
 SHOWN_CONSEQUENCES = 8
 SHOWN_OF_A_CODE = 5
 """How many findings of one code are printed in full."""
+
+_PROGRAM = re.compile(r"(^|[|;&(])(\s*)hanse(?= )", re.MULTILINE)
+"""This program where a command calls it, and not where it is the name of something else."""
 
 _COLORS = {
     Severity.OUTAGE: "red",
@@ -80,11 +85,16 @@ def print_finding(one: Finding) -> None:
     if len(one.consequences) > SHOWN_CONSEQUENCES:
         click.echo(f"  → and {len(one.consequences) - SHOWN_CONSEQUENCES} more")
     for number, command in enumerate(one.remedy.commands):
-        click.echo(f"  {'mend it:' if not number else '    then:'} {command}")
+        click.echo(f"  {'mend it:' if not number else '    then:'} {as_called(command)}")
     if one.remedy.ask:
         click.echo(f"      ask: {one.remedy.ask}")
     if one.remedy.advice:
         click.echo(f"  {'        ' if one.remedy.commands else 'mend it:'} {one.remedy.advice}")
+
+
+def as_called(command: str) -> str:
+    """A command with this program by the name that a shell finds it by, to be pasted."""
+    return _PROGRAM.sub(lambda found: f"{found[1]}{found[2]}{program_name()}", command)
 
 
 def _since(one: Finding) -> str:

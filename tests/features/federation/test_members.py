@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from hanse.features.federation.claims import read_claims
 from hanse.features.federation.members import ABANDONED, connection_intents, server_url_error
-from hanse.features.federation.other_supervisors import DISSOLVE
+from hanse.features.federation.other_supervisors import DISSOLVE, differing_lists
 from hanse.model.connections import (
     AbandonedCluster,
     ClusterConnection,
@@ -139,6 +139,25 @@ def test_who_supervises_no_longer_releases_the_members_of_another_supervisor() -
     assert {i.cluster for i in intents if isinstance(i, ReleasedCluster)} == {HERE, "hamburg"}
     (kept,) = [i for i in intents if isinstance(i, InvalidConnection)]
     assert (kept.cluster, kept.reason) == ("bergen", "NoSuccessor")
+
+
+@pytest.mark.parametrize(
+    ("named_here", "missing", "by"),
+    [
+        ((HERE, "hamburg"), "bergen", "--supervisor hamburg"),
+        ((HERE, "bergen"), "hamburg", f"--supervises --supervisor {HERE}"),
+    ],
+    ids=["a child", "a supervisor"],
+)
+def test_the_remedy_of_different_lists_names_a_supervisor_that_is_another_cluster(
+    named_here: tuple[str, ...], missing: str, by: str
+) -> None:
+    objects = supervised_by_hamburg(HERE, "hamburg", "bergen")
+    own = stored(federation(*named_here))
+
+    (found,) = differing_lists(own, observed(*SUPERVISES, own, clusters=CONNECTED, objects=objects))
+
+    assert f"--cluster-id {missing} --context {missing} {by}, or let it leave" in found
 
 
 def test_the_last_supervisor_keeps_its_members() -> None:

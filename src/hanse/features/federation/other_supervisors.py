@@ -82,11 +82,14 @@ def differing_lists(federation: Federation, snapshot: Snapshot) -> list[str]:
             (supervisor, snapshot.local, more),
             (snapshot.local, supervisor, fewer),
         ):
-            found += [
-                f"{has} names {cluster} and {lacks} does not: hanse join --federation {name} "
-                f"--cluster-id {cluster} --context {cluster} --supervisor {has}, or let it leave"
-                for cluster in sorted(missing)
-            ]
+            for cluster in sorted(missing):
+                by = f"--supervisor {has if has != cluster else lacks}"
+                if cluster in (*others.members, snapshot.local):
+                    by = f"--supervises {by}"
+                found.append(
+                    f"{has} names {cluster} and {lacks} does not: hanse join --federation {name} "
+                    f"--cluster-id {cluster} --context {cluster} {by}, or let it leave"
+                )
     return found
 
 

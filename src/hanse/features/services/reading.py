@@ -57,6 +57,9 @@ MOST_NAMED = 20
 _Key = tuple[str, str]
 _ImporterGroup = tuple[str, frozenset[ClusterId] | None, tuple[ClusterId, ...]]
 """A namespace, the only clusters that import a service, and those that listed its import."""
+FEW_IMPORTS = 500
+"""Up to how many imports of a cluster are listed, not counted."""
+
 _Reads = Mapping[ClusterId, Collection[Watch]]
 
 
@@ -222,10 +225,12 @@ class ImportCounts:
     def _is_undecided(self, where: ClusterId) -> bool:
         """Whether the count of a member says too little: it is unknown, or of a broker.
 
-        Also if its agent may publish names: only imports whose names it could not publish have the
-        condition Published, so that a few of them tell nothing.
+        Also if it is small: a few imports are soon read, and some may be paused; and if its agent
+        may publish names: only imports whose names it could not publish have the condition
+        Published, so that a few of them tell nothing.
         """
-        if self.members[where].total is None or Role.BROKER in self._snapshot.roles(where):
+        total = self.members[where].total
+        if total is None or total <= FEW_IMPORTS or Role.BROKER in self._snapshot.roles(where):
             return True
         return where not in self._unpublished and self._own_count(where) > 0
 
