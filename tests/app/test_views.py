@@ -212,7 +212,7 @@ CASES: dict[str, tuple[list[ClusterRead], str, str, str]] = {
         [read("lubeck", host(lubeck=False))],
         "HostDown",
         "outage",
-        "answered by 0 of 1 members: lubeck 192.0.2.1: refused",
+        "up at 0 of 1 members: lubeck 192.0.2.1: refused",
     ),
     "two leaders": (
         [

@@ -10,7 +10,7 @@ KILLED = (
         causes=True,
         follows=(  # EndpointsLost, HostDegraded, MemberUnreachable
             "shop/web is served by 2 of 3 clusters, not by bergen",
-            "host web.global.test is answered by 2 of 3 members",
+            "host web.global.test is known to be up at 2 of 3 members",
             "Federation local in lubeck: bergen: ",
         ),
         remembered=(  # FederatedDegraded

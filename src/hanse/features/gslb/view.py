@@ -130,8 +130,8 @@ def _findings(
         code="HostDegraded" if up else "HostDown",
         severity=Severity.DEGRADED if up else Severity.OUTAGE,
         subject=Ref("GlobalService", service.name, service.namespace),
-        summary=f"host {service.spec.host} is answered by {len(up)} of {len(members)} members: "
-        f"{'; '.join(reasons)}",
+        summary=f"host {service.spec.host} is known to be up at {len(up)} of {len(members)} "
+        f"members: {'; '.join(reasons)}",
         remedy=remedy(
             *(c for m in down if m not in lost for c in _start_member(m, snapshot)),
             advice="start what serves its address in each cluster that is named",
@@ -153,7 +153,7 @@ def _start_member(member: GlobalMember, snapshot: MultiClusterSnapshot) -> tuple
 def _down_reason(member: GlobalMember, lost: Sequence[GlobalMember], health: "Known") -> str:
     """Why a member counts as down: its cluster is lost, its status' reason, or no status."""
     if member in lost:
-        return "its cluster is lost"
+        return "its cluster is lost, and name servers answer it only while they reach it themselves"
     state = health.get((member.cluster, member.address))
     return state.reason or "it is down" if state is not None else "nobody has tried it yet"
 
