@@ -160,7 +160,29 @@ class Services:
         await self._users.set_profile(profile)
 
 
-class ExportsAnswered(Law):
+class LawOfExports(Law):
+    """A law about each exported name, by the export that is the oldest."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet)
+        self._exports = Exports(fleet)
+
+    async def at_rest(self) -> AsyncIterator[str]:
+        profile = await self._exports.profile()
+        for name in NAMES:
+            exports = await self._exports.of(name)
+            judge = partial(self._contradictions, name, exports, profile)
+            if seen := await self._exports.contradiction(exports, judge):
+                yield seen
+
+    def _contradictions(
+        self, name: str, exports: dict[ClusterId, Exported], profile: str, oldest: Exported | None
+    ) -> AsyncIterator[str]:
+        """What contradicts the law about a name, if this export is the oldest."""
+        raise NotImplementedError
+
+
+class ExportsAnswered(LawOfExports):
     """A cluster's answers are what users export, and stay so under faults of others."""
 
     name = "exports-answered"
@@ -174,7 +196,6 @@ class ExportsAnswered(Law):
     def __init__(self, fleet: Fleet, services: Services) -> None:
         super().__init__(fleet)
         self._services = services
-        self._exports = Exports(fleet)
         self._changed: dict[tuple[str, str], tuple[object, float]] = {}
         """What a cluster exports under a name, and since when."""
         self._types: dict[tuple[ClusterId, str, bool], float] = {}
@@ -310,14 +331,6 @@ class ExportsAnswered(Law):
     def _name_of(self, exporter: ClusterId, name: str) -> str:
         return f"{exporter}.{name}.{self.fleet.namespace}.svc.clusterset.local"
 
-    async def at_rest(self) -> AsyncIterator[str]:
-        profile = await self._exports.profile()
-        for name in NAMES:
-            exports = await self._exports.of(name)
-            judge = partial(self._contradictions, name, exports, profile)
-            if seen := await self._exports.contradiction(exports, judge):
-                yield seen
-
     async def _contradictions(
         self, name: str, exports: dict[ClusterId, Exported], profile: str, oldest: Exported | None
     ) -> AsyncIterator[str]:
@@ -361,23 +374,11 @@ class ExportsAnswered(Law):
             yield f"the import {name} in {cluster} is {found['spec']}, of {exports}"
 
 
-class ExportStatus(Law):
+class ExportStatus(LawOfExports):
     """The status of an export is true."""
 
     name = "export-status"
     sentence = "The conditions of an export say what is so: Valid, Ready, Conflict."
-
-    def __init__(self, fleet: Fleet) -> None:
-        super().__init__(fleet)
-        self._exports = Exports(fleet)
-
-    async def at_rest(self) -> AsyncIterator[str]:
-        profile = await self._exports.profile()
-        for name in NAMES:
-            exports = await self._exports.of(name)
-            judge = partial(self._contradictions, name, exports, profile)
-            if seen := await self._exports.contradiction(exports, judge):
-                yield seen
 
     async def _contradictions(
         self, name: str, exports: dict[ClusterId, Exported], profile: str, oldest: Exported | None
