@@ -16,6 +16,7 @@ from hanse.cli.join.federation import MembershipRequest
 from hanse.cli.join.leaving import leave_federation
 from hanse.cli.join.supervisor_access import account_owners, revoke_account
 from hanse.features.federation import manifests
+from hanse.features.federation.other_supervisors import LEAVING
 from hanse.kube.client import Client
 from hanse.kube.clock import WallClock
 from hanse.local.in_process import InProcessTransport
@@ -102,7 +103,10 @@ async def test_nothing_is_struck_off_before_the_agent_reports_that_it_has_handed
 async def _leaving_rome(
     clients: dict[str, Client], monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[None]:
-    """Let rome leave: it is struck off only after the block, and then its Lease is released."""
+    """Let rome leave: it is struck off only after the block, and then its Lease is released.
+
+    Meanwhile its Federation says that it leaves, in case the command is killed.
+    """
     monkeypatch.setattr(leaving, "RELEASE_TIMEOUT", timedelta(seconds=60))
     monkeypatch.setattr(leaving, "_POLL_INTERVAL", timedelta(milliseconds=1))
     contexts = tuple(access(name, name) for name in NAMES)
@@ -110,6 +114,7 @@ async def _leaving_rome(
     leave = asyncio.create_task(leave_federation(request, dry_run=False))
     await asyncio.sleep(0.3)
     assert "rome" in await _members(clients["paris"])
+    assert LEAVING in (await clients["rome"].read(Federation, "league")).metadata.annotations
     yield
     while "rome" in await _members(clients["paris"]):  # noqa: ASYNC110 - another program writes it
         await asyncio.sleep(0.01)
