@@ -367,7 +367,8 @@ def _next_steps(request: BrokerJoin) -> str:
         f" --broker-namespace {request.namespace}" if request.namespace != BROKER_NAMESPACE else ""
     )
     return (
-        f"{name} has joined {request.broker.name} as {request.cluster}; start its agent:\n"
+        f"{name} has joined {request.broker.name} as {request.cluster}; start its agent, unless it "
+        "runs:\n"
         f"  (umask 077; kubectl --context {name} -n {SYSTEM_NAMESPACE} get secret {BROKER_SECRET} "
         f"-o jsonpath='{{.data.{manifests.KUBECONFIG}}}' | base64 -d > {file})\n"
         f"  hanse agent --cluster-id {request.cluster} --context {name} "
