@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Collection
+from datetime import timedelta
 from shlex import quote
 
 from hanse.model.findings import Remedy
@@ -11,6 +12,9 @@ from hanse.model.kinds.core import Service
 from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, Object
+
+LEAVING_AFTER = timedelta(minutes=2)
+"""How long a `hanse leave` may take before that is a finding: it waits no longer for anything."""
 
 _ANNOTATION = re.compile(r"^annotation ([A-Za-z0-9./_-]+)[: =]")
 _FIELD = re.compile(r"^(spec(?:\.\w+|\[\d+\])+): ")
@@ -36,6 +40,11 @@ def start_pods(
     return (snapshot.kubectl(where, f"{verb} deployment,statefulset -l {chosen}", namespace),)
 
 
+def broker_namespace_option(namespace: str) -> str:
+    """` --broker-namespace NAMESPACE` for a command; empty for the default namespace."""
+    return f" --broker-namespace {namespace}" if namespace != BROKER_NAMESPACE else ""
+
+
 def join_broker(
     broker: ClusterId,
     cluster: ClusterId,
@@ -43,7 +52,7 @@ def join_broker(
     namespace: str = BROKER_NAMESPACE,
 ) -> str:
     """The command that lets a cluster join a broker, or gives it what it lacks there."""
-    place = f" --broker-namespace {namespace}" * (namespace != BROKER_NAMESPACE)
+    place = broker_namespace_option(namespace)
     joined = f"--broker {snapshot.context(broker)}{place} --cluster-id {cluster}"
     return f"hanse join {joined} --context {snapshot.context(cluster)}"
 

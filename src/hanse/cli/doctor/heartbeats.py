@@ -9,7 +9,7 @@ from hanse.model.broker_namespace import shared_namespace
 from hanse.model.findings import Ref
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.hanse import ClusterMember
-from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.remedies import broker_namespace_option
 
 
 def check_heartbeats(read: ClusterRead) -> Iterator[Finding]:
@@ -29,7 +29,7 @@ def check_heartbeats(read: ClusterRead) -> Iterator[Finding]:
     for account in members_of(read):
         member, namespace = account.name, shared_namespace(account.namespace)
         if (namespace, member) not in leases | gone:
-            place = f" --broker-namespace {namespace}" * (namespace != BROKER_NAMESPACE)
+            place = broker_namespace_option(namespace)
             yield Finding(
                 read.context,
                 f"{member} has joined, and its Lease is gone from {namespace}: the other clusters "

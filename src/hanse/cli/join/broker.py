@@ -38,8 +38,9 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace, Node, Secret
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet, Profile
 from hanse.model.manifests import BINDINGS, Manifest, crd_manifests, create_only
-from hanse.model.naming import BROKER_NAMESPACE, BROKER_SECRET, SYSTEM_NAMESPACE
+from hanse.model.naming import BROKER_SECRET, SYSTEM_NAMESPACE
 from hanse.model.objects import Meta
+from hanse.model.remedies import broker_namespace_option
 from hanse.model.tokens import TokenAccount
 
 TERMINATION_TIMEOUT = timedelta(seconds=60)
@@ -363,9 +364,7 @@ async def _is_accepted(request: BrokerJoin, identity: Identity) -> bool:
 def _next_steps(request: BrokerJoin) -> str:
     """The text on how to start the agent: commands that save its kubeconfig and run it."""
     name, file = request.member.name, f"{request.cluster}-broker.kubeconfig"
-    space = (
-        f" --broker-namespace {request.namespace}" if request.namespace != BROKER_NAMESPACE else ""
-    )
+    space = broker_namespace_option(request.namespace)
     return (
         f"{name} has joined {request.broker.name} as {request.cluster}; start its agent, unless it "
         "runs:\n"

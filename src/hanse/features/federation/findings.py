@@ -1,7 +1,6 @@
 """What is wrong with the membership of single clusters: half left, or without their Federation."""
 
 from collections.abc import Iterator
-from datetime import timedelta
 
 from hanse.features.federation.claims import read_claims
 from hanse.features.federation.other_supervisors import LEAVING
@@ -9,10 +8,7 @@ from hanse.model.findings import Finding, Ref, Remedy, Severity, remedy, subject
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.federation import CLUSTER_SET, ClusterClaim, Federation
 from hanse.model.objects import ClusterId, parse_time
-from hanse.model.remedies import join_federation
-
-LEAVING_AFTER = timedelta(minutes=2)
-"""How long a `hanse leave` may take before that is a finding: it waits no longer for anything."""
+from hanse.model.remedies import LEAVING_AFTER, join_federation
 
 
 def unfinished_leave(

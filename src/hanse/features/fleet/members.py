@@ -14,12 +14,9 @@ from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import ServiceAccount
 from hanse.model.kinds.hanse import ClusterMember
-from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
-from hanse.model.remedies import join_broker
+from hanse.model.remedies import LEAVING_AFTER, broker_namespace_option, join_broker
 
-LEAVING_AFTER = timedelta(minutes=2)
-"""How long a member may be leaving before that is a finding: `hanse leave` waits no longer."""
 LEFT_AFTER = timedelta(seconds=15)
 """How long the account of a member that has left may remain: `hanse leave` ends it at once."""
 
@@ -130,7 +127,7 @@ def _leave_command(record: ClusterMember, broker: ClusterId, snapshot: MultiClus
 
     Else with the cluster's `--context`.
     """
-    place = f" --broker-namespace {record.namespace}" * (record.namespace != BROKER_NAMESPACE)
+    place = broker_namespace_option(record.namespace)
     asked = "--force" if record.status.abandoned else f"--context {snapshot.context(record.name)}"
     joined = f"--broker {snapshot.context(broker)}{place} --cluster-id {record.name}"
     return f"hanse leave {joined} {asked}"
