@@ -176,7 +176,7 @@ async def test_a_replica_whose_node_is_lost_for_ever_costs_no_other(
             assert "lubeck" in told["Updated"]
 
             await sets.edit({"metadata": {"annotations": {annotation: value}}})
-            await scenario.eventually(sets.runs("bergen", "etcd:3.7"))
+            await scenario.eventually(has_lost(watch, "store-lubeck-0", "store-bergen-0"))
             await scenario.eventually(counts(watch, 2))
             assert (watch.least, len(watch.taken)) == (1, 2)
     finally:
