@@ -246,3 +246,28 @@ def test_a_lease_found_old_that_goes_back_is_still_too_old() -> None:
     observer.observe(written(320, number=20), 20, server_time + timedelta(seconds=20))
 
     assert (went_back, observer.is_outdated("sys", "lubeck")) == (True, False)
+
+
+def test_a_ready_lease_is_confirmed_by_its_second_renewal_after_a_relist() -> None:
+    observer, confirmed = LeaseObserver(), []
+    for number in (1, 2, 3):
+        observer.observe(renewal(number), number)
+
+    observer.mark_relisted()
+    for number in (3, 4, 5):
+        observer.observe(renewal(number), number)
+        confirmed.append((state_of(observer), observer.is_confirmed("sys", "lubeck")))
+
+    assert confirmed == [(HolderState.READY, done) for done in (False, False, True)]
+
+
+def test_a_silent_lease_needs_no_confirmation() -> None:
+    observer = LeaseObserver()
+    for number in (1, 2, 3):
+        observer.observe(renewal(number), number)
+    observer.expire(100)
+
+    observer.mark_relisted()
+
+    assert state_of(observer) is HolderState.SILENT
+    assert observer.is_confirmed("sys", "lubeck")

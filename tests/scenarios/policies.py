@@ -87,11 +87,17 @@ class PoliciesScenario:
         return {n: p.spec.get("priority") if p is not None else None for n, p in found.items()}
 
     def all_have(self, policy: Policy, priority: int | None) -> Check[None]:
-        """That a policy has this priority in every cluster; None: that it is in none."""
+        """That a policy has this priority in every cluster, and records say so; None: no cluster.
+
+        What users do to a policy that is not recorded yet counts as if it had never arrived.
+        """
 
         async def check() -> None:
             found = await self.priorities(policy)
             assert found == dict.fromkeys(self.names, priority), found
+            for cluster in self.names if priority is not None else ():
+                here = (await self.record(cluster, policy)).here
+                assert here.phase != "Pending", f"{cluster}: {here}"
 
         return check
 

@@ -21,9 +21,7 @@ async def test_agents_that_restart_over_a_settled_fleet_write_nothing(
     await scenario.settled()
 
     start = len(scenario.network.sent)
-    for cluster in scenario.names:
-        await scenario.kill_agent(cluster)
-    await scenario.start_agents()
+    await scenario.restart_agents()
     await scenario.settled()
 
     assert describe_writes(scenario.writes_since(start)) == []

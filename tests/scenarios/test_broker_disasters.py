@@ -145,6 +145,49 @@ async def test_a_restored_broker_neither_withdraws_what_lives_nor_returns_what_w
     await scenario.eventually(services.everywhere("old"))
 
 
+async def just_renewed(services: ServicesScenario) -> None:
+    """Wait until all clusters, which started together, have renewed their Leases."""
+
+    async def renewals() -> list[str]:
+        leases = await services.admin(BROKER).list(Lease, namespace=BROKER_NAMESPACE)
+        return sorted(str(lease.spec.renew_time) for lease in leases.objects)
+
+    async def renewed() -> None:
+        assert (await renewals())[0] > last
+
+    last = (await renewals())[-1]
+    await services.scenario.eventually(renewed)
+
+
+async def test_a_backup_that_nobody_can_tell_from_now_brings_nothing_back_either(
+    services: ServicesScenario,
+) -> None:
+    scenario = services.scenario
+    for name in ("web", "old"):
+        await services.serve_and_export("lubeck", name)
+        await scenario.eventually(services.everywhere(name, "lubeck"))
+    await just_renewed(services)
+    backup = await scenario.testbed.back_up(BROKER)
+    await services.unexport("lubeck", "old")
+    await scenario.eventually(not_imported(services, "old"))
+    await services.serve_and_export("lubeck", "new")
+    await scenario.eventually(services.everywhere("new", "lubeck"))
+    slow = LinkFaults(delay=timedelta(milliseconds=300))  # so that importers are first
+    scenario.network.link("lubeck", BROKER).faults = slow
+    before = len(scenario.network.sent)
+
+    await scenario.testbed.restore(BROKER, backup, bump=BUMP)  # no version and no renewal went back
+    held = (services.imports(one, "new", "lubeck") for one in scenario.names)
+    await scenario.always(all_of(not_imported(services, "old"), *held), for_=RECOVERED)
+
+    path = f"/namespaces/{scenario.namespace}/serviceimports"  # none came or went for a moment
+    written = [w for w in scenario.writes_since(before) if path in w.request.path]
+    assert [w.request for w in written if w.request.method != "PATCH"] == []
+    scenario.network.heal_all()
+    await services.serve_and_export("bergen", "web")
+    await scenario.eventually(services.everywhere("web", "bergen", "lubeck"))
+
+
 @pytest.fixture
 async def hosted(
     testbed: ClusterTestbed, request: pytest.FixtureRequest

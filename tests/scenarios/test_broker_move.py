@@ -6,6 +6,7 @@ from datetime import timedelta
 import pytest
 
 from hanse.cli.join.move import Broker, Brokers, begin_move, retire_broker, set_moving
+from hanse.cli.member_records import set_phase
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.kinds.hanse import ClusterMember
 from hanse.model.naming import BROKER_NAMESPACE
@@ -52,6 +53,7 @@ async def test_a_fleet_moves_to_another_broker_and_nothing_vanishes(
             assert not retired.done()
             await members.add_record(cluster)
             record = await members.admin(NEW).read(ClusterMember, cluster, BROKER_NAMESPACE)
+            await set_phase(members.admin(NEW), record, "Joining")
             await set_moving(members.admin(NEW), record, moving=True)
             await scenario.stop_agent(cluster)
             await scenario.start_agent(cluster)

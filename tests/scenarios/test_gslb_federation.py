@@ -130,10 +130,12 @@ async def test_what_goes_with_its_kind_where_it_was_made_stays_with_the_follower
         await scenario.eventually(_gone(sites.admin("lubeck"), path))
     for kind in (GSLBConfig, GlobalDeploymentPolicy):
         await install_crds(scenario, "lubeck", kind)
-    reasons = await scenario.eventually(
-        sites.has_conditions("lubeck", GSLBConfig="failure in federation")
-    )
-    assert "gc-1, which nobody deleted here: create it here" in reasons["GSLBConfig Federation"]
+
+    async def is_told() -> None:
+        reasons = await sites.has_conditions("lubeck", GSLBConfig="failure in federation")()
+        assert "gc-1, which nobody deleted here: create it here" in reasons["GSLBConfig Federation"]
+
+    await scenario.eventually(is_told)
     for follower in ("hamburg", "bergen"):
         await sites.has(follower, GSLBConfig, "gc-1")()
         await sites.has(follower, GlobalDeploymentPolicy, "gdp")()

@@ -201,6 +201,7 @@ async def test_a_plain_policy_of_that_name_is_not_touched_and_orphans_are_left_a
     await policies.create("lubeck", policy)
     await scenario.eventually(policies.has_phase("bergen", policy, "Blocked", "PlainPolicy"))
     assert await policies.find("bergen", policy) == plain
+    await scenario.eventually(policies.has_phase("hamburg", policy, "Applied"))
 
     await policies.edit("hamburg", policy, {"metadata": {"annotations": {FEDERATED: None}}})
 

@@ -37,9 +37,7 @@ async def test_three_clusters_with_the_same_ports_make_one_import_and_then_rest(
         )
     await scenario.settled()
     start = len(scenario.network.sent)
-    for cluster in scenario.names:
-        await scenario.kill_agent(cluster)
-    await scenario.start_agents()
+    await scenario.restart_agents()
     await scenario.settled()
 
     assert describe_writes(scenario.writes_since(start)) == []

@@ -356,9 +356,7 @@ async def test_a_missing_namespace_is_made_and_a_restart_writes_nothing(
     await scenario.settled()
 
     start = len(scenario.network.sent)
-    for cluster in scenario.names:
-        await scenario.kill_agent(cluster)
-        await scenario.start_agent(cluster)
+    await scenario.restart_agents()
     await scenario.settled()
 
     assert describe_writes(scenario.writes_since(start)) == []

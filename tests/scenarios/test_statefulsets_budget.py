@@ -167,6 +167,7 @@ async def test_a_replica_whose_node_is_lost_for_ever_costs_no_other(
             await scenario.eventually(counts(watch, 3))
             await hamburg.delete(Pod, "store-hamburg-0", scenario.namespace)
             await scenario.eventually(counts(watch, 2))
+            await scenario.eventually(sets.is_ready(2, 3))  # which those who update know, too
             watch.start_counting()
 
             await sets.edit({"spec": {"template": template("etcd:3.7")}})

@@ -171,6 +171,12 @@ class Scenario:
             if cluster not in self.agents:
                 await self.start_agent(cluster)
 
+    async def restart_agents(self) -> None:
+        """Kill and start one agent after the other: none is away for long."""
+        for cluster in self.names:
+            await self.kill_agent(cluster)
+            await self.start_agent(cluster)
+
     async def start_agent(
         self, cluster: ClusterId, replica: str = "", *, home: ClusterId = ""
     ) -> Agent:

@@ -19,6 +19,9 @@ RECONNECT_TIME = DEFAULT_BACKOFF.most.total_seconds()
 CLOCK_PRECISION = 1.0
 """Seconds by which two times of an API server may be rounded against each other."""
 
+CONFIRMING_RENEWALS = 2
+"""How many renewals show that a holder has repaired its objects on a server that was restored."""
+
 MISSED_SHARE = 1 / 2
 """Of its duration, by which a Lease is older than our own if its holder had missed a renewal."""
 
@@ -34,6 +37,8 @@ class LeaseRecord(Struct, frozen=True):
     """Whether the lease was ever seen to change, also back to an earlier renewal."""
     outdated_since: datetime | None = None
     """When it was written, if it was too old on the server's clock when it was first seen."""
+    unconfirmed: int = 0
+    """How many renewals are awaited since the cluster was listed again."""
 
     @property
     def expires(self) -> float:
@@ -89,7 +94,9 @@ class LeaseObserver:
             record = LeaseRecord(observed, state, changed=old is None, outdated_since=old)
         else:
             state, renewals = _state_after(lease, known), known.renewals + 1
-            record = LeaseRecord(ObservedLease(lease, now), state, renewals, changed=True)
+            awaited = max(known.unconfirmed - 1, 0)
+            observed = ObservedLease(lease, now)
+            record = LeaseRecord(observed, state, renewals, changed=True, unconfirmed=awaited)
         self._records[name] = record
         if record.changed:
             self._changed.add(name)
@@ -121,6 +128,15 @@ class LeaseObserver:
             self._records[namespace, name] = LeaseRecord(
                 ObservedLease(None, now), HolderState.SILENT
             )
+
+    def mark_relisted(self) -> None:
+        """Take no lease as confirmed until its second renewal.
+
+        The server may have been restored to a state since the last renewal, and a holder may renew
+        its lease once before it has repaired its objects there.
+        """
+        for name, record in self._records.items():
+            self._records[name] = replace(record, unconfirmed=CONFIRMING_RENEWALS)
 
     def mark_unreachable(self) -> None:
         """Stop expiring leases: renewals cannot be observed."""
@@ -176,6 +192,11 @@ class LeaseObserver:
         """The state of a lease's holder; unknown for a lease that does not exist."""
         record = self._records.get((namespace, name))
         return record.state if record is not None else HolderState.UNKNOWN
+
+    def is_confirmed(self, namespace: str, name: str) -> bool:
+        """False for a lease of a ready holder if renewals are awaited since it was listed again."""
+        record = self._records.get((namespace, name))
+        return record is None or record.state is not HolderState.READY or not record.unconfirmed
 
     def is_outdated(self, namespace: str, name: str) -> bool | None:
         """Whether a lease was too old when it was first seen, and was never seen to change.

@@ -142,14 +142,15 @@ def departed_clusters(
 def lease_state(
     cluster: ClusterId, snapshot: Snapshot, broker: ClusterId, namespace: str
 ) -> HolderState:
-    """The state of a cluster by its Lease alone.
+    """The state of a cluster by its Lease alone; unknown if it is ready, but not confirmed.
 
     While the broker's Leases are not listed, every cluster counts as ready: what is known of it
     stays. A cluster without a Lease is unknown.
     """
     liveness = snapshot.fact(LeaseLiveness, (broker, namespace, cluster))
     if liveness is not None:
-        return liveness.state
+        is_doubtful = liveness.state is HolderState.READY and not liveness.confirmed
+        return HolderState.UNKNOWN if is_doubtful else liveness.state
     return HolderState.UNKNOWN if snapshot.listed(broker, Lease) else HolderState.READY
 
 

@@ -155,11 +155,26 @@ class LeaseLiveness(Fact, frozen=True):
     outdated: bool = False
     """Whether the Lease was too old when it was first read, by the clock of its API server and in
     comparison with our own Lease, and has not changed since."""
+    confirmed: bool = True
+    """False for one that is ready, and was not renewed since its cluster had to be listed again: a
+    server that was restored to a moment ago shows the same Lease as before."""
 
     @property
     def key(self) -> tuple[ClusterId, str, str]:
         """The cluster that has the Lease, its namespace and its name."""
         return (self.where, self.namespace, self.lease)
+
+
+class LeasesRelisted(Fact, frozen=True):
+    """How often Leases of a cluster were listed again: its server may have been restored."""
+
+    cluster: ClusterId
+    times: int
+
+    @property
+    def key(self) -> ClusterId:
+        """The cluster that has the Leases."""
+        return self.cluster
 
 
 class LeaseFreshness(Fact, frozen=True):

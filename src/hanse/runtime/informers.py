@@ -24,6 +24,7 @@ from hanse.model.facts import (
     Fact,
     Facts,
     KindServed,
+    LeasesRelisted,
     Role,
     ServerClock,
 )
@@ -340,6 +341,10 @@ class ClusterInformers:
                 ObjectChange(connection.cluster, change.before, change.after, change.live),
                 listed=listed,
             )
+        if listed and informer.scope.kind is Lease and informer.store.lists > 1:
+            known = self.facts.get(LeasesRelisted, connection.cluster)
+            times = known.times if known is not None else 0
+            self.put_fact(LeasesRelisted(connection.cluster, times + 1))
 
     def _update_served(self, connection: Connection, informer: Informer) -> None:
         """Put the fact whether the server serves the informer's kind, once that is known."""

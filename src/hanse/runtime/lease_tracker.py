@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from hanse.kube.clock import Clock
 from hanse.kube.lease_observer import LeaseObserver, Name
-from hanse.model.facts import ClusterState, LeaseLiveness, Phase, ServerClock
+from hanse.model.facts import ClusterState, LeaseLiveness, LeasesRelisted, Phase, ServerClock
 from hanse.model.kinds.coordination import Lease
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, ObjectChange
@@ -38,7 +38,10 @@ class LeaseTracker:
         """When a cluster had last answered as a Lease of it expired."""
 
     def on_change(self, change: Change) -> None:
-        """Judge Leases anew after a change of one, of a server's clock, or of a cluster's state."""
+        """Judge Leases anew after a change of one, of a server's clock, or of a cluster's state.
+
+        Also after a list of Leases that is not the first.
+        """
         match change:
             case ObjectChange(where, before, after) if isinstance(change.object, Lease):
                 local = self._informers.local
@@ -53,6 +56,10 @@ class LeaseTracker:
                     self._publish_state(where, before)
             case FactChange(_, ServerClock(cluster)):
                 self._judge_ages(cluster)
+            case FactChange(_, LeasesRelisted(where)):
+                if (observer := self._observers.get(where)) is not None:
+                    observer.mark_relisted()
+                    self._publish_states(where, observer.names)
             case FactChange(_, after) if isinstance(change.fact, ClusterState):
                 self._track_visibility(change.fact.cluster, after)
             case _:
@@ -147,7 +154,14 @@ class LeaseTracker:
         found = observer.is_outdated(namespace, name)
         outdated = was_outdated if found is None else found  # a deleted one stays as it was
         liveness = LeaseLiveness(
-            where, namespace, name, lease.spec.holder_identity, state, now, outdated
+            where,
+            namespace,
+            name,
+            lease.spec.holder_identity,
+            state,
+            now,
+            outdated,
+            observer.is_confirmed(namespace, name),
         )
         if known is None or replace(known, since=now) != liveness:
             self._informers.put_fact(liveness)
