@@ -57,9 +57,7 @@ class LeaseTracker:
             case FactChange(_, ServerClock(cluster)):
                 self._judge_ages(cluster)
             case FactChange(_, LeasesRelisted(where)):
-                if (observer := self._observers.get(where)) is not None:
-                    observer.mark_relisted()
-                    self._publish_states(where, observer.names)
+                self._doubt(where)
             case FactChange(_, after) if isinstance(change.fact, ClusterState):
                 self._track_visibility(change.fact.cluster, after)
             case _:
@@ -76,6 +74,13 @@ class LeaseTracker:
         observer, server_time = self._observers.get(where), self._server_time(where)
         if observer is not None and server_time is not None:
             self._publish_states(where, observer.judge_ages(_now(), server_time))
+
+    def _doubt(self, where: ClusterId) -> None:
+        """Publish that the Leases of a cluster that was listed again are not confirmed."""
+        observer = self._observers.get(where)
+        if observer is not None:
+            observer.mark_relisted()
+            self._publish_states(where, observer.names)
 
     def _track_visibility(self, cluster: ClusterId, state: object) -> None:
         """Let Leases expire only while their cluster is synced or being left."""
