@@ -7,6 +7,7 @@ import pytest
 
 from hanse.app import BROKER
 from hanse.features.statefulsets.names import ACCEPTED, part_name
+from hanse.model.facts import HolderState
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.core import Namespace, Service
@@ -123,6 +124,7 @@ async def test_a_set_whose_replicas_would_have_the_names_of_others_is_refused(
     member = LeaseMeta(name="eu-lubeck", namespace=BROKER_NAMESPACE)
     spec = LeaseSpec(holder_identity="eu-lubeck", lease_duration_seconds=3)
     await broker.create(Lease(metadata=member, spec=spec))
+    await scenario.eventually(sets.all_count("eu-lubeck", *HolderState))
 
     meta = Meta(name="store-eu", namespace=scenario.namespace)
     await broker.create(StatefulSet(metadata=meta, spec=spec_of(3)))
