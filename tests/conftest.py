@@ -49,6 +49,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="what clusters scenarios are played on: embedded (default) or kubernetes",
     )
     parser.addoption(
+        "--latency",
+        type=int,
+        metavar="SEED",
+        help="random latencies of requests and events where scenarios are played on embedded ones",
+    )
+    parser.addoption(
         "--rights",
         action="store_true",
         help="list rights that agents are given in their own clusters and no scenario uses",

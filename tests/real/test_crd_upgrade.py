@@ -8,6 +8,8 @@ import json
 import os
 import subprocess
 from collections.abc import AsyncIterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -99,13 +101,7 @@ async def test_federations_stay_and_their_ids_may_be_claims_after_the_upgrade(
         assert "bergen" in (claims := await on(*get))
         assert "id.k8s.io" in claims
     await on("delete", "federations", "--all")
-    await on("delete", "crd", "--all", "--wait=false")
-    again = 0
-    while await on("get", "crd", "-o", "name"):  # a change has the server retry its clean-up now
-        again += 1
-        touch = ("annotate", "crd", "--all", "--overwrite", f"again={again}")
-        await kubectl(broker.kubeconfig, "broker", *touch)
-        await asyncio.sleep(1)
+    await _delete_definitions(broker, kubectl)
 
 
 async def test_a_server_adds_nothing_that_would_be_removed_again(broker: RealFleet) -> None:
@@ -113,6 +109,17 @@ async def test_a_server_adds_nothing_that_would_be_removed_again(broker: RealFle
     _run(broker, None, *init)
 
     assert "broker: nothing to change" in _run(broker, None, *init)
+
+
+async def _delete_definitions(fleet: RealFleet, kubectl: Kubectl) -> None:
+    """Delete all CRDs; a change of one has the server retry now what it could not clean up."""
+    on = partial(kubectl, fleet.kubeconfig, "broker")
+    await on("delete", "crd", "--all", "--wait=false")
+    for again in count():
+        if not (await on("get", "crd", "-o", "name")).output:
+            return
+        await on("annotate", "crd", "--all", "--overwrite", f"again={again}")
+        await asyncio.sleep(1)
 
 
 def _run(fleet: RealFleet, source: Path | None, *arguments: str) -> str:

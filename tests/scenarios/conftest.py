@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import msgspec
@@ -32,7 +33,7 @@ HERE = "tests/scenarios/"
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Skip what the engine lacks; mark scenarios on real clusters as such."""
     engine = config.getoption("--engine")
-    if engine == "kubernetes":
+    if engine == "kubernetes" or config.getoption("--latency") is not None:
         slow = [i for i in items if i.nodeid.startswith(HERE) and i.get_closest_marker("virtual")]
         config.hook.pytest_deselected(items=slow)
         items[:] = [item for item in items if item not in slow]
@@ -100,9 +101,18 @@ def fleet(engine: str, request: pytest.FixtureRequest) -> RealFleet | None:
 
 
 @pytest.fixture
-async def testbed(fleet: RealFleet | None, tmp_path: Path) -> AsyncIterator[ClusterTestbed]:
+def latency(request: pytest.FixtureRequest) -> Random | None:
+    """The latencies of a test with `--latency`, which are its own and the same in every run."""
+    seed = request.config.getoption("--latency")
+    return Random(f"{seed} {request.node.nodeid}") if seed is not None else None
+
+
+@pytest.fixture
+async def testbed(
+    fleet: RealFleet | None, latency: Random | None, tmp_path: Path
+) -> AsyncIterator[ClusterTestbed]:
     if fleet is None:
-        async with embedded_testbed() as embedded:
+        async with embedded_testbed(latency=latency) as embedded:
             yield embedded
     else:
         async with kubernetes_testbed(fleet, tmp_path) as kubernetes:

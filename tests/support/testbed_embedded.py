@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
+from random import Random
 
 from hanse.app import BROKER
 from hanse.kube.client_config import ClientConfig, Credentials, ServerEndpoint
@@ -15,11 +16,13 @@ from hanse.local.ranges import address_ranges
 from hanse.local.real.fleet import NAMES
 from hanse.model.objects import ClusterId
 from hanse.web.webhooks.server import WebhookServer
+from tests.support.latency import LatentTransport, draw_timing
 from tests.support.service_accounts import Account, grant
 from tests.support.testbed import WebhookEndpoint
 from tinykube.apiserver import ApiServer
 from tinykube.controllers import controller_manager
 from tinykube.controllers.controller_manager import ControllerManager, Simulation
+from tinykube.controllers.kubelet import PodTiming
 from tinykube.controllers.simulated_nodes import NodeRanges
 from tinykube.request import RequestLike, Response
 from tinykube.storage import Snapshot
@@ -39,8 +42,12 @@ class EmbeddedTestbed:
     slack = timedelta(0)
     timings = LeaseTimings()
 
-    def __init__(self, names: Sequence[ClusterId], *, seed: int = 0) -> None:
+    def __init__(
+        self, names: Sequence[ClusterId], *, seed: int = 0, latency: Random | None = None
+    ) -> None:
+        """Servers without their controllers; requests take no time without a `latency`."""
         self.names = tuple(names)
+        self._latency = latency
         self.clock = LoopClock()
         self.clocks = {n: LoopClock() for n in (*names, BROKER)}
         """The clock of each cluster, which a fault may set."""
@@ -62,23 +69,30 @@ class EmbeddedTestbed:
         self._endpoints = {name: _Server(server) for name, server in self.servers.items()}
 
     def connect(self, cluster: ClusterId) -> Transport:
-        return InProcessTransport(self.servers[cluster])
+        return self._late(InProcessTransport(self.servers[cluster]), watches=False)
+
+    def _late(self, transport: Transport, *, watches: bool = True) -> Transport:
+        """A transport with latencies, if this testbed has any."""
+        if self._latency is None:
+            return transport
+        return LatentTransport(transport, self._latency, watches=watches)
 
     async def agent_transport(self, account: Account, cluster: ClusterId) -> Transport:
         key = (account.namespace, account.name, cluster)
         if self.keeps_accounts and key in self._users:
-            return InProcessTransport(self._endpoints[cluster], self._users[key])
-        access = await grant(self.connect(cluster), ClientConfig(self.endpoint(cluster)), account)
+            return self._late(InProcessTransport(self._endpoints[cluster], self._users[key]))
+        admin = InProcessTransport(self.servers[cluster])  # a test starts agents without latency
+        access = await grant(admin, ClientConfig(self.endpoint(cluster)), account)
         user = self.servers[cluster].authenticate(access.identity.token)
         assert user is not None, "the token was issued a moment ago"
         self._users[key] = user
-        return InProcessTransport(self._endpoints[cluster], user)
+        return self._late(InProcessTransport(self._endpoints[cluster], user))
 
     def endpoint(self, cluster: ClusterId) -> ServerEndpoint:
         return ServerEndpoint(f"https://{cluster}.example:6443", ca_of(cluster))
 
     def dial(self, cluster: ClusterId, credentials: Credentials) -> Transport:
-        return UrlTransport(credentials, self._listed)
+        return self._late(UrlTransport(credentials, self._listed))
 
     def _listed(self, url: str) -> ServedApi | None:
         for name, endpoint_for_webhooks in self._endpoints.items():
@@ -121,10 +135,11 @@ class EmbeddedTestbed:
 
 @asynccontextmanager
 async def embedded_testbed(
-    names: Sequence[ClusterId] = NAMES, *, seed: int = 0
+    names: Sequence[ClusterId] = NAMES, *, seed: int = 0, latency: Random | None = None
 ) -> AsyncIterator[EmbeddedTestbed]:
     """Run new clusters with their controllers until the block ends."""
-    testbed = EmbeddedTestbed(names, seed=seed)
+    testbed = EmbeddedTestbed(names, seed=seed, latency=latency)
+    timing = draw_timing(latency) if latency is not None else PodTiming()
     async with asyncio.TaskGroup() as group:
         tasks = [
             group.create_task(
@@ -134,7 +149,8 @@ async def embedded_testbed(
                     if name == BROKER
                     else controller_manager.ALL_CONTROLLERS,
                     simulation=Simulation(
-                        ranges=NodeRanges(pods=(str(testbed.ranges[name].pods),))
+                        ranges=NodeRanges(pods=(str(testbed.ranges[name].pods),)),
+                        pod_timing=timing,
                     ),
                 ).run(),
                 name=f"controllers {name}",
