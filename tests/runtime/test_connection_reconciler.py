@@ -9,17 +9,19 @@ import pytest
 
 from hanse.kube.errors import BadCredentials, NotFound
 from hanse.kube.lease import LeaseTimings
+from hanse.kube.transport import Request
 from hanse.local.in_process import InProcessTransport
 from hanse.model.connections import (
     AbandonedCluster,
     ClusterConnection,
     ConnectionIntent,
     KubeconfigCredentials,
+    ReleasedCluster,
     ServerCredentials,
 )
 from hanse.model.facts import Leadership, Role
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import ConfigMap
+from hanse.model.kinds.core import ConfigMap, Namespace
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.objects import Object
 from hanse.model.snapshot import Snapshot, Watch
@@ -31,6 +33,7 @@ from hanse.runtime.leaving import leave
 from hanse.runtime.reconciler import Reconciler
 from tests.runtime.toy_world import SHOP, LeaderFeature
 from tests.support.builders import configmap, namespace
+from tests.support.faults import Link, LinkFaults
 from tests.support.world import World
 from tinykube.virtual_time import ON_VIRTUAL_TIME
 
@@ -56,9 +59,11 @@ class Closable(InProcessTransport):
 
 
 @asynccontextmanager
-async def supervised_world(*names: str) -> AsyncIterator[World]:
+async def supervised_world(
+    *names: str, feature: type[LeaderFeature] = LeaderFeature
+) -> AsyncIterator[World]:
     """Clusters without agents, where laws are made at home and given to the child."""
-    world = World((*names, "child"), lambda: (LeaderFeature(),))
+    world = World((*names, "child"), lambda: (feature(),))
     for name in world.names:
         await world.client(name).create(namespace(SHOP))
     await world.client("child").create(namespace(SYSTEM))
@@ -168,6 +173,57 @@ async def test_a_leader_that_leaves_withdraws_what_it_wrote_and_gives_its_lease_
         assert lease.spec.holder_identity == ""
 
 
+async def test_a_member_is_not_left_to_a_leader_that_has_resigned() -> None:
+    async with (
+        supervised_world("lubeck") as world,
+        supervising(world, "lubeck") as (reconciler, elections),
+    ):
+        await elections.resign("child")
+        reconciler.informers.put_fact(Leadership("child", "hamburg_1", 1, ours=False))
+
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(60):
+                await leave(reconciler, "child")
+
+        assert "child" in reconciler.informers.connections
+
+
+class MemberReader(LeaderFeature):
+    """Also reads Namespaces of members, whether it leads them or not."""
+
+    watches = (*LeaderFeature.watches, Watch(Role.MEMBER, Namespace))
+
+
+async def test_who_becomes_the_leader_while_it_leaves_withdraws_what_the_last_one_wrote() -> None:
+    async def take_long(_: Link, __: Request) -> None:
+        await asyncio.sleep(10)
+
+    async with (
+        supervised_world("lubeck", "hamburg", feature=MemberReader) as world,
+        supervising(world, "hamburg") as (follower, elections),
+    ):
+        async with supervising(world, "lubeck") as (leader, _):
+            await elections.resign("child")
+            await asyncio.sleep(30)
+            leadership = leader.informers.facts.get(Leadership, "child")
+            assert leadership is not None
+            assert leadership.ours
+            elections.contend("child", world.client("child"))
+            await asyncio.sleep(5)
+            world.network.link("hamburg", "child").faults = LinkFaults(late="namespaces")
+            world.network.before_write = take_long
+            leaving = asyncio.create_task(
+                leave(follower, "child", lambda: elections.resign("child")), name="leave"
+            )
+            await asyncio.sleep(1)
+
+        async with asyncio.timeout(60):
+            await leaving
+
+        with pytest.raises(NotFound):
+            await world.client("child").read(ConfigMap, "law", SHOP)
+
+
 def _kubeconfig(user: str, cluster: str = "server: https://bergen.example:6443") -> bytes:
     return f"""
 contexts: [{{name: bergen, context: {{cluster: bergen, user: agent}}}}]
@@ -246,7 +302,7 @@ class SlowToClose(Closable):
 
 
 class OneMember:
-    """A connection source that names or abandons the child, as ConfigMaps say."""
+    """A connection source that names, releases or abandons the child, as ConfigMaps say."""
 
     name = "one"
     watches: tuple[Watch, ...] = (Watch(Role.LOCAL, ConfigMap),)
@@ -256,6 +312,8 @@ class OneMember:
         child = ServerCredentials("https://child.example")
         intents: dict[str, ConnectionIntent] = {
             "named": ClusterConnection("child", frozenset({Role.MEMBER}), child),
+            "led": ClusterConnection("child", frozenset({Role.MEMBER}), child, runs_election=True),
+            "released": ReleasedCluster("child"),
             "abandoned": AbandonedCluster("child"),
         }
         here = snapshot.local
@@ -292,3 +350,39 @@ async def test_a_cluster_is_named_again_or_abandoned_while_its_connection_closes
 
         assert ("child" in reconciler.informers.connections) is connected
         assert ("child" in connections.managed) is connected
+
+
+async def test_a_member_that_nobody_takes_over_any_more_is_left_by_who_has_resigned() -> None:
+    async with supervised_world("lubeck") as world:
+        home, child, reconciler = (
+            world.client("lubeck"),
+            world.client("child"),
+            world.reconciler("lubeck"),
+        )
+        elections = LeaderElections(
+            reconciler.informers, "lubeck_1", clock=world.clock, random=world.random, timings=TERMS
+        )
+        reconciler.set_fence(elections)
+        connections = ConnectionReconciler(
+            reconciler,
+            elections,
+            home,
+            [OneMember()],
+            new_transport=lambda cluster, _: InProcessTransport(world.clusters[cluster]),
+            random=world.random,
+        )
+        async with reconciler.running(), elections.running(), connections.running():
+            await home.create(configmap("led", SHOP))
+            await asyncio.sleep(10)
+            assert (await child.read(ConfigMap, "law", SHOP)).data == {"of": "all"}
+            await home.create(configmap("released", SHOP))
+            await home.delete(ConfigMap, "led", SHOP)
+            await asyncio.sleep(5)
+            assert (await child.read(Lease, "child", SYSTEM)).spec.holder_identity == ""
+
+            await home.delete(ConfigMap, "released", SHOP)
+            await asyncio.sleep(30)
+
+            assert "child" not in reconciler.informers.connections
+            with pytest.raises(NotFound):
+                await child.read(ConfigMap, "law", SHOP)

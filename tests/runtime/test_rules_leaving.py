@@ -7,6 +7,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from hanse.kube.transport import Request
 from hanse.local.in_process import InProcessTransport
 from hanse.model.facts import (
     Role,
@@ -31,6 +32,7 @@ from tests.runtime.toy_world import (
     toy_world,
 )
 from tests.support.builders import configmap
+from tests.support.faults import Link
 from tests.support.toy import HOME, Toy
 from tests.support.world import BROKER
 from tinykube.virtual_time import ON_VIRTUAL_TIME
@@ -127,6 +129,26 @@ async def test_rule_15_leaving_waits_for_an_unreachable_cluster_and_force_does_n
             in left.abandoned
         )
         assert await find_configmap(world, "lubeck", "copy-of-bread") is None
+
+
+async def test_rule_15_a_write_under_way_when_a_leave_begins_leaves_nothing_behind() -> None:
+    async with toy_world("lubeck") as world:
+        await world.settle()
+        reconciler, sent = world.agents["lubeck"].reconciler, asyncio.Event()
+
+        async def take_long(link: Link, _: Request) -> None:
+            if link.target == BROKER:
+                sent.set()
+                await asyncio.sleep(5)
+
+        world.network.before_write = take_long
+        await world.client("lubeck").create(offer("bread", price="3"))
+        await sent.wait()
+        async with asyncio.timeout(60):
+            await leave(reconciler, BROKER)
+        await world.settle()
+
+        assert await find_configmap(world, BROKER, "shop.bread.lubeck", HOME) is None
 
 
 # 16

@@ -65,7 +65,7 @@ class LeaderFeature:
     """Writes one ConfigMap into every member as its leader."""
 
     name = "crown"
-    watches = (
+    watches: tuple[Watch, ...] = (
         Watch(Role.LED, ConfigMap, writes=Writes.OBJECTS),
         Watch(Role.LOCAL, ConfigMap),
     )

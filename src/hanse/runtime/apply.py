@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, assert_never
 
 from msgspec import Struct
 
@@ -21,6 +21,7 @@ from hanse.kube.errors import (
 from hanse.kube.requests import JsonPatch
 from hanse.model.facts import WriteOutcome, WriteResult
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire
+from hanse.model.ownership import OWNER
 from hanse.model.plan import EntryChange
 from hanse.runtime.actions import Action, Create, Delete, Diff, Update, is_omission, target_ref
 from hanse.runtime.api import Api
@@ -142,7 +143,11 @@ class Writer:
         connection = self._informers.connections.get(action.where)
         if connection is None:
             return _not_connected(action)
+        claims = _makes_ours(action)
+        if claims and connection.leaving and self._is_withdrawn(action):
+            return WriteReport(action, "Failed", f"{action.where} is being left")
         version = ""
+        connection.claims_under_way += claims
         try:
             match action:
                 case Create(where, obj):
@@ -159,7 +164,13 @@ class Writer:
             if isinstance(error, ApiError) and _has_changed_meanwhile(error, action):
                 return WriteReport(action, "Failed", str(error), Conflict(error.status))
             return WriteReport(action, result_of(error), str(error), error)
+        finally:
+            connection.claims_under_way -= claims
         return WriteReport(action, "Done", resource_version=version)
+
+    def _is_withdrawn(self, action: Action) -> bool:
+        """Whether the object goes when its cluster is left; in the local one only a led one."""
+        return action.as_leader_of == action.where or action.where != self._informers.local
 
     async def _patch(self, action: Update, api: Api) -> str:
         """Patch an object and return its new resourceVersion.
@@ -220,6 +231,19 @@ class Writer:
             return WriteReport(action, "Failed", "it was there already", error)
         message = f"{target_ref(action).ref} exists already and was not made for this"
         return WriteReport(action, "Foreign", message)
+
+
+def _makes_ours(action: Action) -> bool:
+    """Whether an object may be ours after a write that was not before it."""
+    match action:
+        case Create():
+            return True
+        case Update():
+            return OWNER in action.change.get("metadata", {}).get("labels", {})
+        case Delete():
+            return False
+        case _:
+            assert_never(action)
 
 
 def _has_changed_meanwhile(error: ApiError, action: Action) -> bool:

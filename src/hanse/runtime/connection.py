@@ -130,6 +130,8 @@ class Connection:
         self.api = api
         self.informers: dict[Scope, Informer] = {}
         self.leaving = False
+        self.claims_under_way = 0
+        """How many writes are not answered that make an object ours."""
         self.identity = ""
         self.identity_lock = asyncio.Lock()
         self.syncs = 0

@@ -254,11 +254,13 @@ class ConnectionReconciler:
         if known.roles != desired.roles | led | local:
             self._informers.set_roles(cluster, desired.roles | led | local)
         if desired.runs_election:
-            self._elections.contend(
-                cluster, managed.client, lambda: managed.desired.preferred_leaders
-            )
+            self._contend(cluster, managed)
         elif cluster in self._elections.members:
             await self._elections.resign(cluster)
+
+    def _contend(self, cluster: ClusterId, managed: ManagedConnection) -> None:
+        """Contend for the leadership of a connected member, unless we do already."""
+        self._elections.contend(cluster, managed.client, lambda: managed.desired.preferred_leaders)
 
     def _new_connection(self, cluster: ClusterId, desired: ClusterConnection) -> ManagedConnection:
         """Build a cluster's connection and join it to the informers.
@@ -305,12 +307,17 @@ class ConnectionReconciler:
     async def _disconnect(self, cluster: ClusterId, group: asyncio.TaskGroup) -> None:
         """Abandon, or else leave in a task, a cluster that is no longer desired.
 
-        The local cluster is never abandoned; a leave under way goes on.
+        The local cluster is never abandoned; a leave under way goes on. We contend until a member
+        is left, also after a handover has resigned: without a leader nobody deletes our objects.
         """
         abandoned = any(cluster in desired.abandoned for desired in self._desired.values())
         if abandoned and cluster != self._informers.local:  # the local cluster is never abandoned
             await self._abandon(cluster)
-        elif cluster not in self._leave_tasks:
+            return
+        managed = self.managed[cluster]
+        if managed.desired.runs_election and cluster in self._informers.connections:
+            self._contend(cluster, managed)
+        if cluster not in self._leave_tasks:
             log.info("leaving cluster", extra={"cluster": cluster})
             self._leave_tasks[cluster] = group.create_task(
                 self._leave(cluster), name=f"leave {cluster}"

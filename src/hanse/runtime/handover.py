@@ -12,6 +12,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import holder_cluster
 from hanse.model.objects import ClusterId
+from hanse.runtime.api import Api
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.leader_election import LeaderElections
 
@@ -61,14 +62,14 @@ async def _wait_for_successor(
     """
     loop = asyncio.get_running_loop()
     until = loop.time() + SUCCESSION_TIMEOUT.total_seconds()
-    while not await _has_successor(informers.local, member, client):
+    while not await has_other_holder(informers.local, member, client):
         if loop.time() >= until and member not in elections.members:
             log.warning("no successor leads a cluster: we go on", extra={"cluster": member})
             elections.contend(member, client, prefers_anyone=True)
         await asyncio.sleep(POLL_INTERVAL.total_seconds())
 
 
-async def _has_successor(local: ClusterId, member: ClusterId, client: Client) -> bool:
+async def has_other_holder(local: ClusterId, member: ClusterId, client: Client | Api) -> bool:
     """Whether another cluster holds a member's Lease, read live; True if it cannot be read."""
     try:
         lease = await client.read(Lease, member, SYSTEM)

@@ -10,6 +10,8 @@ from hanse.kube.errors import KubeError, NotFound
 from hanse.model.facts import ClusterAbandoned, ClusterDeparted, Leadership, Role
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
 from hanse.model.ownership import OWNER
+from hanse.runtime.connection import Connection
+from hanse.runtime.handover import has_other_holder
 from hanse.runtime.ownership import owner_of
 from hanse.runtime.reconciler import Reconciler
 
@@ -37,13 +39,15 @@ async def leave(
     """Delete our objects from a cluster, verify by live lists that they are gone, disconnect.
 
     This waits until the cluster can be reached; when cancelled, the cluster stays in Leaving. The
-    objects of a member that another supervisor leads are left to that one. `before_disconnect` is
-    awaited once nothing is left. The local cluster stays connected: it departs as a member only.
+    objects of a member that another supervisor leads are left to that one; one for whose leadership
+    we contend at the start is not left while nobody leads it. `before_disconnect` is awaited once
+    nothing is left. The local cluster stays connected: it departs as a member only.
     """
     informers = reconciler.informers
+    elected = informers.facts.get(Leadership, cluster) is not None
     informers.set_leaving(cluster)
     reconciler.enqueuer.enqueue_all_owners()  # in it, and elsewhere derived from it
-    while await _list_ours(reconciler, cluster) != ():  # noqa: ASYNC110 - the cluster must be read
+    while await _list_ours(reconciler, cluster, elected) != ():  # noqa: ASYNC110 - it must be read
         await asyncio.sleep(POLL_INTERVAL)
     await before_disconnect()
     if cluster == informers.local:
@@ -77,16 +81,22 @@ def owned_refs(reconciler: Reconciler, cluster: ClusterId) -> Iterator[ClusterOb
             yield ClusterObjectRef(where, object_ref(obj))
 
 
-async def _list_ours(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object, ...] | None:
-    """List our objects live; None while the cluster cannot be read or has no leader.
+async def _list_ours(
+    reconciler: Reconciler, cluster: ClusterId, elected: bool
+) -> tuple[Object, ...] | None:
+    """List our objects live; None while they are not known for good.
 
-    () also for a cluster that is no longer connected.
+    So it is while the cluster cannot be read, a write that began before the leave may add one, or
+    an `elected` leader is missing or changes. () also for a cluster that is no longer connected.
     """
-    connection = reconciler.informers.connections.get(cluster)
+    informers = reconciler.informers
+    connection = informers.connections.get(cluster)
     if connection is None:
         return ()  # it was disconnected by force meanwhile
-    leadership = reconciler.informers.facts.get(Leadership, cluster)
-    if leadership is not None and not leadership.ours and not leadership.holder:
+    if connection.claims_under_way:
+        return None
+    leadership = informers.facts.get(Leadership, cluster)
+    if elected and not await _is_led(leadership, informers.local, connection):
         return None  # the next leader deletes, and that may be us
     found: list[Object] = []
     for scope in list(connection.informers):
@@ -99,7 +109,19 @@ async def _list_ours(reconciler: Reconciler, cluster: ClusterId) -> tuple[Object
         except KubeError:
             return None
         found += [obj for obj in listed.objects if _is_ours(obj, reconciler, cluster)]
+    if informers.facts.get(Leadership, cluster) != leadership:
+        return None  # a leader has more informers than were listed
     return tuple(found)
+
+
+async def _is_led(leadership: Leadership | None, local: ClusterId, connection: Connection) -> bool:
+    """Whether we lead a member, or another does by its Lease: a fact is older than a resignation.
+
+    Nobody deletes our objects if each supervisor takes the other for the leader.
+    """
+    if leadership is None or not leadership.holder:
+        return False
+    return leadership.ours or await has_other_holder(local, connection.cluster, connection.api)
 
 
 def _is_ours(obj: Object, reconciler: Reconciler, leaving: ClusterId) -> bool:
