@@ -14,6 +14,7 @@ from hanse.features.statefulsets.headless_services import (
     governing_service,
     list_governed_federated_sets,
 )
+from hanse.features.statefulsets.identity import owned_shares_meta
 from hanse.features.statefulsets.names import (
     CLUSTER,
     LAST_APPLIED,
@@ -37,7 +38,6 @@ from hanse.model.objects import (
     ClusterObjectRef,
     Meta,
     ObjectRef,
-    OwnerReference,
     Wire,
     object_ref,
 )
@@ -218,14 +218,8 @@ def _copies_for_host(
     sources = frozenset({broker})
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     if record is not None and not record.spec.has_newer_schema:
-        kind = FederatedStatefulSet.kind
-        owner = OwnerReference(
-            api_version=kind.api_version,
-            kind=kind.name,
-            name=key.name,
-            uid=hosted.metadata.uid,
-        )
-        meta = Meta(name=key.name, namespace=key.namespace, owner_references=(owner,))
+        current = snapshot.get(snapshot.local, StatefulSetShares, key.name, key.namespace)
+        meta = owned_shares_meta(hosted, current.metadata if current is not None else None)
         shares = replace(record.spec, permits=())  # they are of no use here, and change often
         yield Desired(StatefulSetShares(metadata=meta, spec=shares), snapshot.local, 0, sources)
     for service in snapshot.by(broker, SERVICES_BY_SET, f"{key.namespace}/{key.name}"):

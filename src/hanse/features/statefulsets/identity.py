@@ -7,7 +7,9 @@ from hanse.features.statefulsets.names import ACCEPTED, LOST, SET_UID, cluster_s
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
+from hanse.model.objects import Meta, OwnerReference
 from hanse.model.snapshot import Snapshot
 
 
@@ -21,6 +23,33 @@ def belongs_to(record: StatefulSetShares, submitted: SubmittedSet) -> bool:
     """Whether an ownerReference of the shares has the set's uid; also if they have no owner."""
     owners = record.metadata.owner_references
     return not owners or any(o.uid == submitted.uid for o in owners)
+
+
+def owned_shares_meta(owner: StatefulSet | FederatedStatefulSet, shares: Meta | None) -> Meta:
+    """The metadata of a set's shares, with the set as their owner unless they have lost it.
+
+    When users delete a set with `--cascade=orphan`, the garbage collector takes the owner out of
+    `shares`, which we may see before the deletion: putting it back would delete all replicas.
+    """
+    meta, kind = owner.metadata, type(owner).kind
+    reference = OwnerReference(
+        api_version=kind.api_version, kind=kind.name, name=meta.name, uid=meta.uid
+    )
+    is_orphaned = shares is not None and not shares.owner_references and _is_of(shares, meta)
+    return Meta(
+        name=meta.name,
+        namespace=meta.namespace,
+        annotations={SET_UID: meta.uid},
+        owner_references=() if is_orphaned else (reference,),
+    )
+
+
+def _is_of(shares: Meta, owner: Meta) -> bool:
+    """Whether shares were written for this set, by its uid; without one if they are not older."""
+    if SET_UID in shares.annotations:
+        return shares.annotations[SET_UID] == owner.uid
+    created, since = shares.creation_timestamp, owner.creation_timestamp
+    return created is not None and since is not None and created >= since
 
 
 def runs_for_deleted_set(

@@ -12,7 +12,7 @@ from hanse.features.statefulsets.fleet import (
     list_members,
     list_parts,
 )
-from hanse.features.statefulsets.identity import belongs_to
+from hanse.features.statefulsets.identity import belongs_to, owned_shares_meta
 from hanse.features.statefulsets.names import name_error
 from hanse.features.statefulsets.part_report import replica_names
 from hanse.features.statefulsets.planner import (
@@ -53,7 +53,7 @@ from hanse.model.kinds.stateful import (
     StatefulSetShares,
     StatefulSetSharesSpec,
 )
-from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, OwnerReference, object_ref
+from hanse.model.objects import ClusterId, ClusterObjectRef, object_ref
 from hanse.model.plan import Desired, EventRequest, Key, Plan, Shared
 from hanse.model.snapshot import Snapshot
 
@@ -228,7 +228,7 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
     record = (
         state.record
         if submitted.errors
-        else _build_record(submitted, distribution, service, limited=limited)
+        else _build_record(submitted, state.record, distribution, service, limited=limited)
     )
     return _ShareDecision(submitted, fleet, distribution, basis.disputed, service, record)
 
@@ -370,18 +370,18 @@ def _within_limit(preference: ReplicaPreference, limit: int | None) -> ReplicaPr
 
 
 def _build_record(
-    submitted: SubmittedSet, distribution: Distribution, service: Service | None, *, limited: bool
+    submitted: SubmittedSet,
+    current: StatefulSetShares | None,
+    distribution: Distribution,
+    service: Service | None,
+    *,
+    limited: bool,
 ) -> StatefulSetShares:
     """The record of shares, owned by the set; `limited` if clusters take only so many replicas."""
-    meta = submitted.object.metadata
-    kind = type(submitted.object).kind
-    owner = OwnerReference(
-        api_version=kind.api_version, kind=kind.name, name=meta.name, uid=meta.uid
-    )
     names = replica_names(submitted, service)
     return StatefulSetShares(
-        metadata=Meta(
-            name=submitted.name, namespace=submitted.namespace, owner_references=(owner,)
+        metadata=owned_shares_meta(
+            submitted.object, current.metadata if current is not None else None
         ),
         spec=StatefulSetSharesSpec(
             shares=tuple(Share(name=c, replicas=n) for c, n in distribution.shares.items()),
