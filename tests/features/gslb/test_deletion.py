@@ -122,6 +122,16 @@ def test_a_definition_made_anew_does_not_make_a_deletion_of_what_went_before() -
     assert message.endswith("gc-1, which nobody deleted here: create it here, or delete it there")
 
 
+def test_an_answer_about_a_definition_that_is_gone_does_not_count_for_the_one_made_anew() -> None:
+    sites = followers(copied(config("lubeck")))
+    gone = answers_to_reads(leader_snapshot([LEADER], sites), without=CRD)
+
+    snapshot = leader_snapshot([LEADER, definition(GSLBConfig, "another")], sites, facts=gone)
+
+    assert list_kept(snapshot) == ["gc-1"]
+    assert len(plan_federation(snapshot).questions) == 2
+
+
 def test_who_makes_a_configuration_anew_replaces_what_followers_kept() -> None:
     local: list[Object] = [LEADER, system_namespace("another"), config("lubeck", name="new")]
     sites = followers(copied(config("lubeck")))

@@ -100,9 +100,11 @@ def lost_parent_message(snapshot: Snapshot) -> str:
 def check_parents(kind: type[Object], gone: Iterable[str], snapshot: Snapshot) -> ParentsCheck:
     """Whether the namespace and a kind's CRD exist here, by live reads since these names were gone.
 
-    ParentsUnknown has the questions to ask, until both are answered.
+    ParentsUnknown has the questions to ask, until both are answered. An answer from before another
+    namespace or CRD was observed does not count for that one.
     """
-    since = f"{', '.join(sorted(set(gone)))} were gone"
+    names = ", ".join(sorted(set(gone)))
+    since = f"{names} were gone from {parent_uids(kind, snapshot)}"
     reads = [
         Read(ClusterObjectRef(snapshot.local, ObjectRef(Namespace.kind, NAMESPACE)), since),
         Read(
