@@ -22,10 +22,11 @@ from hanse.dns.selection import rendezvous_choice
 from hanse.dns.table import Table
 from hanse.features.gslb.feature import Gslb
 from hanse.features.gslb.health import UNTRIED, probe_target
-from hanse.features.gslb.names import WITHDRAWN
+from hanse.features.gslb.names import LEADER_LEASE, LED_BY, WITHDRAWN
 from hanse.features.gslb.zone import GlobalZone
 from hanse.model.dns.zones import View
-from hanse.model.facts import Role
+from hanse.model.facts import LeaseFreshness, Role
+from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec
 from hanse.model.kinds.globalservice import (
     GlobalMember,
     GlobalService,
@@ -377,3 +378,35 @@ def test_an_alias_that_becomes_a_host_is_answered_as_a_host_and_again_as_an_alia
         found.append([rdata.address for rrset in answer for rdata in rrset])
 
     assert found == [["10.1.0.1"], ["10.2.0.1"], ["10.1.0.1"]]
+
+
+def test_who_serves_by_a_leaders_word_serves_until_the_lease_of_the_next_leader_is_seen() -> None:
+    """The status does not have the member yet, and its probes have no result."""
+    monitor = Monitor(type="TCP", port=80)
+    shop = member("bergen", "10.0.0.2", control_plane_only=True, monitors=(monitor,))
+    first, second = (
+        GlobalService(
+            metadata=Meta(name=HOST, namespace=NAMESPACE, annotations={LED_BY: term}),
+            spec=GlobalServiceSpec(host=HOST, members=(member("lubeck", "10.0.0.1"), shop)),
+        )
+        for term in ("1/lubeck", "2/hamburg")
+    )
+    lease = Lease(
+        metadata=LeaseMeta(
+            name=LEADER_LEASE, namespace=NAMESPACE, annotations={LED_BY: "1/lubeck"}
+        ),
+        spec=LeaseSpec(holder_identity="lubeck"),
+    )
+    failed = TargetHealth(probe_target(shop, monitor, HOST), up=False, since=EPOCH)
+    fresh = LeaseFreshness("lubeck", NAMESPACE, LEADER_LEASE, fresh=True)
+    zone, found = GlobalZone(VIEW), []
+
+    for service, facts in ((first, [fresh]), (second, [fresh]), (second, [fresh, failed])):
+        objects = {"lubeck": [stored(service), stored(lease)]}
+        observed = snapshot(Gslb(), "lubeck", [cluster("lubeck", Role.LOCAL)], objects, facts)
+        zone.known.update([service])
+        table = Table("all", Random(1))
+        table.apply(compiled(VIEW, [zone], observed))
+        found.append({address for _ in range(4) for address in answer_addresses(table)})
+
+    assert found == [{"10.0.0.1", "10.0.0.2"}, {"10.0.0.1", "10.0.0.2"}, {"10.0.0.1"}]

@@ -1,8 +1,9 @@
 """The health of members: by readiness in their cluster and by probes."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from datetime import datetime, timedelta
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -37,6 +38,9 @@ from hanse.model.weights import Weighting, select_parts
 _SERVER_HOST = re.compile(rb"server\"?\s*:\s*\"?https?://(\[[0-9a-fA-F:.]+\]|[^:/\s\",]+)")
 UNREADY = "its cluster has nothing ready behind it"
 UNTRIED = "it was not tried often enough yet"
+
+MemberAddress: TypeAlias = tuple[str, str]
+"""The cluster and the address of a member."""
 
 
 class HealthVerdict(Struct, frozen=True):
@@ -176,19 +180,23 @@ def _hostnames_up(
 
 
 def current_health(
-    service: GlobalService, believes: Believes, snapshot: Snapshot
+    service: GlobalService,
+    believes: Believes,
+    snapshot: Snapshot,
+    served: Collection[MemberAddress] = (),
 ) -> list[tuple[GlobalMember, HealthVerdict]]:
     """Each member with its health, by the latest probes here or else by the status.
 
-    A member that was down and has no result yet keeps the reason in the status.
+    One that the status does not have yet is as before: up if it is among the `served`. A member
+    that was down and has no result yet keeps the reason in the status.
     """
     recorded = {(h.cluster, h.address): h for h in service.status.members}
     judged = []
     for member in service.spec.members:
-        before = recorded.get((member.cluster, member.address))
-        verdict = judge_member(
-            member, service.spec.host, before is not None and before.up, believes, snapshot
-        )
+        address = (member.cluster, member.address)
+        before = recorded.get(address)
+        was_up = before.up if before is not None else address in served
+        verdict = judge_member(member, service.spec.host, was_up, believes, snapshot)
         if before is not None and not before.up and not verdict.up and verdict.reason == UNTRIED:
             verdict = HealthVerdict(False, before.reason or UNTRIED)
         judged.append((member, verdict))
@@ -196,10 +204,13 @@ def current_health(
 
 
 def list_serving_members(
-    service: GlobalService, believes: Believes, snapshot: Snapshot
+    service: GlobalService,
+    believes: Believes,
+    snapshot: Snapshot,
+    served: Collection[MemberAddress] = (),
 ) -> list[GlobalMember]:
-    """The members that are up, of the highest priority that has any."""
-    health = current_health(service, believes, snapshot)
+    """The members that are up, of the highest priority that has any; `served` did so before."""
+    health = current_health(service, believes, snapshot, served)
     up = [member for member, verdict in health if verdict.up]
     return select_parts(up, lambda member: Weighting(member.weight, member.priority))
 

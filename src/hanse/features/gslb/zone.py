@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from hanse.features.gslb.ended_hosts import EndedHosts
 from hanse.features.gslb.health import (
+    MemberAddress,
     current_health,
     list_serving_members,
     list_stand_ins,
@@ -43,7 +44,8 @@ class GlobalZone:
     """The host names of all GlobalServices in the view's global zones, and their probes.
 
     It answers what it last knew (`KnownHosts`) and judges by itself: by probes of this process,
-    and by the leader's word while that is fresh.
+    and by the leader's word while that is fresh. Who served by a leader's word alone does so until
+    its probes have a result: of a new leader the first services may be seen before its Lease.
     """
 
     name = "gslb"
@@ -64,6 +66,8 @@ class GlobalZone:
         self.zones: tuple[bytes, ...] = tuple(wire_name(zone) for zone in view.global_zones)
         self.known = KnownHosts()
         self._ended = EndedHosts(self.known)
+        self._served: dict[str, frozenset[MemberAddress]] = {}
+        """The members that served each host when its nodes were last built."""
         self.forbidden_addresses: frozenset[str] = frozenset()
         """Addresses of API servers, which are not probed."""
 
@@ -131,6 +135,7 @@ class GlobalZone:
             """The nodes of a host; none if it is not known, or withdrawn."""
             service = self.known.get(key.name) or global_service(key.name, snapshot)
             if service is None or is_withdrawn(service):
+                self._served.pop(key.name, None)
                 return ()
             return tuple(self._nodes(service, snapshot))
 
@@ -169,9 +174,9 @@ class GlobalZone:
         An alias that is a known host itself is left out.
         """
         ttl = self.view.ttl if service.spec.ttl is None else service.spec.ttl
-        serving = list_answered_members(service, snapshot)
-        if serving:
-            rrsets = tuple(_weighted_rrsets(service.spec, serving, ttl))
+        answered = self._list_answered(service, snapshot)
+        if answered:
+            rrsets = tuple(_weighted_rrsets(service.spec, answered, ttl))
         else:
             rrsets = tuple(_down_rrsets(service.spec, ttl))
         for text in (service.spec.host, *service.spec.aliases):
@@ -180,10 +185,25 @@ class GlobalZone:
             if name is not None and not (is_alias and self.known.get(text) is not None):
                 yield ZoneNode(name, rrsets)
 
+    def _list_answered(self, service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
+        """The members to answer with; keeps those that serve for the next time."""
+        host = service.metadata.name
+        served = self._served.get(host, frozenset())
+        serving = list_serving_members(service, leader_word(service, snapshot), snapshot, served)
+        self._served[host] = frozenset((m.cluster, m.address) for m in serving)
+        return _or_stand_ins(serving, service, snapshot)
+
 
 def list_answered_members(service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
     """The members that serve; if none does and no down response is set, their stand-ins."""
     serving = list_serving_members(service, leader_word(service, snapshot), snapshot)
+    return _or_stand_ins(serving, service, snapshot)
+
+
+def _or_stand_ins(
+    serving: list[GlobalMember], service: GlobalService, snapshot: Snapshot
+) -> list[GlobalMember]:
+    """Those that serve; if none does and no down response is set, their stand-ins."""
     if serving or service.spec.when_down is not None:
         return serving
     return list_stand_ins(service, snapshot)
