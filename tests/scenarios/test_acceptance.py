@@ -166,6 +166,14 @@ async def test_a_set_that_every_cluster_refuses_is_told_as_unplaced(
     for cluster in scenario.names:
         await label(sets.admin(cluster), scenario.namespace, None)
 
+    async def all_know() -> None:
+        for cluster, running in scenario.agents.items():
+            snapshot = running.agent.reconciler.snapshot()
+            found = snapshot.get(cluster, Namespace, scenario.namespace)
+            assert found is not None
+            assert ACCEPT not in found.metadata.labels
+
+    await scenario.eventually(all_know)
     await sets.launch(4)
 
     said = await scenario.eventually(sets.has_conditions(Accepted="Refused", Placed="Unplaced"))

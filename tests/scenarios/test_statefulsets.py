@@ -1,6 +1,7 @@
 """StatefulSets over clusters: submitted to the broker, run everywhere, scaled without moves."""
 
 import asyncio
+from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
@@ -268,10 +269,14 @@ async def test_deleting_cascades_and_claims_stay(sets: StatefulSetsScenario) -> 
     assert await sets.claims("lubeck") == {"etcd-store-store-lubeck-0"}
 
 
+@pytest.mark.parametrize("late", ["", pytest.param("statefulsets", marks=pytest.mark.virtual)])
 async def test_an_orphaned_set_runs_on_in_every_cluster_and_is_taken_up_again(
-    sets: StatefulSetsScenario,
+    sets: StatefulSetsScenario, late: str
 ) -> None:
     scenario = sets.scenario
+    lag = LinkFaults(lags=late, lag=timedelta(seconds=2 if late else 0))
+    for cluster in scenario.names:  # agents see that shares are orphans before the deletion
+        await restart_with(sets, cluster, lag)
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
     await sets.delete_orphaning()
@@ -314,10 +319,14 @@ async def test_a_template_goes_cluster_by_cluster_and_halts_where_it_does_not_ru
     await scenario.eventually(sets.has_conditions(Updated="UpToDate"))
 
 
+@pytest.mark.parametrize("late", ["", pytest.param("statefulsetshares", marks=pytest.mark.virtual)])
 async def test_what_cannot_be_done_is_reported_and_changes_nothing(
-    sets: StatefulSetsScenario,
+    sets: StatefulSetsScenario, late: str
 ) -> None:
     scenario = sets.scenario
+    lag = LinkFaults(lags=late, lag=timedelta(seconds=2 if late else 0))
+    await restart_with(sets, "hamburg", lag)  # it sees that others follow a wish before its shares
+    await scenario.eventually(sets.all_have_joined())
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
 
@@ -380,6 +389,13 @@ async def test_a_restart_writes_nothing_whatever_of_the_broker_is_read_last(
             await scenario.start_agent(cluster)
         await scenario.settled()
         assert (late, describe_writes(scenario.writes_since(start))) == (late, [])
+
+
+async def restart_with(sets: StatefulSetsScenario, cluster: ClusterId, faults: LinkFaults) -> None:
+    """Restart an agent with faults on its link to the broker, which its watches have from then."""
+    sets.scenario.network.link(cluster, BROKER).faults = faults
+    await sets.scenario.kill_agent(cluster)
+    await sets.scenario.start_agent(cluster)
 
 
 async def _set_phase(sets: StatefulSetsScenario, cluster: ClusterId, phase: MemberPhase) -> None:

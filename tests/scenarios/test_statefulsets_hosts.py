@@ -1,6 +1,9 @@
 """A FederatedStatefulSet in a host cluster behaves like a set at the broker."""
 
+from datetime import timedelta
+
 import msgspec
+import pytest
 
 from hanse.app import BROKER
 from hanse.kube.transport import Request
@@ -19,6 +22,7 @@ from hanse.model.kinds.stateful import StatefulSetShares
 from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER
 from tests.scenarios.statefulsets import StatefulSetsScenario, headless, spec_of
+from tests.support.faults import LinkFaults
 from tests.support.scenario import Check
 
 HOST = "hamburg"
@@ -92,8 +96,15 @@ async def test_a_hosts_set_is_placed_scaled_and_has_its_status_at_the_host(
     assert (await sets.found(HOST, Service, "etcd")) is not None, "it is the user's own"
 
 
-async def test_a_hosts_orphan_runs_on_everywhere(sets: StatefulSetsScenario) -> None:
+@pytest.mark.parametrize(
+    "late", ["", pytest.param("federatedstatefulsets", marks=pytest.mark.virtual)]
+)
+async def test_a_hosts_orphan_runs_on_everywhere(sets: StatefulSetsScenario, late: str) -> None:
     scenario = sets.scenario
+    lag = LinkFaults(lags=late, lag=timedelta(seconds=2 if late else 0))
+    scenario.network.link(HOST, HOST).faults = lag  # its agent sees orphans before the deletion
+    await scenario.kill_agent(HOST)
+    await scenario.start_agent(HOST)
     await submit(sets, 3)
     await scenario.eventually(is_ready(sets, 3))
     path = f"/apis/hanse.dev/v1alpha1/namespaces/{scenario.namespace}/federatedstatefulsets/store"

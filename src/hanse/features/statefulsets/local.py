@@ -308,9 +308,10 @@ def _report(
 ) -> StatefulSetPart:
     """The StatefulSetPart of this cluster, with the problems of writing the desired objects."""
     before = read_report(placed.key, snapshot, placed.broker, broker_namespace)
+    is_granted = placed.fleet.record.spec.rebalanced == placed.submitted.rebalance
     progress = PartProgress(
         share=placed.step.replicas,
-        settled=placed.step.replicas == placed.share,
+        settled=is_granted and placed.step.replicas == placed.share,
         complete=placed.is_complete,
         returned=placed.returned,
         waits=placed.step.waits,

@@ -41,7 +41,7 @@ class PartProgress(Struct, frozen=True):
     share: int
     """The replicas that it runs or is about to."""
     settled: bool
-    """Whether these are all of its share, and no more."""
+    """Whether these are its share exactly, by shares that grant the set's rebalance wish."""
     complete: bool
     """Whether all are ready and have the newest template."""
     returned: int
