@@ -8,7 +8,7 @@ import msgspec
 
 from hanse.app import BROKER
 from hanse.kube.client import Client
-from hanse.kube.errors import ApiError, NotFound
+from hanse.kube.errors import ApiError, Conflict, NotFound
 from hanse.kube.transport import Request
 from hanse.model.facts import HolderState, LeaseLiveness
 from hanse.model.kinds.acceptance import (
@@ -240,20 +240,26 @@ class StatefulSetsScenario:
         change = {"spec": {"unschedulable": cordoned or None}}
         await self.admin(cluster).patch(Node, node, "", change)
 
-    async def evict(self, cluster: ClusterId) -> bool:
+    async def evict(self, cluster: ClusterId, uid: str) -> bool:
         """Ask for the eviction of a cluster's first replica, as `kubectl drain` does.
 
-        Whether it goes: budgets may deny it.
+        Whether it goes: budgets may deny it, and it may be another pod already.
         """
         name, namespace = f"store-{cluster}-0", self.scenario.namespace
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
         meta = {"name": name, "namespace": namespace}
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
+        options = {"preconditions": {"uid": uid}}
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": meta,
+            "deleteOptions": options,
+        }
         try:
             await self.admin(cluster).send(
                 Request("POST", path, body=msgspec.json.encode(eviction))
             )
-        except NotFound:
+        except (NotFound, Conflict):
             return False
         except ApiError as error:
             if "disruption budget" not in str(error):

@@ -97,11 +97,15 @@ async def test_clusters_with_the_same_addresses_import_none_of_each_other_and_ar
 
     await scenario.eventually(endpoints(members, "bergen", "lubeck", "bergen"))
     await endpoints(members, "lubeck", "lubeck", "hamburg", "bergen")()
-    found = await members.admin("bergen").read(ServiceImport, "web", scenario.namespace)
-    told = find_condition(found.status.conditions, "AddressesAllowed")
-    assert told is not None
-    assert (told.status, told.reason) == ("False", "RangesOverlap")
-    assert "hamburg publishes" in told.message
+
+    async def is_told() -> None:
+        found = await members.admin("bergen").read(ServiceImport, "web", scenario.namespace)
+        told = find_condition(found.status.conditions, "AddressesAllowed")
+        assert told is not None
+        assert (told.status, told.reason) == ("False", "RangesOverlap")
+        assert "hamburg publishes" in told.message
+
+    await scenario.eventually(is_told)
     await scenario.eventually(exported(members, "hamburg", "but bergen: their address ranges"))
     await members.patch_clusterset({"clusters": []})
     await scenario.eventually(endpoints(members, "bergen", "lubeck", "hamburg", "bergen"))

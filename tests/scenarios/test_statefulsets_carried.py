@@ -47,14 +47,42 @@ async def test_somebody_elses_config_map_is_not_read_by_a_set_of_that_cluster(
     await copies(sets, bergen="private", hamburg="1", lubeck="1")()
 
 
+async def test_a_config_map_that_comes_after_its_set_has_it_placed(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await submit_with_config(sets, 3)
+    told = await scenario.eventually(sets.has_conditions(Accepted="Refused", Placed="Unplaced"))
+    assert "create it at the broker, beside the set" in told["Accepted"]
+
+    await sets.admin(BROKER).create(config(scenario.namespace, size="1"))
+
+    await scenario.eventually(sets.is_ready(3))  # in which clusters depends on who is first
+    await scenario.eventually(sets.has_conditions(Accepted="Accepted"))
+
+
 def config(namespace: str, **data: str) -> ConfigMap:
     return ConfigMap(metadata=Meta(name=NAME, namespace=namespace), data=data)
+
+
+def sees_config(sets: StatefulSetsScenario) -> Check[None]:
+    """That every agent has seen the ConfigMap, if the broker has it."""
+    place = (ConfigMap, NAME, sets.scenario.namespace)
+
+    async def check() -> None:
+        submitted = await sets.found(BROKER, ConfigMap, NAME) is not None
+        for name, running in sets.scenario.agents.items():
+            seen = running.agent.reconciler.snapshot().get(BROKER, *place) is not None
+            assert seen == submitted, name
+
+    return check
 
 
 async def submit_with_config(sets: StatefulSetsScenario, replicas: int) -> None:
     """Submit a set whose containers read their environment from the ConfigMap."""
     broker, namespace = sets.admin(BROKER), sets.scenario.namespace
     await broker.create(headless("etcd", namespace))
+    await sets.scenario.eventually(sees_config(sets))
     spec = spec_of(replicas)
     spec.template["spec"]["containers"][0]["envFrom"] = [{"configMapRef": {"name": NAME}}]
     await broker.create(StatefulSet(metadata=Meta(name="store", namespace=namespace), spec=spec))

@@ -21,7 +21,7 @@ async def test_nodes_of_two_clusters_are_drained_and_one_replica_is_down_at_a_ti
     await scenario.eventually(allow(sets, bergen=0, hamburg=0, lubeck=0))
     before = {cluster: (await pod_of(sets, cluster)) for cluster in DRAINED}
     for cluster in DRAINED:
-        assert not await sets.evict(cluster), "no node is drained"
+        assert not await sets.evict(cluster, before[cluster][0]), "no node is drained"
 
     async with replica_watch(sets) as watch:
         await scenario.eventually(counts(watch, 3))
@@ -53,7 +53,7 @@ def all_moved(sets: StatefulSetsScenario, before: dict[ClusterId, tuple[str, str
         found = {c: (await sets.pods(c)).get(f"store-{c}-0") for c in before}
         for cluster, pod in found.items():  # each is drained, whichever has the permit
             if pod is not None and pod.metadata.uid == before[cluster][0]:
-                await sets.evict(cluster)
+                await sets.evict(cluster, pod.metadata.uid)
         for cluster, (uid, _) in before.items():
             pod = found[cluster]
             assert pod is not None, cluster

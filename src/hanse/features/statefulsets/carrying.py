@@ -11,6 +11,7 @@ from hanse.features.statefulsets.config_maps import (
     plan_config_map,
     submitted_config,
 )
+from hanse.features.statefulsets.deletion import read_report
 from hanse.features.statefulsets.fleet import is_broker_listed
 from hanse.features.statefulsets.identity import belongs_to
 from hanse.features.statefulsets.owned_objects import owned_stateful_set
@@ -22,7 +23,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import ConfigMap, Namespace, Service
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.policy import PodDisruptionBudget
-from hanse.model.kinds.stateful import StatefulSetShares
+from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import ClusterId, Object
 from hanse.model.ownership import OWNER
 from hanse.model.plan import Key, Plan
@@ -60,6 +61,8 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
             yield from config_keys(change.before, change.after)
         case StatefulSetShares():
             yield from _keys_of_set(Key("local", meta.name, meta.namespace), snapshot)
+        case StatefulSetPart(spec=spec) if spec.cluster == snapshot.local:
+            yield from _keys_of_set(Key("local", spec.name, spec.namespace), snapshot)
         case PodDisruptionBudget() if not is_local:
             for record in snapshot.in_namespace(change.where, StatefulSetShares, meta.namespace):
                 yield Key("local", record.metadata.name, meta.namespace)
@@ -123,7 +126,8 @@ def plan_config(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 def _is_taken(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> bool:
     """Whether this cluster has a share of a set, or runs it, and its AcceptancePolicy takes it.
 
-    False if the set is missing, invalid, terminating or orphaned, or has no shares of its own.
+    Also without a share while it reports that it refuses the set: ConfigMaps that came later end
+    that. False if the set is missing, invalid, terminating or orphaned, or has no shares.
     """
     submitted = read_submitted_set(key, snapshot, broker, broker_namespace)
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
@@ -132,7 +136,10 @@ def _is_taken(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
     if record is None or not belongs_to(record, submitted):
         return False
     runs = owned_stateful_set(key.name, key.namespace, snapshot) is not None
+    report = read_report(key, snapshot, broker, broker_namespace)
+    refuses = report is not None and report.spec.refused is not None
     service = snapshot.get(broker, Service, submitted.spec.service_name, key.namespace)
     here = submitted.in_cluster(snapshot.local)
     received = ReceivedSet(here, service, broker, broker_namespace)
-    return bool(record.spec.share_of(snapshot.local) or runs) and takes_set(received, snapshot)
+    is_wanted = runs or refuses or record.spec.share_of(snapshot.local) > 0
+    return is_wanted and takes_set(received, snapshot)
