@@ -240,15 +240,15 @@ class StatefulSetsScenario:
         change = {"spec": {"unschedulable": cordoned or None}}
         await self.admin(cluster).patch(Node, node, "", change)
 
-    async def evict(self, cluster: ClusterId, uid: str) -> bool:
+    async def evict(self, cluster: ClusterId, uid: str = "") -> bool:
         """Ask for the eviction of a cluster's first replica, as `kubectl drain` does.
 
-        Whether it goes: budgets may deny it, and it may be another pod already.
+        Whether it goes: budgets may deny it, and with a uid it may be another pod already.
         """
         name, namespace = f"store-{cluster}-0", self.scenario.namespace
         path = f"/api/v1/namespaces/{namespace}/pods/{name}/eviction"
         meta = {"name": name, "namespace": namespace}
-        options = {"preconditions": {"uid": uid}}
+        options = {"preconditions": {"uid": uid}} if uid else {}
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
