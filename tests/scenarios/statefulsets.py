@@ -18,7 +18,6 @@ from hanse.model.kinds.acceptance import (
     WorkloadAcceptance,
 )
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
-from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import (
     Event,
     Namespace,
@@ -171,17 +170,6 @@ class StatefulSetsScenario:
                 assert known.state in (HolderState.READY, *others), (name, known)
 
         return check
-
-    async def lengthen_leases(self, seconds: int = 120) -> None:
-        """Lengthen the lease duration of the ClusterSet."""
-        change = {"spec": {"leaseDurationSeconds": seconds}}
-        await self.admin(BROKER).patch(ClusterSet, self.scenario.namespace, "", change)
-
-        async def taken_up() -> None:
-            leases = (await self.admin(BROKER).list(Lease, namespace=BROKER_NAMESPACE)).objects
-            assert {le.spec.lease_duration_seconds for le in leases} == {seconds}
-
-        await self.scenario.eventually(taken_up)
 
     async def close(self) -> None:
         """Leave nothing behind for the next scenario."""

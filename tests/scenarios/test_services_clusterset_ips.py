@@ -122,6 +122,7 @@ async def test_pods_of_all_clusters_are_behind_a_clusterset_ip(services: Service
                 assert endpoint.target_ref is None
                 assert endpoint.hints is None
                 assert bool(endpoint.node_name) == (source == cluster)
+    await scenario.lengthen_leases()
     await scenario.settled()
     start = len(scenario.network.sent)
     await scenario.restart_agents()

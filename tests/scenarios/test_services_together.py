@@ -35,6 +35,7 @@ async def test_three_clusters_with_the_same_ports_make_one_import_and_then_rest(
         await scenario.eventually(
             services.has_conditions(cluster, Ready="Exported", Conflict="NoConflicts")
         )
+    await scenario.lengthen_leases()
     await scenario.settled()
     start = len(scenario.network.sent)
     await scenario.restart_agents()

@@ -361,7 +361,7 @@ async def test_a_missing_namespace_is_made_and_a_restart_writes_nothing(
     await scenario.eventually(sets.shares(bergen=1, hamburg=1, lubeck=1))
     await scenario.eventually(balanced_everywhere(sets, 3))
     await scenario.eventually(sets.has_conditions(Ready="AllReady"))
-    await sets.lengthen_leases()  # a slow start is no death
+    await scenario.lengthen_leases()  # a slow start is no death
     await scenario.settled()
 
     start = len(scenario.network.sent)

@@ -108,7 +108,7 @@ async def test_who_deletes_the_record_keeps_what_came_back_and_a_new_set_takes_i
     sets: StatefulSetsScenario,
 ) -> None:
     scenario = sets.scenario
-    await sets.lengthen_leases()  # no cluster counts as dead meanwhile
+    await scenario.lengthen_leases()  # no cluster counts as dead meanwhile
     await sets.launch(3)
     await scenario.eventually(sets.is_ready(3))
     backup = await scenario.testbed.back_up(HERE)

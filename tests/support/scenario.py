@@ -26,7 +26,10 @@ from hanse.kube.errors import AlreadyExists, KubeError, NotFound
 from hanse.kube.transport import Transport
 from hanse.model.admission import AdmissionHook
 from hanse.model.facts import ClusterState, LeaseLiveness, Phase, Role, WriteOutcome
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.hanse import ClusterSet
+from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId
 from hanse.model.plan import Feature
 from hanse.model.rbac import RbacRule, Right
@@ -218,6 +221,17 @@ class Scenario:
         task = asyncio.create_task(self._run(agent, endpoint_for_webhooks), name=f"agent {name}")
         self.agents[name] = RunningAgent(name, agent, task)
         return agent
+
+    async def lengthen_leases(self, seconds: int = 120) -> None:
+        """Lengthen the lease duration of the ClusterSet: who starts slowly is not dead."""
+        broker, change = self.admin(self.broker), {"spec": {"leaseDurationSeconds": seconds}}
+        await broker.patch(ClusterSet, self.namespace, "", change)
+
+        async def taken_up() -> None:
+            leases = (await broker.list(Lease, namespace=BROKER_NAMESPACE)).objects
+            assert {lease.spec.lease_duration_seconds for lease in leases} == {seconds}
+
+        await self.eventually(taken_up)
 
     def clock_of(self, cluster: ClusterId) -> Clock:
         """The clock of an agent."""
