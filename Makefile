@@ -7,7 +7,7 @@ BIN    := $(VENV)/bin
 STAMP  := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes test-search search soak mutants bench reference rights sbom image faults
+.PHONY: help install up test lint types layers format clean lock kube-binaries test-real test-nodes test-search test-latency search soak mutants bench reference rights sbom image faults
 
 help: ## what can be done here
 	@sed -nE 's/^([a-z-]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -78,6 +78,10 @@ test-nodes: kube-binaries ## packets between containers on real nodes; root on L
 test-search: install ## COUNT=1000 fixed schedules of users and faults on all cores: does every law hold?
 	@echo "==> schedules of users and faults, the same in every run"
 	@$(BIN)/python -m tests.support.simulator --seed 52000 --count $(or $(COUNT),1000) --jobs $(shell nproc)
+
+test-latency: install ## the scenarios on embedded clusters with random latencies of SEED=1, the same in every run
+	@echo "==> scenarios with latencies"
+	@$(BIN)/pytest -q -n auto --dist loadfile --latency $(or $(SEED),1) tests/scenarios
 
 search: install ## fresh schedules of users and faults for HOURS=1, or COUNT=2000 on all cores; HANSE_SEED=N repeats them
 	@echo "==> searching for a schedule that breaks a law"
