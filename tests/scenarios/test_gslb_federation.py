@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from hanse.features.gslb.feature import Gslb
-from hanse.features.gslb.names import SECRET, SECRET_KEY, site_of
+from hanse.features.gslb.known import is_withdrawn
+from hanse.features.gslb.names import ALL_MEMBERS, SECRET, SECRET_KEY, site_of
 from hanse.features.gslb.tokens import site_tokens
 from hanse.kube.client import Client
 from hanse.kube.errors import Invalid, NotFound
@@ -380,6 +381,7 @@ async def test_old_leader_boots_up_configuration_stops_and_traffic_does_not(
     sites: GslbScenario, scenario: Scenario
 ) -> None:
     await sites.serve("bergen", "192.0.2.13")
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
     await scenario.eventually(sites.answers("bergen", "192.0.2.13"))
     await scenario.kill_agent("lubeck")
     scenario.network.cut("hamburg", site_of("lubeck"))
@@ -412,6 +414,58 @@ async def test_old_leader_boots_up_configuration_stops_and_traffic_does_not(
         assert "gslb.hanse.dev/epoch" not in config.metadata.annotations
 
     await scenario.eventually(term_is_over)
+
+
+@pytest.mark.parametrize("others", [("bergen",), ()], ids=["bergen has it", "only lubeck has it"])
+async def test_who_is_promoted_before_it_got_anything_ends_nothing(
+    sites: GslbScenario, scenario: Scenario, others: tuple[str, ...]
+) -> None:
+    await sites.serve("bergen", "192.0.2.13")
+    await scenario.eventually(sites.has_conditions("lubeck", **GOOD))
+    await scenario.eventually(sites.has("hamburg", GlobalService, HOST))
+    await scenario.eventually(sites.answers("bergen", "192.0.2.13"))
+    await scenario.kill_agent("lubeck")
+    scenario.network.cut("hamburg", site_of("lubeck"))
+    for cluster in ("hamburg", "bergen"):
+        if cluster not in others:  # as if never copied
+            await sites.admin(cluster).delete(GSLBConfig, "gc-1", NAMESPACE)
+            await sites.admin(cluster).delete(GlobalDeploymentPolicy, "gdp", NAMESPACE)
+    await sites.admin("hamburg").delete(GlobalService, HOST, NAMESPACE)
+    await scenario.settled()
+
+    async def is_served() -> None:
+        (service,) = await sites.has("bergen", GlobalService, HOST)()
+        assert not is_withdrawn(service)
+        await sites.answers("bergen", "192.0.2.13")()
+
+    await sites.lead("hamburg")
+    await scenario.eventually(
+        sites.has_conditions("hamburg", **{"member cluster validation": ALL_MEMBERS})
+    )
+    await scenario.always(is_served, CALM)
+    scenario.network.heal("hamburg", site_of("lubeck"))
+    await scenario.start_agent("lubeck")
+    await sites.lead("lubeck", False)
+
+    async def is_told() -> None:
+        reasons = await sites.has_conditions("hamburg", GDP="failure in federation")()
+        assert "cluster lubeck keeps gdp" in reasons["GDP Federation"]
+
+    await scenario.eventually(is_told)
+    await scenario.always(is_served, CALM)
+    await sites.has("lubeck", GSLBConfig, "gc-1")()
+    await sites.has("lubeck", GlobalDeploymentPolicy, "gdp")()
+    await _configure_and_serve(sites, "hamburg")
+
+
+async def _configure_and_serve(sites: GslbScenario, leader: str) -> None:
+    """Create a leader's configuration: it is good then, and a new member is answered."""
+    await create_or_patch(sites.admin(leader), sites.config())
+    await sites.policy(leader, controlPlaneHmOnly=True)
+    await sites.serve(leader, "192.0.2.12")
+    await sites.scenario.eventually(sites.has_conditions(leader, **GOOD))
+    for cluster in sites.members:
+        await sites.scenario.eventually(sites.answers(cluster, "192.0.2.12", "192.0.2.13"))
 
 
 async def test_an_old_leader_that_sees_only_a_follower_does_not_write_either(

@@ -152,6 +152,17 @@ def test_copies_without_the_parents_annotation_go_when_they_are_deleted() -> Non
     assert [r.target.ref.name for r in plan_federation(snapshot).removals] == ["gc-1"]
 
 
+def test_the_original_of_a_former_leader_is_kept_by_one_that_never_got_a_copy() -> None:
+    sites = followers(config("lubeck"), policy("hamburg"))
+    snapshot = leader_snapshot(
+        [LEADER], sites, facts=answers_to_reads(leader_snapshot([LEADER], sites))
+    )
+
+    assert list_kept(snapshot) == []
+    for stage in ("GSLBConfig Federation", "GDP Federation"):
+        assert "which nobody deleted here: create it here" in reason(snapshot, stage)
+
+
 def test_hosts_are_served_until_followers_agree_that_there_is_no_policy() -> None:
     service = leader_copy(
         GlobalService(

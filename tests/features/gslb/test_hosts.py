@@ -703,6 +703,46 @@ def test_a_new_leader_without_any_policy_does_not_end_what_another_served() -> N
     assert all(WITHDRAWN in o.metadata.annotations for o in planned(ended))
 
 
+@pytest.mark.parametrize(("reached", "kept"), [(False, True), (True, False)])
+def test_a_new_leader_without_policy_and_service_ends_nothing_while_another_may_have_them(
+    reached: bool, kept: bool
+) -> None:
+    copy = leader_copy(_existing_service(("lubeck", "10.1.0.5"), up=True), "1/paris")
+    leader = amko("lubeck", "hamburg", "paris", leads=True, epoch=2)
+    sites: dict[str, list[Object]] = {"hamburg": [FOLLOWER, copy], "paris": [amko("paris")]}
+    phases = {} if reached else {"paris": Phase.UNREACHABLE}
+
+    snapshot = leader_snapshot([leader, CONFIG], sites, phases=phases)
+
+    (found,) = planned(snapshot)
+    assert isinstance(found, GlobalService)
+    assert is_withdrawn(found) == (not kept)
+    assert found.spec == copy.spec
+
+
+@pytest.mark.parametrize(
+    ("local", "there", "places"),
+    [
+        pytest.param([policy(*BOTH)], [], [LOCAL, site_of("hamburg")], id="no configuration"),
+        pytest.param([CONFIG], [policy(*BOTH)], [site_of("hamburg")], id="no policy"),
+    ],
+)
+def test_a_new_leader_that_lacks_a_service_does_not_delete_it_while_it_cannot_decide(
+    local: list[Object], there: list[Object], places: list[str]
+) -> None:
+    copy = leader_copy(_existing_service(("lubeck", "10.1.0.5"), up=True), "1/hamburg")
+    leader = amko("lubeck", "hamburg", leads=True, epoch=2)
+    snapshot = leader_snapshot([leader, *local], {"hamburg": [FOLLOWER, *there, copy]})
+
+    desired = Gslb().plan(KEY, snapshot).desired
+
+    assert [d.where for d in desired] == places
+    for each in desired:
+        assert isinstance(each.object, GlobalService)
+        assert not is_withdrawn(each.object)
+        assert [m.address for m in each.object.spec.members] == ["10.1.0.5"]
+
+
 # -- records for others to publish
 
 PUBLISHING = GslbOptions(providers=("dns", "externaldns"))

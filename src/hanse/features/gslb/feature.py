@@ -19,7 +19,9 @@ from hanse.features.gslb.hosts import (
     Unchanged,
     build_global_service,
     decide_host,
+    known_service,
     refresh_readiness,
+    remaining_policy_message,
 )
 from hanse.features.gslb.keys import host_key, keys_for_change
 from hanse.features.gslb.leader_lease import leader_sees, plan_lease
@@ -141,7 +143,8 @@ class Gslb:
 
         All unchanged if not leading, or another leader has the host. Disputes about leadership and
         versions of AMKO do not count here: the latest term decides. A host without members is
-        withdrawn; one that cannot be decided only has its readiness refreshed.
+        withdrawn; one that cannot be decided only has its readiness refreshed, by a follower's copy
+        where this cluster lacks the service.
         """
         state = traffic_state(snapshot)
         if not isinstance(state, Leading) or _belongs_to_another_leader(host, state, snapshot):
@@ -151,9 +154,9 @@ class Gslb:
                 withdrawn = tuple(withdraw(host, refused, state, snapshot))
                 return replace(_plan_lookups(names, snapshot), desired=withdrawn)
             case Unchanged():
-                current = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
+                current = known_service(host, state, snapshot)
                 if current is None:
-                    return Plan()
+                    return Plan(desired=tuple(self._desired_unchanged(host, snapshot)))
                 spec, names = refresh_readiness(current, state, snapshot), ()
                 refused = current.status.refused
             case ServedHost(spec, names, refused):
@@ -329,17 +332,20 @@ def _has_copy_of_the_set(host: str, where: str, snapshot: Snapshot) -> bool:
 def _belongs_to_another_leader(host: str, state: Leading, snapshot: Snapshot) -> bool:
     """Whether the service here is of a later term, or another leader's and we have no policy.
 
-    A new leader that never had the configuration does not delete what its predecessor serves.
+    A new leader that never had the configuration does not delete what its predecessor serves. It
+    may lack the service, too: then a follower's copy counts, while there may be a policy elsewhere.
     """
     if _is_later(host, snapshot.local, state, snapshot):
         return True
-    service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
+    if list_deployment_policies(snapshot):
+        return False
+    service = known_service(host, state, snapshot)
     term = leader_term(service) if service is not None else None
-    return (
-        term is not None
-        and term.context != state.context
-        and not list_deployment_policies(snapshot)
-    )
+    if term is None or term.context == state.context:
+        return False
+    is_here = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE) is not None
+    reaches_other = site_of(term.context) in state.followers
+    return is_here or not reaches_other or bool(remaining_policy_message(state, snapshot))
 
 
 def _uuid_patches(snapshot: Snapshot) -> Iterator[Patch]:

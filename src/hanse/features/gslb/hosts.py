@@ -93,7 +93,7 @@ def decide_host(
     named_monitors = options.probes
     policy = read_deployment_policy(snapshot, named_monitors=named_monitors)
     if policy is None:
-        message = _remaining_copy_message(leading, snapshot)
+        message = remaining_policy_message(leading, snapshot)
         return Unchanged(message) if message else NoMembers()
     if isinstance(policy, InvalidConfiguration):
         return Unchanged(policy.error)
@@ -107,7 +107,7 @@ def decide_host(
         match.cluster: _cluster_claims(host, match, policy, leading, snapshot)
         for match in policy.match_clusters
     }
-    known = current or _follower_copy(host, leading, snapshot)
+    known = known_service(host, leading, snapshot)
     seen = [None if claims[c] is None else cluster_of_context(c, leading, snapshot) for c in claims]
     owners = decide_owners(
         rule, known, claims, lambda name: is_gone_everywhere(name, seen, snapshot)
@@ -130,6 +130,12 @@ def decide_host(
     return ServedHost(replace(spec, owners=owners, aliases=aliases), tuple(names), refused)
 
 
+def known_service(host: str, leading: Leading, snapshot: Snapshot) -> GlobalService | None:
+    """The service of a host here; where this cluster lacks it, a follower's copy."""
+    current = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
+    return current or _follower_copy(host, leading, snapshot)
+
+
 def _follower_copy(host: str, leading: Leading, snapshot: Snapshot) -> GlobalService | None:
     """The service of a host in a follower that is observed, not withdrawn; None without any."""
     for where in leading.followers:
@@ -139,8 +145,8 @@ def _follower_copy(host: str, leading: Leading, snapshot: Snapshot) -> GlobalSer
     return None
 
 
-def _remaining_copy_message(leading: Leading, snapshot: Snapshot) -> str:
-    """The message if a follower still has a copy of the policy, which may be lost; else empty."""
+def remaining_policy_message(leading: Leading, snapshot: Snapshot) -> str:
+    """The message if a follower still has a policy, which may be lost here; else empty."""
     for where in leading.followers:
         for copy in snapshot.in_namespace(where, GlobalDeploymentPolicy, NAMESPACE):
             return f"cluster {context_of(where)} still has policy {copy.metadata.name}"

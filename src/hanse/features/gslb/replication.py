@@ -271,7 +271,8 @@ def _plan_removals(
     """Remove strays from followers if the namespace and CRD here exist (live reads); else keep.
 
     Without any object of the kind here, strays of another leader or of an earlier namespace or CRD
-    are kept, too, and reported.
+    are kept, too, and reported; so is a GSLBConfig or policy that is no copy: it may be the
+    original of a former leader, from which this one never got any.
     """
     strays = {ClusterObjectRef(where, object_ref(obj)) for where, obj in stray.strays}
     kept = (
@@ -289,7 +290,9 @@ def _plan_removals(
     last_copies = [
         (where, obj)
         for where, obj in ([] if stray.leader_has_others else stray.strays)
-        if _is_from_other_leader(obj, state) or has_other_parents(obj, parents)
+        if _is_from_other_leader(obj, state)
+        or has_other_parents(obj, parents)
+        or (stray.kind in _SINGLETONS and leader_term(obj) is None)
     ]
     if last_copies:
         condition = StageCondition(
