@@ -363,6 +363,7 @@ async def test_the_last_rules_stand_when_the_cluster_set_is_deleted(
     await scenario.always(unchanged, for_=timedelta(seconds=5))
 
 
+@pytest.mark.races("the watch of Namespaces may be slower than that of slices")
 @pytest.mark.parametrize("how", EACH)
 async def test_imports_stand_while_the_brokers_namespace_is_gone_and_heal_with_it(
     members: ServicesScenario, how: Disturbance
