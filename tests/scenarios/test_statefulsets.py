@@ -394,8 +394,7 @@ async def test_a_restart_writes_nothing_whatever_of_the_broker_is_read_last(
 async def restart_with(sets: StatefulSetsScenario, cluster: ClusterId, faults: LinkFaults) -> None:
     """Restart an agent with faults on its link to the broker, which its watches have from then."""
     sets.scenario.network.link(cluster, BROKER).faults = faults
-    await sets.scenario.kill_agent(cluster)
-    await sets.scenario.start_agent(cluster)
+    await sets.scenario.restart_agent(cluster)
 
 
 async def _set_phase(sets: StatefulSetsScenario, cluster: ClusterId, phase: MemberPhase) -> None:

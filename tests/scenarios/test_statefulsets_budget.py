@@ -223,6 +223,7 @@ async def test_an_agent_that_dies_at_any_request_of_a_roll_out_takes_no_more(
         assert watch.least == 4
 
 
+@pytest.mark.races("two replicas that may be down at once are not always down at the same moment")
 async def test_more_at_a_time_if_users_say_so_and_a_partition_counts_all_clusters(
     sets: StatefulSetsScenario,
 ) -> None:
@@ -234,7 +235,7 @@ async def test_more_at_a_time_if_users_say_so_and_a_partition_counts_all_cluster
         watch.start_counting()
         await sets.edit({"spec": {"template": template("etcd:3.7")}})
         await scenario.eventually(has_rolled_out(sets, 6))
-        assert watch.least in (4, 5)  # where pods take long to stop, never at the same moment
+        assert watch.least == 4
         watch.start_counting()
 
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"partition": 5}}

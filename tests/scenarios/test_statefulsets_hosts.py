@@ -103,8 +103,7 @@ async def test_a_hosts_orphan_runs_on_everywhere(sets: StatefulSetsScenario, lat
     scenario = sets.scenario
     lag = LinkFaults(lags=late, lag=timedelta(seconds=2 if late else 0))
     scenario.network.link(HOST, HOST).faults = lag  # its agent sees orphans before the deletion
-    await scenario.kill_agent(HOST)
-    await scenario.start_agent(HOST)
+    await scenario.restart_agent(HOST)
     await submit(sets, 3)
     await scenario.eventually(is_ready(sets, 3))
     path = f"/apis/hanse.dev/v1alpha1/namespaces/{scenario.namespace}/federatedstatefulsets/store"

@@ -177,8 +177,12 @@ class Scenario:
     async def restart_agents(self) -> None:
         """Kill and start one agent after the other: none is away for long."""
         for cluster in self.names:
-            await self.kill_agent(cluster)
-            await self.start_agent(cluster)
+            await self.restart_agent(cluster)
+
+    async def restart_agent(self, cluster: ClusterId) -> None:
+        """Kill the agent of a cluster, and start it with empty caches."""
+        await self.kill_agent(cluster)
+        await self.start_agent(cluster)
 
     async def start_agent(
         self, cluster: ClusterId, replica: str = "", *, home: ClusterId = ""
