@@ -185,7 +185,7 @@ _Bytes = ctypes.c_char * 1
 
 
 def _slot(number: int) -> tuple[int, int, int, int]:
-    """Number, offset and indexes of a slot, as in `Batch.slots`."""
+    """The number of a slot, its offset in `bytes`, and its indexes in `lengths` and `sizes`."""
     length = number * sizeof(_MMsgHdr) + _MMsgHdr.length.offset
     size = number * sizeof(_IoVec) + _IoVec.size.offset
     return number, number * MAX_DATAGRAM, length // sizeof(c_uint), size // sizeof(c_size_t)

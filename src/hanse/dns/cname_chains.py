@@ -61,9 +61,10 @@ def follow_aliases(question: DnsQuestion, table: Table) -> Chain | None:
 
 
 def resolve_chain(chain: Chain, rtype: bytes, table: Table) -> tuple[int, int, bytes]:
-    """Rcode, number and bytes of the records for a chain whose target is in a zone of the table.
+    """Rcode, number and bytes of the answers: the chain, then its target's records of that type.
 
-    Without records of that type: the chain alone, with NXDOMAIN if the target does not exist.
+    The target must be in a zone of the table. Without such records the chain is alone, with
+    NXDOMAIN if the target does not exist.
     """
     if chain.target + rtype not in table.answers:
         known = chain.target in table.names or chain.target in table.aliases
@@ -112,7 +113,7 @@ def splice_response(
 
 
 def servfail_response(packet: bytes) -> bytes:
-    """SERVFAIL, for a query that no upstream answered in time."""
+    """A query packet turned into a SERVFAIL response, for a query that no upstream answered."""
     return packet[:2] + bytes((0x80 | packet[2] & 0x79, 0x80 | Rcode.SERVFAIL)) + packet[4:]
 
 
@@ -153,7 +154,7 @@ def _parse_answers(packet: bytes) -> list[bytes]:
 
 
 def _parse_name(packet: bytes, at: int) -> tuple[bytes, int]:
-    """Decompress the name at an offset, and return the offset after it.
+    """The decompressed name at an offset, and the offset after it in the packet.
 
     Raises `MalformedMessage` for a pointer that does not lead backwards, which might loop, and for
     too long a name; IndexError if the packet ends early.

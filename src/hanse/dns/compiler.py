@@ -55,7 +55,7 @@ class Compiler:
 
     @property
     def due(self) -> bool:
-        """Whether there are keys to compile, or changes or that all is synced to send."""
+        """Whether keys are to be compiled, or changes, or that all is synced, are to be sent."""
         return bool(self._queue or self._changed) or self.synced != self._sent_synced
 
     def on_change(self, change: Change, snapshot: Snapshot) -> None:
@@ -72,8 +72,9 @@ class Compiler:
     def start_reading(self, snapshot: Snapshot) -> None:
         """Enqueue all keys for a new reader, such as an agent that was restarted.
 
-        Of a synced view, keys wait until the reader has listed their source: names that an earlier
-        one compiled are kept until then. Not for sources that answer from what they last knew.
+        Of a synced view, keys are held back until the reader has listed their source: names that an
+        earlier one compiled are kept until then. Sources that answer from what they last knew are
+        exempt.
         """
         if self.synced:
             sources = enumerate(self.sources)
@@ -125,15 +126,15 @@ class Compiler:
         return self._delta([self._node_at(name) for name in names], (), replace_all=True)
 
     def _enqueue(self, source_key: SourceKey) -> None:
-        """Enqueue a key, behind the list of its source if that is awaited."""
+        """Queue a key for `compile`; it is held back while its source is still to be listed."""
         self._unread.get(source_key[0], self._queue)[source_key] = None
 
     def _delta(
         self, nodes: list[ZoneNode], removed: tuple[bytes, ...], *, replace_all: bool
     ) -> Delta:
-        """A delta of the current serial.
+        """A delta of these nodes and removed names, at the current serial.
 
-        Only with `replace_all` regions, resolvers, secondaries.
+        Only with `replace_all` it contains the regions, resolvers and secondaries of the view.
         """
         return Delta(
             view=self.view.name,

@@ -42,10 +42,7 @@ GeneralResponder = Callable[[bytes, Table, SocketAddress], bytes | None]
 
 
 def respond_to_any(packet: bytes, table: Table, client: SocketAddress) -> bytes | None:
-    """The response from the table, on the path that handles every case.
-
-    None if there must not be one.
-    """
+    """The response to any datagram, by `respond`; None if it must get none."""
     return respond(packet, table, stream=False, client=client[0])
 
 
@@ -103,9 +100,11 @@ def _after_id(answer: bytes | None) -> bytes | None:
 
 
 def prepared_response(packet: bytes, table: Table) -> bytes | None:
-    """The response without its id, from the entry of a query in the common form, and cache it.
+    """The response without its id to a query in the common form, which is also cached.
 
-    None for other queries, for SRV, without an entry, and if the response is too large.
+    The common form is a standard query with one question and at most an OPT record without options.
+    None for other queries, for SRV, for names and types not in the table (all until it is synced),
+    and if the response is too large.
     """
     kind = COMMON_HEADERS.get(packet[2:12])
     if kind is None:

@@ -179,7 +179,10 @@ def build_response(
 
 
 def with_opt(answer: bytes, edns: Edns, rcode: int, options: bytes = b"") -> bytes:
-    """The response with an OPT record at its end: with these options and the query's DO flag."""
+    """The response with an OPT record at its end.
+
+    It has these options, the query's DO flag and the upper bits of the rcode.
+    """
     flags = 0x8000 if edns.wants_dnssec else 0
     opt = (
         b"\0"

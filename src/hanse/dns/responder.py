@@ -34,9 +34,9 @@ _META_TYPES = {0, RecordType.OPT}
 def respond(packet: bytes, table: Table, *, stream: bool, client: str = "") -> bytes | None:
     """The response to a packet, which is counted in the table; None if there must not be one.
 
-    None for packets that are too short or responses themselves, and for silent RRsets. Other
-    packets that are no valid query get NOTIMP, FORMERR or BADVERS. It may be longer than a datagram
-    only on a `stream`; `client` is an address as text.
+    None for packets that are too short or responses themselves, and for RRsets marked silent, whose
+    queries are dropped. Other packets that are no valid query get NOTIMP, FORMERR or BADVERS. It
+    may be longer than a datagram only on a `stream`; `client` is an address as text.
     """
     if len(packet) < HEADER or packet[2] & _RESPONSE:
         return None
@@ -90,7 +90,7 @@ def _build(packet: bytes, question: DnsQuestion, rcode: int, count: int, body: b
 def _respond_name(
     packet: bytes, question: DnsQuestion, table: Table, *, stream: bool, client: str
 ) -> bytes | None:
-    """The response from the table; None if the name's RRset is silent.
+    """The response from the table; None for an RRset marked silent, whose queries are dropped.
 
     REFUSED for names outside the zones, other classes and ANY or transfers; FORMERR for the types 0
     and OPT; SERVFAIL until synced; without records NOERROR or NXDOMAIN with the SOA. It is

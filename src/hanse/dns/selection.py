@@ -110,9 +110,11 @@ class ClientSelector:
         return self._choice.silent
 
     def choose(self, client: QueryClient, regions: Regions) -> int:
-        """The index of the variant for a client: by region, else by hash if there is a mask.
+        """The index of the variant for a client, by the RRset's client selection.
 
-        Else, and among the variants of a region, by a rotation that advances with each call.
+        That of the cluster near the client, if it has any; else, with a mask, by hash of the
+        client's network; else of all variants. Where several remain, a weighted rotation that
+        advances with each call.
         """
         choice = self._choice
         if choice.near:

@@ -51,6 +51,7 @@ class ServedView(Struct, frozen=True):
 
     @property
     def view(self) -> str:
+        """The name of the view."""
         return self.compiler.view.name
 
 

@@ -16,7 +16,7 @@ StreamResponder = Callable[[bytes], bytes | Iterator[bytes] | None]
 
 
 def _no_responder(_: bytes) -> None:
-    """The responder before the first transfer."""
+    """Return None for every query: the responder before the first transfer."""
 
 
 class TcpConnection:

@@ -46,7 +46,7 @@ _MAX_COPIED_CYCLE = 16
 
 
 def headers(rcode: int, answers: int, authority: int = 0) -> Headers:
-    """The headers of a response to a query in the common form."""
+    """The response headers after the id: without and with RD, then the same with EDNS."""
 
     def header(recursion: int, additional: int) -> bytes:
         """Flags, with AA and RCODE, and the four counts of a response, without message ID."""
@@ -166,10 +166,11 @@ class Table:
         return self.counts.setdefault((zone, rtype, rcode), [0])
 
     def cache_response(self, packet: bytes, entry: Entry, kind: int, opt: bytes, room: int) -> None:
-        """Cache the responses to a query in the common form, if all of them fit into `room` bytes.
+        """Cache the responses to a query, if all of them fit into `room` bytes.
 
-        Long rotations are not cached. A full cache stays for a number of others, then starts over:
-        clients may vary the case of names, or ask for more names than it holds.
+        `kind` is the index into `Headers`, `opt` the OPT record of the response. Long rotations are
+        not cached. A full cache ignores further queries up to a number, then starts over: clients
+        may vary the case of names, or ask for more names than it holds.
         """
         front, body, counter, rotation, cycle_ = entry
         if rotation is not None and cycle_ is None:
@@ -250,7 +251,11 @@ class Table:
             self.client_selectors.pop(_question(name, rtype), None)
 
     def _entry(self, zone: Zone, rrset: RRset) -> Entry:
-        """The prepared answer of an RRset; with variants or a stride, also their rotation."""
+        """The prepared answer of an RRset, as an `Entry`.
+
+        Several variants rotate by weight from a random start; with a stride, the length of each
+        record in bytes, the records themselves rotate.
+        """
         counter = self.counter(zone.text, type_mnemonic(rrset.type), Rcode.NOERROR)
         first = rrset.variants[0]
         front = self._headers_for(first.count)
@@ -275,7 +280,7 @@ class Table:
     def _client_entry(
         self, zone: Zone, rrset: RRset
     ) -> tuple[ClientSelector, list[tuple[Headers, bytes]], list[int]]:
-        """The prepared variants of an RRset that depends on the client."""
+        """The selector, prepared variants and counter of an RRset that depends on the client."""
         counter = self.counter(zone.text, type_mnemonic(rrset.type), Rcode.NOERROR)
         prepared = [(self._headers_for(v.count), v.body) for v in rrset.variants]
         return ClientSelector(rrset, self._random), prepared, counter

@@ -35,6 +35,7 @@ class Secondaries:
         ]
 
     def __bool__(self) -> bool:
+        """Whether there is any CIDR."""
         return bool(self._networks)
 
     def has(self, client: str) -> bool:

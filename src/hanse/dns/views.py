@@ -49,9 +49,9 @@ class ViewTables:
         return self.by_client if listening.by_client else None
 
     def for_client(self, listening: ListeningSocket, client: str) -> Table:
-        """The table of the client's address if the socket selects by client.
+        """The table for a client: that of its address, if the socket selects by client.
 
-        Else the socket's own.
+        The table of the socket's view if it does not, or if the address has none.
         """
         table = self.get_or_create(listening.view)
         if not listening.by_client:
