@@ -16,7 +16,7 @@ class Ipv6Ranges(Struct, frozen=True):
 
     @property
     def router(self) -> IPv6Address:
-        """The address to which nodes send packets for elsewhere."""
+        """The default gateway of the nodes: the last address but one of their range."""
         return self.nodes[-2]
 
 
@@ -33,7 +33,7 @@ class AddressRanges(Struct, frozen=True):
 
     @property
     def api_server(self) -> IPv4Address:
-        """The endpoint of `default/kubernetes`: the last host address of the nodes' range."""
+        """The endpoint of `default/kubernetes`: the last address but one of the nodes' range."""
         return self.nodes[-2]
 
 

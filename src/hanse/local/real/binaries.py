@@ -58,7 +58,7 @@ def installed_paths(program: Program, environment: Mapping[str, str]) -> list[Pa
 
 
 def version_matches(program: Program, version_text: str) -> bool:
-    """Whether the output of a program's version command names the minor version we run."""
+    """Whether the output of a version command has the major and minor version of the program."""
     found, required = _VERSION.search(version_text), _VERSION.search(program.version)
     return found is not None and required is not None and found.groups() == required.groups()
 

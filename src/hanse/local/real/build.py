@@ -169,7 +169,7 @@ def _try_lock(descriptor: int) -> bool:
 
 
 def _parse_arguments(arguments: Sequence[str]) -> tuple[Program, ...]:
-    """The named programs; exits for an unknown name."""
+    """The programs named on the command line, empty without any; exits for an unknown name."""
     by_name = {program.name: program for program in (*ALL, *EXTRA)}
     parser = argparse.ArgumentParser(description="Find or build the programs of real clusters.")
     parser.add_argument("program", nargs="*", help=f"of {', '.join(by_name)}; default: all")

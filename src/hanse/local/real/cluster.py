@@ -139,7 +139,7 @@ class RealCluster:
 
     @property
     def serves(self) -> bool:
-        """Whether the processes of the control plane run; what they answer is another matter."""
+        """Whether the processes of etcd and the API server run; not whether they answer."""
         return self._all_running(_CONTROL_PLANE)
 
     async def start_control_plane(self) -> None:

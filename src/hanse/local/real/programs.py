@@ -91,6 +91,7 @@ def _kubernetes(name: str, *version_arguments: str) -> Program:
 
 
 def _etcd_program(name: str, package: str, *version_arguments: str) -> Program:
+    """A program of the etcd repository, whose folder there is `package`."""
     return Program(name, "etcd", f"go.etcd.io/etcd/{package}/v3", ETCD, version_arguments)
 
 

@@ -76,6 +76,7 @@ class AgentCredentials(Struct, frozen=True):
         """
 
         async def own_token() -> str:
+            """A token of the agent's account, which is made with its rights if it is gone."""
             try:
                 return await request_token(own, SYSTEM_NAMESPACE, AGENT)
             except NotFound:

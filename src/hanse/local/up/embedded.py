@@ -131,19 +131,23 @@ class EmbeddedCluster:
 
     @property
     def url(self) -> str:
+        """The URL of the API server, on loopback."""
         return f"https://{_HOST}:{self._port}"
 
     @property
     def context(self) -> Context:
+        """The administrator's kubeconfig context."""
         endpoint = ServerEndpoint(self.url, ca=self._authority.certificate)
         return Context(self.member.name, ClientConfig(endpoint, Identity(token=self._token)))
 
     @property
     def running(self) -> bool:
+        """Whether its API server and controllers run."""
         return self._task is not None and not self._task.done()
 
     @property
     def delay(self) -> timedelta:
+        """How long each request is delayed, as set by `slow`."""
         return self._delayed_api.delay
 
     def connect(self) -> Transport:
@@ -323,7 +327,7 @@ class _DelayedApi:
             yield lines
 
     def authenticate(self, token: str) -> User | None:
-        """The user of a token of ours, else as the API server knows it; None if unknown."""
+        """The user of one of the given tokens, else as the API server knows it; None if unknown."""
         return self._tokens.get(token) or self._api.authenticate(token)
 
 

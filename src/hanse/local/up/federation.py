@@ -72,9 +72,10 @@ STARTUP_NOTICE_CLUSTERS = 10
 async def federation(
     options: FederationOptions, folder: Folder, run_agent: RunAgent, report: Report
 ) -> AsyncIterator["LocalFederation"]:
-    """Lock the folder, run clusters, agents and control socket.
+    """Run a local federation until the block ends: clusters, agents and the control socket.
 
-    Write a kubeconfig, await samples.
+    Before the block begins it locks the folder (`FolderLocked` if another runs there), writes the
+    kubeconfig, and creates the objects of the sample and waits for them.
     """
     async with AsyncExitStack() as stack:
         stack.enter_context(folder.locked())
@@ -150,7 +151,7 @@ class LocalFederation:
         members = {other.name for other in self._options.members}
 
         def dial(cluster: str, credentials: Credentials) -> Transport:
-            """Over the link to a cluster of this federation; HTTP to other clusters."""
+            """A transport over the link to a cluster of this federation; HTTP to other clusters."""
             name = cluster.rpartition("/")[2]
             if name not in members:
                 return HttpTransport(credentials)  # not a cluster of this federation
@@ -164,6 +165,7 @@ class LocalFederation:
 
         @asynccontextmanager
         async def open_agent(member: LocalMember) -> AsyncIterator[RunningAgent]:
+            """Run a member's agent, with new tokens if they are issued, until the block ends."""
             assert self._credentials is not None, "agents run after their accounts are created"
             own = self._clusters[member.name].connect()
             broker = self._clusters[BROKER].connect()
@@ -174,7 +176,10 @@ class LocalFederation:
         return self._agents.running(open_agent)
 
     async def bootstrap(self) -> None:
-        """Delete stale webhooks; create CRDs, objects, accounts, sample and any Federation."""
+        """Create CRDs, base objects, accounts of agents, the sample, and the Federation if wanted.
+
+        Webhook configurations that an earlier run left are deleted first.
+        """
         crds = crd_objects()
 
         async def bootstrap_cluster(member: LocalMember, transport: Transport) -> None:
@@ -233,7 +238,10 @@ class LocalFederation:
             await self._for_each_cluster(submit)
 
     async def await_sample(self, report: Report) -> None:
-        """Wait for the objects of a new sample, report slow ones and each cluster."""
+        """Wait until the objects of a new sample are ready, and report each cluster.
+
+        An object that is not ready in time is reported, too.
+        """
 
         async def await_objects(member: LocalMember, transport: Transport) -> None:
             """Wait for a cluster's new sample objects; report slow ones, then that it is ready."""
@@ -250,6 +258,7 @@ class LocalFederation:
         """Run the action in all clusters concurrently, each with its transport."""
 
         async def run(member: LocalMember) -> None:
+            """Run the action in one cluster, with a transport that is closed afterwards."""
             transport = self._clusters[member.name].connect()
             try:
                 await action(member, transport)

@@ -30,6 +30,7 @@ class Folder:
 
     @property
     def control(self) -> Path:
+        """The path of the control socket."""
         return self.path / "control.sock"
 
     @property
@@ -60,6 +61,7 @@ class Folder:
 
     @property
     def _saved(self) -> Path:
+        """The folder of backups."""
         return self.path / "saved"
 
     @contextmanager

@@ -123,14 +123,17 @@ class KubernetesCluster:
 
     @property
     def context(self) -> Context:
+        """The administrator's kubeconfig context."""
         return self._cluster.context
 
     @property
     def running(self) -> bool:
+        """Whether the processes of etcd and the API server run."""
         return self._cluster.serves
 
     @property
     def delay(self) -> timedelta:
+        """How long requests of agents are delayed, as set by `slow`."""
         return self._delay
 
     def connect(self) -> Transport:

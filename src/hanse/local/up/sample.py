@@ -134,7 +134,11 @@ def submitted_objects() -> tuple[BootstrapObject, ...]:
 
 
 def _external_resources(member: LocalMember, namespace: str) -> tuple[Wire, ...]:
-    """In children a VM with a database; in supervisors a message queue run by their cloud."""
+    """The external resources of a member, which are backends of federated Services.
+
+    A VirtualMachine with a database in a child; a NetworkInterface and a NativeService, a message
+    queue, in a supervisor.
+    """
     address = str(member.ranges.external[200])
     if member.role == "child":
         return (_virtual_machine(namespace, address),)
@@ -253,12 +257,17 @@ def _amko_cluster(name: str, names: Sequence[str], is_leader: bool) -> Bootstrap
 
 
 def _gslb_config(names: Sequence[str]) -> BootstrapObject:
+    """The GSLBConfig `gc-1` with these member clusters."""
     spec = {"memberClusters": [{"clusterContext": name} for name in names]}
     return _amko_object("v1alpha1", "GSLBConfig", "gslbconfigs", "gc-1", spec)
 
 
 def _global_deployment_policy(names: Sequence[str]) -> BootstrapObject:
-    """Three of four DNS answers name the first cluster; the last is used when no other is up."""
+    """The GlobalDeploymentPolicy for Services with the GSLB's label.
+
+    The first cluster has weight 3, the others 1; the last has a lower priority, so that it is used
+    when no other is up.
+    """
     split: list[Wire] = [{"cluster": names[0], "weight": 3, "priority": 20}]
     split += [{"cluster": name, "weight": 1, "priority": 20} for name in names[1:-1]]
     split += [{"cluster": name, "weight": 1, "priority": 10} for name in names[1:][-1:]]

@@ -80,7 +80,9 @@ class LocalCluster(Protocol):
     """A cluster of either engine that can be killed, started and slowed down."""
 
     @property
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """The URL of its API server."""
+        ...
 
     @property
     def context(self) -> Context:
@@ -88,10 +90,14 @@ class LocalCluster(Protocol):
         ...
 
     @property
-    def running(self) -> bool: ...
+    def running(self) -> bool:
+        """Whether its API server runs."""
+        ...
 
     @property
-    def delay(self) -> timedelta: ...
+    def delay(self) -> timedelta:
+        """How long requests are delayed, as set by `slow`."""
+        ...
 
     def connect(self) -> Transport:
         """A transport as administrator, with the configured delay; the caller closes it."""

@@ -63,17 +63,14 @@ class Fabric:
         return f"c{self._index[cluster]}"
 
     def bind_dns(self, view: str) -> tuple[Listeners, ...]:
-        """Sockets in the fabric, on port 53, for the DNS view of a cluster.
-
-        None if it is no cluster.
-        """
+        """Sockets in the fabric, on port 53, for the DNS view of a cluster; empty for others."""
         if view not in self._clusters:
             return ()
         address = str(dns_address(self._clusters[view]))
         return (self.namespace.call(bind_listeners, address, 53, workers=1),)
 
     def open_socket(self, cluster: str, family: int, kind: int) -> socket.socket:
-        """A socket that sends from a cluster's network, and gets nothing from where it is cut."""
+        """A socket in the fabric, bound to an address of a cluster; its cuts apply to it."""
         ranges = self._clusters[cluster]
         source = ranges.ipv6.router if family == socket.AF_INET6 else dns_address(ranges)
         opened = self.namespace.call(socket.socket, family, kind)
@@ -187,7 +184,8 @@ async def running_fabric(
 ) -> AsyncIterator[Fabric]:
     """A fabric that ends, with all that was attached to it, when the block or this process ends.
 
-    Groups of processes that have ended are removed first. Raises `NodesFailed` without the rights.
+    Control groups that ended processes left are removed first. Raises `NodesFailed` without the
+    rights.
     """
     remove_stale()
     group = ProcessGroup()
@@ -212,9 +210,10 @@ def dns_address(ranges: AddressRanges) -> IPv4Address:
 
 
 def _hardware_address(index: int) -> str:
-    """An address that a bridge keeps; without one it takes the lowest of what is connected to it.
+    """A fixed MAC address for the bridge of the cluster at an index.
 
-    When that leaves, nodes send to an address that nobody has, for up to two minutes.
+    Without one a bridge takes the lowest of what is connected to it; when that leaves, nodes send
+    to an address that nobody has, for up to two minutes.
     """
     return f"02:00:00:00:{index >> 8:02x}:{index & 255:02x}"
 

@@ -32,7 +32,7 @@ class Namespace:
         self.pid = pid
 
     def command(self, *arguments: str) -> tuple[str, ...]:
-        """A command line that runs another one inside, and ends it when it ends itself."""
+        """A command line that runs these arguments inside; SIGTERM ends them with their parent."""
         inside = ("--target", str(self.pid), *self._nsenter_options())
         return ("nsenter", *inside, "--", "setpriv", "--pdeathsig", "TERM", *arguments)
 
@@ -111,7 +111,10 @@ async def run_command(*arguments: str, stdin: str | Path = "") -> str:
 
 
 def _open_input(stdin: str | Path) -> IO[bytes]:
-    """A file to read from: a pipe could be closed by the command before it is written to."""
+    """The file, or a temporary one with the text, opened as the input of a command.
+
+    A pipe could be closed by the command before it is written to.
+    """
     if not isinstance(stdin, str):
         return stdin.open("rb")
     file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it

@@ -170,7 +170,7 @@ def _masquerade(node: NodeConfig, fabric: Fabric) -> str:
 
 
 def _masquerade_rule(pods: IPNetwork, kept: set[IPNetwork]) -> str:
-    """The rule of one family, for destinations that do not see the addresses of pods."""
+    """The nftables rule of one family that masquerades `pods` towards all but `kept` networks."""
     family = "ip" if pods.version == 4 else "ip6"
     same = sorted(str(network) for network in kept if network.version == pods.version)
     targets = f"{{ {', '.join(same)} }}"

@@ -32,6 +32,7 @@ async def relay_to_loopback(
     listener = fabric.call(socket.create_server, (address, port))
 
     async def on_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Copy between a connection and a new one to the same port of loopback."""
         await _join((reader, writer), lambda: asyncio.open_connection("127.0.0.1", port))
 
     async with _serving(on_connection, lambda handle: asyncio.start_server(handle, sock=listener)):
@@ -68,7 +69,7 @@ async def _serving(
     ],
     start: Callable[[_Handler], Awaitable[asyncio.Server]],
 ) -> AsyncIterator[None]:
-    """Serve until the end, which ends all connections.
+    """Run a server until the block ends, with a task for each connection; the end cancels these.
 
     asyncio forgets the task of a connection that is lost: it would be collected as garbage while it
     still waits for the far side, which would never be closed.
