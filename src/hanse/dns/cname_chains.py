@@ -118,7 +118,10 @@ def servfail_response(packet: bytes) -> bytes:
 
 
 def _build(packet: bytes, question: DnsQuestion, rcode: int, count: int, body: bytes) -> bytes:
-    """A non-authoritative response with recursion available, and with EDNS if the query has it."""
+    """A non-authoritative response with this rcode and `count` answers in `body`.
+
+    It has recursion available, and EDNS if the query has it.
+    """
     answer = build_response(packet, rcode, question.text, count, body)
     answer = answer[:2] + bytes((answer[2] & ~0x04, answer[3] | 0x80)) + answer[4:]
     return answer if question.edns is None else with_opt(answer, question.edns, rcode)

@@ -58,8 +58,8 @@ def serve_datagrams(
     """Receive one batch of datagrams from a socket, and send the responses to their clients.
 
     What is neither cached nor prepared goes to `fallback`; over the limit, responses are dropped or
-    sent truncated. With `by_client` a client is answered from the table of its address; `table` is
-    for all others.
+    sent truncated. `sample` is called for every query that gets a response. With `by_client` a
+    client is answered from the table of its address; `table` is for all others.
     """
     fd, cached, others = sock.fileno(), table.response_cache.get, table
     buffer, lengths, sizes = batch.bytes, batch.lengths, batch.sizes

@@ -157,7 +157,10 @@ class Forwarder:
             self._in_flight.popitem(last=False)
 
     def relay(self, question: ForwardedQuestion, on_response: Callable[[bytes], None]) -> "Relay":
-        """Open a TCP relay to a random upstream for a query, with deadline `QUERY_TIMEOUT`."""
+        """Open a TCP relay to a random upstream for a query, with deadline `QUERY_TIMEOUT`.
+
+        `on_response` gets the response for the client.
+        """
         return Relay(
             self._random.choice(self._servers), question, on_response, self._clock() + QUERY_TIMEOUT
         )

@@ -34,7 +34,7 @@ class Listeners(Struct, frozen=True):
 
 
 def bind_listeners(host: str, port: int, workers: int) -> Listeners:
-    """Bind UDP and TCP sockets to an address; port 0 finds one that is free for both.
+    """Bind a UDP and a TCP socket for each worker to an address; port 0 finds one free for both.
 
     Raises OSError if the address is taken.
     """

@@ -197,7 +197,7 @@ def with_opt(answer: bytes, edns: Edns, rcode: int, options: bytes = b"") -> byt
 
 
 def with_additional(answer: bytes, count: int, records: bytes) -> bytes:
-    """The response with more records at the end of its additional section."""
+    """The response with `count` more records at the end of its additional section."""
     return answer[:10] + (int.from_bytes(answer[10:12]) + count).to_bytes(2) + answer[12:] + records
 
 

@@ -82,7 +82,10 @@ def _respond_alias(
 
 
 def _build(packet: bytes, question: DnsQuestion, rcode: int, count: int, body: bytes) -> bytes:
-    """A response with EDNS if the query has it."""
+    """An authoritative response with this rcode and `count` answers in `body`.
+
+    It has EDNS if the query has it.
+    """
     answer = build_response(packet, rcode, question.text, count, body)
     return answer if question.edns is None else with_opt(answer, question.edns, rcode)
 
@@ -193,7 +196,10 @@ def max_udp_size(edns: Edns | None) -> int:
 
 
 def _truncate(packet: bytes, question: DnsQuestion, body: bytes, max_size: int) -> bytes:
-    """The records that fit, with the TC flag: the client retries by TCP."""
+    """A NOERROR response of at most `max_size` bytes: the first records that fit, with TC.
+
+    The client retries by TCP.
+    """
     around = HEADER + len(question.text) + (11 if question.edns is not None else 0)
     count, fits = fit_records(body, max_size - around)
     answer = build_response(packet, Rcode.NOERROR, question.text, count, fits)

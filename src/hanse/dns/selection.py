@@ -112,9 +112,9 @@ class ClientSelector:
     def choose(self, client: QueryClient, regions: Regions) -> int:
         """The index of the variant for a client, by the RRset's client selection.
 
-        That of the cluster near the client, if it has any; else, with a mask, by hash of the
-        client's network; else of all variants. Where several remain, a weighted rotation that
-        advances with each call.
+        That of the cluster near the client by `regions`, if it has any; else, with a mask, by hash
+        of the client's network; else of all variants. Where several remain, a weighted rotation
+        that advances with each call.
         """
         choice = self._choice
         if choice.near:

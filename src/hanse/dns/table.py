@@ -46,7 +46,10 @@ _MAX_COPIED_CYCLE = 16
 
 
 def headers(rcode: int, answers: int, authority: int = 0) -> Headers:
-    """The response headers after the id: without and with RD, then the same with EDNS."""
+    """Response headers after the id, with this rcode and these numbers of records.
+
+    Without and with RD, then the same with EDNS.
+    """
 
     def header(recursion: int, additional: int) -> bytes:
         """Flags, with AA and RCODE, and the four counts of a response, without message ID."""
@@ -318,7 +321,10 @@ def _question(name: bytes, rtype: int) -> bytes:
 def _long_rotation(
     prepared: list[tuple[Headers, bytes]], order: tuple[int, ...], start: int
 ) -> Iterator[tuple[Headers, bytes]]:
-    """A rotation over a cycle that is too long to copy for every name."""
+    """The prepared answers without end, in this order from `start`.
+
+    For a cycle that is too long to copy for every name.
+    """
     for at in count(start):
         yield prepared[order[at % len(order)]]
 
