@@ -14,7 +14,7 @@ _VERSION = re.compile(r"(\d+)\.(\d+)\.\d+")
 
 
 def cache_folder(environment: Mapping[str, str] = os.environ) -> Path:
-    """The cache folder of Hanse, by the XDG convention."""
+    """The cache folder of Hanse: `hanse` in XDG_CACHE_HOME, by default in `~/.cache`."""
     xdg_cache = environment.get("XDG_CACHE_HOME")
     return (Path(xdg_cache) if xdg_cache else Path.home() / ".cache") / "hanse"
 

@@ -53,7 +53,11 @@ class RealCluster:
         report: Callable[[str], None],
         nodes: NodeSettings | None = None,
     ) -> None:
-        """Write the configuration files and prepare the servers; starts none."""
+        """Write the configuration files and prepare the servers; starts none.
+
+        `on_death` is called if a server ends by itself, `report` with lines of progress. `nodes`
+        are the settings of nodes with containers, if the fleet has any.
+        """
         self.config = config
         self.access: ClientConfig = write_config_files(config)
         """The administrator's access."""

@@ -41,7 +41,8 @@ class RealFleet:
     ) -> None:
         """Prepare the fleet with a broker added; raises `ValueError` if a name is the broker's.
 
-        With `containers`, the nodes are real ones; otherwise `nodes` of them are simulated.
+        With `containers`, the nodes are real ones; otherwise `nodes` of them are simulated. `ports`
+        are fixed ports of API servers by cluster; the others get free ones.
         """
         if BROKER in names:
             raise ValueError(f"no cluster can be named {BROKER}: that is the broker's own name")
@@ -130,7 +131,7 @@ class RealFleet:
         return await self._dead_servers.get()
 
     def memory(self) -> dict[str, int]:
-        """The memory of each cluster's servers, in bytes."""
+        """The memory of each cluster's servers in bytes, without those of nodes."""
         return {name: cluster.memory() for name, cluster in self.clusters.items()}
 
     def _create_clusters(self, process_group: ProcessGroup) -> dict[str, RealCluster]:

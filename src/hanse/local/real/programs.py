@@ -41,7 +41,7 @@ OWN_MODULES = ("netcheck", "externaldns")
 
 
 def _source_version(module: str) -> str:
-    """A version that changes with the source of a program that is our own."""
+    """A version of one of our own programs, by the hash of its source."""
     source = (MODULES / module / "main.go").read_bytes()
     return f"v1.0.{int(hashlib.sha256(source).hexdigest()[:8], 16)}"
 

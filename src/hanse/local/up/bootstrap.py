@@ -212,7 +212,7 @@ async def create_federation(
     bound_token: Callable[[Transport, TokenAccount], Awaitable[str]],
     for_each_cluster: ForEachCluster,
 ) -> None:
-    """Create the Federation in all members, after claims and accounts of supervisors in each.
+    """Create the Federation in all members, after ClusterClaims and an account for each supervisor.
 
     Supervisors also get a Secret with their token for each member.
     """
@@ -221,7 +221,7 @@ async def create_federation(
     supervisors = [member.name for member in workload_members if member.role == "supervisor"]
 
     async def create_claims_and_account(member: LocalMember, transport: Transport) -> None:
-        """Give a member its claims and an account for each supervisor, and keep their tokens.
+        """Give a member its ClusterClaims and an account for each supervisor; keeps the tokens.
 
         Nothing in the broker.
         """

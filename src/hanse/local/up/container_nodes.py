@@ -17,9 +17,10 @@ from hanse.local.up.topology import LocalMember
 async def container_nodes(
     members: Sequence[LocalMember], kind: FabricKind, per_cluster: int = 1, *, guard: bool = False
 ) -> AsyncIterator[NodeSettings]:
-    """Run the network of the nodes until the block ends, and yield the settings of nodes.
+    """Run the network of the nodes, of this kind, until the block ends.
 
-    Raises `NodesUnsupported` where containers cannot run, and `ProgramMissing`.
+    Yields the settings of nodes. Raises `NodesUnsupported` where containers cannot run, and
+    `ProgramMissing`.
     """
     require_support()
     binaries = await find_programs(NODE, cache_folder())

@@ -183,7 +183,10 @@ class LocalFederation:
         crds = crd_objects()
 
         async def bootstrap_cluster(member: LocalMember, transport: Transport) -> None:
-            """Delete stale webhooks; create CRDs and base objects; set the broker's profile."""
+            """Create a cluster's CRDs and base objects; set the broker's profile if one is given.
+
+            Webhook configurations that an earlier run left are deleted first.
+            """
             for stale in STALE_WEBHOOK_CONFIGURATIONS:  # their servers ended with an earlier run
                 await transport.send(Request("DELETE", stale))
             await install_crds(transport, crds)

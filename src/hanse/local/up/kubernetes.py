@@ -166,7 +166,10 @@ class KubernetesCluster:
             raise UpError(str(error)) from None
 
     async def restore(self, file: Path, bump_revision: int) -> None:
-        """Restart the cluster on an etcd snapshot; raises `UpError` if that fails."""
+        """Restart the cluster on an etcd snapshot; raises `UpError` if that fails.
+
+        New versions begin `bump_revision` after the saved ones.
+        """
         try:
             await self._cluster.restore(file, bump_revision=bump_revision)
         except RealClusterError as error:

@@ -246,7 +246,7 @@ def contexts_secret(members: Sequence[LocalMember], contexts: Sequence[Context])
 
 
 def _amko_cluster(name: str, names: Sequence[str], is_leader: bool) -> BootstrapObject:
-    """The AMKOCluster of a member, which names the leader of global hosts."""
+    """The AMKOCluster of a member: whether it is the GSLB leader, and the names of all members."""
     spec = {
         "isLeader": is_leader,
         "clusterContext": name,

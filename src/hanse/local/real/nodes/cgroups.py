@@ -12,12 +12,12 @@ _ATTEMPTS = 100
 
 
 def cgroup_parent(pid: int) -> str:
-    """The control group of all nodes that a process runs."""
+    """The path of the control group of all nodes that a process runs."""
     return f"/{_PARENT}/{pid}"
 
 
 def remove_stale(proc: Path = Path("/proc"), root: Path = _ROOT) -> None:
-    """Remove the groups of processes that have ended, such as one that was killed."""
+    """Remove the control groups of nodes whose process has ended, such as one that was killed."""
     for parent in _hierarchies(root):
         for group in parent.glob("*"):
             if group.is_dir() and not (proc / group.name).exists():
@@ -25,7 +25,7 @@ def remove_stale(proc: Path = Path("/proc"), root: Path = _ROOT) -> None:
 
 
 async def remove_groups(pid: int, root: Path = _ROOT) -> None:
-    """Remove the groups of all nodes that a process ran, once their processes have ended.
+    """Remove the control groups of all nodes that a process ran, once their processes have ended.
 
     Gives up after 100 attempts; our parent group goes, too, unless it has others.
     """

@@ -184,8 +184,8 @@ async def running_fabric(
 ) -> AsyncIterator[Fabric]:
     """A fabric that ends, with all that was attached to it, when the block or this process ends.
 
-    Control groups that ended processes left are removed first. Raises `NodesFailed` without the
-    rights.
+    `holder` is the program that waits in its namespace. Control groups that ended processes left
+    are removed first. Raises `NodesFailed` without the rights.
     """
     remove_stale()
     group = ProcessGroup()
@@ -230,7 +230,7 @@ def _carried(kind: FabricKind, ranges: AddressRanges) -> tuple[IPNetwork, ...]:
 
 
 def _ruleset(forward: Sequence[str], to_router: Sequence[str]) -> str:
-    """The nftables commands that replace the table by one with these rules."""
+    """The nftables commands that replace the table by one with these rules in forward and input."""
     lines = [f"table inet {_TABLE}", f"delete table inet {_TABLE}", f"table inet {_TABLE} {{"]
     for hook, rules in (("forward", forward), ("input", to_router)):
         lines += [f"chain {hook} {{ type filter hook {hook} priority 0;", *rules, "}"]

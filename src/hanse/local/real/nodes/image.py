@@ -32,7 +32,10 @@ class Image(Struct, frozen=True):
 
 
 def node_images(netcheck: Path) -> tuple[Image, ...]:
-    """The images of every node: one that answers and makes connections, and that of sandboxes."""
+    """The images of every node, both with the program netcheck.
+
+    One answers and makes connections, the other is the pause image of sandboxes.
+    """
     return (
         Image(NETCHECK_IMAGE, (netcheck,), ("/netcheck",)),
         Image(PAUSE_IMAGE, (netcheck,), ("/netcheck", "pause")),
