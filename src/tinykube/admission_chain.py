@@ -14,7 +14,7 @@ class AdmissionChain:
         self._policies = policies
 
     async def mutate(self, attributes: AdmissionAttributes) -> Object:
-        """The object after all mutating webhooks."""
+        """The object after all mutating webhooks; {} if the request has none, as a deletion."""
         return await self._webhooks.mutate(attributes)
 
     async def validate(self, attributes: AdmissionAttributes) -> None:

@@ -68,7 +68,9 @@ class ApiServer:
     ) -> None:
         """Assemble the handlers, then restore the snapshot, or create the initial objects if none.
 
-        With a seed, uids, generated names and the token key repeat for the same name.
+        `advertise` and `port` are the endpoint of the Service `kubernetes`; `history` changes of
+        each store are kept for watches. With a seed, uids, generated names and the token key repeat
+        for the same name.
         """
         self.name = name
         self.clock = clock

@@ -42,7 +42,10 @@ class Bootstrap:
         self._allocator = allocator
 
     def create_initial_objects(self, service_range: str, advertise: str, port: int) -> None:
-        """Create namespaces, priority classes, roles, the ServiceCIDR, the Service `kubernetes`."""
+        """Create namespaces, priority classes, roles, the ServiceCIDR, the Service `kubernetes`.
+
+        `advertise` and `port` are the endpoint of that Service.
+        """
         for name in _NAMESPACES:
             self._create(
                 "namespaces",

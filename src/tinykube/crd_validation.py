@@ -104,14 +104,18 @@ def _version_errors(version: dict[str, Any], field: str, *, alone: bool) -> Iter
 
 @lru_cache(256)  # the clusters of a process are given the same CRDs
 def _encoded_structure_errors(schema: bytes, field: str) -> tuple[FieldError, ...]:
-    """Errors of a schema and below."""
+    """The errors of `_structure_errors` for a schema encoded as JSON; cached."""
     return tuple(_structure_errors(msgspec.json.decode(schema), field))
 
 
 def _structure_errors(
     schema: dict[str, Any], field: str, uncorrelated: str = ""
 ) -> Iterator[FieldError]:
-    """Errors of a schema and below: rules, types and defaults, arrays without items, properties."""
+    """Errors of a schema and below: rules, types and defaults, arrays without items, properties.
+
+    `uncorrelated` is the field of an enclosing schema whose parts have no old values, within which
+    rules may not read `oldSelf`; empty if there is none.
+    """
     yield from rule_definition_errors(schema, field, uncorrelated)
     if not uncorrelated and is_uncorrelated(schema):
         uncorrelated = field

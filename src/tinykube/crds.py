@@ -35,7 +35,10 @@ class CrdRegistrar:
     """Registers the resources of stored CRDs, and cleans up those that are deleted."""
 
     def __init__(self, storage: Storage, registry: Registry, clock: Clock, remove: Remove) -> None:
-        """Subscribe to changes of CRDs for as long as the storage lives."""
+        """Subscribe to changes of CRDs for as long as the storage lives.
+
+        `remove` deletes the objects of a CRD that is being deleted.
+        """
         self._storage = storage
         self._registry = registry
         self._clock = clock

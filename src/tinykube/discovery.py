@@ -258,6 +258,7 @@ def _aggregated_group(registry: Registry, group: Group) -> Object:
     """The APIGroupDiscovery of a group, with the resources of all its versions."""
 
     def resources(version: str) -> list[Object]:
+        """The entries of the group's resources in one version."""
         return [
             _aggregated_resource(one)
             for one in _group_version_resources(registry, group.name, version)

@@ -59,7 +59,8 @@ async def serve(
 ) -> AsyncIterator[None]:
     """Serve an API on a bound socket until the context ends, which also ends every watch.
 
-    Clients authenticate by bearer token: one of `tokens`, or one that the API issued.
+    Clients authenticate by bearer token: one of `tokens`, or one that the API issued. Without `tls`
+    it is plain HTTP; requests in flight at the end are given the time `grace`.
     """
     handler = _HttpHandler(api, tokens)
     server = web.Server(

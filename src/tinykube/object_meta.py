@@ -214,6 +214,7 @@ def _immutable_errors(new: dict[str, Any], old: dict[str, Any]) -> Iterator[Fiel
 def keep_system_fields(new: dict[str, Any], old: dict[str, Any]) -> None:
     """Copy the fields that only the server sets from the old metadata into the new, in place.
 
+    These are creationTimestamp, the fields of deletion, managedFields, generation and generateName.
     A given uid stays; selfLink is removed.
     """
     new["uid"] = new.get("uid") or old["uid"]

@@ -289,7 +289,8 @@ def _family_errors(
 ) -> Iterator[FieldError]:
     """Errors of addresses and families against the policy and the families served.
 
-    With `open_ended` what the cluster serves is not checked.
+    With `open_ended`, for a headless Service without selector, what the cluster serves is not
+    checked.
     """
     policy = spec["ipFamilyPolicy"]
     addresses, families = spec.get("clusterIPs") or [], spec.get("ipFamilies") or []

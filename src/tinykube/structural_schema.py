@@ -297,16 +297,16 @@ def _combination_errors(schema: Schema, value: Any, path: str) -> Iterator[Field
 
 
 def _any_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
-    """No errors if one alternative has none; else an error, and those of the closest one."""
+    """Nothing if one alternative has no failures; else an error, and those of the closest one."""
     if all(failures):
         yield _composite_error(f"{named} must validate at least one schema (anyOf)")
         yield from min(failures, key=len)
 
 
 def _one_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
-    """An error unless exactly one schema is valid.
+    """An error unless exactly one of the alternatives has no failures.
 
-    If none is, the errors of the schema with fewest follow.
+    If all have some, those of the alternative with fewest follow.
     """
     valid = sum(not found for found in failures)
     if valid == 1:
@@ -318,7 +318,7 @@ def _one_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[Fie
 
 
 def _all_of_errors(failures: list[list[FieldError]], named: str) -> Iterator[FieldError]:
-    """All errors of all schemas, then one that sums them up if there are any."""
+    """The failures of all alternatives, then one error that sums them up if there are any."""
     for found in failures:
         yield from found
     if any(failures):

@@ -149,7 +149,8 @@ def _rolling_update_deletions(
 ) -> list[Write]:
     """The deletions of outdated pods: all unavailable ones, others as maxUnavailable allows.
 
-    A pod is outdated by its revision label; none is deleted with the OnDelete strategy.
+    A pod is outdated by its revision label; none is deleted with the OnDelete strategy. `desired`
+    is the number of nodes that should have a pod.
     """
     strategy = spec_of(daemon_set).get("updateStrategy") or {}
     if strategy.get("type") == "OnDelete":
@@ -181,7 +182,11 @@ def _daemon_set_status(
     active: Sequence[Object],
     now: datetime,
 ) -> Object:
-    """The status by counts of nodes and pods; optional counts are omitted if zero."""
+    """The status by counts of nodes and pods; optional counts are omitted if zero.
+
+    `on_node` has the pod of each node, `fitting` the nodes that should have one; `active` are all
+    active pods.
+    """
     available = sum(
         is_available(pod, min_ready_seconds(daemon_set), now) for pod in on_node.values()
     )

@@ -33,6 +33,7 @@ class ReplicaSetState(Struct, frozen=True):
 
     @property
     def all(self) -> list[Object]:
+        """The old ReplicaSets, then the new one if there is one."""
         return [*self.old, *([self.new] if self.new is not None else [])]
 
 

@@ -193,7 +193,7 @@ def _group_of(one: Object) -> EndpointGroup:
 
 
 def _endpoint_identity(endpoint: Object) -> tuple[str, str]:
-    """The uid of the endpoint's target and its addresses, by which slices are compared."""
+    """The uid of the endpoint's target and its addresses, by which endpoints are matched."""
     target = endpoint.get("targetRef") or {}
     return str(target.get("uid", "")), ",".join(endpoint.get("addresses") or ())
 

@@ -52,6 +52,7 @@ class EventRecorder:
         self._counter = 0
 
     def __len__(self) -> int:
+        """The number of Events that are not written yet."""
         return len(self._pending)
 
     def record(self, event: RecordEvent) -> None:
@@ -91,9 +92,9 @@ class EventRecorder:
         return Create(EVENTS, event)
 
     def _remember_message(self, key: EventKey) -> bool:
-        """Remember a message about an object; False, and not remembered, if it is too much.
+        """Remember a message about an object; False if its Event is to be dropped.
 
-        So it is after 10 other messages for the same reason within 10 minutes.
+        It is after 10 other messages about the same object for the same reason within 10 minutes.
         """
         uid, reason, message = key
         now = self._clock.now()

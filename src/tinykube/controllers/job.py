@@ -129,7 +129,8 @@ def _job_status(
 ) -> Object:
     """The status; startTime is kept, and set unless suspended; completionTime only on success.
 
-    Counts of zero are left out; `ready` is always 0.
+    `counts` are active, succeeded and failed pods, of which zeros are left out; `ready` is always
+    0.
     """
     active, succeeded, failed = counts
     existing = status_of(job)

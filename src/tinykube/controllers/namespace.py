@@ -99,7 +99,8 @@ def sync_namespace(
 ) -> Result:
     """The writes that delete the content, report what remains, and finally remove the finalizer.
 
-    While content is deleted, the status is written only after an error.
+    None without that finalizer. While content is deleted, the status is written only after an
+    error.
     """
     if FINALIZER not in (spec_of(namespace).get("finalizers") or ()):
         return DONE

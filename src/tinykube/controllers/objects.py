@@ -1,4 +1,4 @@
-"""Accessors of Kubernetes objects: metadata, owners, selectors, conditions, timestamps."""
+"""Accessors of objects: metadata, owners, selectors, conditions, times; absent is empty or 0."""
 
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta

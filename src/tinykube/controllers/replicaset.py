@@ -79,8 +79,8 @@ def sync_replica_set(
 ) -> Result:
     """The writes that set the status, then create missing pods or delete surplus ones, with Events.
 
-    At most 500 are created at once. Many failed pods delay creations; a terminating ReplicaSet
-    only gets its status.
+    At most 500 are created at once. Many failed pods delay creations; a terminating ReplicaSet only
+    gets its status. `last_error` becomes the condition ReplicaFailure while the number is wrong.
     """
     active = [pod for pod in pods if is_active(pod)]
     missing = desired_replicas(replica_set) - len(active)
@@ -131,9 +131,10 @@ def replica_set_status(
 
 
 def pods_to_delete(active: Sequence[Object], count: int) -> list[Object]:
-    """The pods to delete first: unassigned, pending, unready, cheap, on crowded nodes, restarted.
+    """The `count` pods to delete first.
 
-    Compared in this order, then by youth; cheap is by the annotation pod-deletion-cost.
+    Compared are, in this order: unassigned, pending, unready, a lower pod-deletion-cost, on a node
+    with more pods, more restarts, younger.
     """
     pods_per_node = Counter(spec_of(pod).get("nodeName", "") for pod in active)
     youngest_first = sorted(

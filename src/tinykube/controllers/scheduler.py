@@ -213,7 +213,10 @@ def _claim_problem(pod: Object, lister: Lister) -> str:
 
 
 def _set_unscheduled(pod: Object, reason: str, message: str, now: datetime) -> Result:
-    """The patch of the phase to Pending and PodScheduled to False; none if it is so already."""
+    """The patch of the phase to Pending and PodScheduled to False, with this reason and message.
+
+    None if it is so already.
+    """
     existing = status_of(pod).get("conditions") or []
     desired = new_condition("PodScheduled", False, reason, message)
     others = [one for one in existing if one.get("type") != "PodScheduled"]

@@ -127,6 +127,7 @@ class ServiceLoadBalancerController:
 
 
 def service_identity(service: Object) -> ServiceIdentity:
+    """The key and uid of a Service."""
     return key_of(SERVICES, service), uid_of(service)
 
 

@@ -47,6 +47,7 @@ class SimulatedNodeController:
     watches = frozenset((NODES,))
 
     def __init__(self, cluster: str, count: int, ranges: NodeRanges) -> None:
+        """Plan that many nodes of a cluster; `reconcile` creates them."""
         self._planned = {name_of(node): node for node in plan_nodes(cluster, count, ranges)}
 
     @property

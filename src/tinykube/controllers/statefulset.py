@@ -122,7 +122,8 @@ def sync_stateful_set(
 ) -> Result:
     """The writes that create missing pods, then scale down, then delete outdated ones; set status.
 
-    A step waits for the one before; a terminating StatefulSet only gets its status.
+    A step waits for the one before; a terminating StatefulSet only gets its status. `claims` are
+    the existing claims by name.
     """
     by_ordinal = {ordinal_of(stateful_set, pod) or 0: pod for pod in pods}
     status = stateful_set_status(stateful_set, history, pods, now)

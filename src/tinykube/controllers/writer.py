@@ -54,7 +54,7 @@ class WriteError(Exception):
 
     @property
     def is_conflict(self) -> bool:
-        """Whether a precondition failed: the object has changed since it was read."""
+        """Whether it is a 409 other than AlreadyExists: the object changed since it was read."""
         return self.code == 409 and self.reason != "AlreadyExists"
 
 

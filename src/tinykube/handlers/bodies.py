@@ -243,7 +243,10 @@ def _decode_builtin(call: Call, value: Object, kind: str, api_version: str) -> O
 
 
 def report_strict_errors(call: Call, problems: list[str], prefix: str) -> None:
-    """Raise a 400, add warnings or do nothing, as the request's fieldValidation says."""
+    """Raise a 400 with these strict decoding errors, warn of them or ignore them.
+
+    The request's fieldValidation decides; nothing without problems.
+    """
     if not problems:
         return
     match call.field_validation:

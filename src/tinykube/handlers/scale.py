@@ -47,7 +47,7 @@ def _replica_counts(resource: Resource, obj: Object) -> tuple[int, int, str]:
 def with_replicas(resource: Resource, obj: Object, scale: Object) -> Object:
     """A copy with the replicas of a Scale, and its uid and resourceVersion as preconditions.
 
-    Raises 422 for negative replicas.
+    Without a resourceVersion it keeps that of the object. Raises 422 for negative replicas.
     """
     replicas = (scale.get("spec") or {}).get("replicas", 0)
     name = obj["metadata"]["name"]

@@ -117,7 +117,10 @@ class _Watch:
         lines: _EncodedEvents,
         closed: Callable[["_Watch"], None],
     ) -> None:
-        """Queue the initial events, then subscribe to the changes of the resource's store."""
+        """Queue the initial events, then subscribe to the changes of the resource's store.
+
+        `lines` encodes and caches events; `closed` is called when the watch is closed.
+        """
         self._storage = storage
         self._clock = clock
         self._call = call

@@ -20,7 +20,10 @@ _AGGREGATE = "rbac.authorization.k8s.io/aggregate-to-{}"
 
 
 def _rules(text: str) -> list[Object]:
-    """Rules from lines of verbs, API groups and resources; `core` is the unnamed group."""
+    """Rules from lines of verbs, API groups and resources, with `|` between them.
+
+    `read`, `write` and `all` stand for several verbs, `core` for the unnamed group.
+    """
     rules: list[Object] = []
     for line in text.strip().splitlines():
         verbs, groups, resources = (part.split() for part in line.split("|"))

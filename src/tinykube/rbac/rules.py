@@ -106,7 +106,7 @@ def rules_of(role: Object) -> tuple[Rule, ...]:
 
 
 def missing_rights(held: Iterable[Rule], asked: Iterable[Rule]) -> list[Rule]:
-    """The rights of the second rules that no one of the first covers.
+    """The rights of the rules `asked` that no rule of `held` covers.
 
     They are merged by verb, except those of paths.
     """

@@ -1,4 +1,4 @@
-"""Printers of cluster-wide kinds: namespaces, nodes, volumes, RBAC, policies, events."""
+"""Rows as `kubectl get` shows them of namespaces, nodes, volumes, RBAC, policies, events."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -37,7 +37,7 @@ _ACCESS_MODES = {
 
 
 def _named(*middle: Callable[[Object], Cell]) -> Callable[[Object, datetime], list[Cell]]:
-    """Cells of name, the given functions, and age."""
+    """A function that gives the cells of a row: the name, those of the given functions, the age."""
     return lambda obj, now: [name(obj), *(cell(obj) for cell in middle), age(obj, now)]
 
 

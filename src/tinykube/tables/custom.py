@@ -21,6 +21,7 @@ def custom_printer(resource: Resource) -> Printer:
         return _DEFAULT
 
     def cells(obj: Object, now: datetime) -> list[Cell]:
+        """The name, then the cell of each declared column."""
         return [name(obj), *(_cell(column, obj, now) for column in declared)]
 
     return Printer((NAME, *(_column(column) for column in declared)), cells)

@@ -1,4 +1,4 @@
-"""Printers of Services, endpoints, ingresses and network policies."""
+"""Rows as `kubectl get` shows them of Services, endpoints, ingresses, network policies."""
 
 from datetime import datetime
 

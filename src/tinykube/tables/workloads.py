@@ -1,4 +1,4 @@
-"""Printers of workloads."""
+"""Rows as `kubectl get` shows them of workloads."""
 
 from datetime import datetime
 
@@ -85,7 +85,10 @@ def _stateful_set(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _daemon_set(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a DaemonSet, with the nodeSelector of its template."""
+    """Name, desired, current, ready, updated and available pods, nodeSelector and age.
+
+    Then the containers, images and selector.
+    """
     counted = (
         "desiredNumberScheduled",
         "currentNumberScheduled",
@@ -154,7 +157,10 @@ def _job_duration(obj: Object, now: datetime) -> str:
 
 
 def _cron_job(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a CronJob; the template's are those of its Jobs."""
+    """Name, schedule, time zone, suspend, active Jobs, last schedule and age.
+
+    Then the containers, images and selector of its Job template.
+    """
     scheduled = value_at(obj, "status", "lastScheduleTime")
     job = value_at(obj, "spec", "jobTemplate")
     return [
@@ -170,7 +176,7 @@ def _cron_job(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _disruption_budget(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a PodDisruptionBudget, with the disruptions allowed by its status."""
+    """Name, minAvailable and maxUnavailable (`N/A` if unset), allowed disruptions and age."""
     return [
         name(obj),
         str(value_at(obj, "spec", "minAvailable", default="N/A")),
