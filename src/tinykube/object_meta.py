@@ -108,7 +108,7 @@ def metadata_errors(
 
 
 def path_segment_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
-    """Why a new object's name cannot be a path segment (`.`, `..`, `/`, `%`), for every kind."""
+    """Errors of a new object's name that cannot be a path segment (`.`, `..`, `/`, `%`)."""
     name = metadata.get("name", "")
     for problem in path_segment_problems(name):
         yield invalid("metadata.name", name, problem)
@@ -125,7 +125,7 @@ def _label_and_reference_errors(metadata: dict[str, Any]) -> Iterator[FieldError
 
 
 def _finalizer_errors(metadata: dict[str, Any]) -> Iterator[FieldError]:
-    """Finalizers of built-in kinds without a domain must be known ones."""
+    """Errors of finalizers without a domain that are no standard ones; for built-in kinds."""
     for at, finalizer in enumerate(metadata.get("finalizers") or ()):
         if "/" not in finalizer and finalizer not in _OWN_FINALIZERS:
             detail = "name is neither a standard finalizer name nor is it fully qualified"

@@ -253,7 +253,7 @@ def _type_name(resource: Resource) -> str:
 
 
 def _schema_name(resource: Resource) -> str:
-    """The component name: of a built-in its type, of a CRD with the group reversed."""
+    """The component name: of a built-in that of its type, else such as `com.example.v1.Widget`."""
     if resource.custom is None:
         return _component(_type_name(resource))
     backwards = ".".join(reversed(resource.group.split(".")))

@@ -175,7 +175,7 @@ def _visible(obj: dict[str, Any]) -> dict[str, Any]:
 
 
 def _node_errors(node: RuleNode, new: Any, old: Any, path: str) -> Iterator[FieldError]:
-    """The errors of a value and of those in it; `old` is None if it has no counterpart."""
+    """The errors of rules for a value and for those in it; `old` is None without counterpart."""
     if new is None:
         return
     yield from _value_errors(node, new, old, path)

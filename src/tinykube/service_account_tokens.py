@@ -23,7 +23,7 @@ SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 -- the name of
 
 
 def with_defaults(request: Object) -> Object:
-    """A TokenRequest with the duration that it gets if it has none, before admission sees it."""
+    """A TokenRequest with expirationSeconds 3600 if it has none, before admission sees it."""
     spec = request["spec"]
     if spec.get("expirationSeconds") is not None:
         return request

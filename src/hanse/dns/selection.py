@@ -196,7 +196,7 @@ def weighted_order(weights: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _reduce_weights(weights: Sequence[int]) -> Sequence[int]:
-    """Weights divided by their common divisor, and scaled to about `MAX_CYCLE` in sum.
+    """Weights divided by their common divisor, scaled down if their sum is above `MAX_CYCLE`.
 
     Not all are 0; none above 0 becomes 0.
     """

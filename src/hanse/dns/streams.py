@@ -137,5 +137,8 @@ class TcpConnection:
 
     @property
     def is_backlogged(self) -> bool:
-        """Whether the client must read before more queries are read."""
+        """Whether the client must read before more queries are read.
+
+        It must while a transfer runs, and with more than `MAX_BACKLOG` bytes to write.
+        """
         return len(self._outgoing) > MAX_BACKLOG or self._transfer is not None

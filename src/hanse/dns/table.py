@@ -151,7 +151,10 @@ class Table:
         return self.ready is self.answers
 
     def can_answer(self, zone: Zone, name: bytes) -> bool:
-        """Whether a name can be answered: the view is synced, or an answering zone has the name."""
+        """Whether a name can be answered: the view is synced, or an answering zone has it.
+
+        Names that exist in an answering zone are answered before the view is synced.
+        """
         return self.synced or (zone.name in self.answering and name in self.names)
 
     def zone_of(self, name: bytes) -> Zone | None:

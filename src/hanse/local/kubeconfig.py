@@ -40,7 +40,7 @@ def kubeconfig(contexts: Sequence[Context]) -> dict[str, Any]:
 
 
 def write_kubeconfig(path: Path, contexts: Sequence[Context]) -> None:
-    """Write the file atomically, with mode 0600 from the start."""
+    """Write the kubeconfig of these contexts atomically, with mode 0600 from the start."""
     write_private_file(path, yaml.safe_dump(kubeconfig(contexts), sort_keys=False).encode())
 
 

@@ -78,7 +78,10 @@ class LinkedTransport:
         self._inner = inner
 
     async def send(self, request: Request) -> Response:
-        """Send unless cut; if cut meanwhile it raises although the server got the request."""
+        """Send, or raise `Unreachable` if the link is cut.
+
+        If it is cut meanwhile it raises, too, although the server got the request.
+        """
         if self._link.cut:
             raise self._link.error
         response = await self._inner.send(request)
@@ -106,7 +109,7 @@ class LinkedTransport:
 async def read_until_broken(
     lines: AsyncIterator[bytes], broken: asyncio.Event
 ) -> AsyncGenerator[bytes, None]:
-    """Yield lines until the event is set; then raise `Unreachable`."""
+    """Yield lines until they end; raise `Unreachable` once the event is set."""
     breaking = asyncio.ensure_future(broken.wait())
     try:
         while (line := await _next_line(breaking, lines)) is not None:

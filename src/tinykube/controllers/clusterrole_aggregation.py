@@ -23,7 +23,10 @@ class ClusterRoleAggregationController:
                 yield Key(CLUSTER_ROLES, "", name_of(role))
 
     def reconcile(self, key: Key, lister: Lister) -> Result:
-        """The patch of an aggregated role's rules, if those of the selected roles differ."""
+        """The patch of an aggregated role's rules, if those of the selected roles differ.
+
+        Nothing for a role that is absent, terminating or not aggregated.
+        """
         role = lister.get(CLUSTER_ROLES, "", key.name)
         if role is None or not role.get("aggregationRule") or is_deleting(role):
             return DONE

@@ -80,7 +80,10 @@ class DeploymentController:
     watches = frozenset((DEPLOYMENTS, REPLICA_SETS, PODS))
 
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
-        """The keys of a Deployment, of a ReplicaSet's owners, or of a finished or deleted pod's."""
+        """The keys of a Deployment, or of the owner of a ReplicaSet.
+
+        For a finished or deleted pod, that of the owner of its ReplicaSet.
+        """
         match change.store:
             case "deployments.apps":
                 yield Key(DEPLOYMENTS, namespace_of(change.object), name_of(change.object))

@@ -33,9 +33,9 @@ class ReplicaTarget(Struct, frozen=True):
 
 
 def rollout_bounds(deployment: Object) -> RolloutBounds:
-    """The bounds of the strategy; if both are zero, one pod may be unavailable.
+    """maxSurge, rounded up, and maxUnavailable, rounded down, as numbers of pods.
 
-    Both are zero for Recreate.
+    If both are zero, one pod may be unavailable; for Recreate both stay zero.
     """
     strategy = spec_of(deployment).get("strategy") or {}
     if strategy.get("type") == "Recreate":

@@ -172,7 +172,10 @@ def min_ready_seconds(owner: Object) -> int:
 def time_until_next_available(
     pods: Iterable[Object], min_ready: int, now: datetime
 ) -> timedelta | None:
-    """How long until the next ready pod becomes available; None if there is none."""
+    """How long until the next of the ready pods that are not available yet becomes so.
+
+    None if there is no such pod.
+    """
     waits = (time_until_available(pod, min_ready, now) for pod in pods)
     return min((wait for wait in waits if wait), default=None)
 

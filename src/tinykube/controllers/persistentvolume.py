@@ -113,7 +113,7 @@ class PersistentVolumeController:
 
 
 def volume_name(claim: Object) -> str:
-    """The name of the volume that a claim has, or that is provisioned for it."""
+    """The name of the volume that a claim has, or that is provisioned for it: `pvc-UID`."""
     return str(spec_of(claim).get("volumeName") or f"pvc-{uid_of(claim)}")
 
 

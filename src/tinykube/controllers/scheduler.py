@@ -48,7 +48,7 @@ class Scheduler:
     def keys_for(self, change: Change, lister: Lister) -> Iterable[Key]:
         """The key of an unassigned pod.
 
-        All unassigned ones for a node, its namespace's for a claim.
+        For a node those of all unassigned pods, for a claim those of its namespace.
         """
         if change.store == PODS:
             if not spec_of(change.object).get("nodeName") and change.type != "DELETED":

@@ -81,7 +81,10 @@ def missing_claims(stateful_set: Object, ordinal: int, claims: Mapping[str, Obje
 
 
 def _new_claim(stateful_set: Object, template: Object, name: str) -> Object:
-    """A claim from its template, owned by the StatefulSet if it is deleted with it."""
+    """A claim from its template, with the labels of the selector.
+
+    The StatefulSet owns it if whenDeleted of its retention policy is Delete.
+    """
     match_labels = (spec_of(stateful_set).get("selector") or {}).get("matchLabels") or {}
     metadata: Object = {
         "name": name,

@@ -104,7 +104,7 @@ def check_list_options(call: Call) -> None:
 
 
 def _option_errors(call: Call) -> list[FieldError]:
-    """The first error, if any, in the combination of list or watch options."""
+    """The first error, in a list, in the combination of list or watch options; empty if none."""
     match_rule, version = call.option("resourceVersionMatch"), call.option("resourceVersion")
     rule, field = "resourceVersionMatch", "resourceVersionMatch"
     if call.option("sendInitialEvents") and not call.flag("watch"):
@@ -126,7 +126,7 @@ def _option_errors(call: Call) -> list[FieldError]:
 
 
 def _watch_errors(call: Call, match_rule: str) -> list[FieldError]:
-    """The error, if any, of resourceVersionMatch in a watch.
+    """The error, in a list, of resourceVersionMatch in a watch; empty if there is none.
 
     It must be NotOlderThan with sendInitialEvents, and absent without.
     """
@@ -143,7 +143,7 @@ def _watch_errors(call: Call, match_rule: str) -> list[FieldError]:
 
 
 def version_of(text: str) -> int:
-    """A resourceVersion as a number; zero when it is absent, raises 400 if it is none."""
+    """A resourceVersion as a number; zero when it is absent, raises 400 if it is no number."""
     if not text:
         return 0
     if not text.isdecimal():

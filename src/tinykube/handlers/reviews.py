@@ -72,7 +72,10 @@ def _in_namespace(review: Object, namespace: str) -> Object:
 
 
 def _access_review_status(user: User, spec: Object, authorizer: Authorizer) -> dict[str, Any]:
-    """Whether a user has the access, and which binding or missing role is the reason."""
+    """The status of an access review: whether a user has the access, and the reason.
+
+    The reason is the binding that allows it, or the missing role; left out if there is neither.
+    """
     attributes = _reviewed_attributes(spec)
     status: dict[str, Any] = {"allowed": authorizer.allows(user, attributes)}
     reason = authorizer.reason(user, attributes)
@@ -89,7 +92,10 @@ def _reviewed_attributes(spec: Object) -> Attributes:
 
 
 def _rules_review_status(user: User, namespace: str, authorizer: Authorizer) -> dict[str, Any]:
-    """The rules of a user in a namespace; raises 400 without one."""
+    """The status of a SelfSubjectRulesReview: the rules of a user in a namespace.
+
+    Raises 400 without a namespace.
+    """
     if not namespace:
         raise bad_request("no namespace on request")
     rules = list(dict.fromkeys(authorizer.rules_for(user, namespace)))

@@ -192,7 +192,7 @@ class _Watch:
                 assert_never(event)
 
     def _wake(self) -> None:
-        """Let a waiting `__anext__` look again; nothing if none waits."""
+        """Let a reader that waits in `lines` look again; nothing if none waits."""
         if self._waiter is not None and not self._waiter.done():
             self._waiter.set_result(None)
 

@@ -51,7 +51,10 @@ Query = tuple[tuple[str, str], ...]
 
 @lru_cache(1024)  # each request asks several times
 def _parse_attributes(method: str, path: str, query: Query) -> Attributes:
-    """The attributes of a resource request by its path, else of the path itself."""
+    """The attributes of a request by method, path and query.
+
+    A path that is not below a group version has the method as verb, and only the path.
+    """
     parts = [unquote(part) for part in path.strip("/").split("/")]
     match parts:
         case ["api", _, first, *rest]:
@@ -65,10 +68,11 @@ def _parse_attributes(method: str, path: str, query: Query) -> Attributes:
 def _resource_attributes(
     method: str, path: str, options: Query, group: str, parts: list[str]
 ) -> Attributes:
-    """The attributes of a path below a group version; reads of collections by field selector.
+    """The attributes of a path below a group version.
 
-    A namespace is inside itself: `/namespaces/x` has the namespace `x`. It is a watch by the prefix
-    `/watch/`, or of a collection by the query, which does not count for one object.
+    A field selector for one name gives a collection that name. A namespace is inside itself:
+    `/namespaces/x` has the namespace `x`. It is a watch by the prefix `/watch/`, or of a collection
+    by the query, which does not count for one object.
     """
     verb = _VERBS.get(method, "")
     if parts[0] == "watch" and len(parts) > 1:

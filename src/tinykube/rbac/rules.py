@@ -127,7 +127,7 @@ def missing_rights(held: Iterable[Rule], asked: Iterable[Rule]) -> list[Rule]:
 
 
 def quoted_list(values: Iterable[str]) -> str:
-    """Texts as the API server shows a list of them."""
+    """Texts as the API server shows a list of them: `["a" "b"]`."""
     return f"[{' '.join(quoted(value) for value in values)}]"
 
 

@@ -180,7 +180,10 @@ def claim_errors(claim: Object) -> Iterator[FieldError]:
 
 
 def claim_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """An error if the spec changes, but for resources, attributes class and an unset volumeName."""
+    """An error if the spec changes, except resources and volumeAttributesClassName.
+
+    volumeName may be set if it was not.
+    """
     free = ("resources", "volumeAttributesClassName")
     sides = [
         {key: value for key, value in side["spec"].items() if key not in free}
@@ -316,7 +319,7 @@ def service_range_errors(cidr: Object) -> Iterator[FieldError]:
 
 
 def service_range_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """An error if the first CIDR changes or one is removed; adding is allowed."""
+    """An error if the first CIDR changes or there are fewer than before; adding is allowed."""
     given = (new.get("spec") or {}).get("cidrs") or []
     held = (old.get("spec") or {}).get("cidrs") or []
     if given[:1] != held[:1] or len(given) < len(held):
@@ -341,7 +344,10 @@ IP_ADDRESS_STRATEGY = Strategy(name_problems=address_name_problems)
 
 
 def default_policy(policy: Object) -> None:
-    """Default the policyTypes (Egress only with egress rules) and protocols of a NetworkPolicy."""
+    """Default the policyTypes (Egress only with egress rules) and protocols of a NetworkPolicy.
+
+    In place.
+    """
     spec = policy.setdefault("spec", {})
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", *(["Egress"] if spec.get("egress") else [])]

@@ -26,7 +26,10 @@ class _Tally(Struct):
 
 
 def pod_cells(pod: Object, now: datetime) -> list[Cell]:
-    """Name, ready containers, state, restarts, age, and where the pod runs."""
+    """Name, ready of all containers, status, restarts with the time of the last, and age.
+
+    Then its IP, node, nominated node and readiness gates.
+    """
     tally = _tally_pod(pod)
     restarts = str(tally.restarts)
     if tally.restarts and tally.last_restart:
@@ -90,7 +93,10 @@ def _tally_pod(pod: Object) -> _Tally:
 
 
 def _tally_init_containers(pod: Object, tally: _Tally) -> bool:
-    """Add init containers to `tally` up to the first not done; returns whether there is one."""
+    """Add restarts of init containers and ready sidecars to `tally`, up to the first not done.
+
+    That one sets the reason, such as `Init:0/2`; returns whether there is one.
+    """
     total = len(value_at(pod, "spec", "initContainers", default=[]))
     sidecars = _sidecars(pod)
     for index, status in enumerate(value_at(pod, "status", "initContainerStatuses", default=[])):

@@ -106,7 +106,7 @@ def _daemon_set(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _controller_revision(obj: Object, now: datetime) -> list[Cell]:
-    """Cells of a ControllerRevision: the owner that is its controller, the revision."""
+    """Name, controller by its owner reference, such as `statefulset.apps/db`, revision and age."""
     owners = value_at(obj, "metadata", "ownerReferences", default=[])
     owner = next((one for one in owners if one.get("controller")), None)
     controller = NONE
@@ -129,7 +129,10 @@ def _job(obj: Object, now: datetime) -> list[Cell]:
 
 
 def _job_status(obj: Object) -> str:
-    """Complete or Failed, else Terminating, else a later condition, else Running."""
+    """Complete or Failed, else Terminating, else a condition that comes before these, else Running.
+
+    Such are Suspended, FailureTarget and SuccessCriteriaMet.
+    """
     for kind, word in (("Complete", "Complete"), ("Failed", "Failed")):
         if condition(obj, kind) == "True":
             return word

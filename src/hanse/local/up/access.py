@@ -160,7 +160,10 @@ async def create_accounts(
 
 
 async def bound_token(transport: Transport, account: TokenAccount) -> str:
-    """A new token of an account of another cluster, as `hanse join` issues it."""
+    """A new token of an account for another cluster, bound to a Secret of that account.
+
+    `hanse join` issues such tokens; raises `KubeError` if none is issued.
+    """
     return await issue_token(Client(transport), account, TOKEN_LIFETIME, separate=False)
 
 

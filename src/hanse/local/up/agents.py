@@ -128,7 +128,7 @@ class LocalAgents:
                     await asyncio.sleep(0.02)
 
     def _misses(self, source: str, target: str) -> bool:
-        """Whether a cluster's agent runs and does not reach another cluster, by any connection."""
+        """Whether a cluster's agent runs and has an unreachable connection to another cluster."""
         return any(
             state.startswith(Phase.UNREACHABLE)
             for cluster, state in self.states(source).items()

@@ -271,7 +271,10 @@ class LocalFederation:
         await asyncio.gather(*(run(member) for member in self._options.members))
 
     async def execute(self, request: ControlRequest) -> LocalFederationStatus:
-        """Execute requests one at a time, return the status; a login link is created anew."""
+        """Execute a request, one at a time, and return the status after it.
+
+        For `CreateLoginLink` its dashboard URL is a new login link.
+        """
         async with self._request_lock:
             await self._apply(request)
         status = self.status()

@@ -55,7 +55,7 @@ class NodeSettings(Struct, frozen=True):
 
 
 def dns_service(ranges: AddressRanges) -> IPv4Address:
-    """The address of the Service by which our DNS answers if it is installed in a cluster."""
+    """The address in the range of Services, at index 53, of our DNS if it runs in the cluster."""
     return ranges.services[_DNS_SERVICE]
 
 
@@ -116,7 +116,10 @@ class ClusterNodes:
         self._connections: AsyncExitStack | None = None
 
     async def connect(self, api_server: IPv4Address, port: int, directory: Path) -> None:
-        """Let nodes reach the API server, and it the nodes; no effect if they do."""
+        """Relay connections of nodes to the API server, and serve its egress proxy in `directory`.
+
+        No effect if that was done before.
+        """
         if self._connections is not None:
             return
         fabric, self._connections = self._shared.fabric.namespace, AsyncExitStack()

@@ -59,7 +59,7 @@ class Fabric:
         self._cuts: set[tuple[str, str]] = set()
 
     def bridge(self, cluster: str) -> str:
-        """The name of a cluster's bridge."""
+        """The name of a cluster's bridge: `c` and the cluster's index."""
         return f"c{self._index[cluster]}"
 
     def bind_dns(self, view: str) -> tuple[Listeners, ...]:

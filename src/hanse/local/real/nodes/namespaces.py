@@ -124,7 +124,7 @@ def _open_input(stdin: str | Path) -> IO[bytes]:
 
 
 def _hold(group: ProcessGroup, *arguments: str) -> "subprocess.Popen[bytes]":
-    """Start the process that keeps namespaces alive."""
+    """Start the process, in the group, that keeps namespaces alive; its stderr can be read."""
     return subprocess.Popen(  # noqa: S603 - our own arguments
         arguments,
         stdin=subprocess.DEVNULL,
