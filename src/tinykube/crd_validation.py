@@ -141,7 +141,10 @@ def _structure_errors(
 
 
 def _type_errors(schema: dict[str, Any], field: str) -> Iterator[FieldError]:
-    """Errors of a default that the schema rejects, and of a missing type where one is needed."""
+    """Errors of a default that the schema rejects, and of a missing type.
+
+    x-kubernetes-int-or-string and preserve-unknown-fields need none.
+    """
     untyped = ("x-kubernetes-int-or-string", "x-kubernetes-preserve-unknown-fields")
     if "default" in schema:
         for error in schema_errors({**schema, "default": None}, schema["default"]):

@@ -43,10 +43,9 @@ def _is_beyond_budgets(pod: Object) -> bool:
 
 
 def _is_allowed(pod: Object, spec: dict[str, Any], namespace: str, storage: Storage) -> bool:
-    """Whether one budget allows the eviction of a pod.
+    """Whether one budget allows the eviction of a pod: more pods are healthy than it requires.
 
-    Of a healthy pod if one more is healthy than required. Another pod does not count, so it
-    suffices that as many are as required; with AlwaysAllow it may always be evicted.
+    For an unhealthy pod as many suffice, if any is required; with AlwaysAllow it always may.
     """
     healthy, required = _health(spec, namespace, storage)
     if not _is_healthy(pod):

@@ -92,9 +92,9 @@ def template_of(revision: Object) -> Object:
 def revisions_to_delete(
     owner: Object, revisions: Iterable[Object], in_use: Iterable[str], pods: Iterable[Object]
 ) -> list[Write]:
-    """Deletions of the oldest revisions above the history limit.
+    """Deletions of the oldest unused revisions beyond revisionHistoryLimit, 10 by default.
 
-    Those in `in_use`, or on the label of a pod, are kept.
+    Used are those in `in_use`, and those on the label of a pod.
     """
     limit = spec_of(owner).get("revisionHistoryLimit", 10)
     used = {*in_use, *((pod["metadata"].get("labels") or {}).get(REVISION_LABEL) for pod in pods)}

@@ -69,7 +69,10 @@ class SubresourceHandler:
         return WriteResult(issued, 201)
 
     async def _bind(self, call: Call) -> WriteResult:
-        """Set nodeName and the condition PodScheduled of a pod; raises 409 if it has a node."""
+        """Set nodeName and the condition PodScheduled of a pod by a Binding; answers with a Status.
+
+        Raises 409 if the pod has a node.
+        """
         target = bodies.decode_object(call).get("target") or {}
         node = target.get("name", "")
         now = timestamp(call.now)

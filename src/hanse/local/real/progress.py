@@ -78,7 +78,7 @@ class PlainReport:
         """Ignore compiled packages: there are too many for a line each."""
 
     def finished(self, program: str) -> None:
-        """Show that a program is built."""
+        """Show that a program is built, how many are, and how long it took."""
         self._done += 1
         took = time.monotonic() - self._since[program]
         self.message(f"[{self._done}/{self._total}] built {program} in {took:.0f} s")
@@ -128,7 +128,7 @@ class LiveReport:
         self._bar.update(row, detail=f"{count} packages, {package}")
 
     def finished(self, program: str) -> None:
-        """Show that a program is built."""
+        """Show that a program is built, and how many are."""
         self._done += 1
         self._bar.update(
             self._rows[program], total=1, completed=1, detail=f"{self._done} of {self._total}"

@@ -103,7 +103,7 @@ class ClusterNodes:
         logs: Path,
         on_death: Callable[[ServerDied], None],
     ) -> None:
-        """Prepare the nodes of one cluster; nothing runs until `start`.
+        """Keep the settings of the nodes of one cluster; nothing runs until `prepare`.
 
         `on_death` is called if a server of a node ends by itself.
         """
