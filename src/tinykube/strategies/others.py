@@ -180,10 +180,7 @@ def claim_errors(claim: Object) -> Iterator[FieldError]:
 
 
 def claim_update_errors(new: Object, old: Object) -> Iterator[FieldError]:
-    """An error if the spec changes, except resources and volumeAttributesClassName.
-
-    volumeName may be set if it was not.
-    """
+    """An error if the spec changes, but for resources, attributes class and setting volumeName."""
     free = ("resources", "volumeAttributesClassName")
     sides = [
         {key: value for key, value in side["spec"].items() if key not in free}

@@ -176,17 +176,11 @@ class LocalFederation:
         return self._agents.running(open_agent)
 
     async def bootstrap(self) -> None:
-        """Create CRDs, base objects, accounts of agents, the sample, and the Federation if wanted.
-
-        Webhook configurations that an earlier run left are deleted first.
-        """
+        """Delete old webhook configurations; create CRDs, objects, accounts, sample, Federation."""
         crds = crd_objects()
 
         async def bootstrap_cluster(member: LocalMember, transport: Transport) -> None:
-            """Create a cluster's CRDs and base objects; set the broker's profile if one is given.
-
-            Webhook configurations that an earlier run left are deleted first.
-            """
+            """Delete old webhook configurations; create CRDs and base objects; set the profile."""
             for stale in STALE_WEBHOOK_CONFIGURATIONS:  # their servers ended with an earlier run
                 await transport.send(Request("DELETE", stale))
             await install_crds(transport, crds)
@@ -241,10 +235,7 @@ class LocalFederation:
             await self._for_each_cluster(submit)
 
     async def await_sample(self, report: Report) -> None:
-        """Wait until the objects of a new sample are ready, and report each cluster.
-
-        An object that is not ready in time is reported, too.
-        """
+        """Wait for the objects of a new sample; report late ones, and each cluster when ready."""
 
         async def await_objects(member: LocalMember, transport: Transport) -> None:
             """Wait for a cluster's new sample objects; report slow ones, then that it is ready."""
@@ -271,10 +262,7 @@ class LocalFederation:
         await asyncio.gather(*(run(member) for member in self._options.members))
 
     async def execute(self, request: ControlRequest) -> LocalFederationStatus:
-        """Execute a request, one at a time, and return the status after it.
-
-        For `CreateLoginLink` its dashboard URL is a new login link.
-        """
+        """Execute a request, one at a time, and return the status, for a login link with it."""
         async with self._request_lock:
             await self._apply(request)
         status = self.status()
