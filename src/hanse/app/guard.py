@@ -136,7 +136,10 @@ class Guard:
         return RulesState.HOLD if follows else RulesState.OLD
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
-        """Mark the addresses of a changed pod, or the facts of another object, and wake `run`."""
+        """Mark the addresses of a changed pod, or the facts of another object, and wake `run`.
+
+        Facts, and objects that do not concern the rules, are ignored.
+        """
         if not isinstance(change, ObjectChange):
             return
         if isinstance(change.object, Pod):
@@ -345,6 +348,7 @@ async def guarding(
 
 
 def _count_unchecked(plugin: NodePlugin) -> int:
+    """How many ports of bridges may be pods' and have no rules."""
     return len(plugin.unchecked)
 
 

@@ -175,6 +175,7 @@ class GuardLease:
         self._deleted, self._counts_until = True, 0.0
 
     def _networks(self) -> list[Network]:
+        """The Networks of this cluster that are known now."""
         snapshot = self._snapshot()
         return list(snapshot.all(snapshot.local, Network))
 

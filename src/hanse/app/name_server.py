@@ -50,7 +50,10 @@ class NameServer:
         clock: Clock,
         judgement: Judgement,
     ) -> None:
-        """Known hosts and their health are loaded from the cache folder, if there is one."""
+        """Become the change handler of the informers; nothing runs until `running`.
+
+        Known hosts and their health are loaded from the cache folder, if there is one.
+        """
         self._informers = informers
         self._compiler = compiler
         self._zones = [s for s in compiler.sources if isinstance(s, GlobalZone)]

@@ -56,7 +56,7 @@ class Client:
         self._field_manager = field_manager
 
     def with_own_limit(self) -> "Client":
-        """A client of the same server with a concurrency limit of its own, for leases."""
+        """A client over the same transport and REST mapper, with a concurrency limit of its own."""
         return Client(
             self._transport,
             limit=AdaptiveConcurrencyLimit(),

@@ -137,7 +137,10 @@ class _Watcher(Generic[K]):
         self._lists_paged = False
 
     async def run_once(self) -> AsyncGenerator[WatchEvent[K], None]:
-        """List if needed, then watch until the server ends the watch; yields the events of both."""
+        """One attempt: list if needed, then watch until the server ends that; yields all events.
+
+        Raises `KubeError` if a request or the stream fails; the caller decides when to try again.
+        """
         self._open_watch = None
         if isinstance(self._position, ListAll) and self._has_listed and self._before_relist:
             await self._before_relist()
@@ -167,7 +170,10 @@ class _Watcher(Generic[K]):
         self._check_end(timeout)
 
     def kind_not_served(self) -> bool:
-        """Record that the kind is not served, and list anew later; returns whether that is news."""
+        """Record that the kind is not served, and list at the next attempt.
+
+        Returns False if that was known before; each repetition counts as one more failed attempt.
+        """
         changed = self._availability is not Availability.NOT_SERVED
         self._availability = Availability.NOT_SERVED
         self._position = ListAll()
@@ -189,7 +195,7 @@ class _Watcher(Generic[K]):
                     await mapper.changed.wait_for_more(mapper.changed.notified)
 
     def restart(self, error: Gone) -> timedelta:
-        """Reset to listing; returns how long to wait, which is zero for a single expiry."""
+        """List anew after an expired resourceVersion; returns how long to wait, 0 for the first."""
         self._position = ListAll()
         self._reset_if_working()
         failures = self._failures
@@ -203,7 +209,10 @@ class _Watcher(Generic[K]):
         return self._failures.expiries > _MAX_EXPIRIES
 
     def record_failure(self, error: KubeError) -> timedelta:
-        """Record a failure; returns the wait, 0 after a watch that worked. A resume is verified."""
+        """Record a failure, and return the wait before the next attempt: 0 if the watch worked.
+
+        A resume verifies first that the server was not restored.
+        """
         self._mark_unverified()
         self._reset_if_working()
         failures = self._failures
@@ -378,9 +387,9 @@ class _Watcher(Generic[K]):
                     await asyncio.sleep(0)
 
     def _end_outage(self) -> bool:
-        """Record that the kind is watched again, and notify other watches if an outage ends so.
+        """Record that the kind is watched again; returns whether an outage had been reported.
 
-        Returns whether one was reported.
+        If so, the other watches of the client are notified, which ends their waits.
         """
         interrupted = self._availability is Availability.INTERRUPTED
         if interrupted:

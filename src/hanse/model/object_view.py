@@ -169,9 +169,10 @@ def object_finding(
 def _default_remedy(
     obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> Remedy:
-    """Commands that delete the annotation or object that a message names, or advice to edit.
+    """A command that erases the annotation, or deletes the object, that a message names.
 
-    An object of ours is not edited, but what the message names: its author is asked, if it does.
+    Without one, advice to edit the object; for an object of ours, to correct what the message says
+    has the same name.
     """
     commands = erase_annotation(obj, where, message, snapshot) or delete_obstacle(
         where, message, snapshot

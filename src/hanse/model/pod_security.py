@@ -132,7 +132,10 @@ _OBJECTS = ("securityContext", "lifecycle", *_PROBES)
 
 
 def _wrong_types(pod: _Pod) -> Iterator[Violation]:
-    """Fields whose type hides what is in them from the checks below."""
+    """A violation for each object or list of the template that has another JSON type.
+
+    The checks below would not find what is in such a field.
+    """
     yield from _must_be(pod.spec, dict)
     yield from _must_be(pod.metadata, dict)
     yield from _must_be(pod.metadata["annotations"], dict)

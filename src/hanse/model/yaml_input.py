@@ -111,7 +111,7 @@ class _ExpandedSize:
         self._add(self._open.pop())
 
     def _add(self, node: _Node) -> None:
-        """Count a node that has ended into the one around it."""
+        """Count a node that has ended into the one around it, and keep it by its anchor, if any."""
         if node.anchor is not None:
             self._anchored[node.anchor] = node
         if self._open:

@@ -227,9 +227,9 @@ class Connection:
         self._stop_timer()  # of an earlier restore
 
     def time_recovery(self, end: Callable[[Self], None]) -> None:
-        """Have `end` called once a recovering cluster has been synced for RECOVERY without a break.
+        """Start the timer that calls `end` after RECOVERY, if the cluster is recovering and synced.
 
-        What was done to it while it could not be seen has its time, too.
+        A timer that runs goes on; it is stopped when the phase is neither Synced nor Leaving.
         """
         if self.state.phase not in (Phase.SYNCED, Phase.LEAVING):
             self._stop_timer()
@@ -278,7 +278,7 @@ def _rejected_credentials(answer: str, roles: frozenset[Role]) -> str:
 
 
 def _remedy(roles: frozenset[Role]) -> str:
-    """What gives the agent its rights, by the first role that has a remedy."""
+    """What a person does to give the agent its rights, by the first role that has such a text."""
     return next((how for role, how in _REMEDIES.items() if role in roles), "give it the rights")
 
 

@@ -339,13 +339,20 @@ class ConnectionReconciler:
         self.managed.pop(cluster, None)
 
     def _released(self, unwanted: Iterable[ClusterId]) -> frozenset[ClusterId]:
-        """Those of the unwanted clusters that other supervisors name, and nobody has abandoned."""
+        """Those of the unwanted clusters that a source released to other supervisors.
+
+        Without abandoned ones, except the local cluster, which is never abandoned.
+        """
         desired = self._desired.values()
         abandoned = {c for d in desired for c in d.abandoned} - {self._informers.local}
         return frozenset(unwanted) & {c for d in desired for c in d.released} - abandoned
 
     async def _hand_over(self, clusters: frozenset[ClusterId], group: asyncio.TaskGroup) -> None:
-        """Hand clusters over in a task, in place of a leave; one of the same clusters goes on."""
+        """Start a task that hands these clusters over, and cancel any leave of them.
+
+        A handover of the same clusters goes on; one of others is cancelled. With no clusters none
+        is started.
+        """
         if self._handover is not None:
             if self._handover[0] == clusters and not self._handover[1].done():
                 return

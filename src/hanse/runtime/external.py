@@ -83,9 +83,10 @@ class ExternalApi:
         fields: str,
         before_relist: BeforeRelist | None = None,  # noqa: ARG002 - there are no Leases
     ) -> AsyncGenerator[WatchEvent[K], None]:
-        """Poll: list again and again; each new failure yields `Interrupted`, and all wait longer.
+        """List at every poll interval and yield each list; a new failure yields `Interrupted` once.
 
-        A kind that the system lacks yields `NotServed` and then nothing, for ever.
+        After a failure the next list follows after a backoff, and a `Progress` follows the list
+        that succeeds. A kind that the system lacks yields `NotServed` and then nothing, for ever.
         """
         assert not namespace, "external systems have no namespaces to watch by themselves"
         assert not labels, "external systems are watched whole"
@@ -112,7 +113,7 @@ class ExternalApi:
             await asyncio.sleep(wait)
 
     def _retry_wait(self, error: KubeError, failures: int) -> float:
-        """The backoff, at most the poll interval, so that a recovered system is noticed soon."""
+        """Seconds until the next list after an error: its backoff, at most the poll interval."""
         delay = retry_delay(error, failures, self._random)
         interval = self._poll_interval()
         return min(delay or interval, interval).total_seconds()

@@ -122,7 +122,7 @@ def _parse_owner(label: str, text: str, kind: Kind, namespace: str, name: str) -
 
 
 def sources_of(obj: Object) -> frozenset[ClusterId]:
-    """The clusters whose observation an object rests on, by its annotation."""
+    """The source clusters in an object's annotation; empty without one."""
     value = obj.metadata.annotations.get(SOURCES, "")
     return frozenset(value.split(",")) if value else frozenset()
 

@@ -183,7 +183,7 @@ class _Simulation:
 
 
 def _warnings(plan: Plan, actions: Iterable[Action]) -> dict[ClusterObjectRef, str]:
-    """The messages of a plan's Warning Events about the objects that it writes."""
+    """The messages of a plan's Warning Events, joined by `; `, by the written object."""
     messages: dict[ClusterObjectRef, list[str]] = {target_ref(action): [] for action in actions}
     for request in plan.events:
         place = request.recorded_with or request.target
@@ -209,6 +209,6 @@ def _merged(obj: Object, before: Object) -> Object:
 
 
 def _created(obj: Object) -> Object:
-    """The object with a uid, made up if it has none."""
+    """The object with its uid, or with a made-up one if it has none."""
     meta = obj.metadata
     return replace(obj, metadata=replace(meta, uid=meta.uid or f"new {meta.name}"))

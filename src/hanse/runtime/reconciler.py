@@ -229,7 +229,7 @@ class Reconciler:
             self.owned.update(change.where, change.before, after)
 
     def _still_visible(self, change: ObjectChange) -> Object | None:
-        """The same object in the store of another informer of its kind, if it has one."""
+        """The object with the same name and uid in a store of its kind, else None."""
         gone = change.object
         for store in self.informers.stores_of(change.where, type(gone).kind):
             found: Object | None = store.get(gone.metadata.namespace, gone.metadata.name)
@@ -238,7 +238,7 @@ class Reconciler:
         return None
 
     def _observe_identity(self, change: Change) -> None:
-        """Stop all writes for good if another cluster has joined a broker under our id."""
+        """Refuse all further writes, and call `on_refused`, if another cluster has our id."""
         if not self.refused and may_tell_identity(change, self.informers.local):
             self.refused = identity_error(self.snapshot())
             if self.refused:
@@ -289,7 +289,11 @@ class Reconciler:
                     yielded_at = _loop_time()
 
     def _plan_or_finish(self, dequeued: Dequeued) -> PlannedWork | None:
-        """Plan a key; returns its work if it has anything to write, else finishes it here."""
+        """Plan a key; returns its work if that has actions to apply.
+
+        Else None: an empty diff is recorded and the next plan scheduled; an error is logged and the
+        key retried.
+        """
         try:
             work = self._plan(dequeued)
         except Exception as error:  # noqa: BLE001 - the per-key boundary; logged by the next line
@@ -301,7 +305,11 @@ class Reconciler:
         return None
 
     def _plan(self, dequeued: Dequeued) -> PlannedWork | None:
-        """Plan and diff a key, ask its questions; None if inactive, or until stores are listed."""
+        """Plan and diff a key, ask its questions, and note what the key waits for.
+
+        None if its feature is unknown or the agent inactive, or while the local cluster or a broker
+        was not listed: the key then waits for that.
+        """
         item = (name, key) = dequeued.item
         feature = self.features.get(name)
         if feature is None or not self.active:

@@ -209,7 +209,7 @@ class _Evidence(Struct, frozen=True):
 
 
 def _explain(outcome: Outcome, evidence: _Evidence) -> VerifyResult:
-    """The result of one attempt."""
+    """The attempt with status `ok` if it ended as expected, else with the status of its cause."""
     attempt = outcome.attempt
     cause = None if outcome.is_expected else _cause(outcome, evidence)
     return VerifyResult(
