@@ -55,7 +55,7 @@ class Scope(NamedTuple):
         return f"metadata.name={self.name}" if self.name else ""
 
     def selects(self, obj: Object) -> bool:
-        """Whether an object of the kind is in the scope."""
+        """Whether an object of the kind matches the scope's namespace, name and label selector."""
         if self.namespace and self.namespace != obj.metadata.namespace:
             return False
         if self.name and self.name != obj.metadata.name:
@@ -253,7 +253,11 @@ class Connection:
         }
 
     def _phase(self, listed: bool) -> tuple[Phase, str]:
-        """The phase and its reason, worst first; the local cluster is never LEAVING."""
+        """The phase and its reason: the first of UNREACHABLE, RESTORED, LEAVING, CONNECTING, SYNCED
+
+        that applies: it is RESTORED until all informers listed again, and CONNECTING until
+        `listed`. The local cluster is never LEAVING.
+        """
         if self.unresponsive:
             return Phase.UNREACHABLE, self.unresponsive
         if self._rejected:

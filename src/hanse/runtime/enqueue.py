@@ -153,7 +153,10 @@ class Enqueuer:
             self._queue.add(item, priority)
 
     def _enqueue_waiting(self, change: Change) -> None:
-        """Enqueue the items that wait for the cluster or object that changed."""
+        """Enqueue the items that wait for the object that changed, or for the cluster of a fact.
+
+        Only `ClusterState` and `KindServed` facts count.
+        """
         blocker: ClusterId | ClusterObjectRef
         if isinstance(change, ObjectChange):
             blocker = ClusterObjectRef(change.where, object_ref(change.object))

@@ -291,11 +291,7 @@ class ClusterInformers:
             self._stop_informer(connection, scope)
 
     async def _run_informer(self, connection: Connection, informer: Informer) -> None:
-        """Feed a list-and-watch into the informer's store until cancelled.
-
-        A list is taken once the cluster's Leases are listed. A store that goes back in time begins
-        a recovery; an informer that works again has the server's identity checked.
-        """
+        """Feed a list-and-watch into its store until cancelled; notice restores, other servers."""
         scope, relist_leases = informer.scope, self.relists.relist_leases
         if scope.kind is Lease and self.facts.get(ServerClock, connection.cluster) is None:
             await self._identity.check(connection)  # Leases are judged by their age
@@ -382,10 +378,7 @@ class ClusterInformers:
                 self._update_state(connection)
 
     def _begin_recovery(self, connection: Connection, noticed_by: Scope | None = None) -> None:
-        """Treat a cluster as restored: log it, and restart every informer but `noticed_by`.
-
-        Nothing happens while relists of an earlier restore are pending.
-        """
+        """Mark a cluster as restored, unless it is, and restart informers but `noticed_by`."""
         if connection.relists_pending:
             return
         log.warning("cluster was restored", extra={"cluster": connection.cluster})

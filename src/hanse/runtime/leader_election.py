@@ -259,7 +259,7 @@ class LeaderElections:
         )
 
     def _publish(self, member: ClusterId, state: LeaderState) -> None:
-        """Publish a `Leadership` fact, and give or take the role of a led cluster."""
+        """Put the `Leadership` fact of a state; give or take the role LED of a connected member."""
         match state:
             case Leader(epoch):
                 self._informers.put_fact(Leadership(member, self._identity, epoch, ours=True))

@@ -132,7 +132,10 @@ class Metrics:
             self._unreadable.labels(cluster, kind).set(len(event.unreadable))
 
     def on_cluster_state(self, before: Fact | None, after: Fact | None) -> None:
-        """Set whether a cluster is reachable; with None after it, remove the metric."""
+        """Set whether a cluster is reachable by its `ClusterState`; without one, remove the metric.
+
+        Other facts are ignored.
+        """
         match before, after:
             case _, ClusterState(cluster, phase=phase):
                 self._reachable.labels(cluster).set(phase is not Phase.UNREACHABLE)

@@ -158,7 +158,7 @@ class _Simulation:
         self._change(where, before, _created(obj) if before is None else _merged(obj, before))
 
     def _put(self, where: ClusterId, obj: Object) -> None:
-        """Create or replace an object, which keeps its uid."""
+        """Create or replace an object in the overlays; one that replaces another gets its uid."""
         before = self._snapshot.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
         if before is not None:
             meta = replace(obj.metadata, uid=before.metadata.uid)

@@ -246,7 +246,7 @@ class Reconciler:
                 self.on_refused(self.refused)
 
     def _observe_pause(self, change: Change) -> None:
-        """Pause, resume or release held deletions after a change; publish reachability."""
+        """Pause or resume writes, and release allowed deletions, by a change; set a metric."""
         if isinstance(change, ObjectChange):
             if type(change.object) not in _PAUSE_KINDS:
                 return
@@ -289,11 +289,7 @@ class Reconciler:
                     yielded_at = _loop_time()
 
     def _plan_or_finish(self, dequeued: Dequeued) -> PlannedWork | None:
-        """Plan a key; returns its work if that has actions to apply.
-
-        Else None: an empty diff is recorded and the next plan scheduled; an error is logged and the
-        key retried.
-        """
+        """Plan a key; returns work that has actions, else None: it is finished or retried."""
         try:
             work = self._plan(dequeued)
         except Exception as error:  # noqa: BLE001 - the per-key boundary; logged by the next line
@@ -305,11 +301,7 @@ class Reconciler:
         return None
 
     def _plan(self, dequeued: Dequeued) -> PlannedWork | None:
-        """Plan and diff a key, ask its questions, and note what the key waits for.
-
-        None if its feature is unknown or the agent inactive, or while the local cluster or a broker
-        was not listed: the key then waits for that.
-        """
+        """Plan and diff a key, ask its questions; None if inactive or waiting for first lists."""
         item = (name, key) = dequeued.item
         feature = self.features.get(name)
         if feature is None or not self.active:
