@@ -294,7 +294,7 @@ class Store(Generic[K]):
             values[value] = {_object_name(held): held, name: obj}
 
     def _unindex(self, index: str, value: str, name: Name) -> None:
-        """Remove an object from an index."""
+        """Remove an object, by name, from an index under a value; nothing if it is not there."""
         values = self._by_index.get(index, {})
         held = values.get(value)
         if isinstance(held, dict):

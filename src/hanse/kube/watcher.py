@@ -137,10 +137,7 @@ class _Watcher(Generic[K]):
         self._lists_paged = False
 
     async def run_once(self) -> AsyncGenerator[WatchEvent[K], None]:
-        """One attempt: list if needed, then watch until the server ends that; yields all events.
-
-        Raises `KubeError` if a request or the stream fails; the caller decides when to try again.
-        """
+        """List if needed, then watch until the server ends that; yields events, raises errors."""
         self._open_watch = None
         if isinstance(self._position, ListAll) and self._has_listed and self._before_relist:
             await self._before_relist()
@@ -170,10 +167,7 @@ class _Watcher(Generic[K]):
         self._check_end(timeout)
 
     def kind_not_served(self) -> bool:
-        """Record that the kind is not served, and list at the next attempt.
-
-        Returns False if that was known before; each repetition counts as one more failed attempt.
-        """
+        """Record that the kind is not served, to list it later; False if that was known before."""
         changed = self._availability is not Availability.NOT_SERVED
         self._availability = Availability.NOT_SERVED
         self._position = ListAll()
@@ -209,10 +203,7 @@ class _Watcher(Generic[K]):
         return self._failures.expiries > _MAX_EXPIRIES
 
     def record_failure(self, error: KubeError) -> timedelta:
-        """Record a failure, and return the wait before the next attempt: 0 if the watch worked.
-
-        A resume verifies first that the server was not restored.
-        """
+        """Record a failure; returns the wait, 0 after a watch that worked. A resume is verified."""
         self._mark_unverified()
         self._reset_if_working()
         failures = self._failures
@@ -389,7 +380,7 @@ class _Watcher(Generic[K]):
     def _end_outage(self) -> bool:
         """Record that the kind is watched again; returns whether an outage had been reported.
 
-        If so, the other watches of the client are notified, which ends their waits.
+        If so, the other watches of the client are notified.
         """
         interrupted = self._availability is Availability.INTERRUPTED
         if interrupted:
