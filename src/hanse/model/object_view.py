@@ -39,7 +39,7 @@ class ObjectsView:
 
     @property
     def reads(self) -> tuple[Watch, ...]:
-        """The kinds of the rules, and what else their checks read."""
+        """A watch of each rule's kind, and those of what the checks read besides."""
         rules = self._rules.values()
         own = (Watch(Role.LOCAL, r.kind, r.namespace, r.labels) for r in rules)
         return (*own, *self._also_read)

@@ -179,33 +179,34 @@ def _must_be_false(field: _Field, what: str) -> Iterator[Violation]:
 
 
 def _host_process(pod: _Pod) -> Iterator[Violation]:
-    """Security contexts with windowsOptions.hostProcess."""
+    """A violation for each security context with windowsOptions.hostProcess set, unless false."""
     for context in pod.security_contexts:
         field = context["windowsOptions"]["hostProcess"]
         yield from _must_be_false(field, "HostProcess containers are not allowed")
 
 
 def _host_namespaces(pod: _Pod) -> Iterator[Violation]:
-    """A pod with hostNetwork, hostPID or hostIPC."""
+    """A violation for each of hostNetwork, hostPID and hostIPC that is set, unless false."""
     for name in ("hostNetwork", "hostPID", "hostIPC"):
         yield from _must_be_false(pod.spec[name], "namespaces of the host are not allowed")
 
 
 def _privileged(pod: _Pod) -> Iterator[Violation]:
-    """Privileged containers."""
+    """A violation for each container with `privileged` set, unless false."""
     for container in pod.containers:
         field = container["securityContext"]["privileged"]
         yield from _must_be_false(field, "privileged containers are not allowed")
 
 
 def _capabilities(pod: _Pod) -> Iterator[Violation]:
-    """Added capabilities that baseline does not allow."""
+    """A violation for each added capability that is not in BASELINE_CAPABILITIES."""
     for added in _added_capabilities(pod):
         if not _is_one_of(added, BASELINE_CAPABILITIES):
             yield Violation(added.path, f"capability {added.value!r} is not allowed")
 
 
 def _added_capabilities(pod: _Pod) -> Iterator[_Field]:
+    """Each entry of securityContext.capabilities.add of every container."""
     for container in pod.containers:
         yield from container["securityContext"]["capabilities"]["add"].items
 
@@ -226,7 +227,7 @@ def _host_ports(pod: _Pod) -> Iterator[Violation]:
 
 
 def _probe_hosts(pod: _Pod) -> Iterator[Violation]:
-    """A `host` in HTTP and TCP actions of probes and lifecycle hooks."""
+    """A violation for each `host` in httpGet and tcpSocket of probes and lifecycle hooks."""
     for container in pod.containers:
         handlers = [container[name] for name in _PROBES]
         handlers += [container["lifecycle"][name] for name in ("postStart", "preStop")]
@@ -252,7 +253,7 @@ def _apparmor(pod: _Pod) -> Iterator[Violation]:
 
 
 def _selinux(pod: _Pod) -> Iterator[Violation]:
-    """SELinux types that are not allowed, and any SELinux user or role."""
+    """A violation for each SELinux type not in SELINUX_TYPES, and for any user or role."""
     for context in pod.security_contexts:
         options = context["seLinuxOptions"]
         type_ = options["type"]
