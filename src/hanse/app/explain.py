@@ -353,7 +353,7 @@ def _excluded_clusters(
 def _not_selected_reason(
     backend: ClusterBackends, selected: set[ClusterId], view: View, affinity: AffinityMode
 ) -> str:
-    """Why a ready cluster was not selected."""
+    """Why a ready cluster was not selected: no weight, a preferred side, or a lower priority."""
     if not backend.weighting.weight:
         return NO_WEIGHT
     if affinity == "remote" and backend.cluster == view.local:

@@ -33,7 +33,7 @@ class FindingReporter:
         self._reported: dict[tuple[str, Ref], Finding] = {}
 
     async def run(self) -> None:
-        """Judge at intervals; never returns."""
+        """Judge at intervals, with every change that the reconciler reports; never returns."""
         self._reconciler.event_handlers.append(self.judgement.on_change)
         try:
             while True:

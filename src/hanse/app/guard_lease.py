@@ -132,7 +132,10 @@ class GuardLease:
                     await self._delete()
 
     async def _renew(self) -> None:
-        """Write the Lease with the current time, also after it was deleted."""
+        """Create or patch the Lease with the current time as renewTime; acquire time and rest stay.
+
+        Raises `KubeError`. Sets when the next renewal is due, and until when the Lease counts.
+        """
         if self._known is None:
             self._known = await read_or_none(self._client, Lease, self._node, GUARDS_NAMESPACE)
         now = format_micro_time(self._clock.now())

@@ -125,7 +125,7 @@ class NameServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch, probe and update until the block ends."""
+        """Run informers, updates, probes, and the cache if there is one, until the block ends."""
         async with AsyncExitStack() as stack:
             if self._cache is not None:
                 await stack.enter_async_context(self._cache.running())

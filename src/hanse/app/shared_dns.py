@@ -133,7 +133,11 @@ class NetworkViews:
             self._addresses |= pod_addresses(pod)
 
     def on_change(self, change: Change, snapshot: Snapshot) -> None:
-        """Enqueue what a change concerns; `advance` takes it up."""
+        """Mark the networks, clients and names that a change concerns, for `advance` to update.
+
+        A service's key concerns the networks of its namespace's tenant; one without a namespace
+        all.
+        """
         self._enqueue_network_changes(change, snapshot)
         for key in self._services.keys_for(change, snapshot):
             tenant = namespace_tenant(key.namespace, snapshot) if key.namespace else ""
@@ -245,7 +249,7 @@ class SharedNameServer:
 
     @asynccontextmanager
     async def running(self, server: DnsServer) -> AsyncIterator[None]:
-        """Watch and update until the block ends."""
+        """Run the informers, and send changes of views to the server, until the block ends."""
         async with self._informers.running(), asyncio.TaskGroup() as group:
             sending = group.create_task(self._send_changes(server), name="dns of networks")
             try:
