@@ -83,7 +83,7 @@ class SocketProbe:
         await asyncio.sleep(0)  # lets the transports close
 
     def _socket_to(self, target: ProbeTarget) -> socket.socket:
-        """A socket that is fit for a target, not connected yet."""
+        """A new non-blocking socket of the target's address family, UDP or TCP; not connected."""
         family = socket.AF_INET6 if ":" in target.address else socket.AF_INET
         by_udp = target.type == "UDP"
         opened = self._open_socket(family, socket.SOCK_DGRAM if by_udp else socket.SOCK_STREAM)

@@ -148,7 +148,7 @@ class Prober:
 
     @contextmanager
     def probing_for(self, source: ProbeSource) -> Iterator[None]:
-        """Probe also for another source, until the block ends."""
+        """Probe also for another source until the block ends; then its own targets are dropped."""
         number = self._added = self._added + 1
         self._sources[number] = source
         if self._running and self._is_active():
