@@ -85,4 +85,5 @@ class FindingReporter:
         return ClusterObjectRef(local, ObjectRef(Namespace.kind, self._namespace))
 
     def _snapshot(self) -> MultiClusterSnapshot:
+        """The agent's own snapshot, taken now, as that of a fleet."""
         return MultiClusterSnapshot({self._reconciler.informers.local: self._reconciler.snapshot()})

@@ -63,7 +63,9 @@ class Rules(Protocol):
 
     def run(self, commands: str) -> str: ...
 
-    def change(self, table: str, changes: Sequence[ElementChange]) -> None: ...
+    def change(self, table: str, changes: Sequence[ElementChange]) -> None:
+        """Change elements of a table's sets, all or none; raises `NftablesError`."""
+        ...
 
 
 class GuardSettings(Struct, frozen=True):

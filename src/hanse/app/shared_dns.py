@@ -60,6 +60,7 @@ class TenantServices:
         self._services = services
 
     def synced(self, snapshot: Snapshot) -> bool:
+        """Whether all services are listed, not only the tenant's."""
         return self._services.synced(snapshot)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
@@ -155,6 +156,7 @@ class NetworkViews:
                 self._enqueue(name, compiler, _NAMES, key)
 
     def _enqueue(self, name: NetworkName, compiler: Compiler, source: int, key: Key) -> None:
+        """Enqueue a key of a source with a network's compiler, and mark the network as dirty."""
         compiler.enqueue(source, key)
         self._dirty[name] = None
 

@@ -200,7 +200,10 @@ def is_applied(existing: Wire, wanted: Wire) -> bool:
 
 
 def _closed_fields(obj: Wire) -> tuple[Any, list[Any]]:
-    """The fields to which nobody adds any: what they have besides is of an earlier version."""
+    """The `rules` of a role and the schemas of a definition's versions; (None, []) if neither.
+
+    Nobody adds fields to these: what they have besides is of an earlier version.
+    """
     versions = obj.get("spec", {}).get("versions", ())
     return obj.get("rules"), [version.get("schema") for version in versions]
 

@@ -192,6 +192,7 @@ class Client:
         return Counted(tuple(page.objects), None if rest is None else listed + rest)
 
     async def close(self) -> None:
+        """Close the transport, also where another client uses it."""
         await self._transport.close()
 
     async def _list_once(

@@ -180,7 +180,7 @@ def _is_loopback(host: str) -> bool:
 def _proxy_from_environment(url: str, local: bool) -> str:
     """The proxy of the URL's scheme in the environment, as kubectl takes it; empty if none applies.
 
-    None applies if the host is `local` (loopback) or in NO_PROXY.
+    No proxy applies if the host is `local` (loopback) or in NO_PROXY.
     """
     target = URL(url)
     host = target.host or ""

@@ -259,7 +259,7 @@ def kubeconfig_paths(paths: str) -> tuple[Path, ...]:
 
 
 def _file_stamps(resolved: ResolvedContext) -> tuple[_Stamp | None, ...]:
-    """The stamp of each file that a context was read from; another one shows a change."""
+    """The stamp of each file that a context was read from, None for an unreadable one."""
     return tuple(_file_stamp(file) for file in resolved.files)
 
 

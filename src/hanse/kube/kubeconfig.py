@@ -171,6 +171,7 @@ class Kubeconfig:
 
     @property
     def _origin_names(self) -> str:
+        """The origins of all texts, joined by commas, for messages; `kubeconfig` without any."""
         return ", ".join(self._origins) or "kubeconfig"
 
     def _find_entry(

@@ -155,6 +155,7 @@ def lease_request_patch(lease: Lease, identity: str) -> Wire:
 
 
 def _preconditions(lease: Lease) -> Wire:
+    """The observed uid and resourceVersion, as metadata of a merge patch."""
     return {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
 
 

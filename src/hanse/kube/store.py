@@ -317,6 +317,7 @@ def _all_held(held: K | dict[Name, K] | None) -> Collection[K]:
 
 
 def _object_name(obj: Object) -> Name:
+    """The namespace and name of an object."""
     return (obj.metadata.namespace, obj.metadata.name)
 
 
@@ -342,4 +343,5 @@ def intern_metadata(meta: Meta) -> None:
 
 
 def _intern_short(text: str) -> str:
+    """The text, interned if it has at most MAX_INTERNED_LENGTH characters."""
     return intern(text) if len(text) <= MAX_INTERNED_LENGTH else text

@@ -237,7 +237,7 @@ class _Watcher(Generic[K]):
         return self._failures.refusals - 1
 
     def begin_outage(self, error: KubeError, pause: timedelta) -> bool:
-        """Record an outage, if one begins or is of another sort now; the next attempt lists.
+        """Record an outage that begins or changes its sort, and list next; whether to report it.
 
         The server may come back from a backup with a version past the last observed one, so that
         resuming could not detect it. A server that answers, if only by errors, is no outage for

@@ -249,4 +249,5 @@ def _schema(kind: type[Object], crd: Crd) -> Wire:
 
 
 def _sorted_by_name(built: Iterable[Wire]) -> tuple[Wire, ...]:
+    """The CRDs sorted by `metadata.name`."""
     return tuple(sorted(built, key=lambda crd: str(crd["metadata"]["name"])))

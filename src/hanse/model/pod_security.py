@@ -81,6 +81,7 @@ class _Field(Struct, frozen=True):
     value: Any
 
     def __getitem__(self, name: str) -> "_Field":
+        """The field of that name with its path; a missing one, value None, if this is no object."""
         value = self.value.get(name) if isinstance(self.value, dict) else None
         return _Field(f"{self.path}.{name}", value)
 
@@ -109,6 +110,7 @@ class _Pod(Struct, frozen=True):
 
     @property
     def is_windows(self) -> bool:
+        """Whether `spec.os.name` is `windows`."""
         return bool(self.spec["os"]["name"].value == "windows")
 
 
@@ -169,6 +171,7 @@ def _must_be(field: _Field, type_: type, *, required: bool = False) -> Iterator[
 
 
 def _is_one_of(field: _Field, allowed: frozenset[str]) -> bool:
+    """Whether the value of a field is a text, and one of those allowed."""
     return isinstance(field.value, str) and field.value in allowed
 
 

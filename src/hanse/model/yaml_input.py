@@ -82,6 +82,7 @@ class _ExpandedSize:
         self._open: list[_Node] = []
 
     def add_scalar(self, anchor: str | None) -> None:
+        """Count a scalar into the open collection, and keep it by its anchor, if any."""
         self._add(_Node(anchor, levels=0))
 
     def add_alias(self, event: yaml.AliasEvent) -> None:

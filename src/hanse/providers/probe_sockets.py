@@ -256,6 +256,7 @@ class _KeptConnection(asyncio.Protocol):
         self._transport.write(request_bytes(self._target, keep=not close))
 
     def close(self) -> None:
+        """Abort the connection, if it is open."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -280,6 +281,7 @@ class _KeptConnection(asyncio.Protocol):
             self._finish(failure, last)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Report the error, or CLOSED without one, as the failure of the probe in progress."""
         self._finish(_error_text(exc) if exc is not None else CLOSED, True)
 
     def _finish(self, failure: str, close: bool) -> None:

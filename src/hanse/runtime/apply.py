@@ -62,6 +62,7 @@ class WriteReport(Struct, frozen=True):
 
     @property
     def target(self) -> ClusterObjectRef:
+        """The object that the action writes, with its cluster."""
         return target_ref(self.action)
 
 
@@ -279,6 +280,7 @@ def _is_about_itself(error: NotFound, action: Action) -> bool:
 
 
 def _not_connected(action: Action) -> WriteReport:
+    """The report `Failed` of an action that was not sent, as its cluster is not connected."""
     return WriteReport(action, "Failed", f"{action.where} is not connected")
 
 

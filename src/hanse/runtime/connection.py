@@ -238,6 +238,7 @@ class Connection:
             self._recovery_timer = loop.call_later(RECOVERY.total_seconds(), end, self)
 
     def _stop_timer(self) -> None:
+        """Cancel the timer of the recovery, if there is one."""
         if self._recovery_timer is not None:
             self._recovery_timer.cancel()
             self._recovery_timer = None

@@ -34,24 +34,34 @@ class ExternalSystem(Protocol):
     """
 
     @property
-    def kinds(self) -> Sequence[type[Object]]: ...
+    def kinds(self) -> Sequence[type[Object]]:
+        """The kinds that the system has; others are not served."""
+        ...
 
-    async def list(self, kind: type[K]) -> Sequence[K]: ...
+    async def list(self, kind: type[K]) -> Sequence[K]:
+        """All objects of a kind, also those of others."""
+        ...
 
-    async def create(self, obj: K) -> K: ...
+    async def create(self, obj: K) -> K:
+        """Create an object, and return it as stored."""
+        ...
 
     async def update(self, obj: K) -> K:
         """Replace a whole object, and return it as stored."""
         ...
 
-    async def delete(self, obj: K) -> None: ...
+    async def delete(self, obj: K) -> None:
+        """Delete an object, found by its name or uid."""
+        ...
 
 
 @runtime_checkable
 class SupportsRead(Protocol):
     """An adapter that reads one object, for systems in which a list is expensive."""
 
-    async def read(self, kind: type[K], name: str) -> K: ...
+    async def read(self, kind: type[K], name: str) -> K:
+        """Read one object by name; raises `NotFound` if it is absent."""
+        ...
 
 
 POLL_INTERVAL = timedelta(seconds=30)
@@ -245,4 +255,5 @@ class ExternalApi:
 
 
 def _object_key(obj: Object) -> tuple[Any, str, str]:
+    """Kind, namespace and name of an object."""
     return (type(obj).kind, obj.metadata.namespace, obj.metadata.name)

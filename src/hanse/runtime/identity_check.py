@@ -19,7 +19,9 @@ class FactStore(Protocol):
 
     facts: Facts
 
-    def put_fact(self, fact: Fact) -> None: ...
+    def put_fact(self, fact: Fact) -> None:
+        """Store a fact in place of the one with its key."""
+        ...
 
     def record_answer(self, cluster: ClusterId, *, rejection: str = "") -> None: ...
 

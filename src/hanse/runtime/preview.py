@@ -48,6 +48,7 @@ class Overlay(Generic[K]):
 
     @property
     def synced(self) -> bool:
+        """Whether the store below is synced."""
         return self._below.synced
 
     def put(self, obj: K) -> None:
@@ -73,9 +74,11 @@ class Overlay(Generic[K]):
         )
 
     def all(self) -> Iterator[K]:
+        """All objects, with the overlay's changes last."""
         return self._merge_overlay(self._below.all(), lambda _: True)
 
     def in_namespace(self, namespace: str) -> Iterator[K]:
+        """The objects of a namespace, with the overlay's changes last."""
         below = self._below.in_namespace(namespace)
         return self._merge_overlay(below, lambda o: o.metadata.namespace == namespace)
 

@@ -264,4 +264,5 @@ def _set_cookie(answer: web.Response, value: str) -> None:
 
 
 def _encode_event(name: str, body: bytes) -> bytes:
+    """One server-sent event with this name and data."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), body)

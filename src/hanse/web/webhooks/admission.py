@@ -129,4 +129,5 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _escape_pointer(name: str) -> str:
+    """A name as a segment of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")
