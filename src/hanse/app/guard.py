@@ -61,7 +61,9 @@ RETRY_SECONDS = 1.0
 class Rules(Protocol):
     """Where rules are applied: all commands of a call, or none."""
 
-    def run(self, commands: str) -> str: ...
+    def run(self, commands: str) -> str:
+        """Run nftables commands as one transaction, and return their output."""
+        ...
 
     def change(self, table: str, changes: Sequence[ElementChange]) -> None:
         """Change elements of a table's sets, all or none; raises `NftablesError`."""

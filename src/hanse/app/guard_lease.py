@@ -91,10 +91,10 @@ class GuardLease:
             await asyncio.sleep(pause)
 
     async def end(self) -> None:
-        """Delete the Lease for good, and wait until policies isolate networks instead.
+        """Delete the Lease for good, and wait until agents say that policies isolate networks.
 
-        If no agent says so, it ends after a while. A Lease that cannot be deleted, as the account
-        of the guard is gone, has to run out: agents would take it for rules.
+        After a number of checks that do not say so, it returns nevertheless. A Lease that cannot be
+        deleted has to expire first: agents would take it for rules.
         """
         self._ended = True
         try:

@@ -192,9 +192,9 @@ async def _is_established(client: Client, definition: Manifest) -> bool:
 
 
 def is_applied(existing: Wire, wanted: Wire) -> bool:
-    """Whether an object has all wanted fields, recursively; others are of servers or of people.
+    """Whether an object has all wanted fields, recursively; it may have others besides.
 
-    Not in the rules of roles and the schemas of definitions, which have no other fields.
+    But not in the rules of roles and the schemas of definitions, which have to be equal.
     """
     return contains(existing, wanted) and _closed_fields(existing) == _closed_fields(wanted)
 

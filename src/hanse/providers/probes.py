@@ -137,7 +137,7 @@ class Prober:
             self._drop_all()
 
     def resync(self) -> None:
-        """Start all probes or stop them, when this replica may have become active or inactive."""
+        """Start the probes of all sources if running and active; drop all targets if inactive."""
         if not self._running:
             return
         if not self._is_active():

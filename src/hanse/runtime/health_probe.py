@@ -73,4 +73,5 @@ async def _probe_failure(connection: Connection, probe: Probe) -> str:
 
 
 def _now() -> float:
+    """The time of the running event loop, in seconds."""
     return asyncio.get_running_loop().time()

@@ -23,7 +23,9 @@ class FactStore(Protocol):
         """Store a fact in place of the one with its key."""
         ...
 
-    def record_answer(self, cluster: ClusterId, *, rejection: str = "") -> None: ...
+    def record_answer(self, cluster: ClusterId, *, rejection: str = "") -> None:
+        """Record that a cluster answered, and the text of a rejection of our credentials."""
+        ...
 
 
 class IdentityCheck:

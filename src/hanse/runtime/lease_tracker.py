@@ -173,4 +173,5 @@ class LeaseTracker:
 
 
 def _now() -> float:
+    """The time of the running event loop, in seconds."""
     return asyncio.get_running_loop().time()

@@ -246,7 +246,7 @@ class Reconciler:
                 self.on_refused(self.refused)
 
     def _observe_pause(self, change: Change) -> None:
-        """Pause or resume writes, and release allowed deletions, by a change; set a metric."""
+        """Set `paused`, release allowed deletions and set the reachability metric by a change."""
         if isinstance(change, ObjectChange):
             if type(change.object) not in _PAUSE_KINDS:
                 return
