@@ -93,7 +93,10 @@ class NodePlugin:
         whose result names no interface of the node."""
 
     async def run(self) -> None:
-        """Install the plugin and answer its calls until cancelled; it stays installed."""
+        """Install the plugin and answer its calls until cancelled; it stays installed.
+
+        Loads the attachments first, and refreshes plugin and attachments at intervals.
+        """
         remove_stale_call_folders(self._folders.state)
         questions = _open_questions(self._folders.state)
         loop = asyncio.get_running_loop()

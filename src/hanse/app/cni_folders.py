@@ -40,7 +40,9 @@ class CniFolders(Struct, frozen=True):
 class Commands(Protocol):
     """Where nftables commands run: all of a call, or none."""
 
-    def run(self, commands: str) -> str: ...
+    def run(self, commands: str) -> str:
+        """Run commands as one transaction, and return their output; raises `NftablesError`."""
+        ...
 
 
 def remember_folders(folders: CniFolders) -> None:

@@ -89,6 +89,7 @@ class Dashboard:
         return {"name": name, "answers": answers}
 
     def _snapshot(self) -> MultiClusterSnapshot:
+        """The snapshots of all agents that are shown, taken now."""
         return MultiClusterSnapshot(
             {name: agent.reconciler.snapshot() for name, agent in self._agents.items()},
             local=self._local,

@@ -336,4 +336,5 @@ def _local_sources(view: View, external_zone: str) -> tuple[ZoneSource, ...]:
 
 
 def _address_text(listeners: Sequence[Listeners]) -> str:
+    """`address:port` of the first listener."""
     return "{}:{}".format(*listeners[0].address)

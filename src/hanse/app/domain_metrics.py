@@ -105,7 +105,7 @@ def _gauge(
 
 
 def _lease_ages(snapshot: MultiClusterSnapshot) -> Iterator[tuple[Labels, float]]:
-    """The time since the last renewal of each member's Lease on a broker."""
+    """Seconds since the renewTime of each member's Lease on a broker, labelled by the member."""
     members = set(snapshot.members)
     for broker in snapshot.clusters_with_role(Role.BROKER):
         for lease in snapshot.all(broker, Lease):

@@ -147,7 +147,8 @@ def parse_service_name(name: bytes, view: View) -> ServiceQuestion | None:
 def explain(name: str, rtype: int, view: View, snapshot: Snapshot) -> Explanation:
     """What a view answers to a question and why, computed from a snapshot; no query is sent.
 
-    The zone data are compiled as in the server.
+    The zone data are compiled as in the server: REFUSED outside its zones, SERVFAIL until all is
+    listed.
     """
     wire = wire_name(name)
     global_host = global_service(name, snapshot)
@@ -352,7 +353,7 @@ def _excluded_clusters(
 def _not_selected_reason(
     backend: ClusterBackends, selected: set[ClusterId], view: View, affinity: AffinityMode
 ) -> str:
-    """Why a ready cluster was not selected."""
+    """Why a ready cluster was not selected: no weight, a preferred side, or a lower priority."""
     if not backend.weighting.weight:
         return NO_WEIGHT
     if affinity == "remote" and backend.cluster == view.local:

@@ -30,7 +30,7 @@ class ReplicaQuestion(Struct, frozen=True):
 
 
 def parse_replica_name(name: str, options: StatefulSetOptions) -> ReplicaQuestion | None:
-    """Parse a name in the zone of sets; None if it is not one."""
+    """Parse `[NAMES.]NAMESPACE[.FEDERATION].svc.ZONE`; None for a name of another form."""
     wire, zone = wire_name(name), wire_name(options.zone)
     if not is_subdomain(wire, zone):
         return None

@@ -33,7 +33,7 @@ class FindingReporter:
         self._reported: dict[tuple[str, Ref], Finding] = {}
 
     async def run(self) -> None:
-        """Judge at intervals; never returns."""
+        """Judge at intervals, with every change that the reconciler reports; never returns."""
         self._reconciler.event_handlers.append(self.judgement.on_change)
         try:
             while True:
@@ -85,4 +85,5 @@ class FindingReporter:
         return ClusterObjectRef(local, ObjectRef(Namespace.kind, self._namespace))
 
     def _snapshot(self) -> MultiClusterSnapshot:
+        """The agent's own snapshot, taken now, as that of a fleet."""
         return MultiClusterSnapshot({self._reconciler.informers.local: self._reconciler.snapshot()})

@@ -61,9 +61,13 @@ RETRY_SECONDS = 1.0
 class Rules(Protocol):
     """Where rules are applied: all commands of a call, or none."""
 
-    def run(self, commands: str) -> str: ...
+    def run(self, commands: str) -> str:
+        """Run nftables commands as one transaction, and return their output."""
+        ...
 
-    def change(self, table: str, changes: Sequence[ElementChange]) -> None: ...
+    def change(self, table: str, changes: Sequence[ElementChange]) -> None:
+        """Change elements of a table's sets, all or none; raises `NftablesError`."""
+        ...
 
 
 class GuardSettings(Struct, frozen=True):
@@ -136,7 +140,10 @@ class Guard:
         return RulesState.HOLD if follows else RulesState.OLD
 
     def on_change(self, change: Change, *, listed: bool = False) -> None:  # noqa: ARG002 - the informers' signature
-        """Mark the addresses of a changed pod, or the facts of another object, and wake `run`."""
+        """Mark the addresses of a changed pod, or the facts of another object, and wake `run`.
+
+        Facts, and objects that do not concern the rules, are ignored.
+        """
         if not isinstance(change, ObjectChange):
             return
         if isinstance(change.object, Pod):
@@ -345,6 +352,7 @@ async def guarding(
 
 
 def _count_unchecked(plugin: NodePlugin) -> int:
+    """How many ports of bridges may be pods' and have no rules."""
     return len(plugin.unchecked)
 
 

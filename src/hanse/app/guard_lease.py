@@ -91,10 +91,10 @@ class GuardLease:
             await asyncio.sleep(pause)
 
     async def end(self) -> None:
-        """Delete the Lease for good, and wait until policies isolate networks instead.
+        """Delete the Lease for good, and wait until agents say that policies isolate networks.
 
-        If no agent says so, it ends after a while. A Lease that cannot be deleted, as the account
-        of the guard is gone, has to run out: agents would take it for rules.
+        After a number of checks that do not say so, it returns nevertheless. A Lease that cannot be
+        deleted has to expire first: agents would take it for rules.
         """
         self._ended = True
         try:
@@ -132,7 +132,10 @@ class GuardLease:
                     await self._delete()
 
     async def _renew(self) -> None:
-        """Write the Lease with the current time, also after it was deleted."""
+        """Create or patch the Lease with the current time as renewTime; acquire time and rest stay.
+
+        Raises `KubeError`. Sets when the next renewal is due, and until when the Lease counts.
+        """
         if self._known is None:
             self._known = await read_or_none(self._client, Lease, self._node, GUARDS_NAMESPACE)
         now = format_micro_time(self._clock.now())
@@ -175,6 +178,7 @@ class GuardLease:
         self._deleted, self._counts_until = True, 0.0
 
     def _networks(self) -> list[Network]:
+        """The Networks of this cluster that are known now."""
         snapshot = self._snapshot()
         return list(snapshot.all(snapshot.local, Network))
 

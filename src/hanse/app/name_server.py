@@ -50,7 +50,10 @@ class NameServer:
         clock: Clock,
         judgement: Judgement,
     ) -> None:
-        """Known hosts and their health are loaded from the cache folder, if there is one."""
+        """Become the change handler of the informers; nothing runs until `running`.
+
+        Known hosts and their health are loaded from the cache folder, if there is one.
+        """
         self._informers = informers
         self._compiler = compiler
         self._zones = [s for s in compiler.sources if isinstance(s, GlobalZone)]
@@ -122,7 +125,7 @@ class NameServer:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch, probe and update until the block ends."""
+        """Run informers, updates, probes, and the cache if there is one, until the block ends."""
         async with AsyncExitStack() as stack:
             if self._cache is not None:
                 await stack.enter_async_context(self._cache.running())

@@ -61,7 +61,7 @@ class PreviewedFleet(Struct, frozen=True):
 async def previewing(
     fleet: PreviewedFleet, features: Sequence[Feature]
 ) -> AsyncIterator[Reconcilers]:
-    """A reconciler for every agent that watches the live clusters and never writes."""
+    """Give, until the block ends, a reconciler for each member that watches and never writes."""
     async with AsyncExitStack() as stack:
         reconcilers: dict[ClusterId, Reconciler] = {}
         for name, credentials in fleet.members.items():

@@ -60,6 +60,7 @@ class TenantServices:
         self._services = services
 
     def synced(self, snapshot: Snapshot) -> bool:
+        """Whether all services are listed, not only the tenant's."""
         return self._services.synced(snapshot)
 
     def keys(self, snapshot: Snapshot) -> Iterator[Key]:
@@ -133,7 +134,11 @@ class NetworkViews:
             self._addresses |= pod_addresses(pod)
 
     def on_change(self, change: Change, snapshot: Snapshot) -> None:
-        """Enqueue what a change concerns; `advance` takes it up."""
+        """Mark the networks, clients and names that a change concerns, for `advance` to update.
+
+        A service's key concerns the networks of its namespace's tenant; one without a namespace
+        all.
+        """
         self._enqueue_network_changes(change, snapshot)
         for key in self._services.keys_for(change, snapshot):
             tenant = namespace_tenant(key.namespace, snapshot) if key.namespace else ""
@@ -151,6 +156,7 @@ class NetworkViews:
                 self._enqueue(name, compiler, _NAMES, key)
 
     def _enqueue(self, name: NetworkName, compiler: Compiler, source: int, key: Key) -> None:
+        """Enqueue a key of a source with a network's compiler, and mark the network as dirty."""
         compiler.enqueue(source, key)
         self._dirty[name] = None
 
@@ -245,7 +251,7 @@ class SharedNameServer:
 
     @asynccontextmanager
     async def running(self, server: DnsServer) -> AsyncIterator[None]:
-        """Watch and update until the block ends."""
+        """Run the informers, and send changes of views to the server, until the block ends."""
         async with self._informers.running(), asyncio.TaskGroup() as group:
             sending = group.create_task(self._send_changes(server), name="dns of networks")
             try:

@@ -192,15 +192,18 @@ async def _is_established(client: Client, definition: Manifest) -> bool:
 
 
 def is_applied(existing: Wire, wanted: Wire) -> bool:
-    """Whether an object has all wanted fields, recursively; others are of servers or of people.
+    """Whether an object has all wanted fields, recursively; it may have others besides.
 
-    Not in the rules of roles and the schemas of definitions, which have no other fields.
+    But not in the rules of roles and the schemas of definitions, which have to be equal.
     """
     return contains(existing, wanted) and _closed_fields(existing) == _closed_fields(wanted)
 
 
 def _closed_fields(obj: Wire) -> tuple[Any, list[Any]]:
-    """The fields to which nobody adds any: what they have besides is of an earlier version."""
+    """The `rules` of a role and the schemas of a definition's versions; (None, []) if neither.
+
+    Nobody adds fields to these: what they have besides is of an earlier version.
+    """
     versions = obj.get("spec", {}).get("versions", ())
     return obj.get("rules"), [version.get("schema") for version in versions]
 

@@ -50,7 +50,7 @@ def report_document(report: Report) -> dict[str, Any]:
 
 
 def findings_document(findings: Iterable[Finding]) -> list[Any]:
-    """Findings as they are in the JSON of every face."""
+    """Findings as JSON values, as every command and the page have them."""
     return [msgspec.to_builtins(one) for one in findings]
 
 
@@ -74,7 +74,10 @@ def print_findings(report: Report) -> None:
 
 
 def print_finding(one: Finding) -> None:
-    """Print a finding with at most `SHOWN_CONSEQUENCES` consequences, and its remedy."""
+    """Print code, severity, summary and age of a finding, consequences, and what mends it.
+
+    At most `SHOWN_CONSEQUENCES` consequences are shown, and how many more there are.
+    """
     mark = "·" if one.severity is Severity.NOTE else "✗"
     label = click.style(f"{mark} {one.severity}", fg=_COLORS[one.severity])
     click.echo(f"{label} {one.code}: {one.summary}{_since(one)}")
@@ -93,7 +96,7 @@ def print_finding(one: Finding) -> None:
 
 
 def as_called(command: str) -> str:
-    """A command with this program by the name that a shell finds it by, to be pasted."""
+    """A command for people, each `hanse` in it replaced by the name that runs this program."""
     return _PROGRAM.sub(lambda found: f"{found[1]}{found[2]}{program_name()}", command)
 
 
@@ -109,7 +112,10 @@ def _since(one: Finding) -> str:
 
 
 def print_summaries(findings: Iterable[Finding]) -> None:
-    """Print a line for findings of RISK or worse, at most `SHOWN_CONSEQUENCES`; else nothing."""
+    """Print a line for findings of RISK or worse, at most `SHOWN_CONSEQUENCES`, and `hanse doctor`.
+
+    Nothing if there is none.
+    """
     shown = [one for one in findings if one.severity.at_least(Severity.RISK)]
     for one in shown[:SHOWN_CONSEQUENCES]:
         label = click.style(f"✗ {one.severity}", fg=_COLORS[one.severity])

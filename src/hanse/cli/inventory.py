@@ -227,7 +227,7 @@ async def read_access(
 
 
 def describe_cluster(read: ClusterRead, access: AccessAnswer) -> ClusterInventory:
-    """All but `services` of one cluster; what the API server refused is None."""
+    """All of one cluster but `services`; fields of what the API server refused are None."""
     answer = access.version
     doubt = (answer.received - answer.sent) / 2
     now = answer.sent + doubt
@@ -311,6 +311,7 @@ async def read_version(client: Client) -> VersionAnswer:
 
 
 def _get_request(path: str) -> Request:
+    """A GET request with the time limit REQUEST_TIMEOUT."""
     return Request("GET", path, timeout=REQUEST_TIMEOUT)
 
 

@@ -48,6 +48,7 @@ class BrokerObject(Struct, frozen=True):
     namespace: str = ""
 
     def __str__(self) -> str:
+        """`Kind namespace/name`, or `Kind name` without a namespace."""
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.kind.name} {place}"
 

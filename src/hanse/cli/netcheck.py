@@ -119,7 +119,7 @@ async def _ask(host: str, port: int, seconds: int) -> str:
 
 
 def _describe(error: OSError) -> str:
-    """The error in the words of the Go program, which diagnoses look for."""
+    """The error's text as Go's `net` package words it, which `hanse verify` looks for."""
     if isinstance(error, TimeoutError):
         return "i/o timeout"
     if isinstance(error, socket.gaierror):

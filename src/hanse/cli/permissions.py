@@ -131,7 +131,7 @@ def _is_granted(permission: Permission, granted: Iterable[_Granted]) -> bool:
 
 
 def _allows(rule: PolicyRule, permission: Permission) -> bool:
-    """Whether a rule allows a permission; not where it names the only objects."""
+    """Whether a rule allows a permission, also by `*`; never a rule with resourceNames."""
     asked = (
         (permission.verb, rule.verbs),
         (permission.group, rule.api_groups),

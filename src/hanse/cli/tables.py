@@ -15,6 +15,7 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _format_row(cells: Sequence[str], widths: Sequence[int]) -> str:
+    """The cells padded to the widths, colour codes not counted, without trailing blanks."""
     padded = (
         cell + " " * (width - len(click.unstyle(cell)))
         for cell, width in zip(cells, widths, strict=True)

@@ -16,7 +16,7 @@ class _Plain(yaml.SafeDumper):
     """Block style without aliases, with lists indented below their key."""
 
     def ignore_aliases(self, data: Any) -> bool:  # noqa: ARG002 - the base class's signature
-        """Write equal values each time: no anchors and aliases."""
+        """True: equal values are written each time, without anchors and aliases."""
         return True
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:  # noqa: ARG002 - the same

@@ -39,7 +39,10 @@ async def issue_token(
 
 
 async def is_revoked(server: Client, account: TokenAccount, token: str) -> bool:
-    """Whether the Secret to which a token was bound is gone; False for one bound to none."""
+    """Whether the Secret to which a token was bound is gone; False for one bound to none.
+
+    Raises `KubeError` if the Secrets cannot be listed.
+    """
     claims = parse_claims(token)
     bound = claims.bound if claims is not None else None
     known = {one.name for one in await _bound_secrets(server, account)}
@@ -47,9 +50,10 @@ async def is_revoked(server: Client, account: TokenAccount, token: str) -> bool:
 
 
 async def revoke_others(server: Client, account: TokenAccount, token: str) -> int:
-    """Revoke the tokens that are bound to other Secrets than this one; returns how many Secrets.
+    """Delete the account's Secrets but the one this token is bound to; returns how many.
 
-    None if this one is bound to no Secret: it would be revoked, too.
+    That revokes the tokens bound to them. 0, and nothing is deleted, if this token is bound to
+    none: it would be revoked, too.
     """
     claims = parse_claims(token)
     if claims is None or claims.bound is None:
@@ -91,5 +95,5 @@ def _is_owned(secret: Secret, owner: ServiceAccount) -> bool:
 
 
 def _created(secret: Secret) -> datetime:
-    """When a Secret was created; if it does not say, before all others."""
+    """When a Secret was created; the earliest datetime if it does not say."""
     return secret.metadata.creation_timestamp or datetime.min.replace(tzinfo=UTC)

@@ -113,6 +113,7 @@ def server_context(issued: KeyPair) -> ssl.SSLContext:
 
 
 def _subject_name(common_name: str, organizations: Iterable[str] = ()) -> x509.Name:
+    """A subject with the organizations first, then the common name."""
     groups = [x509.NameAttribute(NameOID.ORGANIZATION_NAME, group) for group in organizations]
     return x509.Name([*groups, x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
 

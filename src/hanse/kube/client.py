@@ -56,7 +56,7 @@ class Client:
         self._field_manager = field_manager
 
     def with_own_limit(self) -> "Client":
-        """A client of the same server with a concurrency limit of its own, for leases."""
+        """A client over the same transport and REST mapper, with a concurrency limit of its own."""
         return Client(
             self._transport,
             limit=AdaptiveConcurrencyLimit(),
@@ -192,6 +192,7 @@ class Client:
         return Counted(tuple(page.objects), None if rest is None else listed + rest)
 
     async def close(self) -> None:
+        """Close the transport, also where another client uses it."""
         await self._transport.close()
 
     async def _list_once(

@@ -59,7 +59,7 @@ class AdaptiveConcurrencyLimit:
         return len(self._waiters)
 
     def widen(self, width: int) -> None:
-        """Let so many requests be sent at a time, if it were fewer."""
+        """Raise the window and its upper bound to at least `width`; queued requests may start."""
         self._most = max(self._most, width)
         self.width = max(self.width, width)
         self._admit_waiters()

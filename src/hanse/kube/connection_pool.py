@@ -68,7 +68,7 @@ class ConnectionPool:
             self._idle.set()
 
     async def retire(self) -> None:
-        """Close once the last request and the last watch have ended."""
+        """Wait until the last request and the last watch have ended, then close."""
         await self._idle.wait()
         await self.close()
 
@@ -105,14 +105,20 @@ class ConnectionPool:
         }
 
     def failure(self, error: Exception, timeout: timedelta) -> Unreachable:
-        """The error to raise for a failed connection, with a short message that holds no secret."""
+        """The error to raise for a failed connection, with a short message that holds no secret.
+
+        `Untrusted` if the server's certificate is not trusted, else `Unreachable`.
+        """
         is_untrusted = isinstance(error, aiohttp.ClientConnectorCertificateError)
         failure = Untrusted if is_untrusted else Unreachable
         return failure(_failure_message(error, URL(self._url).authority, timeout))
 
 
 def _failure_message(error: Exception, where: str, timeout: timedelta) -> str:
-    """The message for a failed connection to `where`, by the type of the error."""
+    """The text for a failed connection to `where`, by the type of the error.
+
+    It says whether certificate, proxy, name, TLS, connection or answer is at fault.
+    """
     match error:
         case aiohttp.ClientConnectorCertificateError():
             reason = getattr(error.certificate_error, "verify_message", "") or "not valid for it"
@@ -172,7 +178,10 @@ def _is_loopback(host: str) -> bool:
 
 
 def _proxy_from_environment(url: str, local: bool) -> str:
-    """The proxy by scheme as in kubectl: none for loopback or hosts in NO_PROXY."""
+    """The proxy of the URL's scheme in the environment, as kubectl takes it; empty if none applies.
+
+    No proxy applies if the host is `local` (loopback) or in NO_PROXY.
+    """
     target = URL(url)
     host = target.host or ""
     if local or proxy_bypass(f"{host}:{target.port}") or proxy_bypass(host):

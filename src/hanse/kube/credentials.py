@@ -259,7 +259,7 @@ def kubeconfig_paths(paths: str) -> tuple[Path, ...]:
 
 
 def _file_stamps(resolved: ResolvedContext) -> tuple[_Stamp | None, ...]:
-    """The modification stamps of the files; kubelets swap links, people write in place."""
+    """The stamp of each file that a context was read from, None for an unreadable one."""
     return tuple(_file_stamp(file) for file in resolved.files)
 
 

@@ -269,5 +269,6 @@ class StreamedList(Generic[K]):
 
 
 def _decode_bookmark(raw: Raw) -> Bookmark:
+    """The bookmark with its resourceVersion; it ends the list if its annotation says so."""
     meta = _bookmark_decoder.decode(raw).metadata
     return Bookmark(meta.resource_version, meta.annotations.get(INITIAL_EVENTS_END) == "true")

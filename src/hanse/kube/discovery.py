@@ -40,6 +40,7 @@ class GroupVersion(Struct, frozen=True):
 
     @property
     def path(self) -> str:
+        """`/apis/GROUP/VERSION`, or `/api/VERSION` for the core group."""
         return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
 
 

@@ -23,7 +23,7 @@ class HttpTransport:
     def __init__(
         self, credentials: Credentials, *, user_agent: str = f"hanse/{__version__}"
     ) -> None:
-        """Nothing is connected until the first request."""
+        """Nothing is connected until the first request, which reads the credentials."""
         self._credentials = credentials
         self._user_agent = user_agent
         self._pool: ConnectionPool | None = None

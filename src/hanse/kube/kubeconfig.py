@@ -171,6 +171,7 @@ class Kubeconfig:
 
     @property
     def _origin_names(self) -> str:
+        """The origins of all texts, joined by commas, for messages; `kubeconfig` without any."""
         return ", ".join(self._origins) or "kubeconfig"
 
     def _find_entry(
@@ -318,7 +319,7 @@ class _ContextReader:
 
 
 def read_file(file: Path, used_by: str) -> bytes:
-    """The content of a credentials file; raises `BadCredentials`."""
+    """The content of a credentials file; raises `BadCredentials`, with `used_by`, if it cannot."""
     try:
         return file.read_bytes()
     except OSError as error:
@@ -326,7 +327,7 @@ def read_file(file: Path, used_by: str) -> bytes:
 
 
 def token_text(content: bytes) -> str:
-    """The token in a file's content."""
+    """The token in a file's content, without white space around it; non-ASCII is replaced."""
     return content.decode("ascii", "replace").strip()
 
 
@@ -344,7 +345,7 @@ def _parse_document(source: KubeconfigSource) -> _KubeconfigFields:
 
 
 def _drop_nulls(value: Any) -> Any:
-    """The value without null fields, which count as absent."""
+    """The value without null fields of its maps at any depth, which count as absent."""
     if isinstance(value, dict):
         return {key: _drop_nulls(item) for key, item in value.items() if item is not None}
     return [_drop_nulls(item) for item in value] if isinstance(value, list) else value

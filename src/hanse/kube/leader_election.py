@@ -355,7 +355,7 @@ class LeaderElector:
         return object_version(self._observed.lease) if self._observed.lease is not None else -1
 
     async def _wait_for_update(self, moment: float) -> None:
-        """Wait until a newer lease was reported since the last wait, at most until that time."""
+        """Wait until a newer lease is reported, or was since the last wait; ends at `moment`."""
         try:
             async with asyncio.timeout_at(moment):
                 await self._updated.wait()

@@ -147,11 +147,15 @@ def preferred_holder(lease: Lease | None) -> str:
 
 
 def lease_request_patch(lease: Lease, identity: str) -> Wire:
-    """The merge patch by which a preferred candidate requests a held lease."""
+    """The merge patch of the annotation by which `identity` requests a held lease.
+
+    The observed uid and resourceVersion are preconditions.
+    """
     return {"metadata": {**_preconditions(lease), "annotations": {PREFERRED_HOLDER: identity}}}
 
 
 def _preconditions(lease: Lease) -> Wire:
+    """The observed uid and resourceVersion, as metadata of a merge patch."""
     return {"uid": lease.metadata.uid, "resourceVersion": lease.metadata.resource_version}
 
 

@@ -194,7 +194,10 @@ class LeaseObserver:
         return record.state if record is not None else HolderState.UNKNOWN
 
     def is_confirmed(self, namespace: str, name: str) -> bool:
-        """False for a lease of a ready holder if renewals are awaited since it was listed again."""
+        """Whether a lease's holder needs no further renewal to be relied on after a relist.
+
+        False only for a ready holder that has not renewed twice since; True for an unknown lease.
+        """
         record = self._records.get((namespace, name))
         return record is None or record.state is not HolderState.READY or not record.unconfirmed
 

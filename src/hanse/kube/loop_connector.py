@@ -23,7 +23,10 @@ class LoopConnector(aiohttp.TCPConnector):
     async def _wrap_create_connection(
         self, *args: Any, addr_infos: list[Any], **kwargs: Any
     ) -> tuple[asyncio.Transport, Any]:
-        """Try the first address of each family; the caller then tries the others."""
+        """Connect to the first address of each family in turn; raises the error of the last one.
+
+        The caller then tries the other addresses.
+        """
         *others, last = {address[0]: address for address in reversed(addr_infos)}.values()
         for address in others:
             with suppress(aiohttp.ClientConnectorError, TimeoutError):

@@ -21,6 +21,7 @@ class RepeatedTimeout:
         self._expired = False
 
     def __enter__(self) -> None:
+        """Begin a wait of the current task, limited to the seconds from now."""
         task = self._waiting = asyncio.current_task()
         assert task is not None, "only a task waits"
         self._cancelling = task.cancelling()
@@ -33,6 +34,7 @@ class RepeatedTimeout:
     def __exit__(
         self, type_: type[BaseException] | None, error: object, traceback: TracebackType | None
     ) -> None:
+        """End the wait; the cancellation by which it expired is raised as TimeoutError."""
         task, self._waiting = self._waiting, None
         if self._expired and task is not None:
             self._expired = False

@@ -151,6 +151,7 @@ def watch_list(
 
 
 def _watch_query(labels: str, fields: str, timeout: timedelta) -> Query:
+    """The query of a watch with bookmarks; empty selectors are left out."""
     return _query(
         watch="true",
         allowWatchBookmarks="true",

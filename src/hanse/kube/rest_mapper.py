@@ -65,7 +65,7 @@ class RestMapper:
             self.changed.notify()
 
     def served_kind(self, kind: type[Object]) -> Kind:
-        """The kind in the version to request; unchanged if discovery did not find it."""
+        """The kind in the version to request; its own version if discovery did not find it."""
         found = self.served.resolve(kind) if self.served is not None else None
         return found or kind.kind
 
@@ -74,5 +74,5 @@ class RestMapper:
         return self.served is not None and self.served.resolve(kind) is not None
 
     def rules_out(self, kind: type[Object]) -> bool:
-        """Whether a kind is not served, and `changed` will notify once a CRD defines it."""
+        """Whether CRDs are followed and a kind was not found: `changed` notifies once it is."""
         return self.follows_definitions and not self.names(kind)

@@ -240,8 +240,8 @@ class Store(Generic[K]):
     def _is_older(self, obj: K, as_of: int) -> bool:
         """Whether a listed object is older than the stored one, so that the cluster was restored.
 
-        A response to our own write may be newer than the list. A restored server assigns versions
-        again that it had assigned to other states.
+        Also if both have the same version and differ. False if the stored one is newer than version
+        `as_of` of the list, as the response to our own write may be.
         """
         known = self.get(obj.metadata.namespace, obj.metadata.name)
         if known is None or object_version(known) > as_of:
@@ -294,7 +294,7 @@ class Store(Generic[K]):
             values[value] = {_object_name(held): held, name: obj}
 
     def _unindex(self, index: str, value: str, name: Name) -> None:
-        """Remove an object from an index."""
+        """Remove an object, by name, from an index under a value; nothing if it is not there."""
         values = self._by_index.get(index, {})
         held = values.get(value)
         if isinstance(held, dict):
@@ -303,20 +303,21 @@ class Store(Generic[K]):
             values.pop(value, None)
 
     def _index_entries(self, obj: K) -> Iterator[tuple[str, str]]:
-        """The name of each index and the values under which it has an object."""
+        """The (index name, value) pairs under which the indexes have an object."""
         for index in self.indexes.values():
             for value in index.values(obj):
                 yield (index.name, value)
 
 
 def _all_held(held: K | dict[Name, K] | None) -> Collection[K]:
-    """The objects that an index has under a value, in their order."""
+    """The objects in an index entry, which is one object, several by name, or None for none."""
     if held is None:
         return ()
     return held.values() if isinstance(held, dict) else (held,)
 
 
 def _object_name(obj: Object) -> Name:
+    """The namespace and name of an object."""
     return (obj.metadata.namespace, obj.metadata.name)
 
 
@@ -342,4 +343,5 @@ def intern_metadata(meta: Meta) -> None:
 
 
 def _intern_short(text: str) -> str:
+    """The text, interned if it has at most MAX_INTERNED_LENGTH characters."""
     return intern(text) if len(text) <= MAX_INTERNED_LENGTH else text

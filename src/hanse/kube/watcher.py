@@ -137,7 +137,7 @@ class _Watcher(Generic[K]):
         self._lists_paged = False
 
     async def run_once(self) -> AsyncGenerator[WatchEvent[K], None]:
-        """List if needed, then watch until the server ends the watch; yields the events of both."""
+        """List if needed, then watch until the server ends that; yields events, raises errors."""
         self._open_watch = None
         if isinstance(self._position, ListAll) and self._has_listed and self._before_relist:
             await self._before_relist()
@@ -167,7 +167,7 @@ class _Watcher(Generic[K]):
         self._check_end(timeout)
 
     def kind_not_served(self) -> bool:
-        """Record that the kind is not served, and list anew later; returns whether that is news."""
+        """Record that the kind is not served, to list it later; False if that was known before."""
         changed = self._availability is not Availability.NOT_SERVED
         self._availability = Availability.NOT_SERVED
         self._position = ListAll()
@@ -189,7 +189,7 @@ class _Watcher(Generic[K]):
                     await mapper.changed.wait_for_more(mapper.changed.notified)
 
     def restart(self, error: Gone) -> timedelta:
-        """Reset to listing; returns how long to wait, which is zero for a single expiry."""
+        """List anew after an expired resourceVersion; returns how long to wait, 0 for the first."""
         self._position = ListAll()
         self._reset_if_working()
         failures = self._failures
@@ -237,7 +237,7 @@ class _Watcher(Generic[K]):
         return self._failures.refusals - 1
 
     def begin_outage(self, error: KubeError, pause: timedelta) -> bool:
-        """Record an outage, if one begins or is of another sort now; the next attempt lists.
+        """Record an outage that begins or changes its sort, and list next; whether to report it.
 
         The server may come back from a backup with a version past the last observed one, so that
         resuming could not detect it. A server that answers, if only by errors, is no outage for
@@ -378,9 +378,9 @@ class _Watcher(Generic[K]):
                     await asyncio.sleep(0)
 
     def _end_outage(self) -> bool:
-        """Record that the kind is watched again, and notify other watches if an outage ends so.
+        """Record that the kind is watched again; returns whether an outage had been reported.
 
-        Returns whether one was reported.
+        If so, the other watches of the client are notified.
         """
         interrupted = self._availability is Availability.INTERRUPTED
         if interrupted:

@@ -48,6 +48,7 @@ class Refused(Struct, frozen=True):
     reason: str
 
     def __str__(self) -> str:
+        """`field: reason`."""
         return f"{self.field}: {self.reason}"
 
 

@@ -65,7 +65,10 @@ def is_routable(text: str) -> bool:
 
 
 def _embedded(address: IPv6Address) -> Iterator[IPv4Address]:
-    """The IPv4 addresses in an address of a prefix that is meant for them."""
+    """The IPv4 addresses inside an address of a standard translation or tunnel.
+
+    By prefix: IPv4-mapped and NAT64, 6to4, Teredo and ISATAP; none for any other address.
+    """
     number = int(address)
     if number > 1 and any(address in prefix for prefix in _LAST_32_BITS):
         yield IPv4Address(number & 0xFFFFFFFF)

@@ -78,7 +78,9 @@ class AdmissionHook(Protocol):
     """An admission decision: a pure function of the request and a snapshot."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """The name of the hook, which is also its path."""
+        ...
 
     @property
     def rules(self) -> tuple[WebhookRule, ...]:

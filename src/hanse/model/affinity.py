@@ -52,7 +52,7 @@ def parse_affinity(text: str) -> AffinityRule | None:
 
 
 def format_affinity(rule: AffinityRule) -> str:
-    """The rule as a sentence for people."""
+    """The rule as a text: the preferred side, and how many of its endpoints have to be ready."""
     if rule.mode == "none":
         return "none: all endpoints alike"
     side = "its own endpoints" if rule.mode == "local" else "those of other clusters"

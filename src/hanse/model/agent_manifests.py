@@ -96,12 +96,15 @@ def base_manifests(rights: Sequence[Right], features: str) -> tuple[Manifest, ..
 
 
 def granted_features(annotations: Mapping[str, str]) -> tuple[str, ...]:
-    """The features in annotations of a ServiceAccount, and those they need; all without them."""
+    """The features in the annotation of an agent's ServiceAccount, and those they need.
+
+    All features if there is no annotation or it names none.
+    """
     return with_required(annotations.get(FEATURES_GRANTED, "").split(",")) or FEATURES
 
 
 def feature_namespaces(rights: Sequence[Right]) -> tuple[str, ...]:
-    """The namespaces in which a feature has rights, beside the agent's own."""
+    """The namespaces, sorted, in which a feature has rights; not the agent's own, nor "" (all)."""
     return tuple(sorted({r.rule.namespace for r in rights} - {"", SYSTEM_NAMESPACE}))
 
 

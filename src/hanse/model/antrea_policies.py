@@ -7,7 +7,7 @@ from hanse.model.objects import Wire
 
 
 def policy_peers(spec: Wire) -> Iterator[tuple[str, Wire]]:
-    """Every peer of every rule, with its path in the spec."""
+    """Every peer in `from` of ingress and in `to` of egress rules, with its path in the spec."""
     for direction, field in (("ingress", "from"), ("egress", "to")):
         for index, rule in _each(spec.get(direction)):
             for number, peer in _each(rule.get(field)):

@@ -13,12 +13,15 @@ GIVEN_UP = "hanse.dev/given-up"
 
 
 def accounts_namespace(broker_namespace: str) -> str:
-    """The namespace of the members' accounts: losing the broker's own revokes nobody."""
+    """`<broker namespace>-accounts`, the namespace of the members' accounts.
+
+    It is another one so that losing the broker's own revokes nobody.
+    """
     return f"{broker_namespace}-accounts"
 
 
 def shared_namespace(accounts: str) -> str:
-    """The broker's namespace by that of its members' accounts."""
+    """The broker's namespace by that of its members' accounts; other names stay unchanged."""
     return accounts.removesuffix(accounts_namespace(""))
 
 

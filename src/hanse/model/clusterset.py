@@ -54,7 +54,7 @@ def _kept_rules(snapshot: Snapshot, broker: ClusterId) -> ClusterSetSpec:
 def agreed_rules(records: Iterable[ClusterMember]) -> ClusterSetSpec | None:
     """The rules that more than half of the members with rules have kept; None without such.
 
-    Each member writes its own record: no single one decides about the others.
+    Members that have left do not count. Each writes its own record: no single one decides.
     """
     kept = [r.status.rules for r in records if r.status.rules is not None and not r.has_left]
     return next((rules for rules in kept if 2 * kept.count(rules) > len(kept)), None)

@@ -137,7 +137,10 @@ def crd_of(kind: type[Object]) -> Wire:
 
 
 def is_of_newer_release(annotations: Mapping[str, str]) -> bool:
-    """Whether a CRD with these annotations was written by a newer release than this one."""
+    """Whether a CRD with these annotations was written by a newer release than this one.
+
+    False if its release, or ours, is not of the form 1.2.3.
+    """
     theirs, ours = _release(annotations.get(RELEASE, "")), _release(__version__)
     return theirs is not None and ours is not None and theirs > ours
 
@@ -246,4 +249,5 @@ def _schema(kind: type[Object], crd: Crd) -> Wire:
 
 
 def _sorted_by_name(built: Iterable[Wire]) -> tuple[Wire, ...]:
+    """The CRDs sorted by `metadata.name`."""
     return tuple(sorted(built, key=lambda crd: str(crd["metadata"]["name"])))

@@ -181,14 +181,18 @@ def _each_command_once(findings: Iterable[Finding]) -> Iterator[Finding]:
 
 
 def _with_person(one: Finding) -> Finding:
-    """The finding, with the person to ask where it has no command."""
+    """The finding, with the person to ask if its remedy has no command and names nobody yet."""
     if one.remedy.commands or one.remedy.ask or one.remedy.repeated:
         return one
     return replace(one, remedy=replace(one.remedy, ask=person_for(one.subject)))
 
 
 def person_for(subject: Ref) -> str:
-    """Who can mend what a finding is about: whoever wrote it, or runs what it is part of."""
+    """The text that says who can mend what a finding is about.
+
+    Whoever gave the credentials, runs the network, wrote the namespaced object, or administers the
+    cluster or fleet.
+    """
     match subject.kind:
         case "Credentials" | "Kubeconfig":
             return f"whoever gave you the {subject.kind.lower()} {subject.name}"

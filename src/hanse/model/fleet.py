@@ -308,12 +308,15 @@ def _grouped(objects: Iterable[K], index: Index[K]) -> dict[str, list[K]]:
 
 
 def _unique(found: Sequence[Iterator[K]]) -> Iterator[K]:
-    """Each object once, from the first snapshot that has it."""
+    """Each object once, by namespace and name, from the first snapshot that has it.
+
+    A single iterator is returned as it is.
+    """
     return found[0] if len(found) == 1 else _first_of_each(found)
 
 
 def _first_of_each(found: Sequence[Iterator[K]]) -> Iterator[K]:
-    """Each object once, by namespace and name, from the first that has it."""
+    """Each object once, by namespace and name, from the first iterator that has it."""
     known: set[tuple[str, str]] = set()
     for several in found:
         for obj in several:

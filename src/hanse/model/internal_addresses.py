@@ -68,7 +68,7 @@ def reached_from(cluster: ClusterId, machines: Iterable[InternalAddress]) -> dic
 
 
 def published_from(machines: Iterable[InternalAddress]) -> dict[str, str]:
-    """The addresses that others use, by the internal ones that their own cluster may use."""
+    """Of all machines, the address that others use, by the internal address."""
     return {m.internal: m.address for m in machines}
 
 

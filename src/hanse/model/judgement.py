@@ -24,7 +24,7 @@ def concerns_all_keys(change: Change) -> bool:
 
 
 def _counted(side: Object | None) -> object:
-    """What counts for all items in one side of a change; None where nothing does."""
+    """The spec of a ClusterSet, or the phase of a ClusterMember; None for any other object."""
     match side:
         case ClusterSet():
             return side.spec

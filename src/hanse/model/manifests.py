@@ -45,6 +45,7 @@ class Manifest(Struct, frozen=True):
         return str(self.wire["metadata"].get("namespace", ""))
 
     def __str__(self) -> str:
+        """`Kind namespace/name`, without a namespace `Kind name`."""
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.kind.name} {place}"
 

@@ -47,7 +47,7 @@ AGENT_USER = account_user(SYSTEM_NAMESPACE, AGENT)
 
 
 def holder_cluster(holder: str) -> str:
-    """The cluster of a Lease holder, whose identity is `<cluster>_<agent>`."""
+    """The cluster of a Lease holder `<cluster>_<agent>`; an identity without `_` as it is."""
     return holder.partition("_")[0]  # cluster ids have no underscore
 
 

@@ -39,7 +39,7 @@ class ObjectsView:
 
     @property
     def reads(self) -> tuple[Watch, ...]:
-        """The kinds of the rules, and what else their checks read."""
+        """A watch of each rule's kind, and those of what the checks read besides."""
         rules = self._rules.values()
         own = (Watch(Role.LOCAL, r.kind, r.namespace, r.labels) for r in rules)
         return (*own, *self._also_read)
@@ -169,9 +169,10 @@ def object_finding(
 def _default_remedy(
     obj: Object, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> Remedy:
-    """Commands that delete the annotation or object that a message names, or advice to edit.
+    """A command that erases the annotation, or deletes the object, that a message names.
 
-    An object of ours is not edited, but what the message names: its author is asked, if it does.
+    Without one, advice to edit the object; for an object of ours, to correct what the message says
+    has the same name.
     """
     commands = erase_annotation(obj, where, message, snapshot) or delete_obstacle(
         where, message, snapshot

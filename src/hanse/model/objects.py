@@ -21,6 +21,7 @@ class Kind(Struct, frozen=True, order=True, cache_hash=True):
 
     @property
     def api_version(self) -> str:
+        """`group/version`, or the version alone in the core group."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -29,6 +30,7 @@ class Kind(Struct, frozen=True, order=True, cache_hash=True):
         return f"{self.plural}.{self.group}"
 
     def __str__(self) -> str:
+        """`Kind.group`, or `Kind` in the core group."""
         return f"{self.name}.{self.group}" if self.group else self.name
 
 
@@ -104,6 +106,7 @@ class ObjectRef(Struct, frozen=True, order=True):
     namespace: str = ""
 
     def __str__(self) -> str:
+        """`Kind.group namespace/name`, without group or namespace where they are empty."""
         return (
             f"{self.kind} {self.namespace}/{self.name}"
             if self.namespace
@@ -118,6 +121,7 @@ class ClusterObjectRef(Struct, frozen=True, order=True):
     ref: ObjectRef
 
     def __str__(self) -> str:
+        """`cluster: ` and the reference within it."""
         return f"{self.where}: {self.ref}"
 
 

@@ -21,6 +21,7 @@ class Key(Struct, frozen=True, order=True):
     namespace: str = ""
 
     def __str__(self) -> str:
+        """`topic/namespace/name`."""
         return f"{self.topic}/{self.namespace}/{self.name}"
 
 
@@ -31,7 +32,7 @@ class InOrder(tuple[Key, ...]):
 
 
 def parse_key(text: str) -> Key | None:
-    """Parse the text of a key; None if it is not one."""
+    """The key in a text `topic/namespace/name`, as `str` makes it; None for another text."""
     topic, _, rest = text.partition("/")
     namespace, slash, name = rest.partition("/")
     return Key(topic, name, namespace) if topic and slash else None

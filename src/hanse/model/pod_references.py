@@ -69,7 +69,7 @@ def _service_accounts(spec: Wire, path: str) -> Iterator[Reference]:
 
 
 def _pull_secrets(spec: Wire, path: str) -> Iterator[Reference]:
-    """The Secrets of image registries."""
+    """A Secret for each entry of imagePullSecrets, also one that is malformed."""
     listed = spec.get("imagePullSecrets")
     for number, entry in enumerate(listed if isinstance(listed, list) else ()):
         name = entry.get("name") if isinstance(entry, dict) else entry

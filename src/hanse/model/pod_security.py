@@ -81,6 +81,7 @@ class _Field(Struct, frozen=True):
     value: Any
 
     def __getitem__(self, name: str) -> "_Field":
+        """The field of that name with its path; a missing one, value None, if this is no object."""
         value = self.value.get(name) if isinstance(self.value, dict) else None
         return _Field(f"{self.path}.{name}", value)
 
@@ -109,6 +110,7 @@ class _Pod(Struct, frozen=True):
 
     @property
     def is_windows(self) -> bool:
+        """Whether `spec.os.name` is `windows`."""
         return bool(self.spec["os"]["name"].value == "windows")
 
 
@@ -132,7 +134,10 @@ _OBJECTS = ("securityContext", "lifecycle", *_PROBES)
 
 
 def _wrong_types(pod: _Pod) -> Iterator[Violation]:
-    """Fields whose type hides what is in them from the checks below."""
+    """A violation for each object or list of the template that has another JSON type.
+
+    The checks below would not find what is in such a field.
+    """
     yield from _must_be(pod.spec, dict)
     yield from _must_be(pod.metadata, dict)
     yield from _must_be(pod.metadata["annotations"], dict)
@@ -166,6 +171,7 @@ def _must_be(field: _Field, type_: type, *, required: bool = False) -> Iterator[
 
 
 def _is_one_of(field: _Field, allowed: frozenset[str]) -> bool:
+    """Whether the value of a field is a text, and one of those allowed."""
     return isinstance(field.value, str) and field.value in allowed
 
 
@@ -176,33 +182,34 @@ def _must_be_false(field: _Field, what: str) -> Iterator[Violation]:
 
 
 def _host_process(pod: _Pod) -> Iterator[Violation]:
-    """Security contexts with windowsOptions.hostProcess."""
+    """A violation for each security context with windowsOptions.hostProcess set, unless false."""
     for context in pod.security_contexts:
         field = context["windowsOptions"]["hostProcess"]
         yield from _must_be_false(field, "HostProcess containers are not allowed")
 
 
 def _host_namespaces(pod: _Pod) -> Iterator[Violation]:
-    """A pod with hostNetwork, hostPID or hostIPC."""
+    """A violation for each of hostNetwork, hostPID and hostIPC that is set, unless false."""
     for name in ("hostNetwork", "hostPID", "hostIPC"):
         yield from _must_be_false(pod.spec[name], "namespaces of the host are not allowed")
 
 
 def _privileged(pod: _Pod) -> Iterator[Violation]:
-    """Privileged containers."""
+    """A violation for each container with `privileged` set, unless false."""
     for container in pod.containers:
         field = container["securityContext"]["privileged"]
         yield from _must_be_false(field, "privileged containers are not allowed")
 
 
 def _capabilities(pod: _Pod) -> Iterator[Violation]:
-    """Added capabilities that baseline does not allow."""
+    """A violation for each added capability that is not in BASELINE_CAPABILITIES."""
     for added in _added_capabilities(pod):
         if not _is_one_of(added, BASELINE_CAPABILITIES):
             yield Violation(added.path, f"capability {added.value!r} is not allowed")
 
 
 def _added_capabilities(pod: _Pod) -> Iterator[_Field]:
+    """Each entry of securityContext.capabilities.add of every container."""
     for container in pod.containers:
         yield from container["securityContext"]["capabilities"]["add"].items
 
@@ -223,7 +230,7 @@ def _host_ports(pod: _Pod) -> Iterator[Violation]:
 
 
 def _probe_hosts(pod: _Pod) -> Iterator[Violation]:
-    """A `host` in HTTP and TCP actions of probes and lifecycle hooks."""
+    """A violation for each `host` in httpGet and tcpSocket of probes and lifecycle hooks."""
     for container in pod.containers:
         handlers = [container[name] for name in _PROBES]
         handlers += [container["lifecycle"][name] for name in ("postStart", "preStop")]
@@ -249,7 +256,7 @@ def _apparmor(pod: _Pod) -> Iterator[Violation]:
 
 
 def _selinux(pod: _Pod) -> Iterator[Violation]:
-    """SELinux types that are not allowed, and any SELinux user or role."""
+    """A violation for each SELinux type not in SELINUX_TYPES, and for any user or role."""
     for context in pod.security_contexts:
         options = context["seLinuxOptions"]
         type_ = options["type"]

@@ -46,6 +46,7 @@ class ProbeTarget(Struct, frozen=True, order=True):
     details: ProbeDetails | None = None
 
     def __str__(self) -> str:
+        """`TYPE address:port/path`, an IPv6 address in brackets."""
         where = f"[{self.address}]" if ":" in self.address else self.address
         return f"{self.type} {where}:{self.port}{self.path}"
 

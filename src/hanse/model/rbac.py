@@ -104,7 +104,7 @@ def agent_rights(watches: Sequence[Watch], leases: Sequence[tuple[str, str]]) ->
 
 
 def without_covered(rights: Iterable[Right], given: Iterable[Right]) -> tuple[Right, ...]:
-    """Those of the rights that no given one includes."""
+    """Those of the rights of which no given one allows all that they allow."""
     others = tuple(right.rule for right in given)
     return tuple(right for right in rights if not any(_covers(o, right.rule) for o in others))
 
@@ -144,7 +144,7 @@ def _lease_grants(leases: Sequence[tuple[str, str]]) -> Iterator[_Grant]:
 
 
 def merge_rules(rules: Iterable[RbacRule]) -> tuple[RbacRule, ...]:
-    """The rules with the verbs of the same resource and names in one."""
+    """The rules, sorted, with the verbs for the same resource, names and namespace in one."""
     verbs: dict[tuple[str, str, str, tuple[str, ...]], set[str]] = {}
     for rule in rules:
         key = (rule.namespace, rule.group, rule.resource, rule.names)
@@ -220,7 +220,10 @@ def _merge(grants: Iterable[_Grant]) -> tuple[Right, ...]:
 
 
 def _join_names(rights: Iterable[Right]) -> list[Right]:
-    """Rights that differ in their names alone, as one with all names."""
+    """The rights, those that differ in their resourceNames alone joined; reasons are kept.
+
+    One without names, which covers all objects, is not joined with one that has some.
+    """
     joined: dict[tuple[object, ...], Right] = {}
     for right in rights:
         rule = right.rule

@@ -79,9 +79,9 @@ def refuser_in(message: str, where: ClusterId, namespace: str = "") -> Ref | Non
 
 
 def write_causes(where: ClusterId, message: str, snapshot: MultiClusterSnapshot) -> tuple[Ref, ...]:
-    """Subjects that may explain why a write in a cluster failed: who refuses it, kinds not served.
+    """Subjects that may explain why a write failed: who refuses it by the message, unserved kinds.
 
-    Of a quota and of any other refuser of one namespace none: the message does not name that.
+    A quota is without its namespace, which the message does not name.
     """
     refuser = refuser_in(message, where)
     unserved = (
@@ -113,7 +113,7 @@ def failed_writes(
 
 
 def refusers_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[Ref, ...]:
-    """Who refuses writes of any agent in a cluster: its own agent may not be able to say so."""
+    """Who refuses writes in a cluster, by the failed writes of any agent, each once."""
     found = (one.refuser for agent in snapshot.by_agent.values() for one in refused_writes(agent))
     return tuple(dict.fromkeys(one for one in found if one.cluster == cluster))
 

@@ -69,6 +69,6 @@ def condition_events(
 
 
 def _is_bad(one: Condition) -> bool:
-    """Whether the status is not the good one of its type, and the reason is none of waiting."""
+    """Whether the status is not the good one of its type, for a reason that is not a mere wait."""
     good = "False" if one.type in _BAD_IF_TRUE else "True"
     return one.status != good and one.reason not in _WAITING_REASONS

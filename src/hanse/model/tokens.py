@@ -121,7 +121,7 @@ def token_lifetime(token: str, now: datetime) -> TokenLifetime | None:
 
 
 def token_digest(token: str) -> str:
-    """What tells a token from its successors without giving it away."""
+    """A short hash of a token, by which it is told from its successors without giving it away."""
     return blake2b(token.encode(), digest_size=8).hexdigest()
 
 

@@ -14,7 +14,7 @@ def unread_finding(
 ) -> Finding:
     """NotReadable: what is not known of the subject, as a kind could not be listed in a cluster.
 
-    It is a consequence of the finding that the cluster has for it.
+    It is caused by the finding about the person's credentials for that cluster.
     """
     return Finding(
         code="NotReadable",

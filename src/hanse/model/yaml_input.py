@@ -82,6 +82,7 @@ class _ExpandedSize:
         self._open: list[_Node] = []
 
     def add_scalar(self, anchor: str | None) -> None:
+        """Count a scalar into the open collection, and keep it by its anchor, if any."""
         self._add(_Node(anchor, levels=0))
 
     def add_alias(self, event: yaml.AliasEvent) -> None:
@@ -111,7 +112,7 @@ class _ExpandedSize:
         self._add(self._open.pop())
 
     def _add(self, node: _Node) -> None:
-        """Count a node that has ended into the one around it."""
+        """Count a node that has ended into the one around it, and keep it by its anchor, if any."""
         if node.anchor is not None:
             self._anchored[node.anchor] = node
         if self._open:

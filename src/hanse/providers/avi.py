@@ -241,6 +241,7 @@ def _require_login(controller: AviAccess, answer: Response) -> None:
 
 
 def _url(controller: AviAccess) -> str:
+    """`https://` and the controller's address."""
     return f"https://{controller.address}"
 
 

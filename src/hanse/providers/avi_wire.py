@@ -206,6 +206,7 @@ def _decode_pool(wire: Wire) -> AviPool:
 
 
 def _ip_field(address: str) -> Wire:
+    """An address as the controller has it, with type V4 or V6."""
     return {"addr": address, "type": "V6" if ":" in address else "V4"}
 
 

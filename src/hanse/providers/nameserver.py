@@ -276,6 +276,7 @@ class NameServer:
         return variant(Status(0, dns.rcode.to_text(code), message))
 
     def __str__(self) -> str:
+        """`name server host:port of zone`."""
         return f"name server {self._host}:{self._port} of {self._zone.to_text(True)}"
 
 
@@ -326,4 +327,5 @@ def _rdataset(records: RecordSet, ttl: int) -> dns.rdataset.Rdataset:
 
 
 def _error_text(error: BaseException) -> str:
+    """The error's message, or the name of its type if that is empty."""
     return str(error) or type(error).__name__

@@ -29,8 +29,8 @@ def request_bytes(target: ProbeTarget, *, keep: bool = False) -> bytes:
 def answer_failure(target: ProbeTarget, received: bytes, *, ended: bool) -> str | None:
     """The failure that an answer means, empty for none; None while more has to be read.
 
-    Of one that has ended everything was read. Other types than HTTP and gRPC need the expected
-    bytes anywhere in what was received so far.
+    HTTP is judged once it has a line, gRPC once it has a message, both when it has `ended`. Of
+    other types the expected bytes must be in what was received so far.
     """
     details = target.details or NO_DETAILS
     match target.type:

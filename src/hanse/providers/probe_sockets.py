@@ -83,7 +83,7 @@ class SocketProbe:
         await asyncio.sleep(0)  # lets the transports close
 
     def _socket_to(self, target: ProbeTarget) -> socket.socket:
-        """A socket that is fit for a target, not connected yet."""
+        """A new non-blocking socket of the target's address family, UDP or TCP; not connected."""
         family = socket.AF_INET6 if ":" in target.address else socket.AF_INET
         by_udp = target.type == "UDP"
         opened = self._open_socket(family, socket.SOCK_DGRAM if by_udp else socket.SOCK_STREAM)
@@ -256,6 +256,7 @@ class _KeptConnection(asyncio.Protocol):
         self._transport.write(request_bytes(self._target, keep=not close))
 
     def close(self) -> None:
+        """Abort the connection, if it is open."""
         if self._transport is not None:
             self._transport.abort()
 
@@ -280,6 +281,7 @@ class _KeptConnection(asyncio.Protocol):
             self._finish(failure, last)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        """Report the error, or CLOSED without one, as the failure of the probe in progress."""
         self._finish(_error_text(exc) if exc is not None else CLOSED, True)
 
     def _finish(self, failure: str, close: bool) -> None:

@@ -137,7 +137,7 @@ class Prober:
             self._drop_all()
 
     def resync(self) -> None:
-        """Start all probes or stop them, when this replica may have become active or inactive."""
+        """Start the probes of all sources if running and active; drop all targets if inactive."""
         if not self._running:
             return
         if not self._is_active():
@@ -148,7 +148,7 @@ class Prober:
 
     @contextmanager
     def probing_for(self, source: ProbeSource) -> Iterator[None]:
-        """Probe also for another source, until the block ends."""
+        """Probe also for another source until the block ends; then its own targets are dropped."""
         number = self._added = self._added + 1
         self._sources[number] = source
         if self._running and self._is_active():

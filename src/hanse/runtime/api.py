@@ -67,7 +67,7 @@ class Api(Protocol):
     async def list(
         self, kind: type[K], *, namespace: str = "", labels: str = "", fields: str = ""
     ) -> Listed[K]:
-        """List all objects from the server, apart from stores."""
+        """List all objects from the server itself, not from an informer's store."""
         ...
 
     async def read(self, kind: type[K], name: str, namespace: str = "") -> K:
@@ -87,7 +87,11 @@ class Api(Protocol):
         *,
         subresource: str = "",
     ) -> K:
-        """Send a merge patch, its resourceVersion and uid being preconditions, or a JSON patch."""
+        """Send a merge patch or a JSON patch, and return the object as stored.
+
+        The resourceVersion and uid in a merge patch are preconditions: raises Conflict if they
+        differ.
+        """
         ...
 
     async def delete(
@@ -188,7 +192,10 @@ class ClusterClient(Client):
                 return
 
     async def identity(self) -> ServerIdentity:
-        """The uid of kube-system and the server's time, ahead of the client's queue of requests."""
+        """The uid of namespace kube-system, and the time of the answer's `Date` header or None.
+
+        Sent ahead of the client's queue of requests; raises the errors of a read.
+        """
         request = requests.read(Namespace.kind, IDENTITY_NAMESPACE)
         response = await self._priority.send(request)
         uid = decode_object(response.body, Namespace).metadata.uid

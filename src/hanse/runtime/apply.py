@@ -62,6 +62,7 @@ class WriteReport(Struct, frozen=True):
 
     @property
     def target(self) -> ClusterObjectRef:
+        """The object that the action writes, with its cluster."""
         return target_ref(self.action)
 
 
@@ -82,10 +83,10 @@ class Writer:
     async def apply(
         self, actions: Sequence[Action], finished: Callable[[ClusterId], None] = lambda _: None
     ) -> list[WriteReport]:
-        """Apply actions as far as possible, and return the reports of those that were tried.
+        """Send actions, clusters in parallel, and return the reports of those that were tried.
 
         A failure stops the actions of its own cluster alone. `finished` is called with each cluster
-        that nothing more is to be written to.
+        once its last write has ended.
         """
         by_cluster: dict[ClusterId, list[Action]] = {}
         for action in actions:
@@ -101,9 +102,10 @@ class Writer:
         return [report for reports in parts for report in reports]
 
     async def _apply_in_steps(self, actions: Iterable[Action]) -> list[WriteReport]:
-        """Apply step after step; after a refusal only deletions by omission go on.
+        """Send the actions of one cluster step after step, and return the reports of those tried.
 
-        A failed write ends it after its step; the writes of one step run at the same time.
+        The writes of one step run at the same time. After a step with a failed write nothing is
+        sent; after one with any other result than Done only deletions by omission are.
         """
         reports: list[WriteReport] = []
         steps: dict[int, list[Action]] = {}
@@ -139,7 +141,11 @@ class Writer:
         return report
 
     async def _send(self, action: Action) -> WriteReport:
-        """Send one write and observe its answer in the stores; errors become reports."""
+        """Send one write and observe its answer in the stores; errors become reports.
+
+        `Failed` without sending if the cluster is not connected, or is being left and the write
+        would make an object ours that leaving deletes.
+        """
         connection = self._informers.connections.get(action.where)
         if connection is None:
             return _not_connected(action)
@@ -169,7 +175,7 @@ class Writer:
         return WriteReport(action, "Done", resource_version=version)
 
     def _is_withdrawn(self, action: Action) -> bool:
-        """Whether the object goes when its cluster is left; in the local one only a led one."""
+        """Whether leaving the action's cluster deletes its object; at home only a led one."""
         return action.as_leader_of == action.where or action.where != self._informers.local
 
     async def _patch(self, action: Update, api: Api) -> str:
@@ -234,7 +240,7 @@ class Writer:
 
 
 def _makes_ours(action: Action) -> bool:
-    """Whether an object may be ours after a write that was not before it."""
+    """Whether a write creates an object or sets the owner label, so that it may become ours."""
     match action:
         case Create():
             return True
@@ -274,6 +280,7 @@ def _is_about_itself(error: NotFound, action: Action) -> bool:
 
 
 def _not_connected(action: Action) -> WriteReport:
+    """The report `Failed` of an action that was not sent, as its cluster is not connected."""
     return WriteReport(action, "Failed", f"{action.where} is not connected")
 
 

@@ -282,7 +282,7 @@ class BackoffTracker:
         self._drop_old_repeats(now)
 
     def _drop_old_repeats(self, now: float) -> None:
-        """Drop what is outside the window, and the oldest of what is too much."""
+        """Drop objects last written before CONTEST_WINDOW, and the oldest beyond MAX_TRACKED."""
         while True:
             place, repeats = next(iter(self._repeats.items()))
             if now - repeats[-1].last < CONTEST_WINDOW and len(self._repeats) <= MAX_TRACKED:

@@ -66,7 +66,7 @@ class BrokerMembership:
         """Whether this cluster is no member of the broker any more."""
 
     def on_change(self, change: Change) -> None:
-        """Wake `run` if our record on the broker changes, or whether our Lease there is renewed."""
+        """Wake `run` if our record on the broker changes, or any `HeartbeatState` fact is put."""
         match change:
             case ObjectChange(where, _, ClusterMember(metadata=meta)):
                 if where == self._broker and meta.name == self._reconciler.informers.local:
@@ -107,7 +107,7 @@ class BrokerMembership:
         return record.status.epoch > self._epoch or record.metadata.uid != self._uid
 
     def _join_again(self, record: ClusterMember) -> None:
-        """Connect the broker that we have left, which has this record of us since."""
+        """Connect the broker that we have left, and keep the epoch of our new record; logged."""
         log.warning("has joined the broker again", extra={"namespace": self._namespace})
         self.has_left, self._epoch = False, record.status.epoch
         self._reconciler.informers.join(self._broker, {Role.BROKER}, self._client)
@@ -177,7 +177,8 @@ class BrokerMembership:
     async def _report_withdrawn(self) -> None:
         """Wait until nothing at home is derived from the broker, then clear `status.abandoned`.
 
-        Not if our record there does not have it; errors are ignored.
+        Nothing is written if our record there can be read and is not abandoned; API errors are
+        ignored.
         """
         await self._wait_until_withdrawn()
         record = await self._record()

@@ -65,7 +65,10 @@ def object_patch(desired: K, observed: K) -> Wire:
 
 
 def status_patch(desired: Object, observed: Object) -> Wire:
-    """The merge patch of status alone; {} where it is as desired, or none but defaults is."""
+    """The merge patch of `status` alone.
+
+    {} if `desired` has no status, the default one, or that of `observed`.
+    """
     wanted = getattr(desired, "status", None)
     present = getattr(observed, "status", None)
     if wanted is None or wanted == present:
@@ -137,7 +140,10 @@ def _matches(desired: Any, observed: Any, path: str, allocated: frozenset[str]) 
 
 
 def contains(observed: Any, desired: Any) -> bool:
-    """Whether an open field has everything desired; the server may have added defaults to it."""
+    """Whether `observed` has every map entry that is desired, at any depth; it may have more.
+
+    Lists must have the same length, and other values be equal.
+    """
     if isinstance(desired, dict):
         return isinstance(observed, dict) and all(
             name in observed and contains(observed[name], value) for name, value in desired.items()
@@ -152,7 +158,10 @@ def contains(observed: Any, desired: Any) -> bool:
 
 
 def _field_patch(desired: Any, observed: Any, is_default: bool) -> Any:
-    """The patch of one field: null if the default is desired, entry by entry for maps."""
+    """The patch value of one field: None, which resets it, if the default is desired and is no map.
+
+    A map is patched entry by entry, so that only the desired entries remain.
+    """
     if is_default and not isinstance(desired, dict):
         return None
     wire = msgspec.to_builtins(desired, str_keys=True)
@@ -205,7 +214,7 @@ def _decode_record(text: str) -> _AppliedRecord:
 
 
 def _open_fields(obj: Object) -> Wire:
-    """The top-level fields of an object that contain maps of any shape, as a server has them."""
+    """The top-level fields of an object that contain maps of any shape, as JSON by JSON name."""
     return {
         encoded: msgspec.to_builtins(getattr(obj, name), str_keys=True)
         for name, encoded in _open_field_names(type(obj))

@@ -55,7 +55,7 @@ class Scope(NamedTuple):
         return f"metadata.name={self.name}" if self.name else ""
 
     def selects(self, obj: Object) -> bool:
-        """Whether an object of the kind is in the scope."""
+        """Whether an object of the kind matches the scope's namespace, name and label selector."""
         if self.namespace and self.namespace != obj.metadata.namespace:
             return False
         if self.name and self.name != obj.metadata.name:
@@ -227,9 +227,9 @@ class Connection:
         self._stop_timer()  # of an earlier restore
 
     def time_recovery(self, end: Callable[[Self], None]) -> None:
-        """Have `end` called once a recovering cluster has been synced for RECOVERY without a break.
+        """Start the timer that calls `end` after RECOVERY, if the cluster is recovering and synced.
 
-        What was done to it while it could not be seen has its time, too.
+        A timer that runs goes on; it is stopped when the phase is neither Synced nor Leaving.
         """
         if self.state.phase not in (Phase.SYNCED, Phase.LEAVING):
             self._stop_timer()
@@ -238,6 +238,7 @@ class Connection:
             self._recovery_timer = loop.call_later(RECOVERY.total_seconds(), end, self)
 
     def _stop_timer(self) -> None:
+        """Cancel the timer of the recovery, if there is one."""
         if self._recovery_timer is not None:
             self._recovery_timer.cancel()
             self._recovery_timer = None
@@ -253,7 +254,11 @@ class Connection:
         }
 
     def _phase(self, listed: bool) -> tuple[Phase, str]:
-        """The phase and its reason, worst first; the local cluster is never LEAVING."""
+        """The phase and its reason: the first of UNREACHABLE, RESTORED, LEAVING, CONNECTING, SYNCED
+
+        that applies: it is RESTORED until all informers listed again, and CONNECTING until
+        `listed`. The local cluster is never LEAVING.
+        """
         if self.unresponsive:
             return Phase.UNREACHABLE, self.unresponsive
         if self._rejected:
@@ -278,7 +283,7 @@ def _rejected_credentials(answer: str, roles: frozenset[Role]) -> str:
 
 
 def _remedy(roles: frozenset[Role]) -> str:
-    """What gives the agent its rights, by the first role that has a remedy."""
+    """What a person does to give the agent its rights, by the first role that has such a text."""
     return next((how for role, how in _REMEDIES.items() if role in roles), "give it the rights")
 
 

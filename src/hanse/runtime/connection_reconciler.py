@@ -23,7 +23,7 @@ from hanse.model.facts import (
     Phase,
     Role,
 )
-from hanse.model.objects import ClusterId, ClusterObjectRef, Object
+from hanse.model.objects import ClusterId, ClusterObjectRef
 from hanse.model.snapshot import Change, FactChange, ObjectChange
 from hanse.runtime.api import ClusterClient
 from hanse.runtime.desired_connections import (
@@ -40,7 +40,6 @@ from hanse.runtime.managed_connection import (
     TransportFactory,
     http_transport,
 )
-from hanse.runtime.ownership import owner_of, sources_of
 from hanse.runtime.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
@@ -295,7 +294,7 @@ class ConnectionReconciler:
         log.info("connection changed", extra=fields)
 
     async def _cancel_leave(self, cluster: ClusterId) -> None:
-        """Stop leaving a cluster, if that has begun and not ended."""
+        """Cancel the task that leaves a cluster, if one runs, and unmark the cluster as leaving."""
         task = self._leave_tasks.pop(cluster, None)
         if task is None or task.done():
             return
@@ -324,14 +323,14 @@ class ConnectionReconciler:
             )
 
     async def _leave(self, cluster: ClusterId) -> None:
-        """Delete our objects from a cluster, resign and disconnect."""
+        """Delete our objects from a cluster, however long that takes, resign and disconnect."""
         await leave(self._reconciler, cluster, lambda: self._elections.resign(cluster))
         self.managed.pop(cluster, None)
         self._leave_tasks.pop(cluster, None)
         log.info("cluster left", extra={"cluster": cluster})
 
     async def _abandon(self, cluster: ClusterId) -> None:
-        """Disconnect a cluster at once, and record our objects in it as abandoned."""
+        """Resign, disconnect a cluster at once, and record our objects in it as abandoned."""
         await self._cancel_leave(cluster)
         await self._elections.resign(cluster)
         if cluster in self._informers.connections:  # else it was just left
@@ -339,13 +338,13 @@ class ConnectionReconciler:
         self.managed.pop(cluster, None)
 
     def _released(self, unwanted: Iterable[ClusterId]) -> frozenset[ClusterId]:
-        """Those of the unwanted clusters that other supervisors name, and nobody has abandoned."""
+        """Those of the unwanted clusters that a source releases to others, but abandoned ones."""
         desired = self._desired.values()
         abandoned = {c for d in desired for c in d.abandoned} - {self._informers.local}
         return frozenset(unwanted) & {c for d in desired for c in d.released} - abandoned
 
     async def _hand_over(self, clusters: frozenset[ClusterId], group: asyncio.TaskGroup) -> None:
-        """Hand clusters over in a task, in place of a leave; one of the same clusters goes on."""
+        """Start to hand clusters over, if any, in place of leaves; cancels a handover of others."""
         if self._handover is not None:
             if self._handover[0] == clusters and not self._handover[1].done():
                 return
@@ -387,18 +386,7 @@ class ConnectionReconciler:
         named = {c for d in desired for c in (*d.connections, *d.invalid)} | released
         known = self._informers.connections.keys() | desired_connections.keys() | named
         led = {c.cluster for c in self._informers.connections.values() if Role.LED in c.roles}
-        owned = ((where, obj) for where, obj in self._reconciler.owned.objects() if where in led)
-        for cluster in sorted(_sources_of_led(owned) - known):
+        for cluster in sorted(self._reconciler.owned.led_sources(led) - known):
             if self._informers.facts.get(ClusterDeparted, cluster) is None:
                 now = self._reconciler.snapshot().now
                 self._informers.put_fact(ClusterDeparted(cluster, now))
-
-
-def _sources_of_led(owned: Iterable[tuple[ClusterId, Object]]) -> set[ClusterId]:
-    """The source clusters of those objects that a leader wrote."""
-    sources: set[ClusterId] = set()
-    for _, obj in owned:
-        owner = owner_of(obj)
-        if owner is not None and owner.led:
-            sources |= sources_of(obj)
-    return sources

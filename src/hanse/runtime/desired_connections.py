@@ -44,7 +44,8 @@ def evaluate(
 ) -> DesiredConnections:
     """The connections, leaves, releases and abandoned clusters that a source intends now.
 
-    An invalid connection goes to `invalid`; the one of its cluster in `before`, if any, is kept.
+    An invalid connection goes to `invalid`; the one of its cluster in `before`, if any, is kept. An
+    invalid leave is dropped; `complete` is False if the source does not know all its clusters.
     """
     connections: dict[ClusterId, ClusterConnection] = {}
     leaving: dict[ClusterId, ClusterConnection] = {}

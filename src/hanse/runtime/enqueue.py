@@ -125,7 +125,11 @@ class Enqueuer:
             self._waiting.setdefault(blocker, set()).add(item)
 
     def retry_refused(self, change: Change) -> None:
-        """Retry refused writes at once when their namespace, kind or cluster has changed."""
+        """Forget the refusals that a change may end, and enqueue their keys.
+
+        After a `ClusterState` or `KindServed` fact those of its cluster, after a change of a
+        Namespace those in it.
+        """
         if isinstance(change, FactChange):
             if isinstance(change.after, ClusterState | KindServed):
                 self.enqueue_all(self._backoff.forget_refusals(change.after.cluster))
@@ -149,7 +153,10 @@ class Enqueuer:
             self._queue.add(item, priority)
 
     def _enqueue_waiting(self, change: Change) -> None:
-        """Enqueue the items that wait for the cluster or object that changed."""
+        """Enqueue the items that wait for the object that changed, or for the cluster of a fact.
+
+        Only `ClusterState` and `KindServed` facts count.
+        """
         blocker: ClusterId | ClusterObjectRef
         if isinstance(change, ObjectChange):
             blocker = ClusterObjectRef(change.where, object_ref(change.object))
@@ -160,7 +167,10 @@ class Enqueuer:
         self.enqueue_all(self._waiting.pop(blocker, set()))
 
     def _requeue_dependents(self, change: FactChange) -> None:
-        """Enqueue what depends on a cluster that departed, got other roles or another leader."""
+        """Enqueue every owner if a cluster departed, the owners in a member if its leader changed.
+
+        For changed roles of a cluster its owners, and the keys that any of its objects concerns.
+        """
         match change.before, change.after:
             case _, ClusterDeparted():
                 self.enqueue_all_owners()

@@ -34,24 +34,34 @@ class ExternalSystem(Protocol):
     """
 
     @property
-    def kinds(self) -> Sequence[type[Object]]: ...
+    def kinds(self) -> Sequence[type[Object]]:
+        """The kinds that the system has; others are not served."""
+        ...
 
-    async def list(self, kind: type[K]) -> Sequence[K]: ...
+    async def list(self, kind: type[K]) -> Sequence[K]:
+        """All objects of a kind, also those of others."""
+        ...
 
-    async def create(self, obj: K) -> K: ...
+    async def create(self, obj: K) -> K:
+        """Create an object, and return it as stored."""
+        ...
 
     async def update(self, obj: K) -> K:
         """Replace a whole object, and return it as stored."""
         ...
 
-    async def delete(self, obj: K) -> None: ...
+    async def delete(self, obj: K) -> None:
+        """Delete an object, found by its name or uid."""
+        ...
 
 
 @runtime_checkable
 class SupportsRead(Protocol):
     """An adapter that reads one object, for systems in which a list is expensive."""
 
-    async def read(self, kind: type[K], name: str) -> K: ...
+    async def read(self, kind: type[K], name: str) -> K:
+        """Read one object by name; raises `NotFound` if it is absent."""
+        ...
 
 
 POLL_INTERVAL = timedelta(seconds=30)
@@ -83,9 +93,10 @@ class ExternalApi:
         fields: str,
         before_relist: BeforeRelist | None = None,  # noqa: ARG002 - there are no Leases
     ) -> AsyncGenerator[WatchEvent[K], None]:
-        """Poll: list again and again; each new failure yields `Interrupted`, and all wait longer.
+        """List at every poll interval and yield each list; a new failure yields `Interrupted` once.
 
-        A kind that the system lacks yields `NotServed` and then nothing, for ever.
+        After a failure the next list follows after a backoff, and a `Progress` follows the list
+        that succeeds. A kind that the system lacks yields `NotServed` and then nothing, for ever.
         """
         assert not namespace, "external systems have no namespaces to watch by themselves"
         assert not labels, "external systems are watched whole"
@@ -112,7 +123,7 @@ class ExternalApi:
             await asyncio.sleep(wait)
 
     def _retry_wait(self, error: KubeError, failures: int) -> float:
-        """The backoff, at most the poll interval, so that a recovered system is noticed soon."""
+        """Seconds until the next list after an error: its backoff, at most the poll interval."""
         delay = retry_delay(error, failures, self._random)
         interval = self._poll_interval()
         return min(delay or interval, interval).total_seconds()
@@ -244,4 +255,5 @@ class ExternalApi:
 
 
 def _object_key(obj: Object) -> tuple[Any, str, str]:
+    """Kind, namespace and name of an object."""
     return (type(obj).kind, obj.metadata.namespace, obj.metadata.name)

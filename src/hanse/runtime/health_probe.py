@@ -28,10 +28,10 @@ Probe = Callable[[Connection], Awaitable[str]]
 async def run_probe(
     connection: Connection, probe: Probe, on_unresponsive: Callable[[Connection], None]
 ) -> None:
-    """Probe a cluster, until cancelled, when it is quiet or suspected, and now and then.
+    """Probe a cluster, until cancelled, after a quiet period, at an interval, or once suspected.
 
-    If probes fail, sets `unresponsive` and calls `on_unresponsive`. A cluster with an informer that
-    is down is not probed: the informer itself retries.
+    If probes fail, sets `unresponsive` to the reason and calls `on_unresponsive`. A cluster with an
+    informer that is down is not probed: the informer itself retries.
     """
     connection.answered_at = probed_at = max(connection.answered_at, _now())
     while True:
@@ -55,7 +55,10 @@ async def run_probe(
 
 
 async def _probe_failure(connection: Connection, probe: Probe) -> str:
-    """Why as many probes as the threshold failed; empty as soon as the cluster answers anything."""
+    """Send up to FAILURE_THRESHOLD probes: why the last failed, or empty once the cluster answers.
+
+    Any answer since a probe was sent counts, also one to another request.
+    """
     failure = ""
     for _ in range(FAILURE_THRESHOLD):
         sent_at, failure = _now(), NO_ANSWER
@@ -70,4 +73,5 @@ async def _probe_failure(connection: Connection, probe: Probe) -> str:
 
 
 def _now() -> float:
+    """The time of the running event loop, in seconds."""
     return asyncio.get_running_loop().time()

@@ -19,9 +19,13 @@ class FactStore(Protocol):
 
     facts: Facts
 
-    def put_fact(self, fact: Fact) -> None: ...
+    def put_fact(self, fact: Fact) -> None:
+        """Store a fact in place of the one with its key."""
+        ...
 
-    def record_answer(self, cluster: ClusterId, *, rejection: str = "") -> None: ...
+    def record_answer(self, cluster: ClusterId, *, rejection: str = "") -> None:
+        """Record that a cluster answered, and the text of a rejection of our credentials."""
+        ...
 
 
 class IdentityCheck:
@@ -45,9 +49,10 @@ class IdentityCheck:
                 connection.identified_syncs = syncs
 
     async def check(self, connection: Connection) -> str:
-        """Read the server's identity and time; call `on_other` if it is another server.
+        """Read the server's identity and time; call `on_other` if the identity is not the last one.
 
-        Returns why there was no answer, else ""; an API error counts as an answer.
+        Returns why there was no answer, else "". An API error counts as an answer, and any answer
+        is recorded in the store, with the rejection of our credentials.
         """
         try:
             found = await connection.api.identity()

@@ -291,7 +291,7 @@ class ClusterInformers:
             self._stop_informer(connection, scope)
 
     async def _run_informer(self, connection: Connection, informer: Informer) -> None:
-        """Feed a list-and-watch into its store, Leases first; notice restores and other servers."""
+        """Feed a list-and-watch into its store until cancelled; notice restores, other servers."""
         scope, relist_leases = informer.scope, self.relists.relist_leases
         if scope.kind is Lease and self.facts.get(ServerClock, connection.cluster) is None:
             await self._identity.check(connection)  # Leases are judged by their age
@@ -378,7 +378,7 @@ class ClusterInformers:
                 self._update_state(connection)
 
     def _begin_recovery(self, connection: Connection, noticed_by: Scope | None = None) -> None:
-        """Take a cluster as restored, unless it is: informers but `noticed_by` list again first."""
+        """Mark a cluster as restored, unless it is, and restart informers but `noticed_by`."""
         if connection.relists_pending:
             return
         log.warning("cluster was restored", extra={"cluster": connection.cluster})

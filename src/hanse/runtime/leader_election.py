@@ -205,7 +205,7 @@ class LeaderElections:
         )
 
     def _report(self) -> dict[str, str]:
-        """What the Lease of our replicas says of the broker, until it was left, and of refusals."""
+        """Annotations of the replicas' Lease: the state of the broker, and failed writes."""
         facts = self._informers.facts
         broker = next((one for one in facts.all(ClusterState) if Role.BROKER in one.roles), None)
         renewal = facts.get(HeartbeatState, broker.cluster) if broker is not None else None
@@ -222,9 +222,9 @@ class LeaderElections:
         return True
 
     def _publish_error(self, member: ClusterId, error: KubeError | None) -> None:
-        """Put `ElectionFailure` for an API error, drop it for None; probe if we are rejected.
+        """Put `ElectionFailure` for an API error, drop it for None; probe if we are unauthorized.
 
-        Ignored for a member that is not connected.
+        Other errors, and those of a member that is not connected, are ignored.
         """
         if member not in self._informers.connections:
             return
@@ -259,7 +259,7 @@ class LeaderElections:
         )
 
     def _publish(self, member: ClusterId, state: LeaderState) -> None:
-        """Publish a `Leadership` fact, and give or take the role of a led cluster."""
+        """Put the `Leadership` fact of a state; give or take the role LED of a connected member."""
         match state:
             case Leader(epoch):
                 self._informers.put_fact(Leadership(member, self._identity, epoch, ours=True))

@@ -23,9 +23,9 @@ class LeaseFreshnessTracker:
         self._timers: dict[_Key, asyncio.TimerHandle] = {}
 
     def on_change(self, change: Change) -> None:
-        """Put whether a Lease of one of the names is fresh.
+        """Put `LeaseFreshness` for a Lease of one of the names: fresh after its spec changed.
 
-        It is after its spec has changed, and not once it is deleted.
+        Not fresh once it is deleted; other changes are ignored.
         """
         if not isinstance(change, ObjectChange) or not isinstance(change.object, Lease):
             return
@@ -40,14 +40,14 @@ class LeaseFreshnessTracker:
             self._renew(key, after.spec.lease_duration_seconds)
 
     def _renew(self, key: _Key, duration: int) -> None:
-        """Count a Lease as fresh for its duration from now."""
+        """Put a Lease as fresh, and start the timer that expires it after `duration` seconds."""
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         self._timers[key] = asyncio.get_running_loop().call_later(duration, self._expire, key)
         self._informers.put_fact(LeaseFreshness(*key, fresh=True))
 
     def _expire(self, key: _Key) -> None:
-        """Count a Lease as no longer fresh."""
+        """Put a Lease as not fresh, and stop its timer."""
         if (timer := self._timers.pop(key, None)) is not None:
             timer.cancel()
         self._informers.put_fact(LeaseFreshness(*key, fresh=False))

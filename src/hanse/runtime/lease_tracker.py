@@ -70,20 +70,20 @@ class LeaseTracker:
         return self._clock.now() + clock.ahead if clock is not None else None
 
     def _judge_ages(self, where: ClusterId) -> None:
-        """Publish the holders that the server's clock, known now, shows to be ready or too old."""
+        """Publish the states that change now that the server's clock tells each Lease's age."""
         observer, server_time = self._observers.get(where), self._server_time(where)
         if observer is not None and server_time is not None:
             self._publish_states(where, observer.judge_ages(_now(), server_time))
 
     def _doubt(self, where: ClusterId) -> None:
-        """Publish that the Leases of a cluster that was listed again are not confirmed."""
+        """After a relist, mark a cluster's Leases as unconfirmed, and publish their states."""
         observer = self._observers.get(where)
         if observer is not None:
             observer.mark_relisted()
             self._publish_states(where, observer.names)
 
     def _track_visibility(self, cluster: ClusterId, state: object) -> None:
-        """Let Leases expire only while their cluster is synced or being left."""
+        """Let Leases of a cluster expire in its phases Synced and Leaving, and in no other."""
         observer = self._observers.get(cluster)
         if observer is None:
             return
@@ -173,4 +173,5 @@ class LeaseTracker:
 
 
 def _now() -> float:
+    """The time of the running event loop, in seconds."""
     return asyncio.get_running_loop().time()

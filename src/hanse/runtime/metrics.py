@@ -119,7 +119,10 @@ class Metrics:
         self.writes += report.result != "Fenced"
 
     def on_watch_event(self, cluster: ClusterId, scope: Scope, event: Any) -> None:
-        """Count interruptions; publish if a kind is synced, and how many objects do not decode."""
+        """Count an interruption, which sets the kind as not synced; a list sets it as synced.
+
+        A list also sets how many objects do not decode; other events are ignored.
+        """
         kind = scope.kind.kind.name
         if isinstance(event, Interrupted):
             self._restarts.labels(cluster, kind).inc()
@@ -129,7 +132,10 @@ class Metrics:
             self._unreadable.labels(cluster, kind).set(len(event.unreadable))
 
     def on_cluster_state(self, before: Fact | None, after: Fact | None) -> None:
-        """Set whether a cluster is reachable; with None after it, remove the metric."""
+        """Set whether a cluster is reachable by its `ClusterState`; without one, remove the metric.
+
+        Other facts are ignored.
+        """
         match before, after:
             case _, ClusterState(cluster, phase=phase):
                 self._reachable.labels(cluster).set(phase is not Phase.UNREACHABLE)
@@ -138,7 +144,7 @@ class Metrics:
 
     @contextmanager
     def planning(self, item: Item, slow: timedelta) -> Iterator[None]:
-        """Time one synchronous plan; a slow one, which delays all else, is counted and logged."""
+        """Time the synchronous plan in the block; one longer than `slow` is counted, and logged."""
         started = time.perf_counter()
         yield
         seconds = time.perf_counter() - started
@@ -149,7 +155,7 @@ class Metrics:
 
     @contextmanager
     def applying(self, feature: str) -> Iterator[None]:
-        """Time the writes of one plan."""
+        """Time the writes in the block; not observed if they raise."""
         started = time.perf_counter()
         yield
         self._histogram(self._applies, feature).observe(time.perf_counter() - started)

@@ -1,6 +1,6 @@
 """Ownership of objects, kept in a label and annotations of the objects and nowhere else."""
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from functools import lru_cache
 from sys import intern
 
@@ -41,6 +41,7 @@ class Owner(Struct, frozen=True, order=True):
         return owner_label(self.feature, str(self.key), self.serves, led=self.led)
 
     def __str__(self) -> str:
+        """`feature topic/namespace/name for cluster`, or `for all`."""
         return f"{self.feature} {self.key} for {self.serves or 'all'}"
 
 
@@ -122,7 +123,7 @@ def _parse_owner(label: str, text: str, kind: Kind, namespace: str, name: str) -
 
 
 def sources_of(obj: Object) -> frozenset[ClusterId]:
-    """The clusters whose observation an object rests on, by its annotation."""
+    """The source clusters in an object's annotation; empty without one."""
     value = obj.metadata.annotations.get(SOURCES, "")
     return frozenset(value.split(",")) if value else frozenset()
 
@@ -177,6 +178,16 @@ class OwnershipIndex:
         for held in self._by_key.values():
             for (where, _), (_, obj) in held.items():
                 yield where, obj
+
+    def led_sources(self, clusters: Container[ClusterId]) -> set[ClusterId]:
+        """The source clusters of the objects that leaders wrote in these clusters."""
+        return {
+            source
+            for held in self._by_key.values()
+            for (where, _), (owner, obj) in held.items()
+            if owner.led and where in clusters
+            for source in sources_of(obj)
+        }
 
     def count(self, where: ClusterId, feature: str) -> int:
         """How many objects a feature owns in a cluster."""

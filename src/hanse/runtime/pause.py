@@ -40,11 +40,10 @@ def pause_reason(snapshot: Snapshot, system_namespace: str) -> str:
 
 
 def brokers_to_read(snapshot: Snapshot) -> tuple[ClusterId, ...]:
-    """The brokers that are being connected, whose ClusterSets may pause writes.
+    """The brokers in phase Connecting whose ClusterSets or member records were never listed.
 
-    An agent that starts in a paused fleet, or as another cluster than the one that joined under its
-    id, must not write before it has read them. A broker that
-    cannot be reached by then counts as paused: only status is written.
+    No key is planned until they are: an agent that starts in a paused fleet, or as another cluster
+    than the one that joined under its id, must not write before.
     """
     return _unread_brokers(snapshot, Phase.CONNECTING)
 

@@ -48,6 +48,7 @@ class Overlay(Generic[K]):
 
     @property
     def synced(self) -> bool:
+        """Whether the store below is synced."""
         return self._below.synced
 
     def put(self, obj: K) -> None:
@@ -73,9 +74,11 @@ class Overlay(Generic[K]):
         )
 
     def all(self) -> Iterator[K]:
+        """All objects, with the overlay's changes last."""
         return self._merge_overlay(self._below.all(), lambda _: True)
 
     def in_namespace(self, namespace: str) -> Iterator[K]:
+        """The objects of a namespace, with the overlay's changes last."""
         below = self._below.in_namespace(namespace)
         return self._merge_overlay(below, lambda o: o.metadata.namespace == namespace)
 
@@ -158,7 +161,7 @@ class _Simulation:
         self._change(where, before, _created(obj) if before is None else _merged(obj, before))
 
     def _put(self, where: ClusterId, obj: Object) -> None:
-        """Create or replace an object, which keeps its uid."""
+        """Create or replace an object in the overlays; one that replaces another gets its uid."""
         before = self._snapshot.get(where, type(obj), obj.metadata.name, obj.metadata.namespace)
         if before is not None:
             meta = replace(obj.metadata, uid=before.metadata.uid)
@@ -183,7 +186,7 @@ class _Simulation:
 
 
 def _warnings(plan: Plan, actions: Iterable[Action]) -> dict[ClusterObjectRef, str]:
-    """The messages of a plan's Warning Events about the objects that it writes."""
+    """The messages of a plan's Warning Events, joined by `; `, by the written object."""
     messages: dict[ClusterObjectRef, list[str]] = {target_ref(action): [] for action in actions}
     for request in plan.events:
         place = request.recorded_with or request.target
@@ -209,6 +212,6 @@ def _merged(obj: Object, before: Object) -> Object:
 
 
 def _created(obj: Object) -> Object:
-    """The object with a uid, made up if it has none."""
+    """The object with its uid, or with a made-up one if it has none."""
     meta = obj.metadata
     return replace(obj, metadata=replace(meta, uid=meta.uid or f"new {meta.name}"))

@@ -45,7 +45,11 @@ class Questions:
         self._by_age: dict[str, None] = {}
 
     def ask(self, item: Item, questions: Iterable[Question], start: StartTask) -> None:
-        """Start to answer those questions of a key without a recent answer; then enqueue it."""
+        """Start to answer those questions of a key that have no recent answer.
+
+        A question that is being answered already is not asked twice; every key that asked is
+        enqueued when the answer is there.
+        """
         for question in questions:
             known = self._informers.facts.get(Answer, question.ask.id)
             if known is not None and self._is_recent(known, question.max_age):

@@ -51,6 +51,7 @@ def _phase_sign(phase: Phase) -> str:
 
 
 def _readiness(reconciler: Reconciler) -> Readiness:
+    """Ready if `not_ready_reason` is empty; the text is the report and that reason."""
     missing = not_ready_reason(reconciler)
     lines = [*report(reconciler), f"not ready: {missing}" if missing else "ready"]
     return Readiness(ready=not missing, text="\n".join(lines))

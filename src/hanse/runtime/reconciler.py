@@ -229,7 +229,7 @@ class Reconciler:
             self.owned.update(change.where, change.before, after)
 
     def _still_visible(self, change: ObjectChange) -> Object | None:
-        """The same object in the store of another informer of its kind, if it has one."""
+        """The object with the same name and uid in a store of its kind, else None."""
         gone = change.object
         for store in self.informers.stores_of(change.where, type(gone).kind):
             found: Object | None = store.get(gone.metadata.namespace, gone.metadata.name)
@@ -238,7 +238,7 @@ class Reconciler:
         return None
 
     def _observe_identity(self, change: Change) -> None:
-        """Stop all writes for good if another cluster has joined a broker under our id."""
+        """Refuse all further writes, and call `on_refused`, if another cluster has our id."""
         if not self.refused and may_tell_identity(change, self.informers.local):
             self.refused = identity_error(self.snapshot())
             if self.refused:
@@ -246,7 +246,7 @@ class Reconciler:
                 self.on_refused(self.refused)
 
     def _observe_pause(self, change: Change) -> None:
-        """Pause, resume or release held deletions after a change; publish reachability."""
+        """Set `paused`, release allowed deletions and set the reachability metric by a change."""
         if isinstance(change, ObjectChange):
             if type(change.object) not in _PAUSE_KINDS:
                 return
@@ -289,7 +289,7 @@ class Reconciler:
                     yielded_at = _loop_time()
 
     def _plan_or_finish(self, dequeued: Dequeued) -> PlannedWork | None:
-        """Plan a key; returns its work if it has anything to write, else finishes it here."""
+        """Plan a key; returns work that has actions, else None: it is finished or retried."""
         try:
             work = self._plan(dequeued)
         except Exception as error:  # noqa: BLE001 - the per-key boundary; logged by the next line
@@ -301,7 +301,7 @@ class Reconciler:
         return None
 
     def _plan(self, dequeued: Dequeued) -> PlannedWork | None:
-        """Plan and diff a key, ask its questions; None if inactive, or until stores are listed."""
+        """Plan and diff a key, ask its questions; None if inactive or waiting for first lists."""
         item = (name, key) = dequeued.item
         feature = self.features.get(name)
         if feature is None or not self.active:

@@ -40,7 +40,10 @@ class Relists:
         await self._wait_for_lists(working)
 
     async def relist(self, cluster: ClusterId) -> None:
-        """List a cluster once more, and wait until every informer has done so, however long."""
+        """List a cluster once more, and wait until every informer has done so, however long.
+
+        Returns at once if the cluster is not connected.
+        """
         if cluster in self._connections:
             await self._wait_for_lists(self._restart_working(self._connections[cluster]))
 
@@ -82,7 +85,10 @@ class Relists:
         await self._wait_for_newer(dict.fromkeys(_lease_informers(connection), -1))
 
     async def _wait_for_newer(self, lists: Mapping[Informer, int]) -> None:
-        """Wait, at most RECONNECT_TIME, until informers work and listed more often than this."""
+        """Wait until each informer works and has listed more often than this, or is stopped.
+
+        Returns after RECONNECT_TIME in any case.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(RECONNECT_TIME):
                 while any(

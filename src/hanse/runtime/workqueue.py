@@ -78,7 +78,7 @@ class WorkQueue:
 
     @property
     def is_settled(self) -> bool:
-        """Whether no key is processed, ready, or scheduled within the coalescing time."""
+        """Whether no key is in processing or ready, or due within COALESCE_MOST seconds."""
         soon = self._time() + COALESCE_MOST
         return self.is_idle and not (self._heap and self._heap[0][0] <= soon)
 
@@ -110,7 +110,7 @@ class WorkQueue:
         self._schedule(item, Priority.BACKLOG, max(delay.total_seconds(), 0.0))
 
     def set_urgent(self, item: Item, urgent: bool) -> None:
-        """Say whether a key is planned soon after a change, or gathers changes for 300 ms."""
+        """Choose a key's coalescing delay from now on: the usual one, or if not urgent 300 ms."""
         if urgent:
             self._deferred.discard(item)
         else:

@@ -199,7 +199,10 @@ def _other_controllers(preview: ClusterPreview) -> Iterator[CheckResult]:
 
 
 def _check_between(previews: Sequence[ClusterPreview], intended: Intended) -> Iterator[CheckResult]:
-    """The results about several clusters: overlaps, clocks, broker address; routes as unknown."""
+    """Results between clusters that were read: overlapping ranges, clocks, the broker's address.
+
+    With two or more that run pods also `routes`, always unknown: only `hanse verify` tries them.
+    """
     read = [p for p in previews if isinstance(p.inventory, ClusterInventory)]
     members = [p for p in read if _runs_pods(p)]
     overlaps = [r for one, other in combinations(members, 2) for r in _overlaps(one, other)]

@@ -50,7 +50,7 @@ class ChecksView:
         return (_KEY,)
 
     def keys_for(self, change: Change) -> Iterable[str]:  # noqa: ARG002 - as every view
-        """None: clusters are read again and again, and all is judged after that."""
+        """No keys: clusters are read again and again, and all is judged after that."""
         return ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item:  # noqa: ARG002 - there is one

@@ -40,7 +40,7 @@ TOKEN_SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - a type
 
 
 def check_objects(clusters: Sequence[ClusterRead], now: datetime) -> list[Finding]:
-    """The findings of all clusters, alone and together."""
+    """The findings of each cluster that was read, then those between clusters."""
     alone = [finding for read in clusters for check in _CLUSTER_CHECKS for finding in check(read)]
     stale = [finding for read in clusters for finding in _expired_leases(read, now)]
     stale += [finding for read in clusters for finding in check_tokens(read, now)]

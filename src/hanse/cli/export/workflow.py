@@ -87,7 +87,7 @@ class ExportResult(Struct, frozen=True):
 
 
 def json_document(result: ExportResult) -> dict[str, Any]:
-    """The result as JSON."""
+    """The result as JSON values: the cluster, whether it exports the Service, and the Service."""
     here = result.cluster in result.service.exporters
     return {
         "cluster": result.cluster,

@@ -110,7 +110,7 @@ async def _apply_federation(
 
 
 async def _cancel_leave(member: Participant, request: MembershipRequest) -> None:
-    """Take off what a `hanse leave` that did not end wrote on the cluster's own Federation."""
+    """Remove the annotations of an unfinished leave or dissolve from the cluster's Federation."""
     found = await read_or_none(member.client, Federation, request.federation)
     written = found.metadata.annotations.keys() & {LEAVING, DISSOLVE} if found is not None else ()
     if written:

@@ -116,7 +116,7 @@ async def revoke_account(
 async def account_owners(member: Client) -> list[ClusterId]:
     """The ids of supervisors that have an account in a member, by the names of ServiceAccounts.
 
-    "" stands for the account that all shared before. None if the namespace does not exist.
+    "" stands for the account that all shared before. Empty if the namespace does not exist.
     """
     path = resource_path(SERVICE_ACCOUNT, SYSTEM)
     try:

@@ -136,7 +136,7 @@ def _parse_values(
 
 
 def _describe_error(error: str) -> str:
-    """A decoder's error as a sentence that begins with the path of the value."""
+    """A decoder's error with the value's path first; an unknown one as `there is no value`."""
     what, _, where = error.partition(" - at `$")
     path = where.rstrip("`").lstrip(".")
     unknown = _UNKNOWN.fullmatch(what)

@@ -76,9 +76,11 @@ class PlainValues:
         return yes if self.value(path) else no
 
     def joined(self, path: str, separator: str = ",") -> Any:
+        """The items of a list as one text."""
         return separator.join(self.value(path))
 
     def text(self, path: str) -> Any:
+        """The value of a path as a text."""
         return str(self.value(path))
 
     def digest(self, path: str) -> Any:
@@ -91,6 +93,7 @@ class PlainValues:
         return self._values.networks.dns_image or own
 
     def image(self) -> Any:
+        """`repository:tag` of the image."""
         return f"{self._values.image.repository}:{self._values.tag}"
 
 

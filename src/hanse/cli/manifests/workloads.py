@@ -16,6 +16,7 @@ DNS_PROTOCOLS = (("dns", "UDP"), ("dns-tcp", "TCP"))
 
 
 def labels_of(name: str) -> dict[str, str]:
+    """The labels of a workload's objects: its name, and that they are part of Hanse."""
     return {"app.kubernetes.io/name": name, PART_OF: "hanse"}
 
 
@@ -155,6 +156,7 @@ def name_server_volumes(values: ValueSource) -> list[Wire]:
 
 
 def pod_field(path: str) -> Wire:
+    """The `valueFrom` of a variable with a field of the pod itself."""
     return {"fieldRef": {"fieldPath": path}}
 
 

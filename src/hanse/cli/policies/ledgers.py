@@ -150,6 +150,7 @@ async def _is_annotated(client: Client, kind: type[Policy], key: Key) -> bool:
 
 
 def _has_key(policy: PolicyView, key: Key) -> bool:
+    """Whether a policy's kind, namespace and name are those of a key, its kind the topic."""
     return (policy.kind, policy.namespace, policy.name) == (key.topic, key.namespace, key.name)
 
 

@@ -98,7 +98,7 @@ def no_answer(failure: ReadFailure) -> NoAnswer:
 
 
 async def _read_cluster(client: Client, namespace: str) -> _ClusterRead:
-    """List what answers depend on, one after another; None for kinds that are not served."""
+    """List what answers depend on, one after another; fields of kinds not served are None."""
     return _ClusterRead(
         await _list_if_served(client, ServiceImport, namespace),
         await _list_if_served(client, EndpointSlice, namespace, SERVICE_NAME),

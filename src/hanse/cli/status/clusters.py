@@ -18,7 +18,7 @@ from hanse.cli.tables import table
 
 
 def json_document(cluster: InventoryResult, local: LocalFederationState) -> dict[str, Any]:
-    """A cluster's inventory, and what a local federation knows about it."""
+    """A cluster's inventory as JSON, with connections, DNS and metrics of a local federation."""
     name = cluster.name
     return {
         **_inventory_document(cluster),
@@ -30,7 +30,7 @@ def json_document(cluster: InventoryResult, local: LocalFederationState) -> dict
 
 
 def _inventory_document(cluster: InventoryResult) -> dict[str, Any]:
-    """The JSON document of a cluster; one not read has only name and reason."""
+    """A cluster's inventory as JSON values; of one not read only its name and the reason."""
     match cluster:
         case UnreadCluster(name, why):
             return {"name": name, "reachable": False, "why": why}

@@ -125,7 +125,7 @@ def _document(
     exported: "Sequence[ServiceItem]",
     namespace: str,
 ) -> dict[str, Any]:
-    """Everything as JSON values."""
+    """Clusters, findings, services and the items of other views as JSON values."""
     from hanse.cli.findings import findings_document
     from hanse.cli.status import clusters, features, services
 

@@ -72,7 +72,7 @@ def _import_cells(service: ServiceItem) -> tuple[str, str, str]:
 
 
 def _endpoints_cell(exporter: ServiceExporter) -> str:
-    """`ready/all`, or why there are no such numbers."""
+    """`ready/all`; `lost` for a lost exporter, and a mark for numbers that are not known."""
     if exporter.unknown:
         return _UNKNOWN
     return "lost" if exporter.lost else f"{exporter.ready}/{exporter.all}"

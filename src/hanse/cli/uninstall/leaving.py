@@ -74,7 +74,10 @@ async def check_members(client: Client, name: str) -> None:
 
 
 async def _check_federation(client: Client, name: str) -> None:
-    """Raise `CommandFailed` if a cluster leads others, or is led by them."""
+    """Raise `CommandFailed` if a cluster is in a Federation with others, by its claims.
+
+    A last supervisor whose Federation lists no other member passes.
+    """
     claims = await read_claims(client)
     league, own = claims.get(CLUSTER_SET, ""), claims.get(FEDERATED_ID, "")
     listed = [m for f in await list_or_empty(client, Federation) for m in f.spec.members]

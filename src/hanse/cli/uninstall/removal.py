@@ -62,6 +62,7 @@ class OwnedObject(Struct, frozen=True):
     """The key of the set over clusters whose replicas need it: it is released, not deleted."""
 
     def __str__(self) -> str:
+        """`Kind namespace/name`, or `Kind name` without a namespace."""
         place = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return f"{self.kind.name} {place}"
 
@@ -202,6 +203,7 @@ def _without_our_finalizers(one: OwnedObject) -> Wire:
 
 
 def _resource_name(kind: Kind) -> str:
+    """The kind for kubectl: `<plural>.<group>`, or the plural in the core group."""
     return f"{kind.plural}.{kind.group}" if kind.group else kind.plural
 
 
@@ -256,6 +258,7 @@ async def _listed(client: Client, kind: Kind, labels: str) -> list[tuple[Kind, W
 
 
 def _owned_object(kind: Kind, wire: Wire) -> OwnedObject:
+    """The reference of a listed object, with its finalizers and the key of its replicas, if any."""
     meta = wire["metadata"]
     finalizers = tuple(meta.get("finalizers") or ())
     return OwnedObject(
@@ -277,6 +280,7 @@ def _key_of_replicas(kind: Kind, wire: Wire) -> Key | None:
 
 
 def _sort_objects(several: Iterable[OwnedObject]) -> tuple[OwnedObject, ...]:
+    """The objects sorted by kind, namespace and name."""
     return tuple(sorted(several, key=lambda one: (one.kind, one.namespace, one.name)))
 
 

@@ -104,7 +104,7 @@ def _cluster_phases(agent: Agent) -> dict[str, str]:
 
 
 def _reconnect(agent: Agent, target: str) -> None:
-    """Restart the informers of each connection to a cluster that is not reached."""
+    """Restart the informers of an agent's Unreachable connections to the cluster `target`."""
     informers = agent.reconciler.informers
     for state in list(informers.facts.all(ClusterState)):
         if state.phase is Phase.UNREACHABLE and state.cluster.rpartition("/")[2] == target:

@@ -182,7 +182,7 @@ class _Evidence(Struct, frozen=True):
     deployed: Mapping[str, DeployedCluster]
 
     def reaches(self, source: str, target: str, subject: str) -> bool | None:
-        """Whether a route was answered; None if it was not tried."""
+        """Whether the first route attempt with these three was answered; None if none was made."""
         for outcome in self.outcomes:
             attempt = outcome.attempt
             if (attempt.topic, attempt.source, attempt.target, attempt.subject) == (
@@ -209,7 +209,7 @@ class _Evidence(Struct, frozen=True):
 
 
 def _explain(outcome: Outcome, evidence: _Evidence) -> VerifyResult:
-    """The result of one attempt."""
+    """The attempt with status `ok` if it ended as expected, else with the status of its cause."""
     attempt = outcome.attempt
     cause = None if outcome.is_expected else _cause(outcome, evidence)
     return VerifyResult(
@@ -225,7 +225,7 @@ def _explain(outcome: Outcome, evidence: _Evidence) -> VerifyResult:
 
 
 def _cause(outcome: Outcome, evidence: _Evidence) -> _Cause:
-    """Why an attempt did not end as expected."""
+    """Why an attempt did not end as expected, by its topic and all outcomes."""
     match outcome.attempt.topic:
         case "routes":
             return _route_cause(outcome, evidence)

@@ -160,7 +160,7 @@ def _range_of(address: str, cidrs: Sequence[str]) -> str:
 
 
 async def _service_address(cluster: VerifiedCluster, namespace: str, name: str) -> str:
-    """The address of a Service; empty if there is none."""
+    """The clusterIP of a Service, which may be `None`; empty if there is no Service."""
     found = await cluster.get(f"/api/v1/namespaces/{namespace}/services/{name}")
     return str(found["spec"].get("clusterIP", "")) if found is not None else ""
 

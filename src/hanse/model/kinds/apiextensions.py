@@ -56,7 +56,7 @@ class CustomResourceDefinition(Object, frozen=True, kw_only=True):
 
     @property
     def served_kinds(self) -> frozenset[Kind]:
-        """The kind once per version with `served: true`."""
+        """The defined kind in each version that has `served: true`."""
         names, namespaced = self.spec.names, self.spec.scope == "Namespaced"
         return frozenset(
             Kind(self.spec.group, v.name, names.kind, names.plural, namespaced)

@@ -37,7 +37,7 @@ class ObservedCondition(Value, frozen=True, kw_only=True):
 
     @property
     def as_condition(self) -> Condition:
-        """The same as a `metav1.Condition`."""
+        """The same as a `metav1.Condition`; its reason may be empty."""
         return Condition(
             type=self.type,
             status=self.status,

@@ -19,7 +19,7 @@ MAX_TEXT_LENGTH = 32_000
 
 
 def newer_schema_message(schema: int) -> str:
-    """The message about an object with a newer schema."""
+    """The message that an object has this newer schema, and that this Hanse has to be updated."""
     return f"made by a newer Hanse (form {schema}, this one reads {SCHEMA}); update this one"
 
 

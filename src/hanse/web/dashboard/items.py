@@ -77,7 +77,7 @@ class ItemCache:
         return ItemChanges(self._put, self._gone)
 
     def _refresh_findings(self) -> None:
-        """Record which judged findings changed or are gone."""
+        """Replace the cached findings by those judged last, and record what changed or is gone."""
         current = {finding_key(one): one for one in self._judgement.findings}
         for key in [key for key in self._items[FINDINGS] if key not in current]:
             self._on_item(FINDINGS, key, None)

@@ -77,7 +77,10 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 def _guard_middleware(auth: Access, hosts: set[str]) -> Any:
-    """A middleware that refuses unknown hosts (DNS rebinding), other origins, and no token."""
+    """A middleware that refuses unknown hosts (421), other origins (403) and no valid token (401).
+
+    Only paths below `/api/` need a token; 503 if it cannot be checked. Adds the security headers.
+    """
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -123,7 +126,10 @@ async def _viewer(request: web.Request, auth: Access) -> Viewer | None:
 
 
 def _action_handler(action: Action) -> Handler:
-    """A handler that runs an action with the JSON of the request."""
+    """A handler that runs an action with the JSON of the request, and answers its result as JSON.
+
+    400 for a malformed body, 413 for one that is too large, 422 if the action refuses.
+    """
 
     async def answer(request: web.Request) -> web.Response:
         """Run the action with the JSON body and return its result as JSON.
@@ -258,4 +264,5 @@ def _set_cookie(answer: web.Response, value: str) -> None:
 
 
 def _encode_event(name: str, body: bytes) -> bytes:
+    """One server-sent event with this name and data."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), body)

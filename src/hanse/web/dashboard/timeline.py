@@ -207,7 +207,7 @@ def _condition_state(condition: Condition) -> State:
 
 
 def _difference(before: Object, after: Object) -> str | None:
-    """The names of the changed parts of an object; None if only Hanse's own marks changed.
+    """The names of the changed parts of an object; None if nothing but Hanse's own marks changed.
 
     For EndpointSlices the number of ready endpoints, or None if that is the same.
     """

@@ -95,7 +95,7 @@ def filter_update(update: bytes, viewer: Viewer) -> bytes:
 
 
 def _without_others(finding: msgspec.Raw, viewer: Viewer) -> msgspec.Raw:
-    """A finding without consequences for what is not shown."""
+    """A finding, as JSON, without consequences in namespaces that the viewer may not see."""
     told = msgspec.json.decode(finding)
     told["consequences"] = [
         one

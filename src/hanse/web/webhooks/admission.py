@@ -55,7 +55,7 @@ _decoder = msgspec.json.Decoder(_Envelope)
 
 
 def parse_request(body: bytes) -> DecodedReview:
-    """The review in a request's body; raises `InvalidReview`."""
+    """The review in a request's body; raises `InvalidReview` if it is no AdmissionReview of v1."""
     try:
         envelope = _decoder.decode(body)
     except RecursionError:
@@ -129,4 +129,5 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _escape_pointer(name: str) -> str:
+    """A name as a segment of a JSON pointer."""
     return name.replace("~", "~0").replace("/", "~1")

@@ -57,7 +57,7 @@ async def serving(
     listener: socket.socket,
     tls: ssl.SSLContext,
 ) -> AsyncIterator[None]:
-    """Serve `POST /<hook>` on a socket until the block ends."""
+    """Serve `POST /<hook>` for each hook over TLS on a socket until the block ends."""
     app = web.Application(client_max_size=LARGEST_BODY)
     for hook in hooks:
         app.router.add_post(f"/{hook.name}", _review_handler(hook, snapshot, ask))
