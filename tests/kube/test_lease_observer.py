@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from msgspec.structs import replace
 
+from hanse.kube.lease import format_micro_time
 from hanse.kube.lease_observer import RECONNECT_TIME, LeaseObserver
 from hanse.model.facts import HolderState
 from hanse.model.kinds.coordination import Lease, LeaseMeta, LeaseSpec, ManagedFieldsEntry
@@ -220,6 +221,23 @@ def test_a_lease_about_as_old_as_our_own_is_not_too_old(behind: int, outdated: b
 
     assert (alone, observer.is_outdated("sys", "lubeck")) == (True, outdated)
     assert state_of(observer) == HolderState.UNKNOWN
+
+
+@pytest.mark.parametrize(("ago", "outdated"), [(3, False), (7, False), (8, True), (90, True)])
+def test_a_lease_from_before_our_own_was_acquired_is_not_too_old_until_it_could_be_renewed(
+    ago: int, outdated: bool
+) -> None:
+    """Our own is acquired anew after a restore of the server."""
+    observer, server_time = LeaseObserver("hamburg"), NOON + timedelta(minutes=5)
+    own = written(0)
+    times = [format_micro_time(NOON - timedelta(seconds=behind)) for behind in (ago, 0)]
+    spec = replace(own.spec, acquire_time=times[0], renew_time=times[1])
+    own = replace(own, metadata=replace(own.metadata, name="hamburg"), spec=spec)
+
+    observer.observe(written(-90), 0, server_time)
+    observer.observe(own, 0, server_time)
+
+    assert observer.is_outdated("sys", "lubeck") == outdated
 
 
 @pytest.mark.parametrize(("version", "outdated"), [("11", True), ("13", False)])

@@ -192,8 +192,9 @@ async def test_a_restored_lease_is_renewed_only_after_a_repair() -> None:
         await asyncio.sleep(11)
 
         assert (before, scenario.repairs) == ([False], [False, True])
-        last = (await scenario.lease_spec()).renew_time or ""
-        assert last > (renewed.spec.renew_time or "")
+        last = await scenario.lease_spec()
+        assert (last.renew_time or "") > (renewed.spec.renew_time or "")
+        assert (last.acquire_time or "") > (renewed.spec.renew_time or ""), "it was acquired anew"
 
 
 async def test_a_repair_that_takes_too_long_does_not_let_the_lease_expire() -> None:

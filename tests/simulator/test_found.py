@@ -603,3 +603,16 @@ def test_what_a_replaced_cluster_published_may_be_gone_until_it_has_published_an
         seed=54356,
         parts=SERVICES,
     )
+
+
+def test_what_stands_stays_where_a_reader_restarts_just_after_its_broker_was_restored() -> None:
+    """61039: a Lease of the backup says nothing of a holder that could not renew it since."""
+    play(
+        do("services.offer", "lubeck", "db", False, pause=66.01),
+        do("faults.restore", "broker", 3),
+        do("faults.kill", "lubeck"),
+        do("faults.restart_server", "lubeck"),
+        do("faults.crash", 2),
+        seed=61039,
+        parts=parts_named(["services", "members", "statefulsets"]),
+    )

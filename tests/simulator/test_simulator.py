@@ -49,7 +49,7 @@ def test_a_schedule_replays_in_another_process() -> None:
 def test_a_schedule_prints_as_it_is_written() -> None:
     schedule = draw_schedule(7, step_kinds())
 
-    read = eval(str(schedule), {"play": lambda *steps, seed: Schedule(steps, seed), "do": do})
+    read = eval(str(schedule), {"play": lambda *steps, **how: Schedule(steps, **how), "do": do})
 
     assert read == schedule
 

@@ -58,6 +58,8 @@ class LinkFaults(Struct, frozen=True):
 
 NO_FAULTS = LinkFaults()
 LATE = timedelta(seconds=5)
+WATCH_LAGS = (0.0, 0.0, 0.0, 0.02, 0.2, 1.0)
+"""Seconds that the events of one watch take."""
 
 _REFUSALS: tuple[tuple[int, str], ...] = (
     (409, "Conflict"),
@@ -125,6 +127,24 @@ class Link(links.Link):
         raise Unreachable("the connection was reset")
 
 
+class WatchLags:
+    """Lags of watches, one for each link and path, the same for a seed: kinds arrive in any order.
+
+    They are short beside every bound of time that a user is promised.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._seed = seed
+        self._drawn: dict[tuple[str, str, str], float] = {}
+
+    def of(self, link: Link, path: str) -> float:
+        """Seconds by which each event of a watch is late."""
+        key = (link.source, link.target, path)
+        if key not in self._drawn:
+            self._drawn[key] = Random(f"{self._seed} {key}").choice(WATCH_LAGS)
+        return self._drawn[key]
+
+
 class Network:
     """All links of a test, and every request that was sent on them."""
 
@@ -135,6 +155,8 @@ class Network:
         self.sent: list[Sent] = []
         self.watched: list[Sent] = []
         """Watches that were begun; their status is not known."""
+        self.watch_lags: WatchLags | None = None
+        """How late the events of each watch arrive, faults or not."""
         self.requests = 0
         self.before_write: Callable[[Link, Request], Awaitable[None]] | None = None
         """What others do just before a write is carried out, after its sender has decided on it."""
@@ -302,9 +324,10 @@ class FaultyTransport:
             raise link.error
         async with (
             self._inner.stream(request) as lines,
-            aclosing(link.read(lines)) as whole,
+            aclosing(link.read(lines)) as read,
         ):
             faults, resource = link.faults, request.path.rpartition("/")[2]
+            whole = self._with_watch_lags(read, request.path)
             if faults.lags == resource:
                 async with aclosing(_delivered_late(whole, faults.lag)) as late:
                     yield self._with_random_breaks(late)
@@ -313,6 +336,18 @@ class FaultyTransport:
 
     async def close(self) -> None:
         await self._inner.close()
+
+    async def _with_watch_lags(
+        self, lines: AsyncIterator[bytes], path: str
+    ) -> AsyncIterator[bytes]:
+        """The lines, late as all of this watch are now; what arrived meanwhile does not wait."""
+        network, link, loop = self._network, self._link, asyncio.get_running_loop()
+        waits_since = loop.time()
+        async for line in lines:
+            if network.watch_lags is not None and loop.time() > waits_since:
+                await asyncio.sleep(network.watch_lags.of(link, path))
+            yield line
+            waits_since = loop.time()
 
     async def _with_random_breaks(
         self, lines: AsyncIterator[bytes], resource: str = ""

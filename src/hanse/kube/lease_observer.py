@@ -206,7 +206,9 @@ class LeaseObserver:
 
         None if it does not exist. It is not too old if it is hardly older than our own was when we
         first saw that: then we were away as long as its holder, or the server was restored. Nor if
-        it was written after our own by its version, whatever the server's clock was set to.
+        our own had been acquired just before, which it is anew after a restore: its holder had no
+        time to renew it. Nor if it was written after our own by its version, whatever the server's
+        clock was set to.
         """
         if (namespace, name) in self._changed:
             return False
@@ -218,7 +220,8 @@ class LeaseObserver:
             return True
         missed = timedelta(seconds=lease.spec.lease_duration_seconds * MISSED_SHARE)
         is_older = own.written_at - record.outdated_since >= missed
-        return is_older and object_version(lease) <= object_version(own)
+        is_new = own.renewed and own.acquired and own.renewed - own.acquired < missed
+        return is_older and not is_new and object_version(lease) <= object_version(own)
 
     def holder(self, namespace: str, name: str) -> str:
         """The holder of a lease; empty for a lease that is released or does not exist."""

@@ -128,11 +128,14 @@ class HeartbeatLease:
                 known = self._known or await read_or_none(
                     self._client, Lease, self._cluster, self._namespace
                 )
-            if known is None or known.spec != self._written:
-                await self._repair_in_time()
+            is_changed = known is None or known.spec != self._written
+            restored = is_changed and self._written != LeaseSpec()
+            if is_changed:
+                await self._repair_in_time(restored)
             if not self._may_renew():
                 return False
-            spec = self._renewed_spec(known.spec if known is not None else LeaseSpec())
+            before = LeaseSpec() if known is None or restored else known.spec
+            spec = self._renewed_spec(before)
             token = await self._current_token()
             async with asyncio.timeout(self._duration().total_seconds()):
                 self._known = await self._write(known, spec)
@@ -164,18 +167,21 @@ class HeartbeatLease:
         change = lease_patch(known, spec)
         return await self._client.patch(Lease, self._cluster, self._namespace, change)
 
-    async def _repair_in_time(self) -> None:
+    async def _repair_in_time(self, restored: bool) -> None:
         """Call `repair` before a renewal, for at most a third of the Lease's duration.
 
         After a restore RESTORED_LIMIT longer: others see that the Lease went back, and wait for us.
         """
-        restored, limit = self._written != LeaseSpec(), self._duration() / RENEWALS_PER_DURATION
+        limit = self._duration() / RENEWALS_PER_DURATION
         with suppress(TimeoutError):
             async with asyncio.timeout((limit + RESTORED_LIMIT * restored).total_seconds()):
                 await self._repair(restored)
 
     def _renewed_spec(self, before: LeaseSpec) -> LeaseSpec:
-        """The spec renewed now by this cluster; acquire time and transitions stay."""
+        """The spec renewed now by this cluster; acquire time and transitions stay, if any.
+
+        After a restore there are none: the acquire time tells our next agent when that was.
+        """
         now = format_micro_time(self._clock.now())
         return LeaseSpec(
             holder_identity=self._cluster,

@@ -90,6 +90,11 @@ class ClusterInformers:
                 self._informer_tasks.clear()
                 self._cluster_tasks.clear()
 
+    @property
+    def is_running(self) -> bool:
+        """Whether informers run: nothing is observed before and after."""
+        return self._group is not None
+
     def snapshot(self) -> Snapshot:
         """A view of all stores and facts, to be used before anything else runs."""
         return Snapshot(self.stores, self.facts, self._clock.now(), self.local)

@@ -108,6 +108,8 @@ class LeaseTracker:
     def _publish_expired(self) -> None:
         """Publish the state of every Lease that has expired, then set the timer for the next."""
         self._timer = None
+        if not self._informers.is_running:
+            return
         for where, observer in self._observers.items():
             self._publish_states(where, self._expired(where, observer))
         self._set_timer()

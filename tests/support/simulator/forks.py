@@ -135,12 +135,14 @@ FLEETS = StartedFleets()
 """The fleets that the tests of this process share; to be ended after the last."""
 
 
-def play(*steps: Step, seed: int = 0, parts: Sequence[type[Part]] = PARTS) -> None:
+def play(
+    *steps: Step, seed: int = 0, lagging: bool = False, parts: Sequence[type[Part]] = PARTS
+) -> None:
     """Play these steps on embedded clusters and virtual time; raises `AssertionError`.
 
     Agents have the features of these parts.
     """
-    failure = FLEETS.failure_of(Schedule(steps, seed), parts)
+    failure = FLEETS.failure_of(Schedule(steps, seed, lagging), parts)
     if failure is not None:
         raise AssertionError(str(failure))
 

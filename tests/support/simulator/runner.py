@@ -12,7 +12,7 @@ from hanse.kube.errors import KubeError
 from hanse.model.facts import ClusterState, F, Phase, WriteOutcome
 from hanse.model.feature_names import FEATURES
 from hanse.runtime.backoff import REFUSED
-from tests.support.faults import Sent
+from tests.support.faults import Sent, WatchLags
 from tests.support.scenario import describe_writes
 from tests.support.simulator.faults import Faults, back_up
 from tests.support.simulator.federated import Federated
@@ -133,6 +133,7 @@ class Run:
     async def play(self, schedule: Schedule) -> None:
         """Play all steps on the started fleet, and judge; raises `LawBroken`."""
         self.fleet.random.seed(schedule.seed)
+        self.fleet.network.watch_lags = WatchLags(schedule.seed) if schedule.lagging else None
         async with asyncio.TaskGroup() as group:
             watching = group.create_task(self._observe(), name="laws")
             counting = group.create_task(self._count_requests(), name="requests")

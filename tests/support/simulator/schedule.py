@@ -11,6 +11,8 @@ BROKER = "broker"
 EVERYWHERE = (*CLUSTERS, BROKER)
 PAUSES = (0, 0, 0.01, 0.1, 1, 5, 5, 20, 40)
 """Seconds after a step; the lease time of clusters is between the last two."""
+PUNCTUAL = 4
+"""Of so many schedules one has no lags of watches."""
 LENGTHS = (3, 6, 9, 12, 16)
 
 Argument = str | int | float | bool
@@ -88,10 +90,18 @@ class Schedule(Struct, frozen=True):
 
     steps: tuple[Step, ...]
     seed: int = 0
+    lagging: bool = False
+    """Whether each watch has a lag of its own, drawn by the seed."""
 
     def __str__(self) -> str:
         lines = "".join(f"        {step},\n" for step in self.steps)
-        return f"    play(\n{lines}        seed={self.seed},\n    )"
+        lagging = "        lagging=True,\n" if self.lagging else ""
+        return f"    play(\n{lines}        seed={self.seed},\n{lagging}    )"
+
+
+def is_lagging(seed: int) -> bool:
+    """Whether a drawn schedule of this seed has lags of watches."""
+    return seed % PUNCTUAL != 0
 
 
 def draw_schedule(seed: int, kinds: Mapping[str, Sequence[StepKind]]) -> Schedule:
@@ -100,7 +110,7 @@ def draw_schedule(seed: int, kinds: Mapping[str, Sequence[StepKind]]) -> Schedul
     features = [name for name in kinds if name != "faults"]
     chosen = random.sample(features, min(len(features), random.choice((1, 2, 2, 3))))
     if "members" in chosen:  # sets and hosts of a cluster that leaves have laws of their own
-        chosen = ["services", *(n for n in chosen if n in ("members", "federated", "policies"))]
+        chosen = ["services", *(n for n in chosen if n not in ("services", "gslb", "networks"))]
     choices = [kind for name in (*chosen, "faults") for kind in kinds[name]]
     weights = [kind.weight for kind in choices]
     openings = [kind for kind in choices if kind.opening]
@@ -110,4 +120,4 @@ def draw_schedule(seed: int, kinds: Mapping[str, Sequence[StepKind]]) -> Schedul
         drawn = random.choices(choices, weights)[0].draw(random)
         if not drawn.is_known:
             steps.append(drawn)
-    return Schedule(tuple(steps), seed)
+    return Schedule(tuple(steps), seed, is_lagging(seed))

@@ -12,7 +12,14 @@ from tests.support.simulator.forks import StartedFleets, Wanted
 from tests.support.simulator.part import Part
 from tests.support.simulator.report import Played
 from tests.support.simulator.runner import PARTS, parts_of
-from tests.support.simulator.schedule import PAUSES, Schedule, Step, StepKind, draw_schedule
+from tests.support.simulator.schedule import (
+    PAUSES,
+    Schedule,
+    Step,
+    StepKind,
+    draw_schedule,
+    is_lagging,
+)
 
 Kinds = Mapping[str, Sequence[StepKind]]
 FRESH = 0.25
@@ -88,7 +95,8 @@ class Search:
                     steps[at:] = other[random.randrange(len(other) + 1) :]
                 case _:
                     pass
-        return Schedule(tuple(steps[:MOST_STEPS]), random.randrange(10**9))
+        seed = random.randrange(10**9)
+        return Schedule(tuple(steps[:MOST_STEPS]), seed, is_lagging(seed))
 
     def _redrawn(self, step: Step) -> Step:
         """The same kind of step with other arguments."""

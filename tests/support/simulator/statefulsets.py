@@ -200,10 +200,10 @@ async def _wanted(fleet: Fleet) -> int | None:
     return None if found is None else int(found["spec"]["replicas"])
 
 
-async def _ready(fleet: Fleet) -> int:
-    """How many replicas are ready in all clusters."""
+async def _ready(fleet: Fleet, clusters: Sequence[ClusterId]) -> int:
+    """How many replicas are ready in these clusters."""
     ready = 0
-    for cluster in fleet.names:
+    for cluster in clusters:
         for pod in await fleet.objects(cluster, Pod, fleet.namespace):
             ready += _is_ready_replica(pod, cluster)
     return ready
@@ -221,19 +221,24 @@ class ReplicasPlaced(Law):
     """A set runs as it was submitted."""
 
     name = "replicas-placed"
-    sentence = "At rest exactly as many replicas run as the set asks for, and all are ready."
+    sentence = (
+        "At rest exactly as many replicas run as the set asks for, and all are ready; where a "
+        "cluster has left, which keeps what it has, those that the others were given."
+    )
 
     async def at_rest(self) -> AsyncIterator[str]:
         fleet = self.fleet
-        wanted, ready = await _wanted(fleet), await _ready(fleet)
+        members = [name for name in fleet.names if name not in fleet.left]
+        wanted, ready = await _wanted(fleet), await _ready(fleet, members)
         if wanted is None and BROKER in fleet.restored_at:
             return  # it was lost, not deleted: what runs of it runs on
         shares = {
             c: found["spec"]["replicas"]
-            for c in fleet.names
+            for c in members
             if (found := find(await fleet.objects(c, StatefulSet, fleet.namespace), f"{NAME}-{c}"))
         }
-        if sum(shares.values()) != (wanted or 0) or ready != (wanted or 0):
+        given, has_left = sum(shares.values()), bool(fleet.membership_changed)
+        if ready != given or (given != (wanted or 0) and not has_left):
             yield f"{wanted} replicas are wanted, shares are {shares}, {ready} are ready"
 
 
@@ -311,7 +316,7 @@ class BudgetKept(Law):
             self._seen.append(f"{replica} is taken, of {wanted} wanted {ready} are left")
 
     async def observe(self) -> AsyncIterator[str]:
-        wanted, ready = await _wanted(self.fleet), await _ready(self.fleet)
+        wanted, ready = await _wanted(self.fleet), await _ready(self.fleet, self.fleet.names)
         lost = len(self._sets.lost)
         calm = self.fleet.now - self._taken_at > (CERTAIN if lost else CALM)
         if wanted is not None and ready >= wanted - lost and calm:
