@@ -195,11 +195,15 @@ def _has_service(
 
 
 def _ready_count(record: MemberRecord) -> int:
+    """The number of ready addresses in a record."""
     return sum(len(one.ready) for one in record.backends)
 
 
 def _weight_facts(members: Sequence[Origin]) -> Iterator[tuple[str, str]]:
-    """The fact `Shares` with weight and priority of every member, if any has not the defaults."""
+    """The fact `Shares`, with weight and priority of each member.
+
+    Nothing if all have the defaults.
+    """
     if any(one.weighting != Weighting() for one in members):
         said = (
             f"{one.cluster} weight {one.weighting.weight} priority {one.weighting.priority}"
@@ -209,7 +213,10 @@ def _weight_facts(members: Sequence[Origin]) -> Iterator[tuple[str, str]]:
 
 
 def _member_part(record: MemberRecord, lost: bool) -> ClusterPart:
-    """A member's part: good if it has a ready endpoint, else bad; a lost one has none."""
+    """A member Service in the view: good with ready endpoints, else bad.
+
+    A lost cluster's has none.
+    """
     ready = 0 if lost else _ready_count(record)
     return ClusterPart(
         cluster=record.cluster,
