@@ -53,7 +53,7 @@ RECORDS_BY_NAMESPACE = Index(ConfigMap, "policies-namespace", _record_namespace)
 
 
 def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
-    """The keys whose plans may differ after a change."""
+    """The policies and ledger pages whose plans may differ after a change."""
     match change:
         case ObjectChange():
             return _keys_for_object(change, snapshot)
