@@ -78,7 +78,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def keys_of_aggregates(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
-    """The keys of all aggregates on the broker, or of those that name a cluster."""
+    """The keys of imports on the broker that name `exporter` in their status; of all, if empty."""
     broker = broker_cluster(snapshot)
     for aggregate in snapshot.all(broker, ServiceImport) if broker is not None else ():
         labels = aggregate.metadata.labels

@@ -122,7 +122,11 @@ def _plan_own(
     snapshot: Snapshot,
     broker_namespace: str,
 ) -> Plan:
-    """The plan of an export by what all clusters have published of the service themselves."""
+    """The plan of an existing export: its slices, or only the conditions that say why not.
+
+    Empty without an export, so that what was published is withdrawn; `published` are the slices of
+    all clusters on the broker.
+    """
     export = snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace)
     if export is None or export.metadata.deletion_timestamp is not None:
         return Plan()  # nothing desired: what was published is withdrawn
@@ -201,7 +205,7 @@ def _export_state(
 
 
 def _unpublished_slice(record: ExportRecord, now: datetime) -> EndpointSlice:
-    """A slice of the record as if it were created now: none is published yet."""
+    """A slice without endpoints, created now, for an export of which none is published yet."""
     stated = {EXPORTED_AT: record.exported_at.isoformat()}
     return EndpointSlice(
         metadata=Meta(name="", annotations=stated, creation_timestamp=now), address_type="IPv4"
@@ -211,11 +215,10 @@ def _unpublished_slice(record: ExportRecord, now: datetime) -> EndpointSlice:
 def _publishes_pods(
     record: ExportRecord, merged: MergedImport, rules: ClusterSetSpec, snapshot: Snapshot
 ) -> bool:
-    """Whether pod addresses are published instead of the Service's own.
+    """Whether the addresses of pods are published instead of the Service's own.
 
-    They are where the Service is headless, or is admitted to an import that is, or where the
-    ClusterSet says so. Globalnet gives pods of other Services no address: there the Service's own
-    is published.
+    True for a headless Service or import, and if the ClusterSet says `pods`, unless Globalnet is
+    used.
     """
     admitted = record.cluster not in merged.refused
     if record.type == "Headless" or (admitted and merged.type == "Headless"):
@@ -282,7 +285,7 @@ def _own_slices(state: _ExportState, snapshot: Snapshot) -> list[EndpointSlice]:
 def _kept_until_replaced(
     desired: tuple[Desired, ...], state: _ExportState, snapshot: Snapshot
 ) -> tuple[Desired, ...]:
-    """Our slices on the broker, until any desired one stands there: new ones may be refused."""
+    """Our current slices on the broker as desired objects; none once a desired one exists there."""
     own = _own_slices(state, snapshot)
     names = {d.object.metadata.name for d in desired}
     stands = any(s.metadata.name in names for s in own)
@@ -292,10 +295,10 @@ def _kept_until_replaced(
 def _lighthouse_form(
     state: _ExportState, snapshot: Snapshot, broker_namespace: str
 ) -> tuple[Desired, ...]:
-    """The export as Lighthouse agents of other clusters read it, while there are any.
+    """The export's objects for Lighthouse agents of other clusters, while there are any.
 
-    Nothing if the export is refused, or waits for a Globalnet address. What the Lighthouse agent of
-    this cluster published is taken over, after our own slices.
+    Nothing if the export is refused, or waits for a Globalnet address; existing objects of this
+    cluster's own Lighthouse agent are taken over.
     """
     version = lighthouse_version(snapshot, state.broker)
     if version is None or state.is_refused(snapshot.local) or state.backends.waiting:

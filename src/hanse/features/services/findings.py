@@ -139,7 +139,7 @@ def _start_pods(
 
 
 def refused_exports(clusters: Sequence[ClusterServices]) -> dict[ClusterId, Ref]:
-    """By cluster, its export whose addresses the others refuse: its pods run for nothing."""
+    """By cluster, the export with a bad condition AddressesAllowed; others drop its addresses."""
     return {
         one.cluster: subject_of(export, one.cluster)
         for one in clusters
@@ -177,10 +177,7 @@ def condition_findings(
 def published_records(
     namespace: str, name: str, snapshot: MultiClusterSnapshot
 ) -> PublishedExports:
-    """The records of a service, by its namespace and name, in the slices of all brokers.
-
-    Judged by the creation time of the broker's namespace, the latest of several.
-    """
+    """The records of a service on all brokers, with ages bounded by the broker's namespace."""
     key = f"{namespace}/{name}"
     slices: list[EndpointSlice] = []
     since: list[datetime] = []
@@ -292,7 +289,7 @@ def _condition_finding(
 def _condition_remedy(
     bad: Condition, cluster: ClusterId, export: ServiceExport, snapshot: MultiClusterSnapshot
 ) -> Remedy:
-    """What ends a bad condition: withdrawing the export, or what keeps it from being used."""
+    """Commands or advice that end a bad condition of an export, by the condition's type."""
 
     def kubectl(arguments: str) -> str:
         """The text of a kubectl command in the cluster and namespace of the export."""

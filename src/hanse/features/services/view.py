@@ -142,10 +142,7 @@ class ServicesView:
 def _unread_imports(
     clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
 ) -> ClusterId:
-    """A cluster that exports a service, if no import was read in any of those; else empty.
-
-    An exporter has the import of what it exports: one that was read, or counted, is enough.
-    """
+    """The first of the clusters if imports could be read in none of them; else empty."""
     if any(one.imports for one in clusters):
         return ""
     unread = [one.cluster for one in clusters if snapshot.denied(one.cluster, ServiceImport)]
@@ -225,11 +222,7 @@ def _best_slices(
     exporters: set[ClusterId],
     snapshot: MultiClusterSnapshot,
 ) -> dict[ClusterId, tuple[EndpointSlice, ...]]:
-    """The imported EndpointSlices of those clusters that know most about a service.
-
-    Exporters know their own endpoints best. Importers are asked until one of them has those of
-    each exporter, so that not every cluster of a large fleet is.
-    """
+    """The imported slices by cluster: of exporters, and of importers until all sources are seen."""
     missing = set(exporters)
     known: dict[ClusterId, tuple[EndpointSlice, ...]] = {}
     importers = [where for where in clusters if where not in exporters]
@@ -276,7 +269,7 @@ def _exporters(
 def _published_counts(
     service: ExportedService, snapshot: MultiClusterSnapshot
 ) -> Mapping[ClusterId, int]:
-    """How many endpoints each cluster has published on a broker."""
+    """The number of endpoints that each cluster has published for the service on brokers."""
     found: dict[ClusterId, int] = {}
     for broker in snapshot.clusters_with_role(Role.BROKER):
         for one in snapshot.by(broker, PUBLISHED, f"{service.namespace}/{service.name}"):
