@@ -44,7 +44,7 @@ MAX_VALIDATED = 16_000
 
 
 def _json_object(entry: str) -> str:
-    """The regular expression of a JSON object with any number of such entries."""
+    """A regular expression for a JSON object of any number of entries, each matching `entry`."""
     return rf"\{{{_SPACE}({entry}{_SPACE}(,{_SPACE}{entry}{_SPACE})*)?\}}"
 
 
@@ -60,7 +60,10 @@ READABLE = rf"^{_SPACE}{_json_object(f'({_ALL}|{_REBALANCE})')}{_SPACE}$"
 
 
 def set_policies(broker_namespace: str, *, runs_sets: bool) -> tuple[Manifest, ...]:
-    """All of them; on a broker that runs sets of its own those that are for any StatefulSet."""
+    """The admission policies of a broker with bindings; fewer if it runs StatefulSets of its own.
+
+    Those about names and autoscalers are left out then.
+    """
     plain = (*annotation_policy(broker_namespace), *immutable_fields_policy(broker_namespace))
     if runs_sets:
         return plain
@@ -224,7 +227,9 @@ def _number_expression(field: str, of: str) -> str:
 
 
 def _preference_variables() -> list[Wire]:
-    """CEL variables: preferences as text, if they are judged, and clusters with min over max."""
+    """CEL variables `wishes` (the annotation), `judged` (short enough) and `crossed` (min over
+    max).
+    """
     low, high = _number_expression("minReplicas", "w"), _number_expression("maxReplicas", "w")
     clusters = f"variables.wishes.findAll({_quote_cel(_CLUSTER)})"
     return [

@@ -31,7 +31,7 @@ from hanse.model.snapshot import Change, ObjectChange, Snapshot
 
 
 def carried_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
-    """Keys of ConfigMaps that a change concerns, and local keys of sets that refer to them."""
+    """Keys of ConfigMaps that a change affects, and of sets here that refer to a changed one."""
     if isinstance(change, ObjectChange):
         yield from _keys_for_object(change, snapshot)
         return

@@ -26,9 +26,8 @@ _RULES = {
 def _check(
     obj: StatefulSet | FederatedStatefulSet, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """Findings of a set's conditions.
-
-    SetNotPlaced may be caused by any refusal, and ShareDisputed lasts while agents are paused.
+    """The findings of a set's bad conditions, with causes and remedies of SetNotPlaced and
+    ShareDisputed.
     """
     for found in check_conditions(_RULES)(obj, where, snapshot):
         match found.code:

@@ -73,6 +73,7 @@ def overridden_spec(spec: StatefulSetSpec, override: Override) -> StatefulSetSpe
 
 
 def _with_class(claim: Wire, storage_class: str) -> Wire:
+    """The claim template with this storage class."""
     return {**claim, "spec": {**claim.get("spec", {}), "storageClassName": storage_class}}
 
 

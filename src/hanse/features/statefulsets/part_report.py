@@ -54,9 +54,9 @@ class PartProgress(Struct, frozen=True):
 
 
 def replica_names(submitted: SubmittedSet, service: Service | None) -> ReplicaNames:
-    """The Service and ports by which replicas are found, and whether with load balancers.
+    """The governing Service and its ports, and whether replicas have load balancers.
 
-    `unready`: also replicas that are not ready, as the Service publishes them or there is none.
+    `unready` if replicas have names before they are ready, as the Service says or without one.
     """
     ports = service.spec.ports if service is not None else ()
     return ReplicaNames(
@@ -122,7 +122,10 @@ def build_report(
 def _reported_terms(
     terms: Terms, submitted: SubmittedSet, owned: StatefulSet | None
 ) -> dict[str, Any]:
-    """The fields refused, most and schema; none if the set is taken with all of its replicas."""
+    """The report's fields `refused`, `most` and `schema`.
+
+    Empty if all wanted replicas are taken.
+    """
     wanted = submitted.spec.replicas
     running = owned.spec.replicas if owned is not None else 0
     most = terms.replicas_of(max(wanted, running), running)
@@ -149,9 +152,9 @@ class _PodCounts(Struct, frozen=True):
 
 
 def is_starting(pod: Pod, now: datetime, *, awaits_status: bool) -> bool:
-    """Whether a pod was created within `STARTING`, and is not ready, or not in the status yet.
+    """Whether a pod is younger than `STARTING` and not ready, or (`awaits_status`) not yet counted.
 
-    It is not counted yet: most are ready soon, and one report then says both.
+    The report leaves it out until then, so that most pods cause one change.
     """
     created = pod.metadata.creation_timestamp
     is_new = created is not None and timedelta() <= now - created < STARTING

@@ -173,9 +173,9 @@ def _groups_after(
     *,
     add: bool,
 ) -> Iterator[_Group]:
-    """The groups of clusters, with how many of `count` replicas each gets (`add`) or gives.
+    """The groups, each with its clusters and how many of `count` replicas it gets, or loses.
 
-    Groups are treated as clusters of equal weight; all are one group if there are none.
+    Groups are treated as clusters of equal weight; without any, all clusters are one group.
     """
     if not groups:
         yield _Group(limits, count)
@@ -200,7 +200,7 @@ def _groups_after(
 
 
 def _room(shares: Shares, candidate: _Candidate, limit: int, *, add: bool) -> int:
-    """How many replicas a cluster may get up to its limit; without `add` lose, as a negative."""
+    """limit minus share, if the sign fits: not negative with `add`, else not positive."""
     n = shares.get(candidate.cluster, 0)
     return max(limit - n, 0) if add else min(limit - n, 0)
 
@@ -209,10 +209,12 @@ _WeightOf = Callable[[_Candidate], int]
 
 
 def _equal_weight(_: _Candidate) -> int:
+    """1 for every cluster."""
     return 1
 
 
 def _cluster_weight(candidate: _Candidate) -> int:
+    """The weight in the cluster's preference."""
     return candidate.preference.weight
 
 
@@ -253,9 +255,9 @@ def _add_many(
     missing: int,
     weight_of: _WeightOf,
 ) -> int:
-    """Add in bulk to `shares` in place; returns how many were added.
+    """Adds replicas to `shares` in bulk, in place, as far as balance allows; returns how many.
 
-    That is 0 if at most four per cluster are missing, else as many as keep the balance.
+    0 if at most four per cluster are missing.
     """
     if missing <= 4 * len(limits) or not limits:
         return 0

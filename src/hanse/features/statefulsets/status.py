@@ -67,7 +67,7 @@ class StatusInputs(Struct, frozen=True):
 
     @property
     def updated(self) -> int:
-        """The number of replicas with the newest template, in clusters where it was applied."""
+        """The number of replicas with the newest template, by the reports of live clusters."""
         revision = self.submitted.revision
         return sum(p.updated_replicas for p in self.parts.values() if p.applied == revision)
 
@@ -260,7 +260,7 @@ def _format_shares(shares: dict[ClusterId, int]) -> str:
 
 
 def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
-    """The problems of the placement in words, most with a remedy; nothing if there are none."""
+    """A message for each problem of the placement, most with a remedy; none if all is well."""
     distribution, submitted = inputs.distribution, inputs.submitted
     if distribution.unplaced:
         wanted, why = submitted.spec.replicas, _unplaced_reason(inputs)
@@ -300,7 +300,7 @@ def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
 
 
 def _unplaced_reason(inputs: StatusInputs) -> str:
-    """Why replicas have no place, the first that applies; else what would give them one."""
+    """The first reason that applies why replicas have no place, for the message of Placed."""
     if not inputs.joined:
         return "no cluster has joined the fleet"
     if refusing := ", ".join(inputs.refusals):
