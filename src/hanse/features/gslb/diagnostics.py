@@ -89,6 +89,7 @@ def is_suspect(obj: Object) -> bool:
 
 
 def _suspect_keys(obj: Object) -> tuple[str, ...]:
+    """Index values: one constant for an object that may have a problem; else none."""
     return (_SUSPECT,) if is_suspect(obj) else ()
 
 
@@ -121,7 +122,10 @@ def diagnose_objects(
 
 
 def diagnose_zones(zones: tuple[str, ...], snapshot: Snapshot) -> Iterator[Diagnostic]:
-    """The GlobalServices whose host is in none of the zones; none if no zones are given."""
+    """A diagnostic for each GlobalService whose host is in none of the zones.
+
+    None without zones.
+    """
     for service in snapshot.all(snapshot.local, GlobalService) if zones else ():
         if not is_in_zones(service.spec.host, zones):
             ref = ClusterObjectRef(snapshot.local, object_ref(service))

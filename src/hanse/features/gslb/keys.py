@@ -162,7 +162,10 @@ def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _has_addresses(fact: object) -> bool | None:
-    """Whether a lookup found addresses; None if it failed; a missing answer counts as found."""
+    """Whether a lookup's answer has routable addresses; None if it failed.
+
+    True without an answer.
+    """
     if not isinstance(fact, Answer):
         return True
     if fact.value is None:
@@ -232,10 +235,10 @@ def _complaints(service: Object | None, zones: tuple[str, ...]) -> tuple[str, ..
 
 
 def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The hosts of sources that a change affects, before and after, and those they serve now.
+    """The hosts that a changed source, Namespace, Gateway or EndpointSlice affects.
 
-    A Gateway affects its listeners' hosts and all routes of its cluster, a Namespace its sources
-    and all contested hosts. The policy key, too, if an object has a problem, and for a Namespace.
+    Before and after the change, and those that its sources serve now. The policy key, too, for a
+    Namespace, and if an object may have a problem.
     """
     where, obj = change.where, change.object
     affected: Iterable[Object | None] = (change.before, change.after)
@@ -266,7 +269,7 @@ def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_mapping(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The hosts that a HostRule maps or gives aliases to, also of rules for the same names."""
+    """The hosts that a HostRule maps to or gives aliases, and those of rules for the same names."""
     for version in (change.before, change.after):
         if isinstance(version, AkoHostRule):
             yield from map(host_key, mapped_names(version, snapshot))
@@ -339,6 +342,7 @@ def _default_domain(snapshot: Snapshot) -> str:
 
 
 def _rule_key(rule: GSLBHostRule) -> Key:
+    """The key of a host rule."""
     return Key("rule", rule.metadata.name, rule.metadata.namespace)
 
 

@@ -91,7 +91,10 @@ class _StageResult(Struct, frozen=True):
     errors: tuple[str, ...]
 
     def condition(self, stage: str, good: str, bad: str, some: str) -> StageCondition:
-        """The stage's condition with status `good`, `bad` if nothing passed, else `some`."""
+        """The condition of a stage: `good` without errors, `bad` if none passed, else `some`.
+
+        The errors are its reason.
+        """
         if not self.errors:
             return StageCondition(type=stage, status=good)
         status = some if self.passed else bad
@@ -276,7 +279,7 @@ def _is_connecting(site: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _check_connections(sites: Iterable[ClusterId], snapshot: Snapshot) -> _StageResult:
-    """The stage that connects members: passed by the synced; an error for each of the others."""
+    """The stage of connections: synced sites pass, each other one gives an error."""
     passed: list[ClusterId] = []
     errors: list[str] = []
     for site in sites:
@@ -361,4 +364,5 @@ def _context_error(local: AMKOCluster, snapshot: Snapshot) -> str:
 
 
 def _current_condition(status: str, reason: str = "") -> StageCondition:
+    """The condition of the stage that says whether this cluster's AMKOCluster is used."""
     return StageCondition(type=CURRENT, status=status, reason=reason)

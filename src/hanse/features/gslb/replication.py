@@ -112,7 +112,10 @@ def plan_federation(snapshot: Snapshot) -> Plan:
 
 
 def current_copies(snapshot: Snapshot) -> Iterator[Desired]:
-    """This cluster's copies in sites, and copied ConfigMaps, as they are, so that they are kept."""
+    """The existing copies in sites that this leader wrote, as desired objects, so that they stay.
+
+    Also copied ConfigMaps of any leader, here and in sites.
+    """
     local = local_amko_cluster(snapshot)
     for where in snapshot.clusters(Role.SITE):
         for kind in REPLICATED_KINDS:
@@ -201,7 +204,7 @@ def _plan_leading(state: Leading, snapshot: Snapshot) -> Plan:
 
 
 def _leader_annotation_patches(state: Leading, snapshot: Snapshot) -> Iterator[Patch]:
-    """Annotate every follower's AMKOCluster with its leader, so that an earlier leader sees it."""
+    """Patches that annotate every follower's AMKOClusters with this leader's term."""
     change = {"metadata": {"annotations": {LED_BY: state.term_annotation}}}
     for where in state.followers:
         for theirs in snapshot.in_namespace(where, AMKOCluster, NAMESPACE):
@@ -317,7 +320,7 @@ def _is_from_other_leader(obj: Object, state: Leading) -> bool:
 
 
 def as_desired(obj: Object) -> Object:
-    """A copy of an object with name, labels and annotations only, so that it stays as it is."""
+    """An existing object without server-set metadata, to be desired unchanged."""
     meta = obj.metadata
     kept = Meta(
         name=meta.name,
