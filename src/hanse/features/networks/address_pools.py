@@ -72,12 +72,13 @@ class _Cursor:
 
 
 def _format_ipv4(address: int) -> str:
-    """The text of an IPv4 address, faster than `ipaddress`."""
+    """The text of an IPv4 address."""
     one, two, three, four = address.to_bytes(4, "big")
     return f"{one}.{two}.{three}.{four}"
 
 
 def _format_ipv6(address: int) -> str:
+    """The text of an IPv6 address."""
     return str(IPv6Address(address))
 
 

@@ -135,7 +135,10 @@ class Networks:
         return plan(network, snapshot, self.options, self.provider_of(network))
 
     def _port_plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The port of one pod in the network of its labels; empty if it is in none."""
+        """The plan of a pod's port in the network that its labels name.
+
+        Without one, the port goes.
+        """
         pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
         name = _network_of_labels(pod) if pod is not None else None
         network = find_network(name, snapshot) if name is not None else None
@@ -200,9 +203,10 @@ class Networks:
                 return
 
     def _keys_for_members(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """Keys for a pod, Service or slice, by its labels before and after.
+        """Keys for a pod, Service or slice in a network, by its labels before and after.
 
-        All keys for the API server's Service, all networks for that of the shared DNS.
+        All networks and isolated namespaces for the API server's Service; all networks for that of
+        the shared DNS.
         """
         for version in (change.before, change.after):
             if version is None:
@@ -247,7 +251,10 @@ class Networks:
                 yield Key("addresses", str(name))
 
     def _keys_for_released_port(self, name: str, snapshot: Snapshot) -> Iterator[Key]:
-        """Pods that wait for a port, and a network whose deletion waits for it."""
+        """The keys to plan after a port is gone: pods of its network that wait for one.
+
+        Also the network, if it is being deleted.
+        """
         network = snapshot.get(snapshot.local, Network, name)
         if network is not None and network.metadata.deletion_timestamp is not None:
             yield Key("network", name)

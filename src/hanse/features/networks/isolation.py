@@ -160,6 +160,7 @@ def _network_rules(
 
 
 def _access_ports(access: Access) -> tuple[PolicyPort, ...]:
+    """The ports of an access, as ports of a NetworkPolicy."""
     return tuple(PolicyPort(protocol=PROTOCOLS[one], port=port) for one, port in access.ports)
 
 
@@ -232,6 +233,7 @@ def _network_policy(
     ingress: tuple[IngressPolicyRule, ...] = (),
     egress: tuple[EgressPolicyRule, ...] = (),
 ) -> NetworkPolicy:
+    """A NetworkPolicy with these selectors, types and rules."""
     return NetworkPolicy(
         metadata=Meta(name=name, namespace=namespace, labels=labels),
         spec=NetworkPolicySpec(

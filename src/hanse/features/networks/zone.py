@@ -136,7 +136,7 @@ class NetworkZone:
         return {key for v in versions if v is not None and members.has(v) for key in member_keys(v)}
 
     def members(self, snapshot: Snapshot) -> "ZoneMembers":
-        """Whose objects have names in this zone: by their labels, which the agent checked."""
+        """Which objects have names in this zone: those whose labels name the network."""
         return ZoneMembers(
             self.network, _labelled_network, lambda kind: snapshot.all(snapshot.local, kind)
         )
