@@ -34,8 +34,7 @@ class EndedHosts:
         self._ended: tuple[str, ...] = ()
 
     def observe(self, lease: Lease, snapshot: Snapshot) -> Sequence[str]:
-        """Forgets the hosts that ended by this renewal of the leader's Lease, and returns their
-        names.
+        """Forgets the hosts that ended by this renewal of the leader's Lease; returns their names.
 
         The same names again for the same renewal.
         """

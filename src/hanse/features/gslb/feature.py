@@ -88,8 +88,7 @@ class Gslb:
         )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys of federation, policy, rules, Leases and hosts whose plans a change may affect.
-        """
+        """Keys of federation, policy, rules, Leases and hosts whose plans a change may affect."""
         return keys_for_change(change, snapshot, self.options.zones)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:

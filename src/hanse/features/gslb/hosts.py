@@ -207,8 +207,7 @@ def cluster_of_context(context: str, leading: Leading, snapshot: Snapshot) -> Cl
 def build_global_service(
     spec: GlobalServiceSpec, refused: tuple[str, ...], leading: Leading, snapshot: Snapshot
 ) -> GlobalService:
-    """The GlobalService with this spec, annotated with the leader's term, and its current status.
-    """
+    """The GlobalService of this spec, annotated with the leader's term, with current status."""
     current = snapshot.get(snapshot.local, GlobalService, spec.host, NAMESPACE)
     meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: leading.term_annotation})
     status = service_status(spec, current, leader_sees(leading, snapshot), snapshot)

@@ -57,8 +57,7 @@ class MonitorChoice(Struct, frozen=True):
     """What generated ones have otherwise."""
 
     def monitors_of(self, generated: Monitor | None) -> tuple[Monitor, ...]:
-        """The monitors of a member or path: the configured ones, else `generated` with the
-        template.
+        """The monitors of a member or path: configured ones, else `generated` by the template.
 
         With control_plane_only only a TCP monitor of its port. Empty if none is configured or
         generated.

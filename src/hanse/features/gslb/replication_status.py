@@ -145,7 +145,9 @@ def term_patch(local: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Pat
 def condition_events(
     conditions: tuple[StageCondition, ...], snapshot: Snapshot
 ) -> Iterator[EventRequest]:
-    """A Warning Event on this cluster's AMKOCluster, if it leads, with the last failed condition.
+    """A Warning Event on this cluster's AMKOCluster with the last failed condition.
+
+    Only if it leads and a condition has a reason.
     """
     bad = [c for c in conditions if c.reason]
     local = local_amko_cluster(snapshot)

@@ -54,8 +54,7 @@ def _is_told(where: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _marked(service: GlobalService, where: ClusterId, refused: tuple[str, ...]) -> Desired:
-    """The service with the withdrawn annotation and `status.refused`, as a shared desired object.
-    """
+    """The service with the withdrawn annotation and `refused` in its status, to be shared."""
     kept = replace(as_desired(service), status=replace(service.status, refused=refused))
     annotations = {**kept.metadata.annotations, WITHDRAWN: "true"}
     marked = replace(kept, metadata=replace(kept.metadata, annotations=annotations))

@@ -107,8 +107,7 @@ class GlobalZone:
                 return ()
 
     def _keys_of_ended(self, change: ObjectChange, snapshot: Snapshot) -> Sequence[Key]:
-        """Keys of hosts that ended by a renewal of the leader's Lease, and of hosts with that
-        alias.
+        """Keys of hosts that ended by a renewal of the leader's Lease, and of hosts aliased so.
 
         These hosts are forgotten; none for other changes.
         """

@@ -227,8 +227,9 @@ def _number_expression(field: str, of: str) -> str:
 
 
 def _preference_variables() -> list[Wire]:
-    """CEL variables `wishes` (the annotation), `judged` (short enough) and `crossed` (min over
-    max).
+    """CEL variables about preferences: `wishes` (the annotation), `judged` and `crossed`.
+
+    `judged` if it is short enough to validate; `crossed` are clusters with min over max.
     """
     low, high = _number_expression("minReplicas", "w"), _number_expression("maxReplicas", "w")
     clusters = f"variables.wishes.findAll({_quote_cel(_CLUSTER)})"

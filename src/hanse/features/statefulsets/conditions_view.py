@@ -26,8 +26,9 @@ _RULES = {
 def _check(
     obj: StatefulSet | FederatedStatefulSet, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """The findings of a set's bad conditions, with causes and remedies of SetNotPlaced and
-    ShareDisputed.
+    """The findings of a set's bad conditions.
+
+    SetNotPlaced and ShareDisputed get their causes and remedies here.
     """
     for found in check_conditions(_RULES)(obj, where, snapshot):
         match found.code:

@@ -161,11 +161,10 @@ class PartState(Struct, frozen=True):
 
     @property
     def stuck(self) -> tuple[Pod, ...]:
-        """Pods of an old template, released for replacement, that are not ready and not
-        terminating.
+        """Pods of an old template that are released for replacement and not ready.
 
-        The StatefulSet controller may wait for them. Empty with OnDelete, or before the StatefulSet
-        has the newest template and is observed.
+        The StatefulSet controller may wait for them. Without terminating ones; empty with OnDelete,
+        or before the StatefulSet has the newest template and is observed.
         """
         if self.outdated or not (self.rolls and self.is_observed):
             return ()

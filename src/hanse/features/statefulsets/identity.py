@@ -76,8 +76,7 @@ def runs_for_deleted_set(
 
 
 def is_rebuilt(report: StatefulSetPart | None, submitted: SubmittedSet, snapshot: Snapshot) -> bool:
-    """Whether this cluster was built anew: its report on the set has another cluster uid and a
-    share.
+    """Whether this cluster was built anew: its report has another cluster uid and a share.
 
     False for a tombstone or another set's report, and if users have accepted this cluster.
     """

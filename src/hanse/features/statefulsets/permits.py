@@ -94,8 +94,7 @@ class FleetPart(Struct, frozen=True):
         return handed_on
 
     def arriving(self, cluster: ClusterId) -> dict[ClusterId, HandedOn]:
-        """By giver, what it handed on to this cluster and the cluster has not recorded as received.
-        """
+        """By giver, what it handed on to this cluster, which has not recorded it as received."""
         return self.record.spec.handed_on_to(cluster, self.submitted.uid)
 
     def next_to_replace(self, here: ClusterId) -> ClusterId | None:
@@ -168,8 +167,7 @@ class FleetPart(Struct, frozen=True):
         return replace(permit, pods=min(permit.pods, most))
 
     def partition(self, cluster: ClusterId) -> int:
-        """The partition of a cluster's StatefulSet: how many of its first replicas keep their
-        template.
+        """The partition of a cluster's StatefulSet: its first replicas that keep their template.
 
         The set's partition counts replicas of all clusters, from the end of the roll-out.
         """
@@ -320,8 +318,7 @@ def permit_patch(
 
 
 def _removal_entry(fleet: FleetPart, held: Permit, permit: Permit) -> EntryChange | None:
-    """The change of this cluster's permit entry, if it only concerns the removal of surplus
-    replicas.
+    """The change of this cluster's permit entry, if only the removal of surplus is concerned.
 
     None if the number of permits or what is handed on changes, or there is no entry: then the whole
     record is patched. Such entries may be written by several clusters at the same time.

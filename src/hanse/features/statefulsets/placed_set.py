@@ -65,8 +65,7 @@ class PlacedSet(Struct, frozen=True):
 
     @property
     def keeps_template(self) -> bool:
-        """Whether the StatefulSet keeps its template: the set is refused or invalid, or must wait.
-        """
+        """Whether the StatefulSet keeps its template: the set is refused, invalid, or waits."""
         is_fit = self.terms.refused is None and not self.submitted.errors
         return not (is_fit and self.step.updates)
 

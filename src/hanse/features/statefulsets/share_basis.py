@@ -76,8 +76,7 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def rebalance_wanted(self) -> bool:
-        """Whether users request a rebalance that neither the record nor any report has noted yet.
-        """
+        """Whether users request a rebalance that neither record nor reports have noted yet."""
         wish = self.submitted.rebalance
         if self.record is None or wish in ("", self.record.spec.rebalanced):
             return False
@@ -93,8 +92,7 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def only_removes_surplus(self) -> bool:
-        """Whether recorded shares sum up to the wanted replicas, none above its cluster's reported
-        one.
+        """Whether recorded shares sum up to the wanted replicas, none above the reported one.
 
         Whoever wrote it, such a record only says which of too many replicas go.
         """

@@ -108,9 +108,7 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def updates_cluster_by_cluster(self) -> bool:
-        """Whether new templates roll out cluster by cluster in ascending order, by annotation
-        update.
-        """
+        """Whether annotation `update` lets templates roll out cluster by cluster, ascending."""
         return self.all_annotations.get(UPDATE, "everywhere") == "cluster-by-cluster"
 
     @property

@@ -70,8 +70,7 @@ _BOTH = (
 
 
 def _annotations_kept(before: str, after: str) -> str:
-    """A CEL expression: every annotation of `before` but those of replicas is unchanged in `after`.
-    """
+    """A CEL expression: `after` has every annotation of `before`, but those of replicas."""
     return (
         f"{before}.all(k, k in ['{LB_NEEDED}', '{REPLICAS}'] || "
         f"(k in {after} && {after}[k] == {before}[k]))"
@@ -167,8 +166,7 @@ _NEW_OWN = f"{_NEW_PERMITS}.filter(n, n.name == variables.me)"
 
 
 def _has_received(taker: str, giver: str, number: str) -> str:
-    """A CEL expression: whether permit entry `taker` has received `giver`'s hand-on of this number.
-    """
+    """A CEL expression: whether permit entry `taker` has received what `giver` handed on."""
     return (
         f"(has({taker}.received) && "
         f"{taker}.received.exists(r, r.name == {giver} && r.number >= {number}))"

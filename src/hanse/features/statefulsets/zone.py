@@ -164,8 +164,7 @@ class StatefulSetZone:
     def expired_clusters(
         self, snapshot: Snapshot, brokers: tuple[ClusterId, ...]
     ) -> frozenset[ClusterId]:
-        """Clusters whose Lease on a broker has expired, or that report there without ever having
-        one.
+        """Clusters whose Lease on a broker has expired, or that report and never had one.
 
         Not the local cluster, nor one whose Lease was observed before it was deleted.
         """
@@ -242,9 +241,7 @@ class StatefulSetZone:
     def _replicas_of(
         self, parts: Sequence[NamedPart], expired: frozenset[ClusterId], snapshot: Snapshot
     ) -> list[_Found]:
-        """(report, replica) for each replica that clients find, those in the client's cluster
-        first.
-        """
+        """(report, replica) of each replica that clients find, the client's cluster first."""
         found = [(part, r) for part in parts for r in self._replicas(part, expired, snapshot)]
         return sorted(found, key=lambda each: not each[1].is_near)
 
@@ -339,8 +336,9 @@ def _keys_of(obj: Object, snapshot: Snapshot, broker: ClusterId) -> Iterator[Key
 def _keys_of_like_sets(
     part: StatefulSetPartSpec, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Key]:
-    """The keys of sets that could have replicas of the same names: `store-eu` of `store` in
-    `eu-west`.
+    """The keys of sets that could have replicas of the same names.
+
+    `store-eu` in `west` for a report of `store` in `eu-west`.
     """
     for i, letter in enumerate(part.cluster):
         if letter == "-":

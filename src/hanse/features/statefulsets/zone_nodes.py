@@ -28,8 +28,7 @@ class ReplicaAddress(Struct, frozen=True):
     """Whether it runs in the cluster of the client."""
 
     def srv_rdata(self, port: int) -> bytes:
-        """Its SRV record for a port, with a higher weight for clients in the replica's own cluster.
-        """
+        """Its SRV record for a port, of higher weight for clients in the same cluster."""
         return srv_rdata(port, self.target, weight=NEAR_WEIGHT if self.is_near else FAR_WEIGHT)
 
 

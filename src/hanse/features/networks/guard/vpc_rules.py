@@ -66,8 +66,7 @@ def vpc_elements(
 
 
 def vpc_chains(vpcs: Iterable[VpcFacts]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """(name, rules) of the chains that find the network of a source or target by VPC and address.
-    """
+    """(name, rules) of the chains that find the network of a source or target in a VPC."""
     yield "vpc-targets", (f"oifname vmap @{PREFIX}out", "counter drop")
     for key in (vpc_key(vpc.id) for vpc in vpcs):
         yield (
