@@ -241,7 +241,7 @@ def _accepts_endpoints(service: Service) -> bool:
 
 
 def _port_names(service: Service) -> dict[Number, str]:
-    """The names of a Service's ports, by which slices refer to them."""
+    """The names of a Service's ports, by protocol and number."""
     return {(port.protocol, port.port): port.name for port in service.spec.ports}
 
 
@@ -333,7 +333,7 @@ def _federated_service(state: _ServiceState, annotations: dict[str, str]) -> Ser
 
 
 def _prefers_zones(state: _ServiceState) -> bool:
-    """Whether clients prefer endpoints of their zone, as the oldest member that says so or not."""
+    """Whether clients prefer their zone: the oldest record with a trafficDistribution says so."""
     said = (r.traffic_distribution for r in state.records if r.traffic_distribution)
     return next(said, "") in ZONE_DISTRIBUTIONS
 
@@ -369,7 +369,10 @@ def _name_conflict(state: _ServiceState, snapshot: Snapshot) -> str:
 def _with_name_conditions(
     plan: Plan, state: _ServiceState, conflict: str, snapshot: Snapshot
 ) -> Plan:
-    """The plan with status and Events of the Service of that name, if any: name, reachability."""
+    """The plan with the status patch and Events of the current Service of that name, if any.
+
+    They are of its conditions about the name, reachable members and allowed addresses.
+    """
     if state.current is None:
         return plan
     conditions = [

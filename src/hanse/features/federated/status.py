@@ -88,8 +88,9 @@ def reachability_conditions(
 def address_conditions(
     service: Service, misled: Mapping[ClusterId, Sequence[str]], ranges: Sequence[str]
 ) -> list[Condition]:
-    """AddressesAllowed of a federated Service: False with others' addresses in this cluster's
-    ranges, True only after a False.
+    """AddressesAllowed: False with other clusters' addresses that lie in this cluster's ranges.
+
+    Only a federated or joining Service gets False; True if it was set before; else empty.
     """
     is_federated = bool({FEDERATED, JOIN} & service.metadata.annotations.keys())
     if misled and is_federated:
@@ -114,7 +115,7 @@ def _failed_text(failed: Mapping[ClusterId, Mapping[str, str]]) -> str:
 
 
 def setting_conditions(obj: Joinable, faults: Sequence[str]) -> list[Condition]:
-    """FederatedSettingsValid: False with faults of its annotations, True only after a False."""
+    """FederatedSettingsValid: False with faults of annotations; True if set before; else empty."""
     if faults:
         return [condition(SETTINGS_CONDITION, False, "InvalidSetting", "; ".join(faults))]
     if find_condition(obj.status.conditions, SETTINGS_CONDITION) is not None:

@@ -113,7 +113,7 @@ class FederatedView:
 def _unread_item(
     namespace: str, name: str, cluster: ClusterId, snapshot: MultiClusterSnapshot
 ) -> FeatureItem:
-    """A service whose records could not be read in a cluster, and are in no other."""
+    """The item of a service whose records could not be read in a cluster, and are in no other."""
     subject = Ref("FederatedService", name, namespace)
     summary = f"who serves federated Service {namespace}/{name} is not known"
     found = unread_finding(subject, summary, cluster, ConfigMap, snapshot)
@@ -123,7 +123,7 @@ def _unread_item(
 
 
 def _lost_item(namespace: str, name: str, lost: Sequence[ClusterId]) -> FeatureItem:
-    """A service all of whose members are in clusters that are lost."""
+    """The item (bad, FederatedDown) of a service whose members are all in lost clusters."""
     found = Finding(
         code="FederatedDown",
         severity=Severity.OUTAGE,

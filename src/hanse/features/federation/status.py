@@ -296,7 +296,10 @@ def _conditions(
 
 
 def _differ_condition(federation: Federation, snapshot: Snapshot) -> Iterator[Condition]:
-    """MembersDiffer: True while supervisors name different members, False only after a True."""
+    """MembersDiffer: True while supervisors name different members; False if set before.
+
+    Else none.
+    """
     differences = differing_lists(federation, snapshot)
     if differences:
         text = f"{'; '.join(differences)}; what such members gave is kept"

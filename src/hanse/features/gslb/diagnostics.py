@@ -170,7 +170,9 @@ def diagnose_monitors(
 
 
 def is_host_output(target: ClusterObjectRef) -> bool:
-    """Whether an object is of a kind written for hosts: GlobalService, DNSEndpoint or Avi's."""
+    """Whether an object is a GlobalService, DNSEndpoint or Avi object in the GSLB namespace or
+    none.
+    """
     return target.ref.kind in _HOST_OUTPUTS and target.ref.namespace in ("", NAMESPACE)
 
 

@@ -127,7 +127,8 @@ def service_status(
 ) -> GlobalServiceStatus:
     """The status of all members, by readiness and probes of this process.
 
-    Unchanged health keeps its time, a new address of a load balancer's name that name's health.
+    Unchanged health keeps its `since`; a new address of a host name counts as up before, if an
+    earlier address of it was.
     """
     known = {(h.cluster, h.address): h for h in current.status.members} if current else {}
     hostnames_up = _hostnames_up(current, known)
@@ -152,9 +153,10 @@ def _path_health(
     before: MemberHealth | None,
     snapshot: Snapshot,
 ) -> Iterator[PathHealth]:
-    """The health of each path of a member, for the status only; the first has the member's own.
+    """The health of each path of a member, for its status; the first has the member's verdict.
 
-    Others are up if ready and their probe passes; without a result as before, without a monitor up.
+    Others are up if ready and their probe passes: without a result as before, without a monitor if
+    ready.
     """
     known = {path.path: path.up for path in before.paths} if before is not None else {}
     for number, path in enumerate(member.paths):

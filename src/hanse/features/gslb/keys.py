@@ -63,9 +63,10 @@ def host_key(host: str) -> Key:
 def keys_for_change(
     change: Change, snapshot: Snapshot, zones: tuple[str, ...] = ()
 ) -> Iterable[Key]:
-    """The keys whose plans may differ after a change; none for objects without an AMKOCluster.
+    """The keys whose plans may differ after a change.
 
-    `zones` are those that name servers answer, if known.
+    Objects affect none while this cluster has no AMKOCluster. `zones` are those that name servers
+    answer, if known.
     """
     if isinstance(change, FactChange):
         return _keys_for_fact(change, snapshot)
@@ -183,9 +184,10 @@ def _relevant_state(state: object) -> object:
 def _keys_for_object(
     change: ObjectChange, snapshot: Snapshot, zones: tuple[str, ...]
 ) -> Iterable[Key]:
-    """The keys for an object; of a change of status alone only federation and policy.
+    """The keys that a changed object other than an AMKOCluster affects, by its kind.
 
-    Objects outside of the GSLB namespace concern their own status alone.
+    Configuration affects all keys if more than its status changed; a GlobalService its host;
+    objects of AMKO outside of the GSLB namespace only their own status.
     """
     where, obj = change.where, change.object
     match obj:

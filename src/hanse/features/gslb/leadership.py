@@ -137,11 +137,11 @@ def leader_state(snapshot: Snapshot) -> LeaderState:
 
 
 def traffic_state(snapshot: Snapshot) -> Leading | NotLeading | Undecided:
-    """Whether this cluster writes global services: it does in the latest term, whoever disputes it.
+    """Whether this cluster writes global services: it does if its term is the latest.
 
-    AMKO's versions and conflicts decide about configuration, not about traffic. The followers are
-    then all clusters of the federation set that can be reached and have the kind. Of two leaders
-    with the same epoch the first by context leads.
+    AMKO's versions and conflicts do not matter here. Followers are all reached clusters of the
+    federation set that serve the kind; of two leaders with the same epoch the first by context
+    leads.
     """
     local = local_amko_cluster(snapshot)
     if local is None or not local.spec.is_leader or not local.spec.cluster_context:

@@ -151,9 +151,9 @@ def _monitor_copies(state: Leading, snapshot: Snapshot) -> Iterator[Desired]:
 
 
 def build_copy(obj: Object, term: str, parents: str) -> Object:
-    """The follower's copy: annotated with term and parents, without labels, with a blank status.
+    """The follower's copy, annotated with the leader's term and the uids of namespace and CRD.
 
-    A GSLBConfig keeps its AMKO uuid.
+    It has no labels and a blank status; a GSLBConfig keeps its AMKO uuid.
     """
     meta = obj.metadata
     annotations = {LED_BY: term, PARENTS: parents}

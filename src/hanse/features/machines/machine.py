@@ -75,10 +75,10 @@ class ServiceMachine(Struct, frozen=True):
 
 
 def parse_machine(source: Source) -> Machine:
-    """The machine that an object describes.
+    """The machine that an object describes, with its preferred addresses.
 
-    It runs if its state is `running` and it is not deleted. An empty state means running, except
-    for a VirtualMachineInstance.
+    It runs if its state is `running` and it is not being deleted; an empty state means running,
+    except for a VirtualMachineInstance.
     """
     meta = source.metadata
     addresses: list[tuple[str, str]]

@@ -101,10 +101,10 @@ class Pool:
     def take(
         self, slot: PoolSlot, version: int, is_used: IsUsed, now: datetime, *, reserve: bool = True
     ) -> str | None:
-        """A free address of an IP version, preferably of the replica's residue; None if exhausted.
+        """A free address of an IP version, preferably of the agent's own slot; None if exhausted.
 
-        The address is reserved for `RESERVATION_TTL`; without (dry run) it may be returned again.
-        Expired reservations are dropped first.
+        It is reserved for `RESERVATION_TTL`, unless `reserve` is False (dry run). Expired
+        reservations are dropped first.
         """
         self._expire(now)
 

@@ -172,10 +172,10 @@ class Networks:
         return Plan(tuple(Desired(guard, snapshot.local) for guard in guards))
 
     def _keys_for_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a changed object of this cluster concerns, by its kind.
+        """The keys that a changed object of this cluster affects, by its kind.
 
-        None for other kinds. What is in a Network only if that appears, which may be after its
-        members when an agent starts, or goes; a NetworkPort only if it goes.
+        None for other kinds. A Network that appears or goes affects all pods and Services in it; a
+        NetworkPort counts only if it goes.
         """
         obj = change.object
         meta = obj.metadata
@@ -353,10 +353,10 @@ class Networks:
     def _keys_for_outcome(
         self, kind: object, name: str, namespace: str, snapshot: Snapshot
     ) -> Iterator[Key]:
-        """Keys of tenants and networks whose status tells the result of such a write.
+        """The keys whose status reports the outcome of a write of this kind.
 
-        A Namespace's concerns all tenants, a ServiceCIDR's all networks, a Service's,
-        EndpointSlice's or Deployment's those of the tenant.
+        A Network's: its tenant; a Namespace's: all tenants; a ServiceCIDR's: all networks; a
+        Service's, EndpointSlice's or Deployment's: all networks of the namespace's tenant.
         """
         if kind == Network.kind:
             yield Key("tenant", parse_network_name(name).tenant)

@@ -94,8 +94,8 @@ def keys_for_isolation(
 ) -> Iterator[Key]:
     """Keys of namespaces and networks for a change of what isolation depends on.
 
-    That are nodes and their guards, what the platform allows, policies that appear or go, and pods
-    with addresses that their node's ranges do not have.
+    That is: nodes and their guards, NetworkAccesses, NetworkPolicies that appear or go, and pods
+    with addresses outside of their node's ranges.
     """
     if isinstance(change, FactChange):
         fact = change.fact
@@ -214,10 +214,10 @@ def _keys_for_policy(policy: NetworkPolicy, snapshot: Snapshot) -> Iterator[Key]
 def _keys_for_pod(
     change: ObjectChange, snapshot: Snapshot, options: NetworksOptions
 ) -> Iterator[Key]:
-    """Keys for a pod on a node that was never ready, or with an address of no known range.
+    """All keys for a pod on a node that was never ready, if guards are used.
 
-    The former are all, with the guard; the latter its tenant's, if there are accesses. None for a
-    pod whose node and addresses are unchanged.
+    Those of its tenant's namespaces, if it has an address outside of its node's ranges and there
+    are accesses. None for a pod whose node and addresses are unchanged.
     """
     before = change.before if isinstance(change.before, Pod) else None
     after = change.after if isinstance(change.after, Pod) else None

@@ -70,7 +70,7 @@ def content_digest(content: Content) -> str:
 
 
 def build_policy(key: Key, content: Content, annotation: Mapping[str, str]) -> Policy:
-    """A policy with this content, as it is created in another member; `annotation` is added."""
+    """The policy to create in another member: this content, federated, with `annotation` added."""
     kind = KINDS[key.topic]
     meta = Meta(
         name=key.name,

@@ -290,8 +290,8 @@ def _resolve_with(
 ) -> RecordDraft:
     """The draft after a user's resolution: this content, or its deletion, supersedes all others.
 
-    The flips that were counted start anew. What stands here counts as that version if it has the
-    content.
+    The count of versions that clusters undid in turn starts anew. If the policy has the digest, it
+    counts as that version.
     """
     actor = choose_actor(
         stored, merged, observed.view, observed.digest, version_number(observed.policy)

@@ -274,7 +274,7 @@ def _missing_name_messages(
 
 
 def naming_services(snapshot: MultiClusterSnapshot) -> Iterator[ClusterId]:
-    """The clusters with policies that name Services, all of which have to be known then."""
+    """The clusters that have policies which name Services as peers."""
     for where in snapshot.clusters:
         kinds: tuple[type[AntreaNetworkPolicy | AntreaClusterNetworkPolicy], ...] = (
             AntreaNetworkPolicy,

@@ -92,8 +92,7 @@ def import_spec(
 ) -> ServiceImportSpec:
     """The spec of a ServiceImport with these families and addresses.
 
-    The internal traffic policy `Cluster` is left out: agents of earlier versions, which may write
-    the aggregate in turn with us, leave it out.
+    An internal traffic policy other than `Local` is left empty, as earlier versions do.
     """
     return ServiceImportSpec(
         type=merged.type,

@@ -122,11 +122,7 @@ def _plan_own(
     snapshot: Snapshot,
     broker_namespace: str,
 ) -> Plan:
-    """The plan of an existing export: its slices, or only the conditions that say why not.
-
-    Empty without an export, so that what was published is withdrawn; `published` are the slices of
-    all clusters on the broker.
-    """
+    """The plan of an export: its slices, or only conditions that say why not; else empty."""
     export = snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace)
     if export is None or export.metadata.deletion_timestamp is not None:
         return Plan()  # nothing desired: what was published is withdrawn
@@ -217,8 +213,7 @@ def _publishes_pods(
 ) -> bool:
     """Whether the addresses of pods are published instead of the Service's own.
 
-    True for a headless Service or import, and if the ClusterSet says `pods`, unless Globalnet is
-    used.
+    So it is for a headless Service or import, and by the ClusterSet, but with Globalnet.
     """
     admitted = record.cluster not in merged.refused
     if record.type == "Headless" or (admitted and merged.type == "Headless"):
@@ -285,7 +280,7 @@ def _own_slices(state: _ExportState, snapshot: Snapshot) -> list[EndpointSlice]:
 def _kept_until_replaced(
     desired: tuple[Desired, ...], state: _ExportState, snapshot: Snapshot
 ) -> tuple[Desired, ...]:
-    """Our current slices on the broker as desired objects; none once a desired one exists there."""
+    """Our current slices on the broker as desired objects; none once a desired one exists."""
     own = _own_slices(state, snapshot)
     names = {d.object.metadata.name for d in desired}
     stands = any(s.metadata.name in names for s in own)
@@ -323,7 +318,7 @@ def _ready_condition(
     """Ready: True if the broker has a slice with our record; None if the old condition is to stay.
 
     Unknown while the broker rejects us or is not reached; False if a write failed, the export is
-    refused, or it is still not there after the time to wait.
+    refused, waits for Globalnet, or is still not there after the time to wait.
     """
     outcomes = [
         snapshot.fact(WriteOutcome, ClusterObjectRef(state.broker, object_ref(d.object)))
@@ -387,7 +382,7 @@ def _conflict_condition(merged: MergedImport, cluster: ClusterId) -> Condition:
 
 
 def _address_conditions(state: _ExportState, slices: tuple[EndpointSlice, ...]) -> list[Condition]:
-    """AddressesAllowed: False for addresses outside of the ranges, True only after a False."""
+    """AddressesAllowed: False with addresses outside of the ranges; True if set before, or none."""
     ranges = cluster_settings(state.record.cluster, state.rules).ranges
     if addresses := disallowed_addresses(slices, ranges):
         message = disallowed_message(addresses, ranges)
@@ -397,7 +392,7 @@ def _address_conditions(state: _ExportState, slices: tuple[EndpointSlice, ...]) 
 
 
 def _import_conditions(state: _ExportState, snapshot: Snapshot) -> list[Condition]:
-    """ImportedHere: False where this cluster's import cannot be written, True only after that."""
+    """ImportedHere: False if our import here cannot be written; True if set before; else none."""
     ref = ObjectRef(ServiceImport.kind, state.record.name, state.record.namespace)
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(snapshot.local, ref))
     if outcome is not None and outcome.result in FAILED_RESULTS:

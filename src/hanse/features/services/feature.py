@@ -216,10 +216,10 @@ class Services:
             yield from self._all_keys(snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a fact affects: all keys for a cluster's state or GlobalIngressIP served.
+        """The keys that a fact affects: all for a cluster's state or GlobalIngressIP being served.
 
-        A heartbeat affects all exports; a Lease's liveness and write outcomes the services
-        concerned.
+        A heartbeat affects all exports; a Lease's liveness what its cluster exports; a write
+        outcome the service that was written.
         """
         match change.fact:
             case ClusterState():

@@ -75,11 +75,10 @@ def endpoint_findings(
     unknown: Sequence[ClusterId] = (),
     refused: Mapping[ClusterId, Ref] = MappingProxyType({}),
 ) -> Iterator[Finding]:
-    """NoEndpoints if no exporter has a ready endpoint, else EndpointsLost for those that have none.
+    """NoEndpoints if no exporter has a ready endpoint, else EndpointsLost for those without any.
 
-    Lost clusters, those whose addresses are `refused`, by the export that says so, and others are
-    separate findings. `counts` has the endpoints of each exporter; those of a lost cluster are not
-    ready. Exporters whose endpoints are `unknown` may have some.
+    One finding each for lost clusters, those whose addresses are `refused`, and others. `counts`
+    has the endpoints of each exporter; those that are `unknown` may have some.
     """
     ready = {cluster: one.ready for cluster, one in counts.items()}
     lost = [cluster for cluster in ready if snapshot.fault_of(cluster) is not None]

@@ -309,7 +309,7 @@ def _import_type(slices: Sequence[EndpointSlice]) -> ImportType:
 
 
 def _ports(slices: Sequence[EndpointSlice]) -> tuple[ImportedPort, ...]:
-    """The numbered ports of all slices, each name once, as an import has them."""
+    """The ports of all slices that have a number, the first of each name, as import ports."""
     ports: dict[str, ImportedPort] = {}
     for port in (p for s in slices for p in s.ports or () if p.port):
         imported = ImportedPort(

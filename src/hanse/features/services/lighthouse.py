@@ -143,7 +143,10 @@ def lighthouse_aggregate(key: Key, merged: MergedImport, broker_namespace: str) 
 def leftovers(
     key: Key, kept: Sequence[Object], snapshot: Snapshot, broker: ClusterId
 ) -> tuple[Removal, ...]:
-    """Removals of what this cluster's Lighthouse agent published for a service, but for `kept`."""
+    """Removals of objects that this cluster's Lighthouse agent published for a service.
+
+    Without those in `kept`.
+    """
     export = lighthouse_exports(key, snapshot, broker).get(snapshot.local)
     if export is None:
         return ()

@@ -51,10 +51,10 @@ class MergedImport(Struct, frozen=True):
 
 
 def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedImport | None:
-    """The import of all records; None where there is no record.
+    """The import that all records make together, with their conflicts; None without a record.
 
     Conflicting fields are the oldest export's; `lighthouse` refuses other types and intersects
-    ports, `kep-1645` unites them. Families are those that all have.
+    ports, `kep-1645` unites them. Families are those that all have, if any, else the oldest's.
     """
     ordered = sorted(records, key=lambda record: record.age)
     if not ordered:

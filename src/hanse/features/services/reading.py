@@ -272,7 +272,7 @@ class ImportCounts:
             self._only_there[where] += key not in several
 
     def _find_limits(self) -> Iterator[tuple[_Key, frozenset[ClusterId]]]:
-        """Pairs of a service and the only clusters that import it, if all valid exports name some.
+        """(service, clusters) of each service that only these import, as all its exports name some.
 
         The exporters themselves are among them.
         """

@@ -36,7 +36,7 @@ def stray_removals(strays: Iterable[EndpointSlice], broker: ClusterId) -> Iterat
 
 
 def _own_claim(endpoint_slice: EndpointSlice, key: Key, local: ClusterId) -> OwnerClaim:
-    """The owner that a slice names if our agent published it."""
+    """The owner claim that a slice has if this cluster's agent published it for this key."""
     meta, kind = endpoint_slice.metadata, str(EndpointSlice.kind)
     return OwnerClaim(FEATURE_NAME, str(key), local, kind, meta.namespace, meta.name)
 

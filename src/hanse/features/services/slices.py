@@ -60,10 +60,8 @@ def build_published_slices(
 ) -> tuple[EndpointSlice, ...]:
     """The slices of one export on the broker, at least one; one of them carries the record.
 
-    They have the pods' addresses with `as_pods`, else the Service's. Of those that are `published`
-    the one that carries the record stays, with or without endpoints: by its creation others know
-    how old the export is. A refused export keeps its record, so that it is admitted as soon as the
-    conflict is gone, and has no endpoints.
+    They have the pods' addresses with `as_pods`, else the Service's; none if `refused`. The oldest
+    of the `published` slices with a record stays its carrier, as its age is that of the export.
     """
     if as_pods:
         slices = list(_pod_slices(record, () if refused else backends.pods, broker_namespace))

@@ -195,9 +195,9 @@ def _service_keys(obj: Object) -> tuple[str, ...]:
 
 
 def _cluster_services(key: str, snapshot: MultiClusterSnapshot) -> list[ClusterServices]:
-    """The export, the import and slices of a service in each cluster that has it, in their order.
+    """The export, import and slices of a service for each cluster that has one, in member order.
 
-    The slices are of those that know most about the service.
+    Slices only of clusters that `_best_slices` chooses.
     """
     namespace, _, name = key.partition("/")
     exports = dict(snapshot.in_members(ServiceExport, name, namespace))

@@ -84,10 +84,9 @@ class ServiceZone:
                 yield _service_key(namespace, found.metadata.name)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys of services that a change affects; all for a ClusterSet.
+        """Keys of services that a change affects: of a local import or slice, all for a ClusterSet.
 
-        Those of a local import or slice; of a Lease's liveness or a ClusterMember, the services
-        that its cluster exports.
+        For a Lease's liveness or a ClusterMember those that its cluster exports.
         """
         if isinstance(change, FactChange):
             fact = change.fact
@@ -175,7 +174,7 @@ def affinity_mode(service_import: ServiceImport, view: View) -> AffinityMode:
 def select_backends(
     backends: Sequence[ClusterBackends], view: View, affinity: AffinityMode
 ) -> list[ClusterBackends]:
-    """The clusters with ready addresses that answers rotate over, by affinity, priority and weight.
+    """The clusters with ready addresses that answers rotate over, by affinity, priority, weight.
 
     Clusters of weight 0 are used only if no other is ready.
     """
@@ -304,10 +303,7 @@ def _service_and_port_nodes(
 def _nodes_with_ports(
     name: bytes, rrsets: Sequence[RRset], ports: Sequence[Port], known: Sequence[Port], ttl: int
 ) -> list[ZoneNode]:
-    """A node with its RRsets and SRV records, and a node for each named port.
-
-    Ports that are only `known` have a node without records.
-    """
+    """A node with its SRV records, and a node for each named port, empty if only `known`."""
     if len(ports) == len(known) == 1 and ports[0] is known[0] and ports[0].port:
         return _nodes_with_port(name, rrsets, ports[0], srv_rdata(ports[0].port, name), ttl)
     numbers = [port.port for port in ports if port.port]
@@ -369,10 +365,7 @@ def _port_number(port: Port, served: Sequence[EndpointPort]) -> int | None:
 
 
 def _weighted_addresses(backends: Sequence[ClusterBackends], ttl: int) -> list[RRset]:
-    """RRsets that rotate over the first address of each cluster and family by weight.
-
-    0 counts as 1.
-    """
+    """RRsets that rotate by weight (0 as 1) over the first address of each cluster and family."""
     ipv4: list[tuple[bytes, int]] = []
     ipv6: list[tuple[bytes, int]] = []
     for backend in backends:

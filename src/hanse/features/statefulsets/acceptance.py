@@ -80,11 +80,10 @@ def set_terms(received: ReceivedSet, snapshot: Snapshot) -> Terms | None:
 
 
 def _judge(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -> Terms | None:
-    """Judge a set by this cluster's AcceptancePolicy, with these ConfigMaps copied to it.
+    """What this cluster takes of a set by its AcceptancePolicy, with these ConfigMaps copied.
 
     None while the policy or the Namespaces are not known, and for a set that this cluster hosts
-    while its spec at the broker differs. A set that this cluster hosts counts as of an accepted
-    origin.
+    while its copy at the broker differs. A set that this cluster hosts is of an accepted origin.
     """
     submitted = received.submitted
     policy = read_policy(snapshot.local, snapshot)

@@ -91,12 +91,10 @@ def annotation_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """Denies new StatefulSets with names too long for a member; only at a broker without nodes.
+    """A policy and its binding that deny new StatefulSets with names too long for some member.
 
-    The clusters are known by their ClusterMembers, without those that have left, which the API
-    server passes as parameters one by one. Parameters are of a kind of ours on purpose: an API
-    server that has evaluated a policy with parameters of a built-in kind never updates them again
-    once that policy was deleted.
+    Only for a broker without nodes. Its parameters are the ClusterMembers, of which those that have
+    left do not count.
     """
     kind = ClusterMember.kind
     high = f"object.metadata.name.size() + 1 + params.metadata.name.size() <= {MAX_SET_NAME}"
@@ -130,7 +128,7 @@ def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def immutable_fields_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """Denies updates of fields of a FederatedStatefulSet that are immutable in a StatefulSet.
+    """A policy and its binding that deny updates of immutable fields of a FederatedStatefulSet.
 
     These are serviceName, selector, podManagementPolicy and volumeClaimTemplates.
     """
@@ -152,7 +150,10 @@ def immutable_fields_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def autoscaler_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """Denies HorizontalPodAutoscalers of sets of either kind; only at a broker without nodes."""
+    """A policy and its binding that deny HorizontalPodAutoscalers of sets of either kind.
+
+    Only for a broker without nodes.
+    """
     target = "object.spec.scaleTargetRef.kind"
     kinds = [StatefulSet.kind.name, FederatedStatefulSet.kind.name]
     expression = f"!({target} in {kinds!r})"

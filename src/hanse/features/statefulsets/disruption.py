@@ -252,12 +252,10 @@ def _needed(part: PartState, held: int) -> int:
 
 
 def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) -> Step:
-    """Remove the highest replicas, one by one or as many as are surplus; one permit for all.
+    """The step that removes the highest surplus replicas: all that may go, or one if ordered.
 
-    Without a permit to remove, the step only asks for one. It need not wait for a permit to replace
-    replicas, which a roll-out that has halted keeps for ever: what that may cost is not counted as
-    ready. Ordered removals are those of one cluster at a time; others say what they keep, and
-    each counts no more of the others than that, so that all may remove at the same time.
+    Without a permit to remove, it asks for one. Unless ordered, clusters remove at the same time:
+    each permit says how many replicas its cluster keeps, and others count no more than these.
     """
     unchanged = Step(part.replicas, part.released, permits=_needed(part, held.pods))
     if part.going:
@@ -295,9 +293,9 @@ def _removable(part: PartState, others: OtherReplicas, rules: Rules) -> int:
 
 
 def _evict(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> Step:
-    """Follow the share; while a node with replicas is drained, get a permit and allow an eviction.
+    """The step to the share; while a node with replicas is drained, it asks for a permit.
 
-    Roll-outs come first: a node may be cordoned for weeks.
+    With one it opens the budget for an eviction. Roll-outs of other clusters come first.
     """
     kept = _needed(part, held)
     waits = _REPLACING if kept and not part.draining else ""

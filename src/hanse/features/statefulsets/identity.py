@@ -58,10 +58,10 @@ def runs_for_deleted_set(
     submitted: SubmittedSet,
     record: StatefulSetShares,
 ) -> bool:
-    """Whether a StatefulSet is that of an earlier set of this name, which was deleted.
+    """Whether a StatefulSet belongs to an earlier set of this name, which was deleted.
 
-    The broker has another set now, and this cluster's report there proves that the broker knew the
-    earlier one: it was not lost. It was not orphaned, either, if its shares went with it.
+    By the annotated uid, if this cluster's live report is about that set and the record of shares
+    is not older than the present set, which would mean that the earlier one was orphaned.
     """
     uid = stateful_set.metadata.annotations.get(SET_UID, "")
     if uid in ("", submitted.uid) or report is None or LOST in report.metadata.annotations:

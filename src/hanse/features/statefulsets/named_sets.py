@@ -62,12 +62,10 @@ def set_names(namespace: str, service: str, snapshot: Snapshot, broker: ClusterI
 def named_set(
     name: str, namespace: str, snapshot: Snapshot, broker: ClusterId, local: ClusterId
 ) -> NamedSet:
-    """A set with its reports by cluster, without those of newer schemas and earlier sets.
+    """A set with its reports by cluster, but for tombstones, newer schemas and earlier sets.
 
-    Each says by which names its own replicas are found. So no other member can take them away.
-    Reports about a set that nobody submitted, without a record of shares, do not count. For the
-    local cluster the record stands in for a report that is missing: its replicas run on when the
-    broker's namespace is deleted.
+    No reports without a record of shares. For the local cluster the record stands in for a report
+    that is missing.
     """
     record = snapshot.get(broker, StatefulSetShares, name, namespace)
     if record is None:

@@ -77,10 +77,9 @@ def build_report(
     terms: Terms,
     before: StatefulSetPartSpec | None = None,
 ) -> StatefulSetPart:
-    """The present state of this cluster's part, its problems, and the uids of its StatefulSets.
+    """The report of this cluster's part: share, replicas, problems, and uids of its StatefulSets.
 
-    The share is the one that this cluster runs or is about to: others compute theirs from it, so
-    that nobody's edit of the StatefulSet changes it.
+    The share is the one that this cluster runs or is about to, not what the StatefulSet says.
     """
     owned = owned_stateful_set(submitted.name, submitted.namespace, snapshot)
     applied = progress.applied
@@ -164,10 +163,10 @@ def is_starting(pod: Pod, now: datetime, *, awaits_status: bool) -> bool:
 def _count_pods(
     owned: StatefulSet, pods: Mapping[int, Pod], applied: str, before: StatefulSetPartSpec | None
 ) -> _PodCounts:
-    """The counts by the pods themselves, so that one event of a pod is one change of the report.
+    """The numbers of current, updated and available replicas, counted by the pods themselves.
 
-    Until a new version of the StatefulSet is observed, those that are updated, and with
-    `minReadySeconds` those that are available, are as reported before; none of a new template.
+    Until a new version of the StatefulSet is observed, updated ones, and with `minReadySeconds`
+    available ones, are as reported before; none is updated to a new template.
     """
     status = owned.status
     staying = [pod for pod in pods.values() if pod.metadata.deletion_timestamp is None]
@@ -192,10 +191,10 @@ def _list_replicas(
     before: StatefulSetPartSpec | None,
     snapshot: Snapshot,
 ) -> Iterator[Replica]:
-    """The replicas of a set here, by ordinal, with readiness and load balancer addresses.
+    """The replicas that have a pod, by ordinal, with readiness and load balancer addresses.
 
-    One that is starting is not ready, nor one that was reported, is still wanted and has no pod for
-    the moment.
+    Also those that were reported and are still wanted, not ready; one that is starting is not
+    ready.
     """
     first = owned.spec.ordinals.start if owned is not None and owned.spec.ordinals else 0
     wanted = range(owned.spec.replicas) if owned is not None else ()

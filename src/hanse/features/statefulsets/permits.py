@@ -114,10 +114,9 @@ class FleetPart(Struct, frozen=True):
         return None
 
     def others(self, here: ClusterId) -> OtherReplicas:
-        """The replicas outside of this cluster.
+        """What counts of replicas in other clusters: how many are ready, down, away, permitted.
 
-        A cluster that has left is no longer waited for, nor one that the set goes on without: its
-        replicas count neither as ready nor as down.
+        Clusters that have left, or that users let the set go on without, do not count.
         """
         names = {share.name for share in self.record.spec.shares if share.replicas} | {*self.parts}
         names -= self.submitted.disrupts_without
@@ -288,12 +287,10 @@ def is_returned(held: Permit, step: Step) -> bool:
 def permit_patch(
     fleet: FleetPart, here: ClusterId, step: Step, broker: ClusterId, *, is_complete: bool = False
 ) -> tuple[Patch, ...]:
-    """Set this cluster's permit in the shares at the broker; empty if it is as the step needs it.
+    """The patch of this cluster's permit in the shares at the broker; empty if nothing changes.
 
-    A permit that is returned is counted here and in the report that shows what it was used for:
-    others wait until they see both, whichever comes first. Where a roll-out is complete here, the
-    next cluster gets it by the same write, in force at once. That cluster notes it as received with
-    its next change, and until then the entry of this one keeps it.
+    A returned permit is counted here and in the report, and others wait for both. Once a roll-out
+    is complete here, the same write hands it on to the next cluster.
     """
     held = fleet.permit(here)
     if (step.permits, step.removes, step.keeps) == (held.pods, held.removes, held.keeps):

@@ -56,13 +56,10 @@ def distribute(
     preferences: Mapping[ClusterId, ReplicaPreference] | None = None,
     groups: Groups | None = None,
 ) -> Distribution:
-    """The shares of `wanted` replicas; `healthy` is in the fleet's order.
+    """The shares of `wanted` replicas, starting from the shares `before`; `healthy` is in order.
 
-    With groups of clusters, each group gets an equal part before its clusters get theirs.
-
-    No share shrinks when the sum grows, and none grows when it shrinks. Shares of unhealthy
-    clusters count when it grows; when it shrinks they are the first to go, so that healthy clusters
-    together keep as many replicas as are wanted, or all that they have.
+    With groups, each group gets an equal part before its clusters get theirs. No share shrinks when
+    the sum grows, and none grows when it shrinks; shares of unhealthy clusters are the first to go.
     """
     preferences = preferences or {}
     shares = {cluster: n for cluster, n in before.items() if n > 0}
@@ -96,7 +93,10 @@ def distribute(
 def _grow(
     shares: dict[ClusterId, int], candidates: Sequence[_Candidate], missing: int, groups: Groups
 ) -> int:
-    """Add to `shares` in place, first up to min, then by weight up to max; returns what is left."""
+    """Adds `missing` replicas in place, first up to each min, then by weight up to max.
+
+    Returns how many could not be added.
+    """
     below = [
         (candidate, min(candidate.preference.min, candidate.preference.max))
         for candidate in candidates
@@ -225,7 +225,10 @@ def _add(
     *,
     weight_of: _WeightOf,
 ) -> int:
-    """Add to the smallest of `shares` for its weight, up to each limit; returns what is left."""
+    """Adds one by one to the smallest share for its weight, up to its limit, in place.
+
+    Returns how many could not be added.
+    """
     eligible = [
         (candidate, limit)
         for candidate, limit in limits
@@ -293,7 +296,10 @@ def _remove(
     *,
     weight_of: _WeightOf,
 ) -> int:
-    """Remove from the largest of `shares` for its weight, down to a floor; returns what is left."""
+    """Removes one by one from the largest share for its weight, down to its floor, in place.
+
+    Returns how many could not be removed.
+    """
     eligible = [
         (candidate, floor)
         for candidate, floor in floors

@@ -102,8 +102,7 @@ class _ShareDecision(Struct, frozen=True):
 def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
     """The record of shares, and a Warning Event if the present one is disputed.
 
-    It is kept while undecided, and after the set's end as long as it has an owner or clusters
-    report.
+    Kept while undecided, and after the set's end while it has an owner or clusters report.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -156,9 +155,9 @@ def believed_share(
 
 
 def plan_status(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """Patches of one set's status, its Service's annotations, and a younger namesake's status.
+    """Patches of a set's status, its Service's annotations, and a younger namesake's status.
 
-    An empty plan without a broker, and for a set that is over or cannot be read.
+    Empty without a broker, and for a set that is over or cannot be read.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -187,9 +186,9 @@ def _read_state(
     broker_namespace: str,
     record: StatefulSetShares | None,
 ) -> _SetState | None:
-    """The state of a set; None if the broker is not listed, or the record is of an earlier set.
+    """All that is known of a set at the broker; None if that is not listed, or must not be judged.
 
-    None, too, if the record (or without one, a report) has a newer schema.
+    That is if the record is of an earlier set, or it (without one, a report) has a newer schema.
     """
     unread = clusters_with_newer_parts(key, snapshot, broker)
     if not is_broker_listed(broker, snapshot) or (
@@ -213,9 +212,9 @@ def _read_state(
 
 
 def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
-    """The distribution and the new record of a set; None if it is missing, terminating or orphaned.
+    """The distribution and new record (an invalid set keeps its own) of a set.
 
-    An invalid set keeps its record.
+    None if it is missing, terminating or orphaned.
     """
     submitted = state.submitted
     if submitted is None or submitted.terminating or submitted.orphaned:
@@ -240,10 +239,7 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
 def _status_inputs(
     state: _SetState, decision: _ShareDecision, live_reports: dict[ClusterId, StatefulSetPartSpec]
 ) -> StatusInputs:
-    """Collect all that a set's status is computed from: shares, reports, clusters with problems.
-
-    `live_reports` are those of clusters that have not left and whose Lease has not expired.
-    """
+    """All that a set's status is computed from: shares, reports, clusters with problems."""
     submitted, fleet, shares = decision.submitted, decision.fleet, decision.distribution.shares
     return StatusInputs(
         submitted=submitted,
@@ -294,7 +290,7 @@ def _live_parts(
 
 
 def _writer_rank(local: ClusterId, members: tuple[FleetMember, ...]) -> int:
-    """This cluster's index among healthy members, in whose order they write; else their number."""
+    """This cluster's place among healthy members, who write in that order; else their number."""
     alive = [m.cluster for m in members if m.healthy]
     return alive.index(local) if local in alive else len(alive)
 
@@ -352,10 +348,7 @@ def _preferences(
     before: dict[ClusterId, int],
     limits: dict[ClusterId, int],
 ) -> dict[ClusterId, ReplicaPreference]:
-    """The preferences that are not the default, by cluster, with max lowered to its limit.
-
-    Clusters that the set does not select get weight and max 0.
-    """
+    """The preferences that are not the default, max lowered to limits; 0 if not selected."""
     preferences = submitted.preferences.of((*fleet.healthy, *before))
     for cluster in preferences:
         if not submitted.choice.selects(fleet.labels.get(cluster, {})):
