@@ -260,9 +260,9 @@ def is_reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
 def _member_leader(
     cluster: ClusterId, before: str, *, reachable: bool, snapshot: Snapshot
 ) -> ClusterId:
-    """The holder of a member's Lease; the last known one while nobody holds it, or it is unknown.
+    """The holder of a member's Lease; the leader `before` while nobody holds it or it is unknown.
 
-    Empty if that was this cluster, and the member is unreachable now.
+    Empty if nobody holds it, it was this cluster, and the member is unreachable.
     """
     lead = snapshot.fact(Leadership, cluster)
     if lead is None:

@@ -34,10 +34,7 @@ class _Cursor:
     """Allocates from one residue class of a range: unvisited addresses, then released ones."""
 
     def __init__(self, range_: Range, first: int, step: int) -> None:
-        """Visit every `step`th address of the range from offset `first` on.
-
-        Never a broadcast address.
-        """
+        """Visits every `step`th address of the range from offset `first`, no IPv4 broadcast one."""
         self._start = int(range_.network_address)
         self._text = _format_ipv4 if range_.version == 4 else _format_ipv6
         self._first = first

@@ -165,9 +165,9 @@ def _access_ports(access: Access) -> tuple[PolicyPort, ...]:
 
 
 def _access_peers(access: Access, inputs: IsolationInputs) -> tuple[PolicyPeer, ...]:
-    """Who is meant by an access: pods of a namespace without tenant, nodes, or a range outside.
+    """The peers that an access names: a namespace without tenant, all nodes, or a range.
 
-    None if all of a range is inside the cluster.
+    Of a range only what is outside of the cluster; none if nothing is.
     """
     if access.namespace:
         selector = LabelSelector(

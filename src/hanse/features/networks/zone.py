@@ -110,7 +110,7 @@ class NetworkZone:
         return (*own, *((self._config,) if self._config is not None else ()))
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether Services, slices and pods are listed, and the namespaces named if followed."""
+        """Whether Services, slices and pods are listed; if it follows a ConfigMap, also that."""
         if self._config is not None and self._named_namespaces(snapshot) is None:
             return False
         return all(snapshot.listed(snapshot.local, kind) for kind in (Service, EndpointSlice, Pod))

@@ -42,7 +42,7 @@ RECHECK_INTERVAL = timedelta(seconds=10)
 
 
 def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> Plan:
-    """The ConfigMap with the ledger page of a member we lead, and when to collect tombstones next.
+    """The ledger page of a member we lead, and when to collect records of ended policies next.
 
     The stored page is kept until the member is synced and its ledger complete. Empty for a member
     that is leaving, or that we do not lead.
@@ -112,7 +112,7 @@ def _is_ledger_complete(member: ClusterId, ledgers: LedgerPages, snapshot: Snaps
 def _is_key_known(
     member: ClusterId, key: Key, stay: int, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
-    """Whether a member's record of a policy is of this stay, or has a newer schema.
+    """Whether a member's record of a policy is of its current stay (join), or has a newer schema.
 
     Without a record: whether its page has collected all that is known of the policy.
     """
@@ -176,7 +176,7 @@ def _is_end_known_everywhere(
 def _is_end_known_by(
     member: ClusterId, key: Key, history: History, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
-    """Whether a member has released a policy at these versions, or collected its tombstone.
+    """Whether a member has released a policy at these versions, or collected its record.
 
     False while the member is not synced.
     """
@@ -205,7 +205,7 @@ def _list_tombstones(member: ClusterId, snapshot: Snapshot) -> Iterator[tuple[Ke
 def _time_to_next_collection(
     member: ClusterId, options: PolicyOptions, snapshot: Snapshot
 ) -> timedelta | None:
-    """The time until the next tombstone is old enough; None if all are.
+    """The time until the next record of an ended policy is old enough to collect; None if all are.
 
     Changes of other members requeue the key.
     """
@@ -217,5 +217,5 @@ def _time_to_next_collection(
 
 
 def _tombstone_age(record: PolicyRecord, now: datetime) -> timedelta:
-    """The age of a tombstone; never negative, even if clocks disagree, and 0 if it has no time."""
+    """How long ago a policy was released; never negative, and 0 if its record has no time."""
     return age(parse_time(record.here.since) or now, now)

@@ -156,7 +156,7 @@ def _as_published(
 
 
 def _sources(snapshot: Snapshot) -> frozenset[ClusterId]:
-    """The clusters that published slices depend on: their own, which is their only author.
+    """This cluster alone, as the source of the slices that it publishes.
 
     The broker is none: after a restore of it everybody else waits for us to repair them.
     """

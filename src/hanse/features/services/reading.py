@@ -145,7 +145,7 @@ def _exports(where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
 
 
 def imports_by_count(snapshot: MultiClusterSnapshot) -> "ImportCounts":
-    """The counts of a snapshot, for `MultiClusterSnapshot.computed`."""
+    """The ImportCounts of a snapshot, as a function that `MultiClusterSnapshot.computed` caches."""
     return ImportCounts(snapshot)
 
 

@@ -231,7 +231,7 @@ def _headless_nodes(
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> Iterator[ZoneNode]:
-    """A headless service: all ready pods of all clusters, and a name for each pod.
+    """The nodes of a headless service: all ready pods of all clusters, and a name for each pod.
 
     Also for each cluster, where clusters have names. Without pods its own name exists under
     `lighthouse` only.

@@ -135,9 +135,9 @@ def _with_origin(policy: AcceptancePolicySpec, origin: ClusterId) -> AcceptanceP
 
 
 def _workload(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -> Workload:
-    """The set as `accepted` judges it: with its Service, its carried ConfigMaps and its namespace.
+    """The set as `accepted` judges it: with Service, carried ConfigMaps and namespace.
 
-    The namespace is None if it is missing here; those of the broker are reserved.
+    The namespace is None if it is missing here; the broker's namespaces are reserved.
     """
     submitted, home = received.submitted, received.broker_namespace
     namespace = snapshot.get(snapshot.local, Namespace, submitted.namespace)

@@ -268,9 +268,10 @@ class StatefulSets:
             yield from all_config_keys(snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys for a cluster's state (all), a Lease's liveness (all sets) or a write's outcome.
+        """The keys that a changed fact affects: all for a cluster's state.
 
-        Of writes those here, and at the broker of Services and FederatedStatefulSets, by the name.
+        All but `mirror` keys for a Lease's liveness; for a write here, or of a Service, the sets
+        that may have an object of its name; for one of a FederatedStatefulSet its `mirror` key.
         """
         match change.fact:
             case ClusterState():

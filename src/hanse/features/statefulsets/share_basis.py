@@ -106,7 +106,7 @@ class ShareSources(Struct, frozen=True):
         return not self.submitted.redistributes or cluster not in self.departed
 
     def _within_limit(self, cluster: ClusterId, replicas: int) -> int:
-        """The replicas, at most `most` of the cluster's report."""
+        """The replicas, at most the limit (`most`) in the cluster's report, if it has one."""
         part = self.parts.get(cluster)
         return replicas if part is None or part.most is None else min(replicas, part.most)
 

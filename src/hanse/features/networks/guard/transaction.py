@@ -167,5 +167,5 @@ def _element(key: str, value: str) -> str:
 
 
 def _is_base(rule: str) -> bool:
-    """Whether a chain's first rule is the declaration of a base chain, with type and hook."""
+    """Whether a rule is the declaration of a base chain (`type … hook …`)."""
     return rule.startswith("type ")

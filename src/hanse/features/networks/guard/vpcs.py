@@ -112,9 +112,6 @@ def _network_and_vpc(pod: Pod, snapshot: Snapshot) -> tuple[NetworkName, str]:
 
 
 def vpc_of(network: Network) -> str:
-    """The VPC of a network, which is one tenant's whoever names its id; empty if it has none.
-
-    Networks of type flat have none, whatever they say.
-    """
+    """`TENANT/VPC-ID` of a network; empty if it has no vpcID, or is of type flat."""
     spec = network.spec
     return f"{spec.tenant}/{spec.vpc_id}" if spec.vpc_id and spec.type != FLAT else ""
