@@ -181,7 +181,7 @@ def record_name(federated: FederatedName, member: MemberRecord | Origin) -> str:
 
 
 def record_configmap(record: MemberRecord) -> ConfigMap:
-    """The ConfigMap of a record."""
+    """The ConfigMap that stores a record, labelled with its federated Service."""
     federated = record.federated
     name = record_name(federated, record)
     labels = {RECORD: federated.name, RECORD_NAMESPACE: federated.namespace}

@@ -220,7 +220,7 @@ def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str
 
 
 def _alias_problems(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The aliases in a rule that are not answered, of hosts that have a GlobalService."""
+    """A message for each alias of a rule that another host has, if the rule's host is balanced."""
     for host in aliased_hosts(rule, where, snapshot):
         service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
         places = (snapshot.local, *snapshot.clusters(Role.SITE))

@@ -110,9 +110,11 @@ class Gslb:
     # -- global services
 
     def _plan_policy(self, snapshot: Snapshot) -> Plan:
-        """The leader's status patches, and its uuid for Avi; a follower removes its warnings.
+        """Status patches of GSLBConfigs and policies by the leader, with Avi also the uuid
+        annotation.
 
-        Status patches of misplaced objects are always included.
+        A follower removes the warnings of its policies; a configured leader that cannot lead does
+        nothing. Patches of objects in a wrong namespace are always included.
         """
         state = leader_state(snapshot)
         misplaced = tuple(misplaced_patches(snapshot))

@@ -131,7 +131,7 @@ def decide_host(
 
 
 def known_service(host: str, leading: Leading, snapshot: Snapshot) -> GlobalService | None:
-    """The service of a host here; where this cluster lacks it, a follower's copy."""
+    """The service of a host here, else a follower's copy of it; None if there is neither."""
     current = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
     return current or _follower_copy(host, leading, snapshot)
 

@@ -271,11 +271,11 @@ class _StrayCopies(Struct, frozen=True):
 def _plan_removals(
     stray: _StrayCopies, desired: tuple[Desired, ...], state: Leading, snapshot: Snapshot
 ) -> _KindPlan:
-    """Remove strays from followers if the namespace and CRD here exist (live reads); else keep.
+    """Removes strays, copies whose original the leader lacks, if namespace and CRD here exist.
 
-    Without any object of the kind here, strays of another leader or of an earlier namespace or CRD
-    are kept, too, and reported; so is a GSLBConfig or policy that is no copy: it may be the
-    original of a former leader, from which this one never got any.
+    They are kept until live reads say so. Without any object of the kind here, strays of another
+    leader or of an earlier namespace or CRD are kept and reported, and so is a GSLBConfig or policy
+    that is no copy: it may be the original of a former leader.
     """
     strays = {ClusterObjectRef(where, object_ref(obj)) for where, obj in stray.strays}
     kept = (

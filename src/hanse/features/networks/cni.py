@@ -67,9 +67,9 @@ class PodRef(Struct, frozen=True):
 
 
 def parse_config(text: bytes) -> CniConfig:
-    """Parse the network configuration of the plugin; raises `CniError` if it is invalid.
+    """The configuration of the plugin and its delegate; raises `CniError` if it is invalid.
 
-    The delegate's part gets the version and what runtimes add.
+    The delegate's part gets `cniVersion`, name and what else runtimes pass to each plugin.
     """
     try:
         config = decode_json(text, type=dict[str, Any])

@@ -133,10 +133,10 @@ def all_isolation_keys(snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _inputs(tenant: str, snapshot: Snapshot, options: NetworksOptions) -> IsolationInputs:
-    """What the policies of a tenant's namespaces depend on.
+    """All that the policies of a tenant's namespaces are built from: networks, peers, accesses.
 
     Drained networks are left out, as are accesses with a range while the addresses of their network
-    are not all known. Nodes and ranges are only read if there are accesses.
+    are not all known.
     """
     networks = [
         parse_network_name(n.metadata.name)

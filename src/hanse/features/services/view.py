@@ -100,7 +100,10 @@ class ServicesView:
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The services of an object before and after its change; none for facts."""
+        """`namespace/name` of the services of an object before and after its change.
+
+        None for facts.
+        """
         if isinstance(change, FactChange):
             return ()
         sides = (side for side in (change.before, change.after) if side is not None)
