@@ -170,8 +170,9 @@ def diagnose_monitors(
 
 
 def is_host_output(target: ClusterObjectRef) -> bool:
-    """Whether an object is a GlobalService, DNSEndpoint or Avi object in the GSLB namespace or
-    none.
+    """Whether an object is a GlobalService, DNSEndpoint or Avi object that hosts are written as.
+
+    It is in the GSLB namespace, or has none.
     """
     return target.ref.kind in _HOST_OUTPUTS and target.ref.namespace in ("", NAMESPACE)
 

@@ -110,8 +110,7 @@ class Gslb:
     # -- global services
 
     def _plan_policy(self, snapshot: Snapshot) -> Plan:
-        """Status patches of GSLBConfigs and policies by the leader, with Avi also the uuid
-        annotation.
+        """The leader's status patches of GSLBConfigs and policies; with Avi the uuid annotation.
 
         A follower removes the warnings of its policies; a configured leader that cannot lead does
         nothing. Patches of objects in a wrong namespace are always included.
