@@ -57,7 +57,7 @@ def read_certificate(secret: Secret | None) -> StoredCertificate | None:
 
 
 def needs_renewal(stored: StoredCertificate, hosts: str, now: datetime) -> bool:
-    """Whether a new certificate is needed: for other hosts, or because of its age."""
+    """Whether a new certificate is needed: it is for other hosts, or its renewal is due."""
     return stored.hosts != hosts or now >= stored.renew_after
 
 
@@ -86,7 +86,7 @@ def is_replaceable(secret: Secret) -> bool:
 
 
 def secret_digest(data: dict[str, bytes]) -> str:
-    """A digest of the Secret's data, which reveals nothing of it."""
+    """A hash of certificate, key and CA bundle in a Secret's data; it shows if one was changed."""
     digest = blake2b(digest_size=16)
     for name in (CERTIFICATE, KEY, AUTHORITY):
         digest.update(data.get(name, b"") + b"\0")

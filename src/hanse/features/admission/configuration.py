@@ -66,7 +66,7 @@ def _webhook_entry(
 
 
 def _client_config(hook: str, authority: bytes, options: AdmissionOptions) -> Wire:
-    """How the API server reaches the agent: by URL, or by the Service."""
+    """The `clientConfig` by which the API server calls a hook: `options.url`, else the Service."""
     bundle = b64encode(authority).decode()
     if options.url:
         return {"caBundle": bundle, "url": f"{options.url.rstrip('/')}/{hook}"}

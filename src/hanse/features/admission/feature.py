@@ -98,10 +98,10 @@ class Admission:
         return Plan(self._desired(secret, snapshot), questions=(question,))
 
     def _desired(self, secret: Secret, snapshot: Snapshot) -> tuple[Desired, ...]:
-        """All objects; a renewed CA bundle is written before the certificate that needs it.
+        """The Service (none with a URL), the webhook configurations and the Secret.
 
-        On first creation the Secret is written before the configurations; with a URL there is no
-        Service.
+        A renewed CA bundle is written before the certificate that needs it; on first creation the
+        Secret is written before the configurations.
         """
         replaces = snapshot.get(snapshot.local, Secret, NAME, self._options.namespace) is not None
         authority = secret.data["ca.crt"]

@@ -65,7 +65,11 @@ class ClusterSetMember:
         )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The one key: its record, the identity of this cluster and its heartbeat affect it."""
+        """The only key of this feature; none if the change does not affect this cluster's record.
+
+        It is affected by the record itself, ClusterSets, the uid and address ranges of this
+        cluster, and by any change of a connection, a heartbeat or whether a kind is served.
+        """
         if isinstance(change, ObjectChange):
             return (MEMBER,) if _concerns_member(change, snapshot) else ()
         facts = ClusterState | HeartbeatState | KindServed
@@ -99,9 +103,9 @@ class ClusterSetMember:
         )
 
     def _status(self, record: ClusterMember, snapshot: Snapshot, broker: ClusterId) -> Wire:
-        """The status of this cluster's record: phase Ready once its heartbeat was renewed.
+        """The status of this cluster's record: phase Ready once its heartbeat Lease was renewed.
 
-        The first renewal follows the first repair. `since` changes only with the phase.
+        Until then phase and token digest stay as recorded; `since` changes only with the phase.
         """
         heartbeat = snapshot.fact(HeartbeatState, broker)
         known = record.status
@@ -140,9 +144,10 @@ def _rules_field(snapshot: Snapshot, broker: ClusterId) -> Wire:
 
 
 def _concerns_member(change: ObjectChange, snapshot: Snapshot) -> bool:
-    """Whether an object is the record of this cluster, tells its uid, or has the fleet's rules.
+    """Whether a changed object affects this cluster's record: the record itself, or any ClusterSet.
 
-    Also a local node or ServiceCIDR whose address ranges have changed.
+    Also the local namespace whose uid identifies the cluster, and a local Node or ServiceCIDR whose
+    address ranges changed.
     """
     name = change.object.metadata.name
     if isinstance(change.object, ClusterSet):

@@ -40,9 +40,10 @@ class AntreaManifests(Struct, frozen=True):
 
 
 def antrea_manifests(held: MigratedObjects, namespace: str) -> AntreaManifests:
-    """The ServiceExports for one cluster, with the Services and slices that they need, and groups.
+    """ServiceExports of one cluster, with the Services, slices and groups that they need; notes.
 
-    Global federated Services move to `namespace`.
+    Global federated Services move to `namespace`; the notes name what is only a copy of the
+    present.
     """
     objects: list[Wire] = []
     notes: list[str] = []
@@ -65,7 +66,7 @@ def antrea_manifests(held: MigratedObjects, namespace: str) -> AntreaManifests:
 
 
 def _group(group: ClusterGroup | Group) -> Wire:
-    """The manifest of a group without owner: its name, which policies refer to, and addresses."""
+    """The manifest of a group, with only its name and its address blocks: no owner claim."""
     meta = group.metadata
     place = {"namespace": meta.namespace} if meta.namespace else {}
     return {
@@ -98,9 +99,9 @@ def _members(held: MigratedObjects, namespace: str) -> dict[FederatedName, list[
 def _stand_in_objects(
     federated: FederatedName, members: Sequence[Joinable], held: MigratedObjects, notes: list[str]
 ) -> Iterator[Wire]:
-    """The Service and slices that the export needs, if no member Service has its name.
+    """A Service of the federated name, with the selector or else copied slices of the members.
 
-    Appends to `notes` where the endpoints are copied, since no selector reaches them.
+    Nothing if the only member is that Service itself. Appends to `notes` where slices are copied.
     """
     first = members[0]
     alone = len(members) == 1 and isinstance(first, Service)
@@ -120,6 +121,7 @@ def _stand_in_objects(
 
 
 def _format_member(member: Joinable) -> str:
+    """`KIND NAMESPACE/NAME` of a member, for messages."""
     return f"{type(member).kind.name} {member.metadata.namespace}/{member.metadata.name}"
 
 
@@ -157,7 +159,10 @@ def _union_ports(members: Iterable[Joinable]) -> Iterator[ServicePort]:
 
 
 def _endpoints(federated: FederatedName, member: Joinable, held: MigratedObjects) -> Iterator[Wire]:
-    """The slices of one member under the federated name; a native service has its interface's."""
+    """The slices of a member as slices of the federated Service.
+
+    Of a native one, its interface's.
+    """
     meta = member.metadata
     if isinstance(member, NativeService):
         for interface in held.interfaces:

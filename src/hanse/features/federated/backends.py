@@ -60,7 +60,7 @@ class ResolvedBackends(Struct, frozen=True):
 
 
 def service_ports(service: Service) -> tuple[MemberPort, ...]:
-    """The ports of a member Service."""
+    """The ports of a member Service, in the form in which a record lists them."""
     return tuple(
         MemberPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
         for p in service.spec.ports
@@ -70,9 +70,10 @@ def service_ports(service: Service) -> tuple[MemberPort, ...]:
 def resolve_backends(
     service: Service, where: ClusterId, snapshot: Snapshot, before: Sequence[Backends] = ()
 ) -> ResolvedBackends:
-    """The backends of a Service for other clusters, by its type; external IPs replace its pods.
+    """The backends at which other clusters reach a Service, by its type, with source addresses.
 
-    `before` are those of its current record, kept for host names that do not resolve now.
+    They are the pods, or the nodes, load balancer or external IPs of a Service that is reached
+    outside. `before` are those of its current record, kept for host names that do not resolve now.
     """
     spec = service.spec
     if not is_reached_outside(service):
@@ -124,9 +125,9 @@ def pod_backends(service: Service, where: ClusterId, snapshot: Snapshot) -> tupl
 def resolve_native_backends(
     native: NativeService, where: ClusterId, snapshot: Snapshot
 ) -> ResolvedBackends:
-    """The address of a native service's NetworkInterface; nothing where that is missing.
+    """The address of a native service's NetworkInterface; nothing where that does not exist.
 
-    All addresses of the interface are those that its packets come from.
+    Source addresses are both addresses of the interface.
     """
     meta, spec = native.metadata, native.spec
     interface = snapshot.get(where, NetworkInterface, spec.network_interface, meta.namespace)
@@ -208,7 +209,7 @@ def _endpoint_state(endpoint: Endpoint) -> str:
 
 
 def _endpoint_ports(service: Service) -> tuple[EndpointPort, ...]:
-    """The ports of a Service as ports of endpoints, with the numbers of the Service."""
+    """The ports of a Service as endpoint ports: with `port`, not `targetPort`."""
     return tuple(
         EndpointPort(port=p.port, name=p.name, protocol=p.protocol, app_protocol=p.app_protocol)
         for p in service.spec.ports
@@ -238,7 +239,7 @@ def _address_backends(
 
 
 def _plain(addresses: Iterable[str]) -> Iterator[PreferredAddress]:
-    """The addresses without an internal alternative: they are the same for all clusters."""
+    """The addresses without an internal alternative, so that all clusters use the same one."""
     return (PreferredAddress(address, "") for address in addresses)
 
 
@@ -251,12 +252,12 @@ def _sharing(meta: Meta) -> tuple[ClusterId, ...]:
 
 
 def backends_from(cluster: ClusterId, backends: Backends) -> Backends:
-    """The backends with internal addresses where the given cluster shares their network."""
+    """The backends as a cluster reaches them: by internal address where it shares their network."""
     return _with_addresses(backends, reached_from(cluster, backends.internal))
 
 
 def _as_published(backends: Backends) -> Backends:
-    """The backends with the addresses for other clusters in place of internal ones."""
+    """The backends with each internal address replaced by the one that other clusters reach."""
     return _with_addresses(backends, published_from(backends.internal))
 
 

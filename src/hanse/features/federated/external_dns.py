@@ -97,9 +97,9 @@ def annotated_hostname(annotations: Mapping[str, str]) -> str:
 def target_annotations(
     external: ExternalHostname, targets: Targets, shares: Sequence[MemberShare]
 ) -> dict[str, str]:
-    """The annotations from which ExternalDNS and our own name server publish the addresses.
+    """The annotations with the targets for ExternalDNS; with ports and shares for our DNS server.
 
-    Empty without a host name or without targets. ExternalDNS reads no shares.
+    Empty without a host name or without targets.
     """
     if not external.hostname or not targets:
         return {}
@@ -111,17 +111,17 @@ def target_annotations(
 
 
 def published_records(records: Sequence[MemberRecord]) -> list[MemberRecord]:
-    """The records of members that external names lead to: those that get traffic, if any is ready.
+    """The records of ready members that external names resolve to, chosen by priority and weight.
 
-    A client outside is local to none of them.
+    No affinity applies, as a client outside is local to no cluster.
     """
     return select_parts([r for r in records if r.is_ready], lambda r: r.weighting)
 
 
 def external_shares(records: Sequence[MemberRecord], targets: Targets) -> tuple[MemberShare, ...]:
-    """The weight and the targets of each member, where weights differ; else none.
+    """The weight and target addresses of each member that has targets.
 
-    Members without a target have no share.
+    Empty if all weights are equal.
     """
     shares = [
         MemberShare(
@@ -136,7 +136,10 @@ def external_shares(records: Sequence[MemberRecord], targets: Targets) -> tuple[
 
 
 def external_targets(records: Sequence[MemberRecord], names: Mapping[Number, str]) -> Targets:
-    """The ready addresses of members with the ports to dial there, under their federated names."""
+    """The target addresses of an external name, each with its ports by `name/protocol`.
+
+    The addresses are ready ones of members, the names those of the federated Service's ports.
+    """
     found: Targets = {address: {} for address in _target_addresses(records)}
     for record in records:
         for backends in record.backends:

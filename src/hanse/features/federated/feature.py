@@ -126,7 +126,10 @@ class FederatedServices:
         self._options = options
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys that a change affects; objects other than records count only in led members."""
+        """The keys of records and federated Services in led members that a change affects.
+
+        A record counts in any cluster, other objects only in led members.
+        """
         match change:
             case ObjectChange() if isinstance(change.object, ConfigMap):
                 return _keys_for_record(change, snapshot)
@@ -172,6 +175,7 @@ class FederatedServices:
 
 
 def _probe_key(federated: FederatedName) -> Key:
+    """The key under which the probes of a federated Service are planned."""
     return Key("probes", federated.name, federated.namespace)
 
 
@@ -222,9 +226,9 @@ def _is_rule_change(change: ObjectChange) -> bool:
 
 
 def _joined_keys(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
-    """The keys of a Service or native service, before and after a change.
+    """Keys of what a Service or native service joins, before and after a change.
 
-    With annotation `JOIN` also the federated Service that has its own name.
+    With annotation `JOIN` also of the federated Service that has its own name.
     """
     for side in (change.before, change.after):
         if isinstance(side, Service | NativeService):
@@ -235,7 +239,7 @@ def _joined_keys(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
 
 
 def _group_keys(change: ObjectChange, where: ClusterId) -> Iterator[Key]:
-    """The federated Services whose groups a policy names, before or after a change."""
+    """Keys of the federated Services whose groups a policy names, before or after a change."""
     for side in (change.before, change.after):
         if isinstance(side, AntreaClusterNetworkPolicy | AntreaNetworkPolicy):
             yield from (service_key(name, where) for name in named_services(side))
@@ -302,10 +306,10 @@ def _record_keys(federated: FederatedName, member: ClusterId, snapshot: Snapshot
 
 
 def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys for a cluster's state: of its federated Services in every led member.
+    """The keys that a changed fact affects, all in led members.
 
-    In a led member all for an optional kind that is served or not, and the Service that was
-    written; for a probed address its federated Services in all led members.
+    Of a cluster's state: its federated Services; of an optional kind: all keys of that member; of a
+    write: that Service; of a probed address: the federated Services that have it. Else none.
     """
     match change.fact:
         case ClusterState(cluster) if _is_state_change(change):
@@ -336,9 +340,9 @@ def _is_state_change(change: FactChange) -> bool:
 
 
 def _cluster_keys(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
-    """The cluster's federated Services in every led member; its own keys, too, if it is led.
+    """Keys of federated Services with a record in a cluster, or with a generated slice anywhere.
 
-    Also those that have slices there: a restored cluster may have lost its records.
+    In every led member; if the cluster is led, all of its own keys, too.
     """
     led = led_members(snapshot)
     joined = {_federated_name(c) for c in snapshot.all(cluster, ConfigMap)} - {None}

@@ -103,6 +103,7 @@ class _ServiceState(Struct, frozen=True):
 
     @property
     def all_slices(self) -> tuple[EndpointSlice, ...]:
+        """The slices made from records, and those kept while their records are not known."""
         return (*self.slices, *self.kept)
 
 
@@ -156,7 +157,7 @@ def _service_state(
     current: Service | None,
     options: FederatedOptions,
 ) -> _ServiceState:
-    """Merge the records of a federated Service, and build its slices in one member.
+    """All that one member's federated Service is built from: merged records, slices, health.
 
     Current slices of clusters whose records are not known count as members, too.
     """
@@ -235,12 +236,12 @@ def _is_ours(service: Service) -> bool:
 
 
 def _accepts_endpoints(service: Service) -> bool:
-    """Whether a Service is not ours, and its annotation `JOIN` is `true`."""
+    """Whether a Service is a user's own with annotation `JOIN`, which gets others' endpoints."""
     return not _is_ours(service) and service.metadata.annotations.get(JOIN) == "true"
 
 
 def _port_names(service: Service) -> dict[Number, str]:
-    """The names of a Service's ports, by which slices refer to them."""
+    """The names of a Service's ports, by protocol and number."""
     return {(port.protocol, port.port): port.name for port in service.spec.ports}
 
 
@@ -249,7 +250,8 @@ def _member_endpoints(
 ) -> MemberEndpoints:
     """The endpoints of a member Service as this cluster reaches them: a local one by its pods.
 
-    Machines and nodes on a network that this cluster shares are reached by internal addresses.
+    Those of others by the addresses in its record, internal ones where the clusters share a
+    network.
     """
     if record.cluster == member and record.kind == "Service":
         local = snapshot.get(member, Service, record.name, record.namespace)
@@ -268,8 +270,8 @@ def _desired_objects(
 ) -> Iterator[tuple[Object, int, set[ClusterId]]]:
     """(object, step, source clusters) of all that a federated Service has in one member.
 
-    The Service, its slices, and a DNSEndpoint and groups where these kinds are served. Only the
-    Service if a user's Service has the name and does not join.
+    The Service, its slices, and a DNSEndpoint and groups where these kinds are served; only the
+    Service if a user's Service has the name and does not join, so that its write has an outcome.
     """
     federated, member = state.federated, state.member
     external = external_hostname(federated, state.records, state.current, options)
@@ -302,9 +304,9 @@ def _desired_objects(
 
 
 def _publishes(state: _ServiceState, snapshot: Snapshot) -> bool:
-    """Whether the external name is published in this member: the first chosen one that answers.
+    """Whether this member publishes the external name: it is the first chosen one that answers.
 
-    All publish it if none is chosen, and the first if none answers.
+    If none is chosen, every member does; if none answers, the first chosen one.
     """
     chosen = publishing_clusters(state.merged.members)
     silent = silent_clusters({*chosen} - {state.member}, snapshot)
@@ -331,7 +333,7 @@ def _federated_service(state: _ServiceState, annotations: dict[str, str]) -> Ser
 
 
 def _prefers_zones(state: _ServiceState) -> bool:
-    """Whether clients prefer endpoints of their zone, as the oldest member that says anything."""
+    """Whether clients prefer their zone: the oldest record with a trafficDistribution says so."""
     said = (r.traffic_distribution for r in state.records if r.traffic_distribution)
     return next(said, "") in ZONE_DISTRIBUTIONS
 
@@ -367,7 +369,10 @@ def _name_conflict(state: _ServiceState, snapshot: Snapshot) -> str:
 def _with_name_conditions(
     plan: Plan, state: _ServiceState, conflict: str, snapshot: Snapshot
 ) -> Plan:
-    """The plan with status and Events of the Service of that name, if any: name, reachability."""
+    """The plan with the status patch and Events of the current Service of that name, if any.
+
+    They are of its conditions about the name, reachable members and allowed addresses.
+    """
     if state.current is None:
         return plan
     conditions = [

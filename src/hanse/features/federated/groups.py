@@ -36,7 +36,10 @@ NAMESPACE_POLICIES = Index(AntreaNetworkPolicy, "federated-group-anp", _group_na
 
 
 def named_services(policy: Policy) -> Iterator[FederatedName]:
-    """The federated Services whose groups a policy may name, by name: they need not exist."""
+    """The federated Services whose groups a policy may mean by its group names.
+
+    They need not exist.
+    """
     for group in _group_names(policy):
         yield FederatedName(SYSTEM, group)
         yield FederatedName(policy.metadata.namespace, group)
@@ -46,7 +49,7 @@ def named_services(policy: Policy) -> Iterator[FederatedName]:
 
 
 def source_addresses(records: Iterable[MemberRecord]) -> set[str]:
-    """The addresses that members send from; those they are reached at in records of old leaders."""
+    """The addresses that members send from; where a record states none, those it is reached at."""
     addresses: set[str] = set()
     for record in records:
         addresses.update(record.sources)
@@ -60,7 +63,10 @@ def source_addresses(records: Iterable[MemberRecord]) -> set[str]:
 def address_groups(
     federated: FederatedName, addresses: Iterable[str], member: ClusterId, snapshot: Snapshot
 ) -> Iterator[ClusterGroup | Group]:
-    """The groups of these addresses in a member, as far as it serves the kinds."""
+    """A ClusterGroup and Groups of these addresses, each only if the member serves the kind.
+
+    A Group is beside the federated Service, and in each namespace with a policy that names it.
+    """
     spec = _group_spec(addresses)
     name = cluster_group_name(federated)
     if snapshot.serves(member, ClusterGroup):
@@ -75,7 +81,7 @@ def address_groups(
 def standing_groups(
     federated: FederatedName, member: ClusterId, snapshot: Snapshot
 ) -> Iterator[ClusterGroup | Group]:
-    """The empty groups of a federated Service without members, while policies name them."""
+    """Our existing groups of a Service without members, emptied, for those that a policy names."""
     name, spec = cluster_group_name(federated), _group_spec(())
     own = snapshot.get(member, ClusterGroup, name)
     if (

@@ -24,7 +24,7 @@ SILENT_AFTER = timedelta(seconds=30)
 
 
 def silent_for(cluster: ClusterId, snapshot: Snapshot) -> timedelta | None:
-    """How long a cluster has answered nothing; None if it answers, even if only with errors."""
+    """How long a cluster has answered nothing; None if it answers, or was never connected."""
     state = snapshot.fact(ClusterState, cluster)
     return age(state.since, snapshot.now) if state is not None and state.silent else None
 
@@ -39,7 +39,7 @@ def silent_clusters(clusters: Iterable[ClusterId], snapshot: Snapshot) -> frozen
 
 
 def judged_again_after(clusters: Iterable[ClusterId], snapshot: Snapshot) -> timedelta | None:
-    """The time until the next silent cluster counts as gone; None if none is about to."""
+    """The time until the next silent cluster reaches `SILENT_AFTER`; None if none is below it."""
     silences = (silent_for(cluster, snapshot) for cluster in clusters)
     return min(
         (SILENT_AFTER - time for time in silences if time is not None and time < SILENT_AFTER),
@@ -48,7 +48,10 @@ def judged_again_after(clusters: Iterable[ClusterId], snapshot: Snapshot) -> tim
 
 
 def member_probes(record: MemberRecord) -> Iterator[Probe]:
-    """A connection to the first TCP port of each address of a member Service that is ready."""
+    """A TCP probe of each ready address of a member Service, at the first TCP port of its backends.
+
+    None for host names and backends without TCP port.
+    """
     for backends in record.backends:
         port = next((p.port for p in backends.ports if p.protocol == "TCP" and p.port), None)
         for address in backends.ready if backends.family != "FQDN" and port is not None else ():

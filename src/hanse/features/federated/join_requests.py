@@ -32,7 +32,7 @@ class JoinRequest(Struct, frozen=True):
 
     @property
     def any(self) -> bool:
-        """Whether the object has one of the annotations."""
+        """Whether the object has a join annotation, valid or not."""
         return bool(self.joins or self.faults)
 
 
@@ -62,9 +62,9 @@ def join_request(obj: Joinable) -> JoinRequest:
 
 
 def is_reached_outside(service: Service) -> bool:
-    """Whether other clusters reach a Service at addresses that are not its pods'.
+    """Whether other clusters reach a Service by nodes, a load balancer or external IPs.
 
-    Its record names addresses of nodes then, as backends or as sources.
+    Otherwise they reach its pods.
     """
     return service.spec.type in ("NodePort", "LoadBalancer") or bool(service.spec.external_ips)
 

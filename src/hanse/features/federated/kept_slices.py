@@ -50,9 +50,9 @@ def kept_slices(
     recorded: Container[Identity],
     snapshot: Snapshot,
 ) -> KeptSlices:
-    """The current slices of a federated Service in a member whose records are not known now.
+    """The slices in a member whose record is not known now, and is not known to be gone.
 
-    Not of clusters that have left, nor where a live read has shown that the record is gone.
+    With the live reads that decide it and the time to judge again; without clusters that have left.
     """
     kept, times, reads = [], set[timedelta](), dict[Read, None]()
     for endpoint_slice in snapshot.by(member, GENERATED_SLICES, str(federated)):
@@ -86,9 +86,9 @@ def _read_of_record(origin: Origin, federated: FederatedName) -> Read:
 
 
 def _is_gone(read: Read, snapshot: Snapshot) -> bool:
-    """Whether a record that is not listed as valid is known not to come: by a live read.
+    """Whether a live read shows that a record is gone, or has lost the label that is watched.
 
-    Also if it is observed, and so not valid, or no longer has the label by which it is watched.
+    True, too, if its ConfigMap is observed: then it is not valid.
     """
     place = read.target
     if snapshot.get(place.where, ConfigMap, place.ref.name, place.ref.namespace) is not None:
@@ -103,10 +103,10 @@ def _is_gone(read: Read, snapshot: Snapshot) -> bool:
 def _until_recorded(
     origin: Origin, federated: FederatedName, made: datetime | None, snapshot: Snapshot
 ) -> timedelta | None:
-    """How long the record of a member Service may still be missing; None if it would be there.
+    """How long to wait for the record of a member Service after its cluster connected.
 
-    Also None if its slice was made after we had connected: we have seen the record, and it is gone.
-    And in a member that we lead if that does not join: nobody will write it.
+    None: no wait. There is no wait once that time is over, for a slice made after the connection,
+    and in a led member whose object does not join.
     """
     state = snapshot.fact(ClusterState, origin.cluster)
     if state is None or snapshot.now - state.since >= RECORDED_AFTER:

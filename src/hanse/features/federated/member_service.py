@@ -168,9 +168,9 @@ def _member_record(
 def _record_sources(
     record: ConfigMap, member: ClusterId, snapshot: Snapshot
 ) -> frozenset[ClusterId]:
-    """The member; none for a record that a restored member lacks: it is written at once.
+    """The member as the only source; no source for a record that a restored member lacks.
 
-    Otherwise other members would take its Service for one that has left.
+    It is then written at once, so that others do not take the Service for one that has left.
     """
     state, meta = snapshot.fact(ClusterState, member), record.metadata
     stored = snapshot.get(member, ConfigMap, meta.name, meta.namespace)

@@ -32,9 +32,10 @@ class MergedService(Struct, frozen=True):
 
 
 def merge_members(origins: Iterable[Origin]) -> MergedService:
-    """The union of ports by protocol and number; a later member with a conflict is left out.
+    """The merged Service of all member Services, in the order of joining; ports are their union.
 
-    Members are in the order of joining; a port is as in the first that has it.
+    A member that has a port under another protocol than earlier ones is left out with a message; of
+    equal ports the first counts.
     """
     members: list[Origin] = []
     left_out: dict[Identity, str] = {}
@@ -55,7 +56,10 @@ def merge_members(origins: Iterable[Origin]) -> MergedService:
 def _protocol_conflict(
     origin: Origin, protocols: Mapping[int, tuple[set[Protocol], Origin]]
 ) -> str:
-    """The message for a port under other protocols than in all earlier members; else empty."""
+    """The message for the first port that shares no protocol with earlier members.
+
+    Empty if none.
+    """
     own_ports: dict[int, set[Protocol]] = {}
     for port in origin.ports:
         own_ports.setdefault(port.port, set()).add(port.protocol)
@@ -70,7 +74,10 @@ def _protocol_conflict(
 
 
 def name_ports(ports: Iterable[MemberPort]) -> tuple[ServicePort, ...]:
-    """The ports with unique, valid names, sorted by number; a single port needs none."""
+    """The ports with unique, valid names, sorted by number.
+
+    A single port keeps its valid name or none.
+    """
     candidates = [port if is_label(port.name) else replace(port, name="") for port in ports]
     taken: set[str] = set()
     named: list[ServicePort] = []

@@ -40,7 +40,7 @@ SERVICE_TOPIC = "service"
 
 
 def member_topic(topic: str, member: ClusterId) -> str:
-    """The topic of keys for one member: a plan per member does not grow with the federation."""
+    """The topic of keys of one member, such as `service`, followed by the member."""
     return f"{topic}@{member}"
 
 

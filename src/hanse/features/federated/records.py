@@ -165,7 +165,7 @@ class StoredRecord(Struct, frozen=True):
 
 
 def _weighting(weight: int | None, priority: int | None) -> Weighting:
-    """Weight and priority as they are said, else the defaults."""
+    """The given weight and priority; the default for each that is None."""
     default = Weighting()
     return Weighting(
         default.weight if weight is None else weight,
@@ -181,7 +181,7 @@ def record_name(federated: FederatedName, member: MemberRecord | Origin) -> str:
 
 
 def record_configmap(record: MemberRecord) -> ConfigMap:
-    """The ConfigMap of a record."""
+    """The ConfigMap that stores a record, labelled with its federated Service."""
     federated = record.federated
     name = record_name(federated, record)
     labels = {RECORD: federated.name, RECORD_NAMESPACE: federated.namespace}
@@ -250,7 +250,7 @@ def _decode(text: str) -> MemberRecord | None:
 
 
 def _is_valid(record: MemberRecord) -> bool:
-    """Whether an API server would accept a Service of it; one it refuses would block all others."""
+    """Whether a Service made from a record would be valid: its name, and its ports."""
     return (
         is_service_name(record.of_name)
         and len(record.ports) <= MOST_PORTS

@@ -26,6 +26,7 @@ class Setting(Struct, frozen=True):
     value: Callable[[Origin], str]
 
     def is_valid(self, text: str) -> bool:
+        """Whether the setting can be parsed from a text; an empty text is not valid."""
         return bool(self.parse(text))
 
 
@@ -71,7 +72,7 @@ def probes_members(members: Iterable[Origin]) -> bool:
 
 
 def affinity_rule(members: Iterable[Origin]) -> AffinityRule:
-    """The affinity of a federated Service; by default all endpoints are used alike."""
+    """The affinity of a federated Service, as its oldest valid member sets it; by default none."""
     ruling = ruling_member(members, AFFINITY)
     return (parse_affinity(ruling.affinity) if ruling is not None else None) or AffinityRule()
 
@@ -83,7 +84,7 @@ def publishing_clusters(members: Iterable[Origin]) -> tuple[ClusterId, ...]:
 
 
 def format_clusters(text: str) -> str:
-    """A list of clusters in the spelling in which it is recorded; another text as it is."""
+    """A list of clusters, normalised as comma-joined ids; an invalid text unchanged."""
     return ",".join(parse_clusters(text) or (text,))
 
 
@@ -92,7 +93,7 @@ def setting_faults(
     identity: Identity,
     joined: Iterable[tuple[FederatedName, Iterable[Origin]]],
 ) -> Iterator[str]:
-    """What is wrong with a member Service's settings, or whose are used instead.
+    """A message for each invalid annotation, and for each setting that an older member overrules.
 
     `joined` are the federated Services that it joins, with their members.
     """

@@ -86,7 +86,7 @@ def slice_origin(endpoint_slice: EndpointSlice) -> Origin | None:
 
 
 def as_applied(endpoint_slice: EndpointSlice) -> EndpointSlice:
-    """A slice with only what we wrote, to keep it unchanged."""
+    """A current slice with only the fields, labels and annotations that we write."""
     meta = endpoint_slice.metadata
     return EndpointSlice(
         metadata=Meta(

@@ -32,9 +32,9 @@ SETTINGS_CONDITION = "FederatedSettingsValid"
 def membership_conditions(
     obj: Joinable, faults: Sequence[tuple[str, str]], *, certain: bool = True
 ) -> list[Condition]:
-    """Federated: False with the (reason, message) faults, True only after a False.
+    """The condition Federated: False with the faults (reason, message); True if it was set before.
 
-    `certain` is False while the records of some members are unknown: then a conflict may last.
+    Empty if it was never set. Unless `certain` (all records are known), a conflict is not cleared.
     """
     if faults:
         message = "; ".join(text for _, text in faults)
@@ -46,7 +46,10 @@ def membership_conditions(
 
 
 def name_conditions(service: Service, conflict: str) -> list[Condition]:
-    """FederatedNameFree: False with the conflict as its message, True only after a False."""
+    """FederatedNameFree: False with the conflict as message; True if it was set before.
+
+    Else empty.
+    """
     if conflict:
         return [condition(NAME_FREE_CONDITION, False, "NameTaken", conflict)]
     if find_condition(service.status.conditions, NAME_FREE_CONDITION) is not None:
@@ -62,7 +65,8 @@ def reachability_conditions(
 ) -> list[Condition]:
     """MembersReachable of a Service: False while clusters are silent or addresses fail probes.
 
-    Only of a federated or joining one; failed probes come first. True after a False, else none.
+    Only a federated or joining Service gets False; failed probes come first. True if the condition
+    was set before, else empty.
     """
     is_federated = bool({FEDERATED, JOIN} & service.metadata.annotations.keys())
     if failed and is_federated:
@@ -84,8 +88,9 @@ def reachability_conditions(
 def address_conditions(
     service: Service, misled: Mapping[ClusterId, Sequence[str]], ranges: Sequence[str]
 ) -> list[Condition]:
-    """AddressesAllowed of a federated Service: False with others' addresses in this cluster's
-    ranges, True only after a False.
+    """AddressesAllowed: False with other clusters' addresses that lie in this cluster's ranges.
+
+    Only a federated or joining Service gets False; True if it was set before; else empty.
     """
     is_federated = bool({FEDERATED, JOIN} & service.metadata.annotations.keys())
     if misled and is_federated:
@@ -110,7 +115,7 @@ def _failed_text(failed: Mapping[ClusterId, Mapping[str, str]]) -> str:
 
 
 def setting_conditions(obj: Joinable, faults: Sequence[str]) -> list[Condition]:
-    """FederatedSettingsValid: False with faults of its annotations, True only after a False."""
+    """FederatedSettingsValid: False with faults of annotations; True if set before; else empty."""
     if faults:
         return [condition(SETTINGS_CONDITION, False, "InvalidSetting", "; ".join(faults))]
     if find_condition(obj.status.conditions, SETTINGS_CONDITION) is not None:

@@ -113,7 +113,7 @@ class FederatedView:
 def _unread_item(
     namespace: str, name: str, cluster: ClusterId, snapshot: MultiClusterSnapshot
 ) -> FeatureItem:
-    """A service whose records could not be read in a cluster, and are in no other."""
+    """The item of a service whose records could not be read in a cluster, and are in no other."""
     subject = Ref("FederatedService", name, namespace)
     summary = f"who serves federated Service {namespace}/{name} is not known"
     found = unread_finding(subject, summary, cluster, ConfigMap, snapshot)
@@ -123,7 +123,7 @@ def _unread_item(
 
 
 def _lost_item(namespace: str, name: str, lost: Sequence[ClusterId]) -> FeatureItem:
-    """A service all of whose members are in clusters that are lost."""
+    """The item (bad, FederatedDown) of a service whose members are all in lost clusters."""
     found = Finding(
         code="FederatedDown",
         severity=Severity.OUTAGE,
@@ -195,11 +195,15 @@ def _has_service(
 
 
 def _ready_count(record: MemberRecord) -> int:
+    """The number of ready addresses in a record."""
     return sum(len(one.ready) for one in record.backends)
 
 
 def _weight_facts(members: Sequence[Origin]) -> Iterator[tuple[str, str]]:
-    """The fact `Shares` with weight and priority of every member, if any has not the defaults."""
+    """The fact `Shares`, with weight and priority of each member.
+
+    Nothing if all have the defaults.
+    """
     if any(one.weighting != Weighting() for one in members):
         said = (
             f"{one.cluster} weight {one.weighting.weight} priority {one.weighting.priority}"
@@ -209,7 +213,10 @@ def _weight_facts(members: Sequence[Origin]) -> Iterator[tuple[str, str]]:
 
 
 def _member_part(record: MemberRecord, lost: bool) -> ClusterPart:
-    """A member's part: good if it has a ready endpoint, else bad; a lost one has none."""
+    """A member Service in the view: good with ready endpoints, else bad.
+
+    A lost cluster's has none.
+    """
     ready = 0 if lost else _ready_count(record)
     return ClusterPart(
         cluster=record.cluster,

@@ -43,7 +43,7 @@ _PLAIN_SERVICE = Requirement(
 
 
 def _balancer(of: str) -> str:
-    """CEL for the load balancer in a Service's status; empty if there is none."""
+    """A CEL expression for `status.loadBalancer` of a Service variable; `{}` if it has none."""
     field = f"{of}.status.loadBalancer"
     return f"(has({of}.status) && has({field}) ? {field} : {{}})"
 
@@ -65,7 +65,7 @@ _OF_A_FEDERATED_SERVICE = Requirement(
 
 
 def _generated(name: str, kind: Kind, *requirements: Requirement) -> WriteRule:
-    """The rule of a kind whose objects a leader generates."""
+    """The rule that lets supervisors write a kind if its objects meet these requirements."""
     return WriteRule(
         name,
         Writer.SUPERVISOR,

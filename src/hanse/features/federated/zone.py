@@ -62,7 +62,7 @@ def outside_service(name: str, snapshot: Snapshot) -> Service | None:
 
 
 def outside_rule(service: Service) -> str:
-    """How addresses of a federated Service's external name are chosen, in words."""
+    """The sentence for users that says how the external name's addresses are chosen."""
     meta = service.metadata
     shares = _decode_shares(meta.annotations.get(SHARES, ""))
     if not shares:
@@ -185,7 +185,10 @@ def _host_nodes(
 
 
 def _shared_rrsets(shares: Sequence[MemberShare], ttl: int) -> Iterator[RRset]:
-    """The RRsets of addresses, those of one member in each answer; none without addresses."""
+    """RRsets that answer with the addresses of one member at a time, by weight.
+
+    None without any.
+    """
     for rtype, size in ((A, 4), (AAAA, 16)):
         groups = [
             ([r for text in share.addresses if len(r := address_rdata(text) or b"") == size], share)

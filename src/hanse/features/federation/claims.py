@@ -21,9 +21,10 @@ class Claims(Struct, frozen=True):
 
 
 def read_claims(snapshot: Snapshot, cluster: ClusterId) -> Claims | None:
-    """The claims of a cluster; None while its ClusterClaims are not listed.
+    """The cluster id, set and supervisor claim of a cluster.
 
-    A ClusterProperty counts where there is no claim; any supervisor claim but `false` is true.
+    None until its ClusterClaims are listed. A ClusterProperty counts for id or set where no claim
+    has a value; the supervisor claim is true with any value but `false`.
     """
     if not snapshot.listed(cluster, ClusterClaim):
         return None
@@ -38,16 +39,16 @@ def read_claims(snapshot: Snapshot, cluster: ClusterId) -> Claims | None:
 
 
 def claim_values(cluster: ClusterId, snapshot: Snapshot) -> dict[str, str]:
-    """The values of a cluster's ClusterClaims, by what they are about.
+    """The values of a cluster's ClusterClaims, by the property that each is about (`id.k8s.io`).
 
-    Of several about one thing the one counts that is named so, else the last by name.
+    Of several about one property, the claim with that name counts, else the last by name.
     """
     claims = sorted(snapshot.all(cluster, ClusterClaim), key=_precedence)
     return {claim.about: claim.value for claim in claims}
 
 
 def _precedence(claim: ClusterClaim) -> tuple[bool, str]:
-    """Sort key: of several claims about one thing the last counts, preferably the one named so."""
+    """Sort key of claims about one property: by name, but one named like the property is last."""
     return (claim.metadata.name == claim.about, claim.metadata.name)
 
 

@@ -83,11 +83,11 @@ class Membership:
         return connection_intents(snapshot)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """All keys for most changes; of a Lease only if its holder changed.
+        """Every key for most changes; for a Lease only if its holder changed.
 
-        Whether a kind is served counts for those that are watched here, and for Globalnet's.
-        The Federations' for a write outcome that is a refusal, and for changed ranges of a local
-        node or ServiceCIDR.
+        Only the keys of Federations for writes that are or were refused, and for changed address
+        ranges of a local Node or ServiceCIDR; none for other write outcomes and for kinds that it
+        does not read.
         """
         match change:
             case ObjectChange(_, before, after) if isinstance(change.object, Lease):

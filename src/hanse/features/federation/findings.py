@@ -14,7 +14,7 @@ from hanse.model.remedies import LEAVING_AFTER, join_federation
 def unfinished_leave(
     federation: Federation, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """MemberLeaving: a `hanse leave` that has begun long ago, and has not ended."""
+    """Finding MemberLeaving, if a `hanse leave` of a cluster began long ago and has not ended."""
     began = parse_time(federation.metadata.annotations.get(LEAVING))
     if began is not None and snapshot.now - began > LEAVING_AFTER:
         yield Finding(
@@ -34,9 +34,9 @@ def unfinished_leave(
 def missing_federation(
     claim: ClusterClaim, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """FederationMissing: a cluster that claims to be of a Federation, and has none.
+    """Finding FederationMissing, if a cluster claims a cluster set and has no Federation.
 
-    None while its Federations are not known.
+    Nothing for claims about anything else, and while its Federations are not synced.
     """
     if claim.about != CLUSTER_SET or not claim.value:
         return
@@ -55,7 +55,10 @@ def missing_federation(
 
 
 def _remedy(federation: str, where: ClusterId, snapshot: MultiClusterSnapshot) -> Remedy:
-    """A join where others name the cluster, or it supervises; else the rest of its leave."""
+    """How a cluster without Federation gets one: `hanse join`, if others name it or it supervises.
+
+    If there are supervisors and none names it, `hanse leave`; if none is known, only advice.
+    """
     supervisors = _other_supervisors(federation, where, snapshot)
     naming = [one for one, members in supervisors.items() if where in members]
     role = " --supervises" if _supervises(where, snapshot) else ""
@@ -94,7 +97,7 @@ def _other_supervisors(
 
 
 def _supervises(where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
-    """Whether a cluster claims to supervise, as far as its claims are known."""
+    """Whether a cluster claims to be a supervisor; False while its claims are not known."""
     own = snapshot.for_cluster(where)
     claims = read_claims(own, where) if own is not None else None
     return claims is not None and claims.supervisor

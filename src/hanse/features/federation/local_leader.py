@@ -27,10 +27,10 @@ class LocalLeader(Struct, frozen=True):
 
 
 def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
-    """The leader of this cluster, by the Lease that its leader renews here.
+    """The cluster that leads this one, by the Lease that its leader renews here.
 
-    Not known until the Lease was observed for long enough, nor for a grace period without a holder,
-    in which a first or a next leader usually appears; the name is the last leader's until then.
+    It is not `known` until the Lease was observed for long enough, nor in the grace period after
+    its holder is lost; the name is then the last leader's in the status, if any.
     """
     current = federation.status
     led = find_condition(current.conditions, LED)
@@ -53,7 +53,7 @@ def local_leader(snapshot: Snapshot, federation: Federation) -> LocalLeader:
 
 
 def _no_leader(since: datetime, last: str, snapshot: Snapshot) -> LocalLeader:
-    """No leader, or unknown during the grace period that starts at `since`."""
+    """No leader; within the grace period that starts at `since`, the leader `last`, not `known`."""
     rest = LEADER_CHANGE_GRACE - age(since, snapshot.now)
     if rest <= timedelta(0):
         return LocalLeader()

@@ -42,9 +42,9 @@ SUPERVISOR_LABEL = "hanse.dev/supervisor"
 
 
 def account_name(supervisor: ClusterId) -> str:
-    """The ServiceAccount of one supervisor in a member, and the name of its roles.
+    """The name of a supervisor's ServiceAccount and roles in a member.
 
-    Without a supervisor it is the account that all shared before each had its own.
+    For an empty supervisor, the name of the account that all supervisors once shared.
     """
     return f"{ACCOUNTS}-{supervisor}" if supervisor else ACCOUNTS
 
@@ -77,7 +77,7 @@ def account(rules: Iterable[RbacRule], supervisor: ClusterId) -> tuple[Manifest,
 
 
 def supervisor_policies(rules: Iterable[WriteRule], cluster: ClusterId) -> tuple[Manifest, ...]:
-    """The admission policies that hold supervisors in a member to what a leader writes there."""
+    """The admission policies in a member that limit the writes of supervisors to these rules."""
     scope = PolicyScope(ACCOUNTS, (f"{SYSTEM}:{ACCOUNTS}",), values={CLUSTER: cluster})
     return policy_manifests(rules, scope)
 
@@ -117,7 +117,7 @@ def federation_with_members(name: str, cluster_set: str, members: tuple[Member, 
 
 
 def keep_as_written(wanted: Manifest, found: FederationSpec) -> Manifest:
-    """The Federation, with ids and the set's name written as in the existing one if they agree."""
+    """The Federation manifest, with equal ids and set name spelled as in the existing spec."""
     spec = msgspec.convert(wanted.wire["spec"], FederationSpec)
     ids = {member.cluster_id: member.id_as_written for member in found.members}
     members = tuple(

@@ -40,7 +40,7 @@ _PEM = b"-----BEGIN CERTIFICATE-----"
 
 
 def token_of(secret: Secret) -> str:
-    """The token in the Secret of a member."""
+    """The token in the Secret of a member; empty if it has none."""
     return secret.data.get(TOKEN, b"").decode("ascii", "replace").strip()
 
 
@@ -58,10 +58,11 @@ def current_federation(snapshot: Snapshot) -> Federation | None:
 
 
 def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
-    """The connections that this agent should have: to current, leaving and abandoned members.
+    """What should become of the connection to each member: kept, left, released or abandoned.
 
-    Without the CRD all stay; a cluster that is no supervisor releases its members to others; a
-    wrong local cluster id makes every connection invalid. A member that only others name is theirs.
+    Members of a Federation are connected or invalid, former ones leave, those that only others name
+    are released. Without the CRD every connection is kept; a cluster that is no supervisor, or
+    names no member, releases those that others name; a wrong local cluster id makes all invalid.
     """
     if snapshot.serves(snapshot.local, Federation) is False:
         return tuple(_keep_connections(snapshot))
@@ -104,7 +105,7 @@ def connection_intents(snapshot: Snapshot) -> tuple[ConnectionIntent, ...]:
 def _dissolved_connections(
     connections: Iterable[ClusterConnection | InvalidConnection], snapshot: Snapshot
 ) -> Iterator[LeavingCluster]:
-    """The valid connections as LeavingCluster, but for departed members: the federation ends."""
+    """A LeavingCluster for each valid connection to a member that has not departed yet."""
     for connection in connections:
         departed = snapshot.fact(ClusterDeparted, connection.cluster) is not None
         if isinstance(connection, ClusterConnection) and not departed:
@@ -119,10 +120,10 @@ class FormerMember(Struct, frozen=True):
 
 
 def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[FormerMember]:
-    """Former members in the status with a Secret, neither abandoned nor departed yet.
+    """Members in the status that the spec names no longer, with what becomes of each.
 
-    One that other supervisors name is released; while that is not known it stays as it is, and so
-    does the member of a supervisor that retires without a successor.
+    `released`: another supervisor names it; `undecided`: that is not known, or the spec names no
+    member; else `leaving`. Abandoned and departed ones are left out, and those without a Secret.
     """
     named = {member.cluster_id for member in federation.spec.members}
     abandoned = abandoned_clusters(federation)
@@ -141,7 +142,7 @@ def former_members(federation: Federation, snapshot: Snapshot) -> Iterator[Forme
 def _former_connections(
     federation: Federation, snapshot: Snapshot
 ) -> Iterator[LeavingCluster | ClusterConnection]:
-    """Connections to members that are left or undecided; without released and invalid ones."""
+    """Valid connections to former members: LeavingCluster if leaving, as they are if undecided."""
     for former in former_members(federation, snapshot):
         state = former.state
         entry = Member(id_as_written=state.cluster_id, server=state.server, secret=state.secret)
@@ -159,7 +160,7 @@ def abandoned_clusters(federation: Federation) -> tuple[ClusterId, ...]:
 
 
 def _keep_connections(snapshot: Snapshot) -> Iterator[InvalidConnection]:
-    """InvalidConnection for every member, which keeps it: without the CRD no member is left."""
+    """An InvalidConnection for every connected member, so that the runtime keeps the connection."""
     text = "the kind Federation is served no longer; apply the definitions of Hanse again"
     for cluster in snapshot.clusters(Role.MEMBER):
         yield InvalidConnection(FEATURE_NAME, cluster, "kind", "KindNotServed", text)
@@ -189,9 +190,9 @@ def _member_connection(
     snapshot: Snapshot,
     order: dict[ClusterId, tuple[ClusterId, ...]],
 ) -> ClusterConnection | InvalidConnection:
-    """The connection to one member, or what is wrong with its entry or its Secret.
+    """The connection to one member, or the fault of its entry or its Secret.
 
-    The local cluster needs no Secret; a cluster that claims another id is not led.
+    The local cluster needs no Secret; no election is run for a cluster that claims another id.
     """
     cluster, field = member.cluster_id, f"spec.members[{index}]"
     fault = entry_fault(index, member, members)
@@ -218,7 +219,10 @@ def _member_connection(
 
 
 def entry_fault(index: int, member: Member, members: tuple[Member, ...]) -> MemberFault | None:
-    """What is wrong with a member's id or server, or is an earlier one's; None if nothing."""
+    """The first fault of a member's entry: an id or server that is invalid or an earlier entry's.
+
+    None if there is no fault.
+    """
     field = f"spec.members[{index}]"
     earlier = members[:index]
     if not CLUSTER_ID.fullmatch(member.cluster_id):

@@ -34,10 +34,10 @@ class OtherSupervisors(Struct, frozen=True):
 
 
 def read_other_supervisors(snapshot: Snapshot, federation: Federation | None) -> OtherSupervisors:
-    """The lists of all other supervisors: members that claim to be one, and leaders of members.
+    """The members that each other supervisor names, and the supervisors whose list is not known.
 
-    Claims that cannot be read are taken from the status. A member that this agent is leaving does
-    not count, and neither does one that it cannot connect to as it is configured.
+    A supervisor is a cluster that claims to be one, by its last recorded claim while claims cannot
+    be read; a cluster of which neither is known, and a leader that is no member, count as unknown.
     """
     recorded = {m.cluster_id: m.supervisor for m in federation.status.members} if federation else {}
     listed = [m.cluster_id for m in federation.spec.members] if federation else []
@@ -57,7 +57,10 @@ def read_other_supervisors(snapshot: Snapshot, federation: Federation | None) ->
 
 
 def _counts(cluster: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a cluster is connected and not leaving, or can be connected and has not departed."""
+    """Whether another cluster's list of members is to be read: it is neither left nor departed.
+
+    False, too, if it has no connection and its entry is invalid.
+    """
     state = snapshot.fact(ClusterState, cluster)
     if state is not None:
         return not state.leaving
@@ -66,9 +69,9 @@ def _counts(cluster: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def differing_lists(federation: Federation, snapshot: Snapshot) -> list[str]:
-    """What other supervisors name and this one does not, or the other way round, with remedies.
+    """A message for each member that only one of two supervisors names, with the `hanse join`.
 
-    Supervisors that name no member are left out.
+    It compares this supervisor with each other one that names any member.
     """
     others = read_other_supervisors(snapshot, federation)
     named = {member.cluster_id for member in federation.spec.members}
@@ -94,7 +97,7 @@ def differing_lists(federation: Federation, snapshot: Snapshot) -> list[str]:
 
 
 def join_command(cluster: ClusterId, snapshot: Snapshot) -> str:
-    """The command that gives this supervisor a new account in a member, or a new token of it."""
+    """The `hanse join` that renews this supervisor's account and token in a member."""
     federation = oldest_federation(snapshot.local, snapshot)
     name = federation.metadata.name if federation is not None else "NAME"
     return (

@@ -13,7 +13,7 @@ RANGES = "RangesDistinct"
 
 
 def own_ranges(federation: Federation, snapshot: Snapshot) -> MemberRanges:
-    """The ranges of this cluster: as its Federation says, or as found; what is known until then."""
+    """This cluster's address ranges: spec.ranges, else the discovered ones, else the status."""
     if federation.spec.ranges:
         return MemberRanges(pods=federation.spec.ranges)
     found = discovered_ranges(snapshot)
@@ -21,7 +21,10 @@ def own_ranges(federation: Federation, snapshot: Snapshot) -> MemberRanges:
 
 
 def ranges_condition(federation: Federation, snapshot: Snapshot) -> Iterator[Condition]:
-    """RangesDistinct: False while pod ranges of two members overlap, True only after a False."""
+    """RangesDistinct: False while pod ranges of two members overlap, True if it was ever reported.
+
+    Nothing if there is no overlap and never was one.
+    """
     members = (one.cluster_id for one in federation.spec.members)
     known = {member: stated_ranges(member, snapshot) for member in members}
     overlaps = list(overlapping(known, services=False))

@@ -31,10 +31,11 @@ class RefusalReport(Struct, frozen=True):
 
 
 def refusal_report(federation: Federation, snapshot: Snapshot) -> RefusalReport:
-    """MembersWritten: False once refusals last, True only after a False and a time without any.
+    """The condition MembersWritten, and when to look again.
 
-    It is False at once if the election of any member's leader fails. No condition keeps the old
-    one.
+    No condition where the old one is to stay. False once refusals of writes last, or at once if a
+    leader election fails; True only after a False, when led members have been connected for a while
+    without refusals.
     """
     refused = sorted(_refused(snapshot), key=lambda o: str((o.target.where, o.target.ref)))
     lasting = [o for o in refused if age(o.since, snapshot.now) >= REPORT_AFTER]
@@ -65,7 +66,10 @@ def election_message(failure: ElectionFailure) -> str:
 
 
 def is_refusal(outcome: WriteOutcome) -> bool:
-    """Whether a write was refused or forbidden; policies do not count: their records report it."""
+    """Whether a write was refused or forbidden.
+
+    Policies do not count, as their own status says so.
+    """
     kind = outcome.target.ref.kind
     return outcome.result in ("Refused", "Forbidden") and kind not in _REPORTED_ELSEWHERE
 
@@ -79,7 +83,10 @@ def _refused(snapshot: Snapshot) -> Iterator[WriteOutcome]:
 
 
 def _connected_for(snapshot: Snapshot) -> timedelta:
-    """How long the led member that was connected last has been connected; zero without any."""
+    """The shortest time that any led member has been in its connection state.
+
+    Zero if none is led.
+    """
     led = {lead.member for lead in snapshot.facts(Leadership) if lead.ours}
     ages = [age(s.since, snapshot.now) for s in snapshot.facts(ClusterState) if s.cluster in led]
     return min(ages, default=timedelta(0))
@@ -95,5 +102,5 @@ def _message(refused: list[WriteOutcome]) -> str:
 
 
 def _soonest(young: list[timedelta]) -> timedelta | None:
-    """The shortest of the times; None if there is none."""
+    """The shortest of the times; None if there are none."""
     return min(young, default=None)

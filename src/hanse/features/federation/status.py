@@ -59,9 +59,10 @@ MAX_MESSAGE = 2048
 
 
 def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
-    """The status as a patch, Events for changed conditions and newly abandoned members.
+    """A patch of the Federation's status, and Events of changed conditions and abandoned members.
 
-    Member states are reported only by a supervisor and only in the Federation that counts.
+    Members are listed only by a supervisor in its current Federation; a second Federation gets the
+    condition Valid=False.
     """
     current = federation.status
     chosen = current_federation(snapshot)
@@ -100,7 +101,7 @@ def plan_status(federation: Federation, snapshot: Snapshot) -> Plan:
 
 
 def _lasting(conditions: tuple[Condition, ...], snapshot: Snapshot) -> Iterable[Condition]:
-    """The conditions without those of supervisors, where it is known that this cluster is none."""
+    """The conditions without those of supervisors, if this cluster is known to be none."""
     known = read_claims(snapshot, snapshot.local)
     if known is None or known.supervisor:
         return conditions
@@ -108,14 +109,21 @@ def _lasting(conditions: tuple[Condition, ...], snapshot: Snapshot) -> Iterable[
 
 
 def _retiring(federation: Federation, snapshot: Snapshot) -> tuple[ClusterId, ...]:
-    """The connected members, if this cluster supervises no longer or its Federation names none."""
+    """The connected members, if this cluster is no supervisor or its Federation names none.
+
+    Else none.
+    """
     if _supervises(snapshot) and federation.spec.members:
         return ()
     return tuple(sorted(snapshot.clusters(Role.MEMBER)))
 
 
 def _abandoned_members(federation: Federation, snapshot: Snapshot) -> Iterator[AbandonedMember]:
-    """What is left in abandoned clusters: recorded when they are abandoned, then kept."""
+    """An entry with the objects that remain for each cluster that is annotated as abandoned.
+
+    The entry is written from the runtime's fact, and kept from the status afterwards; none before
+    it.
+    """
     named = {member.cluster_id for member in federation.spec.members}
     recorded = {a.cluster_id: a for a in federation.status.abandoned}
     for cluster in sorted(set(abandoned_clusters(federation)) - named):
@@ -143,9 +151,9 @@ def _abandoned_event(member: AbandonedMember, ref: ClusterObjectRef) -> EventReq
 
 
 def _status_fields(status: FederationStatus) -> dict[str, object]:
-    """All fields of the status for a merge patch, defaults included.
+    """The status as a merge patch that sets every field.
 
-    Empty lists that are rarely used are None.
+    Empty `retiring` and `abandoned` are removed.
     """
     return {
         "leaders": list(status.leaders),
@@ -160,13 +168,16 @@ def _status_fields(status: FederationStatus) -> dict[str, object]:
 
 
 def _supervises(snapshot: Snapshot) -> bool:
-    """Whether this cluster claims to be a supervisor."""
+    """Whether this cluster claims to be a supervisor; False while its claims are not listed."""
     claims = read_claims(snapshot, snapshot.local)
     return claims is not None and claims.supervisor
 
 
 def _member_states(federation: Federation, snapshot: Snapshot) -> Iterator[MemberState]:
-    """One entry for each current or leaving member of which anything is known."""
+    """The state of each member, and of former members that are not released, if anything is known.
+
+    Of a dissolved Federation those are left out that have departed.
+    """
     current = {m.cluster_id: m for m in federation.status.members}
     dissolved = is_dissolved(federation)
     for member in federation.spec.members:
@@ -189,9 +200,10 @@ def _member_states(federation: Federation, snapshot: Snapshot) -> Iterator[Membe
 def _member_state(
     entry: MemberState, before: MemberState | None, snapshot: Snapshot
 ) -> MemberState | None:
-    """The entry with reachability and leader; the state before, or None, while nothing is known.
+    """The entry with reachability, leader, message and token.
 
-    `since` changes only with these two.
+    `before` while reachability is unknown. None if that is missing, too; `since` changes only with
+    reachability or leader.
     """
     reachable = is_reachable(entry.cluster_id, snapshot)
     if reachable is None:
@@ -227,9 +239,9 @@ def _member_message(cluster: ClusterId, *, reachable: bool, snapshot: Snapshot) 
 
 
 def is_reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
-    """Whether a member answers; None while connecting.
+    """Whether a member's API server answers; None while it is connecting or was never tried.
 
-    Without a state: False if its connection is invalid, else None.
+    False, too, if it has no state because its connection is invalid.
     """
     state = snapshot.fact(ClusterState, cluster)
     if state is None:
@@ -248,9 +260,9 @@ def is_reachable(cluster: ClusterId, snapshot: Snapshot) -> bool | None:
 def _member_leader(
     cluster: ClusterId, before: str, *, reachable: bool, snapshot: Snapshot
 ) -> ClusterId:
-    """The holder of a member's Lease; the last known one while nobody holds it, or it is unknown.
+    """The holder of a member's Lease; the leader `before` while nobody holds it or it is unknown.
 
-    Empty if that was this cluster, and the member is unreachable now.
+    Empty if nobody holds it, it was this cluster, and the member is unreachable.
     """
     lead = snapshot.fact(Leadership, cluster)
     if lead is None:
@@ -284,7 +296,10 @@ def _conditions(
 
 
 def _differ_condition(federation: Federation, snapshot: Snapshot) -> Iterator[Condition]:
-    """MembersDiffer: True while supervisors name different members, False only after a True."""
+    """MembersDiffer: True while supervisors name different members; False if set before.
+
+    Else none.
+    """
     differences = differing_lists(federation, snapshot)
     if differences:
         text = f"{'; '.join(differences)}; what such members gave is kept"
@@ -312,7 +327,10 @@ def _reachable_condition(
 
 
 def _refusal(cluster: ClusterId, snapshot: Snapshot) -> str:
-    """The reason of a member that rejects our credentials, or whose certificate is not trusted."""
+    """The status reason if a member rejects our credentials or its certificate is untrusted.
+
+    Else empty.
+    """
     state = snapshot.fact(ClusterState, cluster)
     if state is None or not (state.rejected or state.untrusted):
         return ""
@@ -338,9 +356,9 @@ def _unreachable_reason(cluster: ClusterId, snapshot: Snapshot) -> str:
 
 
 def _faults(federation: Federation, snapshot: Snapshot) -> Iterator[InvalidConnection]:
-    """Faults in the Federation, its Secrets or the members' claims, each with its field.
+    """What is wrong in the Federation, its Secrets or the members' claims, each with its field.
 
-    Of a Federation without members, those of all connections that are kept.
+    Of a Federation without members, the faults of the connections that are kept nevertheless.
     """
     claims = read_claims(snapshot, snapshot.local)
     wanted = federation.spec.cluster_set

@@ -18,7 +18,10 @@ from hanse.model.tokens import renew_token, token_digest
 
 
 def clusters_with_tokens(snapshot: Snapshot) -> Iterator[ClusterId]:
-    """The members other than the local cluster; none if this cluster is no supervisor."""
+    """The members other than the local cluster.
+
+    None if it is no supervisor or has no Federation.
+    """
     federation, claims = current_federation(snapshot), read_claims(snapshot, snapshot.local)
     if federation is not None and claims is not None and claims.supervisor:
         for member in federation.spec.members:
@@ -27,9 +30,9 @@ def clusters_with_tokens(snapshot: Snapshot) -> Iterator[ClusterId]:
 
 
 def plan_token(cluster: ClusterId, snapshot: Snapshot) -> Plan:
-    """Ask for a new token once half of the lifetime is over, and patch it into the Secret.
+    """Asks for a new token once half of the lifetime is over, and patches it into the Secret.
 
-    Nothing happens while the member is not synced or its token does not expire.
+    Empty for clusters whose token is not renewed here, and while the member is not synced.
     """
     member = _member_entry(cluster, snapshot)
     secret = (

@@ -50,7 +50,10 @@ _SECRET_FIELD = re.compile(r"spec\.members\[(\d+)\]\.secret: ")
 
 
 def _subject(federation: Federation, where: ClusterId, condition: str) -> Ref:
-    """The Federation of a cluster; of all where lists differ, as each supervisor then says so."""
+    """The Federation of one cluster.
+
+    Without a cluster for MembersDiffer, which every supervisor reports.
+    """
     return subject_of(federation, "" if condition == DIFFER else where)
 
 
@@ -61,9 +64,9 @@ def _condition_remedy(
     lost: Sequence[ClusterId],
     snapshot: MultiClusterSnapshot,
 ) -> Remedy | None:
-    """What ends a bad condition; None where its author corrects the Federation.
+    """What ends a bad condition; None where only an edit of the Federation does.
 
-    Unreachable members have one in a local fleet alone; `lost` are their ids.
+    Unreachable members (`lost`) have a command only in a fleet that `hanse up` runs.
     """
     if bad.type == REACHABLE and snapshot.local:
         return remedy(*(f"hanse local heal {where} {one}" for one in lost))

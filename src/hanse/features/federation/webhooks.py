@@ -121,7 +121,10 @@ def _review_members(federation: Federation, snapshot: Snapshot) -> Allow | Deny:
 def _review_second_id(
     review: AdmissionRequest, after: str | None, snapshot: Snapshot
 ) -> Allow | Deny:
-    """Deny another id beside the one that the cluster has; allow where that is unknown."""
+    """Deny an id other than the cluster's.
+
+    Allow where the cluster has none or the object claims none.
+    """
     claims = read_claims(snapshot, snapshot.local)
     known = claims.cluster_id if claims is not None else ""
     if after is None or not known or known == after:

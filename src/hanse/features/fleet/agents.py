@@ -14,9 +14,9 @@ from hanse.model.refused_writes import refusers_of
 
 
 def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """AgentMissing and AgentSilent, by the Lease of the agent in its own cluster.
+    """AgentSilent if the agent's Lease in its own cluster has expired, AgentMissing without holder.
 
-    A broker whose Lease nobody ever held needs no agent.
+    Nothing if the Lease is renewed or unknown, or for a broker whose Lease has no holder.
     """
     own = snapshot.by_agent.get(cluster)
     run = own.fact(AgentRun, cluster) if own is not None else None
@@ -36,9 +36,9 @@ def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator
 
 
 def refused_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
-    """AgentMissing: the account of a cluster's agent is gone, or was made anew.
+    """AgentMissing for an agent whose cluster rejects its token: its ServiceAccount is gone or new.
 
-    The remedy gives it the rights of the features that it runs, and a new token.
+    The remedy restores account and rights and restarts the agent.
     """
     return Finding(
         code="AgentMissing",
@@ -53,7 +53,7 @@ def refused_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding
 
 
 def rights_command(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """The command that gives an agent its account and the rights of the features that it runs."""
+    """The `hanse manifests | kubectl apply` that creates an agent's account and its rights."""
     own = snapshot.by_agent[cluster].fact(AgentFeatures, cluster)
     features = f" --features {','.join(own.features)}" if own is not None else ""
     return (
@@ -99,9 +99,9 @@ def _restart_command(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
 
 
 def silent_finding(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding:
-    """ClusterSilent: its agent runs, or nobody can say, and does not show so on the broker.
+    """ClusterSilent for a cluster whose Lease on the broker has expired.
 
-    AgentSilent where all agents are known and this cluster has none (`hanse up`).
+    AgentSilent if no agent runs. The latter is known only in a fleet that `hanse up` runs.
     """
     silence = snapshot.silence_of(cluster)
     broker = silence.where if silence is not None else "the broker"

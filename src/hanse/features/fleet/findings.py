@@ -39,10 +39,10 @@ from hanse.model.summaries import first_of
 
 
 def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """What is wrong with one cluster: only the first of the faults of connection and agent.
+    """What is wrong with one cluster: the first fault of connection or agent, then all the rest.
 
-    All other findings follow, whether there is such a fault or not. Where the cluster has not
-    finished leaving a broker, the remedy of what keeps its agent from that ends the leave, too.
+    If the cluster has not finished leaving a broker, the command for that follows those that make
+    its agent work again.
     """
     faults = (*islice(_faults(cluster, snapshot), 1), *_pauses(cluster, snapshot))
     yield from _with_leave(faults, leave_commands(cluster, snapshot))
@@ -56,7 +56,7 @@ def cluster_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iter
 
 
 def _with_leave(faults: Sequence[Finding], leave: tuple[str, ...]) -> Iterator[Finding]:
-    """The faults of one cluster; the last that a command mends is mended by a leave, too."""
+    """The findings; the last one that has commands gets the commands of `leave` appended."""
     mended = [one for one in faults if one.remedy.commands]
     for one in faults:
         after = leave if mended and one is mended[-1] else ()
@@ -65,9 +65,10 @@ def _with_leave(faults: Sequence[Finding], leave: tuple[str, ...]) -> Iterator[F
 
 
 def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """CredentialsRefused, AgentForbidden, ClusterUnreachable, BrokerLost, and those of agents.
+    """Findings that keep the agent from working at all, the most serious first.
 
-    Most serious first; after one of the first four, or a refused agent, there are no others.
+    CredentialsRefused, AgentForbidden, AgentMissing by rejection, ClusterUnreachable or BrokerLost
+    end the list; else those of the agent's Leases follow.
     """
     fault = snapshot.fault_of(cluster)
     own = snapshot.by_agent.get(cluster)
@@ -198,7 +199,7 @@ def _missing_clusterset(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> I
 
 
 def _ignored_clustersets(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """ClusterSetIgnored for each ClusterSet of a broker but the oldest, which counts."""
+    """ClusterSetIgnored for each ClusterSet of a cluster but the oldest; only its rules apply."""
     sets = list(snapshot.all(cluster, ClusterSet))
     counted = oldest_clusterset(sets)
     for one in sorted(sets, key=lambda s: s.name):

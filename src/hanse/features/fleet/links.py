@@ -16,9 +16,9 @@ from hanse.model.summaries import first_of
 
 
 def link_findings(target: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """LinkCut, TokenRevoked: agents that do not reach a cluster that others may reach.
+    """LinkCut or TokenRevoked for each other agent whose connection to a cluster is unreachable.
 
-    None if it is ClusterUnreachable itself.
+    Nothing if the cluster as a whole is ClusterUnreachable.
     """
     fault = snapshot.fault_of(target)
     if fault is not None and fault.code == "ClusterUnreachable":
@@ -54,9 +54,9 @@ def link_state(agent: Snapshot, target: ClusterId) -> ClusterState | None:
 
 
 def refusal(agent: str, target: ClusterId, state: ClusterState) -> str:
-    """What a cluster refuses an agent that it answers: its credentials, or some rights.
+    """The message for an agent that a cluster rejects, by its credentials or for missing rights.
 
-    Or what the agent refuses: its certificate.
+    Also for a cluster whose certificate the agent does not trust.
     """
     if state.untrusted:
         return f"{agent} does not trust {target}: {state.reason}"

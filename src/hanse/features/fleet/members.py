@@ -30,9 +30,9 @@ def member_findings(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Itera
 
 
 def _lost_records(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """MemberRecordMissing: members that hold a Lease on a broker and have no record.
+    """MemberRecordMissing for each held Lease of a member on a broker that has no ClusterMember.
 
-    None until records are read; a cluster that joins has a record before it holds its Lease.
+    Nothing until records are synced, or if the broker's namespace is gone.
     """
     own = snapshot.for_cluster(cluster)
     if own is None or not own.synced(cluster, ClusterMember):
@@ -92,7 +92,7 @@ def _unfinished_leaves(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> It
 
 
 def leave_commands(member: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
-    """The commands that end what is MemberLeaving, once the agent of the member works again."""
+    """A `hanse leave` for each broker that a member has been leaving for too long."""
     return tuple(
         _leave_command(record, broker, snapshot)
         for broker, record in snapshot.membership_records(member)
@@ -106,13 +106,13 @@ def _is_stuck(record: ClusterMember, snapshot: MultiClusterSnapshot) -> bool:
 
 
 def _age(record: ClusterMember, snapshot: MultiClusterSnapshot) -> timedelta:
-    """For how long a member has been in its phase; none where its record does not say."""
+    """How long a member has been in its phase; zero where its record has no `since`."""
     since = record.status.since
     return snapshot.now - since if since is not None else timedelta()
 
 
 def _has_account(record: ClusterMember, broker: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
-    """Whether a broker has accounts of a member that may do more than read its record."""
+    """Whether a broker still has a member's ServiceAccount that is not marked as given up."""
     spaces = (record.namespace, accounts_namespace(record.namespace))
     return any(
         one.metadata.labels.get(MEMBER) == record.name
@@ -134,7 +134,7 @@ def _leave_command(record: ClusterMember, broker: ClusterId, snapshot: MultiClus
 
 
 def _abandoned_members(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
-    """MemberAbandoned: records of members that have left and whose status says `abandoned`."""
+    """MemberAbandoned for each member that was made to leave without its agent cleaning up."""
     for record in snapshot.all(cluster, ClusterMember):
         if record.has_left and record.status.abandoned:
             yield Finding(

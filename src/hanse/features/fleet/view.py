@@ -83,12 +83,14 @@ class ClustersView:
     reads = _READS
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """The names of all known clusters."""
         return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """Clusters that a fact concerns, or whose exports or imports change in number.
+        """The cluster of a changed fact, or of an object of a kind that findings are derived from.
 
-        Also that of a changed object of a kind that it reads, and the member that a record is of.
+        A ClusterMember also affects the cluster that it names; an export or import counts only when
+        it appears or disappears.
         """
         match change:
             case FactChange():
@@ -103,7 +105,7 @@ class ClustersView:
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> ClusterItem | None:
         """The cluster's item; None if it is unknown.
 
-        With a fault it is bad, and the fault's time and reason precede those of the connection.
+        With a connection fault its state is `bad`, and time and reason are the fault's.
         """
         if key not in snapshot.clusters:
             return None
@@ -128,7 +130,7 @@ class ClustersView:
 
 
 def _count_imports(where: ClusterId, snapshot: MultiClusterSnapshot) -> int:
-    """How many imports a cluster has, as it was counted or listed."""
+    """The number of ServiceImports in a cluster: as its agent counted them, else those listed."""
     reporter = snapshot.for_cluster(where)
     counted = reporter.fact(KindCounted, (where, ServiceImport.kind)) if reporter else None
     if counted is not None and counted.total is not None:
@@ -149,6 +151,7 @@ class LinksView:
     reads: tuple[Watch, ...] = ()
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
+        """The names of all known clusters."""
         return snapshot.clusters
 
     def keys_for(self, change: Change) -> Iterable[str]:
@@ -222,9 +225,9 @@ def _leader(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
 
 
 def _has_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
-    """Whether an agent reports here from the cluster, and its Lease, if read, has a holder.
+    """Whether a cluster has an agent: one reports from it, and its Lease, if known, has a holder.
 
-    One that does not report counts if its Lease on a broker has run out.
+    Without a report: whether its Lease on a broker has expired.
     """
     reporter = snapshot.by_agent.get(cluster)
     if reporter is None:

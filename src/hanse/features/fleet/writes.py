@@ -72,9 +72,9 @@ def _finding(agent: ClusterId, refused: RefusedWrites, snapshot: MultiClusterSna
 
 
 def _webhook_place(refuser: Ref, snapshot: MultiClusterSnapshot) -> tuple[Ref, int] | None:
-    """The configuration of a webhook, and its place there; None for another refuser.
+    """The webhook configuration with a refusing webhook, and the webhook's index in it.
 
-    Also where configurations were not read, as agents do not.
+    None if the refuser is no webhook, or no such configuration was read.
     """
     if refuser.kind != WEBHOOK:
         return None
@@ -95,9 +95,9 @@ def _remedy(
     webhook: tuple[Ref, int] | None,
     snapshot: MultiClusterSnapshot,
 ) -> Remedy:
-    """What lets writes pass: rights, or what becomes of requests that a webhook does not answer.
+    """What makes a cluster accept the writes: rights, or `failurePolicy: Ignore` of a webhook.
 
-    What was refused on purpose only its author can allow.
+    The latter for a webhook that does not answer; else advice to the cluster's administrator.
     """
     refuser, where = refused.refuser, refused.refuser.cluster
     if refuser.kind == ACCOUNT and where == agent:

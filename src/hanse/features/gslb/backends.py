@@ -105,7 +105,10 @@ def _declared_names(obj: Object) -> Iterator[tuple[str, str]]:
 
 
 def _declared_hosts(obj: Object) -> Iterator[str]:
-    """The hosts of an object, valid or not; a LoadBalancer without any has a prefixed name."""
+    """The hosts of an object in lower case, valid or not.
+
+    A LoadBalancer Service without any has `~<name>.<namespace>`; other Services have none.
+    """
     match obj:
         case Service() if obj.spec.type == "LoadBalancer":
             hosts = list(_service_host_names(obj))
@@ -166,10 +169,7 @@ def hosts_of(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str]
 
 
 def find_source(ref: str, where: ClusterId, snapshot: Snapshot) -> Object | None:
-    """The object in a member's `source`, a kind and `namespace/name`; None if it is gone.
-
-    None for other kinds, too.
-    """
+    """The object in `where` that a member's `source` (`KIND NAMESPACE/NAME`) names; else None."""
     for kind in SOURCE_KINDS:
         title = f"{kind.kind} "
         if ref.startswith(title):
@@ -189,7 +189,10 @@ def list_dependents(service: str, where: ClusterId, snapshot: Snapshot) -> Itera
 
 
 def full_host(name: str, domain: str) -> str | None:
-    """The host name of an index value; an unnamed Service's with the domain, None without one."""
+    """The host of an index value; `~<name>.<namespace>` of an unnamed Service gets the domain.
+
+    None if that needs a domain and there is none.
+    """
     if not name.startswith(UNNAMED_PREFIX):
         return name
     return f"{name.removeprefix(UNNAMED_PREFIX)}.{domain.lower()}" if domain else None
@@ -315,7 +318,7 @@ def list_status_addresses(
 
 
 def _service_host_names(service: Service) -> Iterator[str]:
-    """The names in a Service's status that have an IP, or else in its ExternalDNS annotation."""
+    """The host names of status entries with an IP, or else those of the ExternalDNS annotation."""
     annotated = service.metadata.annotations.get(HOSTNAMES, "")
     entries = service.status.load_balancer.ingress
     names = [e.hostname for e in entries if e.hostname and e.ip] or annotated.split(",")

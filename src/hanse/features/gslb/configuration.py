@@ -70,9 +70,10 @@ def list_deployment_policies(snapshot: Snapshot) -> list[GlobalDeploymentPolicy]
 def read_deployment_policy(
     snapshot: Snapshot, *, named_monitors: bool
 ) -> GlobalDeploymentPolicySpec | InvalidConfiguration | None:
-    """The spec of the only valid policy, or the error; None if there is no policy.
+    """The spec of the only policy if it is valid, else the error; None if there is no policy.
 
-    An invalid GSLBConfig is an error, too. `named_monitors`: monitors' ConfigMaps are checked.
+    Several policies and an invalid GSLBConfig are errors. `named_monitors`: monitors' ConfigMaps
+    are checked.
     """
     policies = list_deployment_policies(snapshot)
     if not policies:
@@ -287,7 +288,10 @@ def _third_parties_error(spec: GSLBHostRuleSpec) -> str:
 
 
 def _public_ips_error(spec: GSLBHostRuleSpec, known: frozenset[str] | None) -> str:
-    """The first error of public IPs: their clusters, unless `known` is None, or their addresses."""
+    """The first error of public IPs: a cluster named twice or unknown, or a bad address.
+
+    Empty if there is none; if `known` is None, any cluster may be named.
+    """
     named = [p.cluster for p in spec.public_ip]
     if error := _clusters_error("spec.publicIP", named, known or frozenset(named)):
         return error

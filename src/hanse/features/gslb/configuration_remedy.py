@@ -14,7 +14,7 @@ from hanse.model.remedies import resource_of
 def name_members(
     policy: GlobalDeploymentPolicy, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> Remedy | None:
-    """Add the clusters of a policy to the GSLBConfig: to take them out would end their answers.
+    """The remedy that adds a policy's clusters to the GSLBConfig, for an error that names one.
 
     None for another error, without a single GSLBConfig, or if the cluster that the error names has
     no AMKOCluster of its own: then its name is wrong.

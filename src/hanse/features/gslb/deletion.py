@@ -75,7 +75,7 @@ def parent_uids(kind: type[Object], snapshot: Snapshot) -> str:
 
 
 def has_other_parents(copy: Object, parents: str) -> bool:
-    """Whether a copy's annotation has other uids of namespace and CRD; False without one."""
+    """Whether a copy was made under another namespace or CRD, by annotated uids; False without."""
     return copy.metadata.annotations.get(PARENTS, parents) != parents
 
 
@@ -134,10 +134,12 @@ def _list_copies(kind: type[Object], snapshot: Snapshot) -> Iterator[Object]:
 
 
 def _join_uids(namespace: str, definition: str) -> str:
+    """`NAMESPACE-UID/CRD-UID`, as copies are annotated."""
     return f"{namespace}/{definition}"
 
 
 def _no_namespace_message() -> str:
+    """The message that the GSLB namespace is missing or terminating here."""
     return (
         f"namespace {NAMESPACE} is being deleted here, so nothing is federated and followers keep "
         "what they have; promote one of them"
@@ -145,6 +147,7 @@ def _no_namespace_message() -> str:
 
 
 def _no_definition_message(kind: type[Object]) -> str:
+    """The message that the CRD of a kind is missing or terminating here."""
     return (
         f"the definition {kind.kind.definition} is gone here or is being deleted, so nothing is "
         f"federated and followers keep what they have; run `hanse crds | kubectl apply -f -`"

@@ -89,6 +89,7 @@ def is_suspect(obj: Object) -> bool:
 
 
 def _suspect_keys(obj: Object) -> tuple[str, ...]:
+    """Index values: one constant for an object that may have a problem; else none."""
     return (_SUSPECT,) if is_suspect(obj) else ()
 
 
@@ -121,7 +122,10 @@ def diagnose_objects(
 
 
 def diagnose_zones(zones: tuple[str, ...], snapshot: Snapshot) -> Iterator[Diagnostic]:
-    """The GlobalServices whose host is in none of the zones; none if no zones are given."""
+    """A diagnostic for each GlobalService whose host is in none of the zones.
+
+    None without zones.
+    """
     for service in snapshot.all(snapshot.local, GlobalService) if zones else ():
         if not is_in_zones(service.spec.host, zones):
             ref = ClusterObjectRef(snapshot.local, object_ref(service))
@@ -166,7 +170,10 @@ def diagnose_monitors(
 
 
 def is_host_output(target: ClusterObjectRef) -> bool:
-    """Whether an object is of a kind written for hosts: GlobalService, DNSEndpoint or Avi's."""
+    """Whether an object is a GlobalService, DNSEndpoint or Avi object that hosts are written as.
+
+    It is in the GSLB namespace, or has none.
+    """
     return target.ref.kind in _HOST_OUTPUTS and target.ref.namespace in ("", NAMESPACE)
 
 
@@ -214,7 +221,7 @@ def _problems(obj: Object, where: ClusterId, snapshot: Snapshot) -> Iterator[str
 
 
 def _alias_problems(rule: AkoHostRule, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The aliases in a rule that are not answered, of hosts that have a GlobalService."""
+    """A message for each alias of a rule that another host has, if the rule's host is balanced."""
     for host in aliased_hosts(rule, where, snapshot):
         service = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
         places = (snapshot.local, *snapshot.clusters(Role.SITE))

@@ -34,9 +34,9 @@ class EndedHosts:
         self._ended: tuple[str, ...] = ()
 
     def observe(self, lease: Lease, snapshot: Snapshot) -> Sequence[str]:
-        """Forget the hosts that have ended by a renewal of the leader's Lease, and name them.
+        """Forgets the hosts that ended by this renewal of the leader's Lease; returns their names.
 
-        The same again for the same renewal.
+        The same names again for the same renewal.
         """
         renewal = (snapshot.local, lease.spec.renew_time)
         if renewal != self._renewal:

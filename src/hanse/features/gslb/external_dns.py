@@ -86,4 +86,5 @@ def _merged_records(host: str, addresses: Iterable[str], ttl: int) -> Iterator[D
 
 
 def _record_type(address: str) -> str:
+    """`AAAA` for an IPv6 address, else `A`."""
     return "AAAA" if ":" in address else "A"

@@ -88,6 +88,7 @@ class Gslb:
         )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """Keys of federation, policy, rules, Leases and hosts whose plans a change may affect."""
         return keys_for_change(change, snapshot, self.options.zones)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -109,9 +110,10 @@ class Gslb:
     # -- global services
 
     def _plan_policy(self, snapshot: Snapshot) -> Plan:
-        """The leader's status patches, and its uuid for Avi; a follower removes its warnings.
+        """The leader's status patches of GSLBConfigs and policies; with Avi the uuid annotation.
 
-        Status patches of misplaced objects are always included.
+        A follower removes the warnings of its policies; a configured leader that cannot lead does
+        nothing. Patches of objects in a wrong namespace are always included.
         """
         state = leader_state(snapshot)
         misplaced = tuple(misplaced_patches(snapshot))
@@ -139,12 +141,11 @@ class Gslb:
         return Plan(patches=(rule_status_patch(rule, error, self.options, snapshot),))
 
     def _plan_host(self, host: str, snapshot: Snapshot) -> Plan:
-        """The decided objects of a host.
+        """The GlobalService of a host, its records and its copies in sites.
 
-        All unchanged if not leading, or another leader has the host. Disputes about leadership and
-        versions of AMKO do not count here: the latest term decides. A host without members is
-        withdrawn; one that cannot be decided only has its readiness refreshed, by a follower's copy
-        where this cluster lacks the service.
+        All stay unchanged if this cluster does not lead by the latest term, or another leader has
+        the host. A host without members is withdrawn; one that cannot be decided only gets its
+        readiness refreshed.
         """
         state = traffic_state(snapshot)
         if not isinstance(state, Leading) or _belongs_to_another_leader(host, state, snapshot):
@@ -297,7 +298,7 @@ def _is_configured_leader(snapshot: Snapshot) -> bool:
 
 
 def _plan_lookups(names: Iterable[str], snapshot: Snapshot) -> Plan:
-    """A plan that asks for the addresses of host names, again when the answers expire."""
+    """A plan with questions for the addresses of host names, requeued when an answer expires."""
     lookups = [host_lookup(name, snapshot) for name in names]
     again = min((lookup.requeue_after for lookup in lookups), default=None)
     return Plan(questions=tuple(lookup.question for lookup in lookups), requeue_after=again)
@@ -330,10 +331,10 @@ def _has_copy_of_the_set(host: str, where: str, snapshot: Snapshot) -> bool:
 
 
 def _belongs_to_another_leader(host: str, state: Leading, snapshot: Snapshot) -> bool:
-    """Whether the service here is of a later term, or another leader's and we have no policy.
+    """Whether a host is left alone: its service is of a later term, or we lead without any policy.
 
-    A new leader that never had the configuration does not delete what its predecessor serves. It
-    may lack the service, too: then a follower's copy counts, while there may be a policy elsewhere.
+    The latter only if another leader wrote the service here; without one here, a follower's copy
+    counts while that leader is not reached or a follower has a policy.
     """
     if _is_later(host, snapshot.local, state, snapshot):
         return True

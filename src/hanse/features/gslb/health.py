@@ -51,7 +51,10 @@ class HealthVerdict(Struct, frozen=True):
 
 
 def probe_target(member: GlobalMember, monitor: Monitor, host: str) -> ProbeTarget:
-    """What a member's monitor probes: its address, port, and host and path if not TCP."""
+    """The target of a member's monitor: address and port.
+
+    But for TCP also host, path and details.
+    """
     if monitor.type == "TCP":
         return ProbeTarget("TCP", member.address, monitor.port)
     path = (monitor.path or "/") if monitor.type in ("HTTP", "HTTPS") else ""
@@ -100,10 +103,10 @@ def api_addresses(snapshot: Snapshot) -> frozenset[str]:
 def judge_member(
     member: GlobalMember, host: str, before: bool, believes: Believes, snapshot: Snapshot
 ) -> HealthVerdict:
-    """Whether a member is ready and all its probes pass; one without result is as `before`.
+    """Whether a member is up: it is ready, and all its probes pass; without a result as `before`.
 
-    Readiness counts only while the leader's word is believed, or without monitors; with
-    control_plane_only it decides alone then.
+    Readiness counts only if `believes` holds for its cluster, or without monitors; with
+    control_plane_only it then decides alone.
     """
     believed = not member.monitors or believes(member.cluster)
     if not member.ready and believed:
@@ -124,7 +127,8 @@ def service_status(
 ) -> GlobalServiceStatus:
     """The status of all members, by readiness and probes of this process.
 
-    Unchanged health keeps its time, a new address of a load balancer's name that name's health.
+    Unchanged health keeps its `since`; a new address of a host name counts as up before, if an
+    earlier address of it was.
     """
     known = {(h.cluster, h.address): h for h in current.status.members} if current else {}
     hostnames_up = _hostnames_up(current, known)
@@ -149,9 +153,10 @@ def _path_health(
     before: MemberHealth | None,
     snapshot: Snapshot,
 ) -> Iterator[PathHealth]:
-    """The health of each path of a member, for the status only; the first has the member's own.
+    """The health of each path of a member, for its status; the first has the member's verdict.
 
-    Others are up if ready and their probe passes; without a result as before, without a monitor up.
+    Others are up if ready and their probe passes: without a result as before, without a monitor if
+    ready.
     """
     known = {path.path: path.up for path in before.paths} if before is not None else {}
     for number, path in enumerate(member.paths):
@@ -170,7 +175,10 @@ def _path_health(
 def _hostnames_up(
     current: GlobalService | None, known: Mapping[tuple[str, str], MemberHealth]
 ) -> set[tuple[str, str]]:
-    """Pairs of cluster and load balancer's name with a member up, to be up with a new address."""
+    """(cluster, host name) of load balancers with a member up.
+
+    A new address of theirs is up, too.
+    """
     members = current.spec.members if current is not None else ()
     return {
         (m.cluster, m.hostname)
@@ -209,7 +217,10 @@ def list_serving_members(
     snapshot: Snapshot,
     served: Collection[MemberAddress] = (),
 ) -> list[GlobalMember]:
-    """The members that are up, of the highest priority that has any; `served` did so before."""
+    """The members that are up, of the highest priority that has any.
+
+    `served` are those that served before; they count as up until there is a result.
+    """
     health = current_health(service, believes, snapshot, served)
     up = [member for member, verdict in health if verdict.up]
     return select_parts(up, lambda member: Weighting(member.weight, member.priority))

@@ -131,7 +131,7 @@ def decide_host(
 
 
 def known_service(host: str, leading: Leading, snapshot: Snapshot) -> GlobalService | None:
-    """The service of a host here; where this cluster lacks it, a follower's copy."""
+    """The service of a host here, else a follower's copy of it; None if there is neither."""
     current = snapshot.get(snapshot.local, GlobalService, host, NAMESPACE)
     return current or _follower_copy(host, leading, snapshot)
 
@@ -156,9 +156,9 @@ def remaining_policy_message(leading: Leading, snapshot: Snapshot) -> str:
 def refresh_readiness(
     service: GlobalService, leading: Leading, snapshot: Snapshot
 ) -> GlobalServiceSpec:
-    """The spec of a service under invalid configuration: only its members' readiness changes.
+    """The service's spec with only the readiness of its members updated.
 
-    Not that of third parties and of clusters with syncVipOnly.
+    That of third parties and of clusters with syncVipOnly stays.
     """
     matches = [
         match
@@ -200,14 +200,14 @@ def _is_ready(member: GlobalMember, host: str, leading: Leading, snapshot: Snaps
 
 
 def cluster_of_context(context: str, leading: Leading, snapshot: Snapshot) -> ClusterId:
-    """The cluster id for a context: this cluster or a site."""
+    """The cluster id for a context: the local one for the leader's own, else that of a site."""
     return snapshot.local if context == leading.context else site_of(context)
 
 
 def build_global_service(
     spec: GlobalServiceSpec, refused: tuple[str, ...], leading: Leading, snapshot: Snapshot
 ) -> GlobalService:
-    """The GlobalService with the leader's term and computed status, as it is written everywhere."""
+    """The GlobalService of this spec, annotated with the leader's term, with current status."""
     current = snapshot.get(snapshot.local, GlobalService, spec.host, NAMESPACE)
     meta = Meta(name=spec.host, namespace=NAMESPACE, annotations={LED_BY: leading.term_annotation})
     status = service_status(spec, current, leader_sees(leading, snapshot), snapshot)

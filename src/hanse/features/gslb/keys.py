@@ -63,9 +63,10 @@ def host_key(host: str) -> Key:
 def keys_for_change(
     change: Change, snapshot: Snapshot, zones: tuple[str, ...] = ()
 ) -> Iterable[Key]:
-    """The keys whose plans may differ after a change; none for objects without an AMKOCluster.
+    """The keys whose plans may differ after a change.
 
-    `zones` are those that name servers answer, if known.
+    Objects affect none while this cluster has no AMKOCluster. `zones` are those that name servers
+    answer, if known.
     """
     if isinstance(change, FactChange):
         return _keys_for_fact(change, snapshot)
@@ -162,7 +163,10 @@ def _keys_for_fact(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _has_addresses(fact: object) -> bool | None:
-    """Whether a lookup found addresses; None if it failed; a missing answer counts as found."""
+    """Whether a lookup's answer has routable addresses; None if it failed.
+
+    True without an answer.
+    """
     if not isinstance(fact, Answer):
         return True
     if fact.value is None:
@@ -180,9 +184,10 @@ def _relevant_state(state: object) -> object:
 def _keys_for_object(
     change: ObjectChange, snapshot: Snapshot, zones: tuple[str, ...]
 ) -> Iterable[Key]:
-    """The keys for an object; of a change of status alone only federation and policy.
+    """The keys that a changed object other than an AMKOCluster affects, by its kind.
 
-    Objects outside of the GSLB namespace concern their own status alone.
+    Configuration affects all keys if more than its status changed; a GlobalService its host;
+    objects of AMKO outside of the GSLB namespace only their own status.
     """
     where, obj = change.where, change.object
     match obj:
@@ -232,10 +237,10 @@ def _complaints(service: Object | None, zones: tuple[str, ...]) -> tuple[str, ..
 
 
 def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The hosts of sources that a change affects, before and after, and those they serve now.
+    """The hosts that a changed source, Namespace, Gateway or EndpointSlice affects.
 
-    A Gateway affects its listeners' hosts and all routes of its cluster, a Namespace its sources
-    and all contested hosts. The policy key, too, if an object has a problem, and for a Namespace.
+    Before and after the change, and those that its sources serve now. The policy key, too, for a
+    Namespace, and if an object may have a problem.
     """
     where, obj = change.where, change.object
     affected: Iterable[Object | None] = (change.before, change.after)
@@ -266,7 +271,7 @@ def _keys_for_source(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_mapping(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The hosts that a HostRule maps or gives aliases to, also of rules for the same names."""
+    """The hosts that a HostRule maps to or gives aliases, and those of rules for the same names."""
     for version in (change.before, change.after):
         if isinstance(version, AkoHostRule):
             yield from map(host_key, mapped_names(version, snapshot))
@@ -339,6 +344,7 @@ def _default_domain(snapshot: Snapshot) -> str:
 
 
 def _rule_key(rule: GSLBHostRule) -> Key:
+    """The key of a host rule."""
     return Key("rule", rule.metadata.name, rule.metadata.namespace)
 
 

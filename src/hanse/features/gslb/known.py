@@ -55,14 +55,17 @@ class KnownHosts:
             self._observe(service)
 
     def observe(self, change: Change, local: ClusterId) -> None:
-        """Take up a GlobalService that was created or updated here; a deletion changes nothing."""
+        """Keeps a local GlobalService that was created or updated; other changes are ignored."""
         if isinstance(change, ObjectChange) and change.where == local:
             service = change.after
             if isinstance(service, GlobalService):
                 self._observe(service)
 
     def _observe(self, service: GlobalService) -> None:
-        """Keep a service, or forget it if withdrawn; ignored if an earlier leader overwrote it."""
+        """Keeps a service in place of the known one, or forgets it if withdrawn.
+
+        Ignored if a leader of an earlier term overwrote it.
+        """
         host = service.metadata.name
         known = self._services.get(host)
         if known is service or (known is not None and _overwrites_later_term(service, known)):
@@ -87,7 +90,7 @@ class KnownHosts:
                     del hosts[name]
 
     def _places(self, service: GlobalService) -> Iterator[tuple[dict[str, set[str]], str]]:
-        """Each index that has a service, with the value under which it is there."""
+        """(index, value) of each entry of a service in the indexes by address and by alias."""
         yield from ((self._by_address, member.address) for member in service.spec.members)
         yield from ((self._by_alias, alias) for alias in service.spec.aliases)
 

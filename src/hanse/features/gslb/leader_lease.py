@@ -85,7 +85,7 @@ def unseen_contexts(snapshot: Snapshot) -> list[str]:
 
 
 def leader_sees(leading: Leading, snapshot: Snapshot) -> Believes:
-    """A function that says whether the leader sees a context: its cluster is synced here."""
+    """A function: whether the cluster of a context is synced here, in the leader's cluster."""
 
     def believes(context: str) -> bool:
         """Whether the cluster of a context is synced here."""
@@ -95,10 +95,10 @@ def leader_sees(leading: Leading, snapshot: Snapshot) -> Believes:
 
 
 def leader_word(service: GlobalService, snapshot: Snapshot) -> Believes:
-    """A function that says whether a name server believes the leader about a context.
+    """A function: whether a name server here trusts what the leader says about a context.
 
-    It does while the Lease is fresh, of the service's term or a later one, and does not name the
-    context as unseen.
+    It does while the leader's Lease is fresh, of the service's term or a later one, and does not
+    list the context as unseen.
     """
     lease = snapshot.get(snapshot.local, Lease, LEADER_LEASE, NAMESPACE)
     fact = snapshot.fact(LeaseFreshness, (snapshot.local, NAMESPACE, LEADER_LEASE))

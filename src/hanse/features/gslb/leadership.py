@@ -91,7 +91,10 @@ class _StageResult(Struct, frozen=True):
     errors: tuple[str, ...]
 
     def condition(self, stage: str, good: str, bad: str, some: str) -> StageCondition:
-        """The stage's condition with status `good`, `bad` if nothing passed, else `some`."""
+        """The condition of a stage: `good` without errors, `bad` if none passed, else `some`.
+
+        The errors are its reason.
+        """
         if not self.errors:
             return StageCondition(type=stage, status=good)
         status = some if self.passed else bad
@@ -134,11 +137,11 @@ def leader_state(snapshot: Snapshot) -> LeaderState:
 
 
 def traffic_state(snapshot: Snapshot) -> Leading | NotLeading | Undecided:
-    """Whether this cluster writes global services: it does in the latest term, whoever disputes it.
+    """Whether this cluster writes global services: it does if its term is the latest.
 
-    AMKO's versions and conflicts decide about configuration, not about traffic. The followers are
-    then all clusters of the federation set that can be reached and have the kind. Of two leaders
-    with the same epoch the first by context leads.
+    AMKO's versions and conflicts do not matter here. Followers are all reached clusters of the
+    federation set that serve the kind; of two leaders with the same epoch the first by context
+    leads.
     """
     local = local_amko_cluster(snapshot)
     if local is None or not local.spec.is_leader or not local.spec.cluster_context:
@@ -276,7 +279,7 @@ def _is_connecting(site: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def _check_connections(sites: Iterable[ClusterId], snapshot: Snapshot) -> _StageResult:
-    """The stage that connects members: passed by the synced; an error for each of the others."""
+    """The stage of connections: synced sites pass, each other one gives an error."""
     passed: list[ClusterId] = []
     errors: list[str] = []
     for site in sites:
@@ -361,4 +364,5 @@ def _context_error(local: AMKOCluster, snapshot: Snapshot) -> str:
 
 
 def _current_condition(status: str, reason: str = "") -> StageCondition:
+    """The condition of the stage that says whether this cluster's AMKOCluster is used."""
     return StageCondition(type=CURRENT, status=status, reason=reason)

@@ -39,9 +39,9 @@ def uses_host_rules(snapshot: Snapshot) -> bool:
 
 
 def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The local names of a host in a cluster: those that HostRules map to it, if these are used.
+    """The names that sources of a host have in a cluster: those that HostRules there map to it.
 
-    Else the host itself.
+    The host itself if HostRules are not used.
     """
     if not uses_host_rules(snapshot):
         yield host
@@ -53,7 +53,10 @@ def local_names(host: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str
 
 
 def global_names(local: str, where: ClusterId, snapshot: Snapshot) -> Iterator[str]:
-    """The global name by the oldest HostRule, or none; the local name if rules are not used."""
+    """The global name of a local one, by its oldest HostRule in the cluster; none without a rule.
+
+    The local name itself if HostRules are not used.
+    """
     if not uses_host_rules(snapshot):
         yield local
         return
@@ -68,7 +71,7 @@ def local_name(rule: AkoHostRule) -> str:
 
 
 def mapped_names(rule: AkoHostRule, snapshot: Snapshot) -> Iterator[str]:
-    """The global name that a HostRule gives, if HostRules are used."""
+    """The valid global name that a HostRule gives; nothing if HostRules are not used."""
     if uses_host_rules(snapshot):
         yield from _mapped_global_names(rule)
 

@@ -101,7 +101,10 @@ def _with_addresses(
     current: GlobalService | None,
     snapshot: Snapshot,
 ) -> Iterator[MergedBackend]:
-    """The backends with an address, one for each; a name whose lookup fails keeps its last ones."""
+    """The backends, one for each address.
+
+    One whose host name cannot be looked up now has the addresses of its present members.
+    """
     addressed = {b.primary.address: b for b in backends if b.primary.address}
     yield from addressed.values()
     for backend in backends:
@@ -125,7 +128,7 @@ def _last_known_members(
 
 
 def _public_ips(rule: GSLBHostRule | None) -> dict[str, tuple[str, ...]]:
-    """The public IPs of each cluster in a host rule, in their order."""
+    """By cluster, the public IPs of a host rule in their order; empty for None."""
     found: dict[str, tuple[str, ...]] = {}
     for public in rule.spec.public_ip if rule is not None else ():
         found[public.cluster] = (*found.get(public.cluster, ()), public.ip)
@@ -133,7 +136,7 @@ def _public_ips(rule: GSLBHostRule | None) -> dict[str, tuple[str, ...]]:
 
 
 def _public_ip_for(address: str, public_ips: Iterable[str]) -> str:
-    """The public IP of the same address family; else empty."""
+    """The first public IP of the address' family; empty if there is none."""
     return next((ip for ip in public_ips if (":" in ip) == (":" in address)), "")
 
 

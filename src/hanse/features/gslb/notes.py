@@ -19,7 +19,7 @@ _NEAR = ("GSLB_ALGORITHM_GEO", "GSLB_ALGORITHM_TOPOLOGY")
 def policy_notes(
     policy: GlobalDeploymentPolicySpec, leading: Leading, options: GslbOptions, snapshot: Snapshot
 ) -> Iterator[str]:
-    """What of a valid policy is not used or has side effects, and matched sites not reached."""
+    """Notes about matched sites that are not reached, and about fields without effect here."""
     for match in policy.match_clusters:
         if match.cluster != leading.context:
             yield from _cluster_notes(match.cluster, snapshot)

@@ -26,9 +26,10 @@ def decide_owners(
     claims: Mapping[str, ClusterClaims | None],
     is_gone: Callable[[str], bool],
 ) -> tuple[str, ...]:
-    """The owning namespaces: of the rule, else recorded, else of present members, else the oldest.
+    """The namespaces that own a host: those of the rule, else those recorded in the service.
 
-    Namespaces that are gone in every cluster own nothing, unless the rule names them.
+    Else those of its members, else that of the oldest claiming object. Namespaces that are gone in
+    every cluster own nothing, unless the rule names them.
     """
     if rule is not None and rule.spec.owners:
         return tuple(rule.spec.owners)
@@ -70,7 +71,7 @@ def list_refused(
 
 
 def _serving_namespaces(current: GlobalService) -> tuple[str, ...]:
-    """The namespaces of the members of a service without a record of owners."""
+    """The namespaces of the sources of a service's members, sorted."""
     sources = [m.source.rpartition(" ")[2] for m in current.spec.members if m.source]
     return tuple(sorted({source.partition("/")[0] for source in sources}))
 

@@ -71,7 +71,10 @@ def list_backend_services(obj: Object) -> Iterator[str]:
 
 
 def _gateway_paths(route: GatewayRoute, host: str, listener: Listener) -> list[HostPath]:
-    """The paths of a route with monitors: TLS, gRPC health if it is routed, TCP, or HTTP(S)."""
+    """The paths of a route with monitors by its kind: HTTP(S), TLS, gRPC health, or TCP.
+
+    gRPC health only if a path leads to the health service.
+    """
     tls = listener.protocol in ("HTTPS", "TLS")
     port = listener.port or (443 if tls or isinstance(route, TLSRoute) else 80)
     paths = list(route_paths(route))
@@ -90,9 +93,9 @@ def _gateway_paths(route: GatewayRoute, host: str, listener: Listener) -> list[H
 def _with_root(
     paths: Iterable[tuple[str, tuple[str, ...]]], *, tls: bool, port: int
 ) -> list[HostPath]:
-    """Paths with their HTTP or HTTPS monitors; an object without any path serves the root.
+    """A HostPath with an HTTP(S) monitor for each path; only the root if there are no paths.
 
-    A path that is no path of a request is probed at the root.
+    A path that no HTTP request can have is probed at the root.
     """
     kind: MonitorType = "HTTPS" if tls else "HTTP"
     return [

@@ -112,7 +112,10 @@ def plan_federation(snapshot: Snapshot) -> Plan:
 
 
 def current_copies(snapshot: Snapshot) -> Iterator[Desired]:
-    """This cluster's copies in sites, and copied ConfigMaps, as they are, so that they are kept."""
+    """The existing copies in sites that this leader wrote, as desired objects, so that they stay.
+
+    Also copied ConfigMaps of any leader, here and in sites.
+    """
     local = local_amko_cluster(snapshot)
     for where in snapshot.clusters(Role.SITE):
         for kind in REPLICATED_KINDS:
@@ -148,9 +151,9 @@ def _monitor_copies(state: Leading, snapshot: Snapshot) -> Iterator[Desired]:
 
 
 def build_copy(obj: Object, term: str, parents: str) -> Object:
-    """The follower's copy: annotated with term and parents, without labels, with a blank status.
+    """The follower's copy, annotated with the leader's term and the uids of namespace and CRD.
 
-    A GSLBConfig keeps its AMKO uuid.
+    It has no labels and a blank status; a GSLBConfig keeps its AMKO uuid.
     """
     meta = obj.metadata
     annotations = {LED_BY: term, PARENTS: parents}
@@ -201,7 +204,7 @@ def _plan_leading(state: Leading, snapshot: Snapshot) -> Plan:
 
 
 def _leader_annotation_patches(state: Leading, snapshot: Snapshot) -> Iterator[Patch]:
-    """Annotate every follower's AMKOCluster with its leader, so that an earlier leader sees it."""
+    """Patches that annotate every follower's AMKOClusters with this leader's term."""
     change = {"metadata": {"annotations": {LED_BY: state.term_annotation}}}
     for where in state.followers:
         for theirs in snapshot.in_namespace(where, AMKOCluster, NAMESPACE):
@@ -268,11 +271,11 @@ class _StrayCopies(Struct, frozen=True):
 def _plan_removals(
     stray: _StrayCopies, desired: tuple[Desired, ...], state: Leading, snapshot: Snapshot
 ) -> _KindPlan:
-    """Remove strays from followers if the namespace and CRD here exist (live reads); else keep.
+    """Removes strays, copies whose original the leader lacks, if namespace and CRD here exist.
 
-    Without any object of the kind here, strays of another leader or of an earlier namespace or CRD
-    are kept, too, and reported; so is a GSLBConfig or policy that is no copy: it may be the
-    original of a former leader, from which this one never got any.
+    They are kept until live reads say so. Without any object of the kind here, strays of another
+    leader or of an earlier namespace or CRD are kept and reported, and so is a GSLBConfig or policy
+    that is no copy: it may be the original of a former leader.
     """
     strays = {ClusterObjectRef(where, object_ref(obj)) for where, obj in stray.strays}
     kept = (
@@ -317,7 +320,7 @@ def _is_from_other_leader(obj: Object, state: Leading) -> bool:
 
 
 def as_desired(obj: Object) -> Object:
-    """A copy of an object with name, labels and annotations only, so that it stays as it is."""
+    """An existing object without server-set metadata, to be desired unchanged."""
     meta = obj.metadata
     kept = Meta(
         name=meta.name,

@@ -29,7 +29,7 @@ _FAILED_RESULTS = ("Foreign", "Fenced", "Refused", "Forbidden", "Failed")
 
 
 def last_copies_message(last_copies: Iterable[tuple[ClusterId, Object]]) -> str:
-    """The message about copies that are kept: this leader never had their originals."""
+    """The message for copies that followers keep since this leader never had their originals."""
     return ", ".join(
         f"cluster {context_of(where)} keeps {obj.metadata.name}, which nobody deleted here: "
         "create it here, or delete it there"
@@ -45,9 +45,10 @@ def federation_condition(
     state: Leading,
     snapshot: Snapshot,
 ) -> StageCondition | None:
-    """The condition of a kind's copies: federated, or the first failed write of each cluster.
+    """The condition of a stage: whether all copies and removals of a kind are done in followers.
 
-    The present one while writes are under way; None if there are no host rules to copy.
+    With the first failed write of each cluster as reason. The present condition while writes are
+    under way; None if there are no host rules to copy.
     """
     missing: dict[ClusterId, list[ClusterObjectRef]] = {where: [] for where in state.followers}
     for each in desired:
@@ -144,7 +145,10 @@ def term_patch(local: AMKOCluster, epoch: str | None, snapshot: Snapshot) -> Pat
 def condition_events(
     conditions: tuple[StageCondition, ...], snapshot: Snapshot
 ) -> Iterator[EventRequest]:
-    """A Warning on the AMKOCluster for the last condition with a reason, if it has isLeader."""
+    """A Warning Event on this cluster's AMKOCluster with the last failed condition.
+
+    Only if it leads and a condition has a reason.
+    """
     bad = [c for c in conditions if c.reason]
     local = local_amko_cluster(snapshot)
     if bad and local is not None and local.spec.is_leader:

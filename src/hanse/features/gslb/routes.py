@@ -81,7 +81,7 @@ def accepting_gateways(
 
 
 def find_listener(route: GatewayRoute, host: str, where: ClusterId, snapshot: Snapshot) -> Listener:
-    """The listener by which a host of a route is reached, preferably HTTP; an empty one if none."""
+    """The first listener of a route that covers the host, HTTP preferred; an empty one if none."""
     found = [
         listener
         for _, listeners in _attachments(route, where, snapshot)

@@ -52,6 +52,6 @@ def _is_recovering(snapshot: Snapshot) -> bool:
 
 
 def _is_of_host_here(outcome: WriteOutcome, snapshot: Snapshot) -> bool:
-    """Whether it was a service of this cluster that could not be written."""
+    """Whether a write outcome is of a GlobalService in this cluster."""
     target = outcome.target
     return target.where == snapshot.local and target.ref.kind == GlobalService.kind

@@ -15,7 +15,7 @@ class TrafficShare(Struct, frozen=True):
 def traffic_shares(
     policy: GlobalDeploymentPolicySpec, rule: GSLBHostRule | None
 ) -> dict[str, TrafficShare]:
-    """By cluster the weight and priority of the policy, overridden by what the rule sets."""
+    """The weight and priority of each cluster named in the policy or rule; the rule overrides."""
     shares = {s.cluster: TrafficShare(s.weight, s.priority) for s in policy.traffic_split}
     for override in rule.spec.traffic_split if rule is not None else ():
         before = shares.get(override.cluster, TrafficShare())

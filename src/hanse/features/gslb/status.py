@@ -94,6 +94,7 @@ def misplaced_message(obj: Object) -> str:
 
 
 def _status_patch(obj: Object, status: Wire, snapshot: Snapshot) -> Patch:
+    """The status patch of a local object."""
     ref = ClusterObjectRef(snapshot.local, object_ref(obj))
     return Patch(ref, {"status": status}, subresource="status")
 
@@ -105,7 +106,7 @@ def plan_without_warnings(snapshot: Snapshot) -> Plan:
 
 
 def _config_patches(snapshot: Snapshot, *, avi: bool) -> Iterator[Patch]:
-    """The status patch of every GSLBConfig here: the error, or how its fields are used.
+    """Patches of `status.state` of every GSLBConfig here: the error, or how its fields are used.
 
     With provider avi, what is wrong with the controller is an error, too.
     """

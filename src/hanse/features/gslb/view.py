@@ -165,6 +165,7 @@ def _leader(service: GlobalService) -> str:
 
 
 def _service_key(service: GlobalService) -> str:
+    """`NAMESPACE/NAME` of a GlobalService."""
     return f"{service.namespace}/{service.name}"
 
 
@@ -259,7 +260,7 @@ def _check_configuration(
 def _log_in(
     one: GSLBConfig, where: ClusterId, message: str, snapshot: MultiClusterSnapshot
 ) -> Remedy | None:
-    """Who knows the controller's password, and where it belongs; None for another reason."""
+    """The remedy if the controller refuses the credentials: edit their Secret; else None."""
     if REFUSED_USER not in message:
         return None
     leader = one.spec.gslb_leader

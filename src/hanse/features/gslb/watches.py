@@ -58,14 +58,14 @@ _RULE_INDEXES = (
 
 
 def _source_indexes(kind: type[Object]) -> Iterator[Index[Any]]:
-    """The indexes of a kind of sources."""
+    """The indexes that are defined for a kind of sources."""
     for indexes in (SOURCES_BY_HOST, SOURCES_BY_BACKEND, ROUTES_BY_GATEWAY, SUSPECT_SOURCES):
         if kind in indexes:
             yield indexes[kind]
 
 
 def _source_watches(role: Role) -> tuple[Watch, ...]:
-    """The watches on sources of members, for this cluster or for sites."""
+    """The watches of sources and of what they depend on, in clusters of this role."""
     why = "hosts, addresses and backends that global names lead to"
     return (
         *(

@@ -49,12 +49,12 @@ def withdraw(
 
 
 def _is_told(where: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether a mark can be written in a cluster now; nobody waits for others."""
+    """Whether a cluster is synced and serves GlobalService, so that the withdrawal waits for it."""
     return snapshot.synced(where) and snapshot.serves(where, GlobalService) is not False
 
 
 def _marked(service: GlobalService, where: ClusterId, refused: tuple[str, ...]) -> Desired:
-    """A service as it is, with the withdrawn annotation and the objects that are refused."""
+    """The service with the withdrawn annotation and `refused` in its status, to be shared."""
     kept = replace(as_desired(service), status=replace(service.status, refused=refused))
     annotations = {**kept.metadata.annotations, WITHDRAWN: "true"}
     marked = replace(kept, metadata=replace(kept.metadata, annotations=annotations))

@@ -59,7 +59,7 @@ _COUNTED = Requirement(
 
 
 def _copy_rule(name: str, kind: Kind, *requirements: Requirement) -> WriteRule:
-    """The rule of a kind that a leader copies to its followers."""
+    """The rule that lets a leader write copies of a kind in a site, under these requirements."""
     return WriteRule(
         name,
         Writer.LEADER,

@@ -73,7 +73,7 @@ class GlobalZone:
 
     @property
     def answers_known(self) -> bool:
-        """Whether known names are answered before everything was listed."""
+        """True: known names are answered before everything was listed."""
         return True
 
     def synced(self, snapshot: Snapshot) -> bool:
@@ -107,7 +107,10 @@ class GlobalZone:
                 return ()
 
     def _keys_of_ended(self, change: ObjectChange, snapshot: Snapshot) -> Sequence[Key]:
-        """The hosts that ended by a renewal of the leader's Lease, and hosts with such aliases."""
+        """Keys of hosts that ended by a renewal of the leader's Lease, and of hosts aliased so.
+
+        These hosts are forgotten; none for other changes.
+        """
         lease = change.after
         if not isinstance(lease, Lease) or lease.metadata.name != LEADER_LEASE:
             return ()
@@ -164,7 +167,7 @@ class GlobalZone:
         return tuple(member_probes(service)) if service is not None else ()
 
     def forbidden(self, snapshot: Snapshot) -> frozenset[str]:  # noqa: ARG002 - the sources' signature
-        """The addresses that are not probed, as they were set from outside."""
+        """The addresses that are never probed, set by the owner of the zone."""
         return self.forbidden_addresses
 
     def _nodes(self, service: GlobalService, snapshot: Snapshot) -> Iterator[ZoneNode]:
@@ -186,7 +189,10 @@ class GlobalZone:
                 yield ZoneNode(name, rrsets)
 
     def _list_answered(self, service: GlobalService, snapshot: Snapshot) -> list[GlobalMember]:
-        """The members to answer with; keeps those that serve for the next time."""
+        """The members to answer with.
+
+        Remembers those that serve now as `served` of the next call.
+        """
         host = service.metadata.name
         served = self._served.get(host, frozenset())
         serving = list_serving_members(service, leader_word(service, snapshot), snapshot, served)
@@ -246,7 +252,7 @@ def _weighted_rrsets(
 
 
 def _client_selection(spec: GlobalServiceSpec, labels: tuple[str, ...]) -> ClientSelection | None:
-    """How the algorithm selects by client; None for weighted rotation.
+    """How answers are chosen by client: by hash or by proximity; None for weighted rotation.
 
     By proximity, clients of unknown location are hashed only if that is the fallback.
     """
@@ -259,7 +265,10 @@ def _client_selection(spec: GlobalServiceSpec, labels: tuple[str, ...]) -> Clien
 
 
 def _down_rrsets(spec: GlobalServiceSpec, ttl: int) -> Iterator[RRset]:
-    """The RRsets while all members are down: all, the fallback IP, silence, or none."""
+    """The RRsets while all members are down, by `when_down`: all members, or the fallback IP.
+
+    RRsets that make the server not answer for NONE; no RRsets otherwise.
+    """
     match spec.when_down:
         case "GSLB_SERVICE_DOWN_RESPONSE_ALL_RECORDS":
             yield from _full_rrsets([member.advertised_address for member in spec.members], ttl)
@@ -329,4 +338,5 @@ def excluded_members(service: GlobalService, snapshot: Snapshot) -> list[tuple[s
 
 
 def _describe_member(member: GlobalMember) -> str:
+    """`CLUSTER (ADDRESS)` of a member, for messages."""
     return f"{member.cluster} ({member.advertised_address})"

@@ -20,7 +20,7 @@ from hanse.model.snapshot import Snapshot
 
 
 def plan_machine(source: Source | None, snapshot: Snapshot) -> Plan:
-    """The ExternalEntity of one machine, running or not, with or without Service.
+    """The ExternalEntity of one machine, running or not; its tags become labels.
 
     Empty for None.
     """

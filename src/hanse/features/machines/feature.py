@@ -101,7 +101,10 @@ class Machines:
         return replace(plan, desired=(*plan.desired, desired))
 
     def _machine_plan(self, key: Key, snapshot: Snapshot, *, entities: bool) -> Plan:
-        """The entity of a machine, and its status where it has no Service."""
+        """The ExternalEntity of a machine if `entities`; its status if its tags name no Service.
+
+        Nothing for a machine that does not exist.
+        """
         source = _source(key, snapshot)
         plan = plan_machine(source, snapshot) if entities else Plan()
         if source is None:
@@ -141,7 +144,10 @@ def _source(key: Key, snapshot: Snapshot) -> Source | None:
 
 
 def _keys_for_outcome(change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The key of the VM Service whose write in this cluster failed, or succeeds again."""
+    """The key of the Service whose write in this cluster has a new outcome.
+
+    None for other facts.
+    """
     fact = change.fact
     if isinstance(fact, WriteOutcome) and fact.target.where == snapshot.local:
         ref = fact.target.ref

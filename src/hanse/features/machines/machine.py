@@ -75,9 +75,10 @@ class ServiceMachine(Struct, frozen=True):
 
 
 def parse_machine(source: Source) -> Machine:
-    """The machine that an object describes; one that is being deleted does not run.
+    """The machine that an object describes, with its preferred addresses.
 
-    An empty state means running, except for a VirtualMachineInstance.
+    It runs if its state is `running` and it is not being deleted; an empty state means running,
+    except for a VirtualMachineInstance.
     """
     meta = source.metadata
     addresses: list[tuple[str, str]]
@@ -116,9 +117,10 @@ def parse_machine(source: Source) -> Machine:
 
 
 def parse_service_tags(machine: Machine) -> ServiceTags:
-    """The Service and ports in a machine's tags, with faults; empty without the Service tag.
+    """The Service name and ports in a machine's tags, with faults.
 
-    An empty tag value means a name made of the machine's id.
+    All empty without the Service tag. An empty tag value means a name made of the machine's id; an
+    invalid one is a fault and no name.
     """
     tagged = spelled_value(machine.tags, SERVICE_TAG)
     if tagged is None:
@@ -161,7 +163,7 @@ BY_SERVICE: dict[type[Source], Index[Any]] = {
 
 
 def dns_label(text: str) -> str:
-    """A valid Service name made of any text; a hash is added unless the text is one already."""
+    """A valid Service name made of any text: the text itself if valid, else one with a hash."""
     plain = re.sub("[^a-z0-9]+", "-", text.lower()).strip("-")
     label = plain if plain[:1].isalpha() else f"vm-{plain}".rstrip("-")
     if label == text and is_service_name(label):

@@ -81,7 +81,7 @@ def plan_service(key: Key, snapshot: Snapshot) -> Plan:
 
 
 def union_ports(port_lists: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
-    """All ports by protocol and number, sorted, with unique names; the first machine's name counts.
+    """The union of all ports by protocol and number, sorted, the first name of each if unique.
 
     A single port keeps its name, even an empty one.
     """
@@ -103,7 +103,7 @@ def union_ports(port_lists: Iterable[Sequence[Port]]) -> tuple[Port, ...]:
 
 
 def _must_be_recreated(current: Service, ports: Sequence[Port]) -> bool:
-    """Whether our Service must change between headless and not, which no update can do."""
+    """Whether our Service is headless and needs ports, or the reverse; no update does that."""
     return VM_SERVICE in current.metadata.annotations and current.headless == bool(ports)
 
 
@@ -127,7 +127,10 @@ def _service(key: Key, machines: Sequence[ServiceMachine], ports: Sequence[Port]
 
 
 def _federation_annotations(machines: Iterable[Machine]) -> dict[str, str]:
-    """The federation tags, each of the first machine that has it."""
+    """The machines' federation tags as annotations of the Service.
+
+    The first machine with a tag counts.
+    """
     annotations: dict[str, str] = {}
     for machine in machines:
         for name in (s for mark in FEDERATION_TAGS for s in label_spellings(mark)):
@@ -139,10 +142,10 @@ def _federation_annotations(machines: Iterable[Machine]) -> dict[str, str]:
 def _slices(
     key: Key, machines: Sequence[ServiceMachine], ports: Sequence[Port], local: ClusterId
 ) -> Iterator[EndpointSlice]:
-    """Slices of machines by family and served ports, a hundred endpoints in each, all ready.
+    """Slices of machines by address family and served ports, at most 100 ready endpoints in each.
 
-    Each endpoint has the address by which this cluster reaches the machine; an annotation says
-    which others there are.
+    An endpoint has the address by which this cluster reaches the machine; an annotation lists the
+    internal addresses by which other clusters do.
     """
     groups: dict[tuple[AddressType, tuple[Port, ...]], list[Endpoint]] = {}
     others: list[InternalAddress] = []

@@ -24,7 +24,7 @@ NAME_FREE_CONDITION = "MachineNameFree"
 
 
 def machines_status_plan(key: Key, machines: Sequence[ServiceMachine], snapshot: Snapshot) -> Plan:
-    """The status of each VirtualMachine of a VM Service."""
+    """The patches and Events of the condition Served for each VirtualMachine of a VM Service."""
     conflict = name_conflict(key, snapshot)
     plans = [machine_status_plan(m.machine, m.tags, conflict, snapshot) for m in machines]
     return Plan(
@@ -36,9 +36,10 @@ def machines_status_plan(key: Key, machines: Sequence[ServiceMachine], snapshot:
 def machine_status_plan(
     machine: Machine, tags: ServiceTags, conflict: str, snapshot: Snapshot
 ) -> Plan:
-    """Served: False with what is wrong, True only after a False and once the Service exists.
+    """The condition Served of a VirtualMachine: False with what is wrong (tags, name, address).
 
-    Only objects of kind VirtualMachine get it.
+    True only if it had the condition before and the Service exists; else, and for other kinds,
+    nothing.
     """
     source = snapshot.get(snapshot.local, VirtualMachine, machine.name, machine.namespace)
     if machine.kind != VirtualMachine.kind or source is None:
@@ -69,7 +70,11 @@ def _has_service(machine: Machine, tags: ServiceTags, snapshot: Snapshot) -> boo
 
 
 def name_conflict_plan(service: Service | None, machine: str, snapshot: Snapshot) -> Plan:
-    """MachineNameFree of a foreign Service: False while a machine's tag names it, then True."""
+    """MachineNameFree of a foreign Service: False while a machine's tag names it, True afterwards.
+
+    Empty if there is no Service, or if it is ours or was never in conflict; `machine` is in the
+    message.
+    """
     if service is None:
         return Plan()
     key = Key("", service.metadata.name, service.metadata.namespace)

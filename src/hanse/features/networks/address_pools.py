@@ -34,10 +34,7 @@ class _Cursor:
     """Allocates from one residue class of a range: unvisited addresses, then released ones."""
 
     def __init__(self, range_: Range, first: int, step: int) -> None:
-        """Visit every `step`th address of the range from offset `first` on.
-
-        Never a broadcast address.
-        """
+        """Visits every `step`th address of the range from offset `first`, no IPv4 broadcast one."""
         self._start = int(range_.network_address)
         self._text = _format_ipv4 if range_.version == 4 else _format_ipv6
         self._first = first
@@ -72,12 +69,13 @@ class _Cursor:
 
 
 def _format_ipv4(address: int) -> str:
-    """The text of an IPv4 address, faster than `ipaddress`."""
+    """The text of an IPv4 address."""
     one, two, three, four = address.to_bytes(4, "big")
     return f"{one}.{two}.{three}.{four}"
 
 
 def _format_ipv6(address: int) -> str:
+    """The text of an IPv6 address."""
     return str(IPv6Address(address))
 
 
@@ -100,10 +98,10 @@ class Pool:
     def take(
         self, slot: PoolSlot, version: int, is_used: IsUsed, now: datetime, *, reserve: bool = True
     ) -> str | None:
-        """A free address of an IP version, preferably of the replica's residue; None if exhausted.
+        """A free address of an IP version, preferably of the agent's own slot; None if exhausted.
 
-        The address is reserved for `RESERVATION_TTL`; without (dry run) it may be returned again.
-        Expired reservations are dropped first.
+        It is reserved for `RESERVATION_TTL`, unless `reserve` is False (dry run). Expired
+        reservations are dropped first.
         """
         self._expire(now)
 

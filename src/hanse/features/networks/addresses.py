@@ -121,4 +121,5 @@ def service_cidrs(name: NetworkName, ranges: tuple[Range, ...]) -> list[ServiceC
 
 
 def _range_digest(range_: Range) -> str:
+    """A short hash of a range, for names."""
     return blake2b(str(range_).encode(), digest_size=4).hexdigest()

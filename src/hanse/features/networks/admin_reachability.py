@@ -79,9 +79,9 @@ def unevaluated_ports(policies: Iterable[ClusterNetworkPolicy]) -> list[str]:
 
 
 def _has_port(rule: Wire, port: TrafficPort) -> bool:
-    """Whether a rule is about a port; one without ports is about all, of ports by name about none.
+    """Whether a rule includes a port; one without port entries includes all.
 
-    What a name stands for is the pod's to say, which is not known here.
+    Entries by port name include none, as the pod's names are not known here.
     """
     return not list(_port_entries(rule)) or any(
         protocol == port.protocol and (first is None or first <= port.port <= (last or first))

@@ -32,6 +32,7 @@ class ReadRequired(Exception):
     """Raised if an object must be read live before there can be a verdict."""
 
     def __init__(self, ask: NeedsAnswer) -> None:
+        """`ask` is the verdict that makes the webhook server read and review again."""
         super().__init__(ask)
         self.ask = ask
 
@@ -40,6 +41,7 @@ class RequestDenied(Exception):
     """Raised to deny a request from nested functions."""
 
     def __init__(self, message: str, code: int = 403) -> None:
+        """The request is denied with this message and HTTP code."""
         super().__init__(message)
         self.deny = Deny(message, code)
 

@@ -282,9 +282,9 @@ _CAPABILITIES = (
 
 
 def _host_access() -> str:
-    """A CEL expression: whether a pod takes what is the node's, and could change its rules.
+    """A CEL expression: whether a pod uses the node's namespaces, paths, ports or privileges.
 
-    It holds where a namespace has no Pod Security level, which would refuse the same.
+    With these it could change the rules of the guard on its node.
     """
     security = "has(c.securityContext) && has(c.securityContext.{0}) && c.securityContext.{0}"
     added = "has(c.securityContext) && has(c.securityContext.capabilities) && "
@@ -302,7 +302,7 @@ def _host_access() -> str:
 
 
 def _gate_stays() -> str:
-    """A CEL expression: whether an update keeps the gate of a pod that waits for its port."""
+    """A CEL expression: whether an update keeps the scheduling gate, if the old pod has it."""
     before, after = (
         f"(has({side}.spec.schedulingGates) && "
         f"{side}.spec.schedulingGates.exists(g, g.name == '{READINESS}'))"

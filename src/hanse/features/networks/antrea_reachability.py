@@ -131,9 +131,9 @@ def _unknown_ports(rule: Wire) -> set[str]:
 
 
 def _rules(policy: AntreaPolicy, baseline: bool) -> Iterator[AntreaRule]:
-    """The rules of a policy, without those that have a field or port that is not evaluated.
+    """The rules of a policy, without those with a field or port that is not evaluated.
 
-    Each says whether its tier is the `baseline`.
+    `baseline` says whether the policy's tier is the baseline.
     """
     directions: tuple[Direction, ...] = ("ingress", "egress")
     for direction in directions:

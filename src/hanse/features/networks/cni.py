@@ -36,6 +36,7 @@ class CniError(Exception):
     """An error that the plugin returns to the runtime."""
 
     def __init__(self, code: int, message: str) -> None:
+        """An error of the plugin, with its code of the CNI specification."""
         super().__init__(message)
         self.code = code
 
@@ -66,9 +67,9 @@ class PodRef(Struct, frozen=True):
 
 
 def parse_config(text: bytes) -> CniConfig:
-    """Parse the network configuration of the plugin; raises `CniError` if it is invalid.
+    """The configuration of the plugin and its delegate; raises `CniError` if it is invalid.
 
-    The delegate's part gets the version and what runtimes add.
+    The delegate's part gets `cniVersion`, name and what else runtimes pass to each plugin.
     """
     try:
         config = decode_json(text, type=dict[str, Any])
@@ -147,7 +148,7 @@ def names_vpc(pod: Pod) -> bool:
 
 
 def _has_vpc(known: KnownPod) -> bool:
-    """Whether a pod's CNI arguments name its VPC, or its network is not of the type with ports."""
+    """Whether a pod's CNI arguments name its VPC; True if its network is not of type VPC."""
     return known.network is None or known.network.spec.type != VPC or names_vpc(known.pod)
 
 
@@ -191,7 +192,10 @@ def uses_our_plugin(text: bytes) -> bool:
 
 
 def _parse_plugins(text: bytes) -> tuple[dict[str, Any], list[Any]]:
-    """A network configuration and its plugins; raises `CniError` if it names no first one."""
+    """The configuration and its list of plugins, itself if it is a single one.
+
+    Raises `CniError` if it is no JSON, or its first plugin has no type.
+    """
     try:
         config = decode_json(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
@@ -223,7 +227,7 @@ def _changes_mac(plugin: Any) -> bool:
 
 
 def _wrapped(plugin: Mapping[str, Any]) -> dict[str, Any]:
-    """A plugin as delegate; runtimes have to see its capabilities."""
+    """Our plugin's configuration with this plugin as delegate, and its capabilities, if any."""
     shown = {"capabilities": plugin["capabilities"]} if "capabilities" in plugin else {}
     return {"type": PLUGIN, **shown, "delegate": dict(plugin)}
 

@@ -67,7 +67,7 @@ def dns_service(name: NetworkName, address: str) -> Service:
 def copied_slices(
     slices: Iterable[EndpointSlice], name: NetworkName, service: str, namespace: str
 ) -> Iterator[EndpointSlice]:
-    """Copies of another Service's EndpointSlices, named and labelled as a network's Service's."""
+    """Copies of EndpointSlices with the labels and names of a Service of a network."""
     for endpoint_slice in slices:
         labels = {**network_labels(name), KUBE_SERVICE: service, MANAGED_BY: FEATURE_DOMAIN}
         slice_name = shorten_name(f"{service}-{endpoint_slice.metadata.name}", 253)
@@ -81,11 +81,7 @@ def is_shared(network: Network, options: NetworksOptions) -> bool:
 
 
 def shared_slices(name: NetworkName, snapshot: Snapshot) -> list[EndpointSlice]:
-    """The EndpointSlices of the network's DNS Service with the shared server's endpoints.
-
-    They stand beside those of the Service's selector, so that networks move from servers of their
-    own to the shared one, or back, under one address.
-    """
+    """Copies of the shared DNS server's EndpointSlices for a network's own DNS Service."""
     found = sorted(
         snapshot.by(snapshot.local, SLICES_BY_SERVICE, f"{SYSTEM_NAMESPACE}/{SHARED_DNS}"),
         key=lambda s: s.metadata.name,
@@ -152,6 +148,7 @@ def _config_rule(name: NetworkName) -> PolicyRule:
 
 
 def _pod_selector(name: NetworkName) -> dict[str, str]:
+    """The labels that select the DNS pods of a network."""
     return {TENANT: name.tenant, DNS: name.network}
 
 

@@ -61,9 +61,9 @@ def provider_call(network: Network, action: str, **arguments: Any) -> Call:
 
 
 def describe(network: Network, snapshot: Snapshot) -> tuple[Description, Question]:
-    """The ranges and DNS address that the provider last gave for a network, and the question.
+    """The ranges and DNS address that the provider last gave for a network, and its question.
 
-    Without an answer they are empty, or an error. What is no range or address is left out.
+    Without an answer they are empty, with the error if there was one; invalid values are left out.
     """
     call = provider_call(network, "describe", vpcID=network.spec.vpc_id)
     answer = snapshot.fact(Answer, call.id)
@@ -129,7 +129,7 @@ def plan_backends(
 
 
 def _revision(service: Service, snapshot: Snapshot) -> str:
-    """A hash that changes with the Service and its slices, also if their content returns."""
+    """A hash of the resource versions of a Service and its slices: any write of them changes it."""
     key = f"{service.metadata.namespace}/{service.metadata.name}"
     slices = snapshot.by(snapshot.local, SLICES_BY_SERVICE, key)
     versions = sorted(s.metadata.uid + s.metadata.resource_version for s in slices)
@@ -151,7 +151,7 @@ def plan_releases(name: str, snapshot: Snapshot, options: NetworksOptions) -> Pl
 
 
 def releases(network: Network, snapshot: Snapshot) -> Iterator[Question]:
-    """A question to release each held address without a Service of that uid and address."""
+    """A question to release each address that the provider holds and no Service here has."""
     alive = {
         (s.metadata.uid, s.spec.cluster_ip)
         for s in snapshot.by(snapshot.local, SERVICES_BY_NETWORK, network.metadata.name)
@@ -174,13 +174,17 @@ def held_addresses(network: Network, snapshot: Snapshot) -> tuple[HeldAddress, .
 
 
 def _list_call(network: Network) -> Call:
+    """The request for all addresses that the provider holds for a network."""
     return provider_call(network, "list")
 
 
 def plan_return(
     network: Network, snapshot: Snapshot, options: NetworksOptions
 ) -> tuple[str, tuple[Question, ...]]:
-    """Why a network that ends waits for its provider, and the questions; empty if it need not."""
+    """The message that a terminating network waits for its provider, and what to ask it.
+
+    Both are empty without a provider, or once it says that it holds no address.
+    """
     if not has_provider(network, options):
         return "", ()
     held = held_addresses(network, snapshot)

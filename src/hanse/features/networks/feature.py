@@ -135,7 +135,10 @@ class Networks:
         return plan(network, snapshot, self.options, self.provider_of(network))
 
     def _port_plan(self, key: Key, snapshot: Snapshot) -> Plan:
-        """The port of one pod in the network of its labels; empty if it is in none."""
+        """The plan of a pod's port in the network that its labels name.
+
+        Without one, the port goes.
+        """
         pod = snapshot.get(snapshot.local, Pod, key.name, key.namespace)
         name = _network_of_labels(pod) if pod is not None else None
         network = find_network(name, snapshot) if name is not None else None
@@ -169,10 +172,10 @@ class Networks:
         return Plan(tuple(Desired(guard, snapshot.local) for guard in guards))
 
     def _keys_for_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a changed object of this cluster concerns, by its kind.
+        """The keys that a changed object of this cluster affects, by its kind.
 
-        None for other kinds. What is in a Network only if that appears, which may be after its
-        members when an agent starts, or goes; a NetworkPort only if it goes.
+        None for other kinds. A Network that appears or goes affects all pods and Services in it; a
+        NetworkPort counts only if it goes.
         """
         obj = change.object
         meta = obj.metadata
@@ -200,9 +203,10 @@ class Networks:
                 return
 
     def _keys_for_members(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """Keys for a pod, Service or slice, by its labels before and after.
+        """Keys for a pod, Service or slice in a network, by its labels before and after.
 
-        All keys for the API server's Service, all networks for that of the shared DNS.
+        All networks and isolated namespaces for the API server's Service; all networks for that of
+        the shared DNS.
         """
         for version in (change.before, change.after):
             if version is None:
@@ -247,7 +251,10 @@ class Networks:
                 yield Key("addresses", str(name))
 
     def _keys_for_released_port(self, name: str, snapshot: Snapshot) -> Iterator[Key]:
-        """Pods that wait for a port, and a network whose deletion waits for it."""
+        """The keys to plan after a port is gone: pods of its network that wait for one.
+
+        Also the network, if it is being deleted.
+        """
         network = snapshot.get(snapshot.local, Network, name)
         if network is not None and network.metadata.deletion_timestamp is not None:
             yield Key("network", name)
@@ -346,10 +353,10 @@ class Networks:
     def _keys_for_outcome(
         self, kind: object, name: str, namespace: str, snapshot: Snapshot
     ) -> Iterator[Key]:
-        """Keys of tenants and networks whose status tells the result of such a write.
+        """The keys whose status reports the outcome of a write of this kind.
 
-        A Namespace's concerns all tenants, a ServiceCIDR's all networks, a Service's,
-        EndpointSlice's or Deployment's those of the tenant.
+        A Network's: its tenant; a Namespace's: all tenants; a ServiceCIDR's: all networks; a
+        Service's, EndpointSlice's or Deployment's: all networks of the namespace's tenant.
         """
         if kind == Network.kind:
             yield Key("tenant", parse_network_name(name).tenant)

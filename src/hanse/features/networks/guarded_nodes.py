@@ -33,7 +33,7 @@ class Isolation(Enum):
 
 
 def isolated_by(snapshot: Snapshot, options: NetworksOptions) -> Isolation:
-    """What keeps networks apart: NetworkPolicies, unless it is certain that something else does.
+    """What isolates networks: ClusterNetworkPolicies, guards on all nodes, else NetworkPolicies.
 
     UNDECIDED while Nodes or Leases are not listed, or the state of a guard is not known.
     """
@@ -81,16 +81,13 @@ def unguarded_nodes(nodes: Iterable[Node], leases: Iterable[Lease], now: datetim
 
 
 def _is_of_boot(lease: Lease, node: Node) -> bool:
-    """Whether a guard has held a Lease since its machine started."""
+    """Whether the holder of a guard's Lease is the present boot of the node."""
     boot = node.status.node_info.boot_id
     return bool(boot) and lease.spec.holder_identity == boot
 
 
 def concerns_guards(before: Object | None, after: Object | None) -> bool:
-    """Whether a change of a Node, or of a Lease, can change what keeps networks apart.
-
-    True for one that appears or goes.
-    """
+    """Whether a change of a Node or Lease may affect `isolated_by`; True if it appears or goes."""
     match before, after:
         case Node(), Node():
             boots = {one.status.node_info.boot_id for one in (before, after)}

@@ -160,13 +160,14 @@ def _network_rules(
 
 
 def _access_ports(access: Access) -> tuple[PolicyPort, ...]:
+    """The ports of an access, as ports of a NetworkPolicy."""
     return tuple(PolicyPort(protocol=PROTOCOLS[one], port=port) for one, port in access.ports)
 
 
 def _access_peers(access: Access, inputs: IsolationInputs) -> tuple[PolicyPeer, ...]:
-    """Who is meant by an access: pods of a namespace without tenant, nodes, or a range outside.
+    """The peers that an access names: a namespace without tenant, all nodes, or a range.
 
-    None if all of a range is inside the cluster.
+    Of a range only what is outside of the cluster; none if nothing is.
     """
     if access.namespace:
         selector = LabelSelector(
@@ -232,6 +233,7 @@ def _network_policy(
     ingress: tuple[IngressPolicyRule, ...] = (),
     egress: tuple[EgressPolicyRule, ...] = (),
 ) -> NetworkPolicy:
+    """A NetworkPolicy with these selectors, types and rules."""
     return NetworkPolicy(
         metadata=Meta(name=name, namespace=namespace, labels=labels),
         spec=NetworkPolicySpec(

@@ -46,10 +46,9 @@ from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot
 
 
 def plan_isolation(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
-    """The NetworkPolicies that isolate a namespace; all stays while it is not known who does.
+    """The NetworkPolicies of a tenant's namespace, if these isolate networks; else none.
 
-    None without a tenant or while it terminates. None, too, if networks are isolated by other
-    means.
+    Everything stays while it is undecided what isolates; none without tenant or while terminating.
     """
     tenant = namespace_tenant(key.name, snapshot)
     namespace = snapshot.get(snapshot.local, Namespace, key.name)
@@ -68,9 +67,9 @@ def plan_isolation(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Pl
 def isolated_condition(
     network: Network, snapshot: Snapshot, options: NetworksOptions
 ) -> tuple[Condition, ...]:
-    """What keeps a network apart, as a condition; none while that is not known.
+    """The condition Isolated, with what isolates the network; empty while that is undecided.
 
-    It is False while policies that should do it are not there. A new network has none until then.
+    False while its NetworkPolicies are missing; a new network has no condition until they exist.
     """
     by = isolated_by(snapshot, options)
     if by is Isolation.UNDECIDED:
@@ -95,8 +94,8 @@ def keys_for_isolation(
 ) -> Iterator[Key]:
     """Keys of namespaces and networks for a change of what isolation depends on.
 
-    That are nodes and their guards, what the platform allows, policies that appear or go, and pods
-    with addresses that their node's ranges do not have.
+    That is: nodes and their guards, NetworkAccesses, NetworkPolicies that appear or go, and pods
+    with addresses outside of their node's ranges.
     """
     if isinstance(change, FactChange):
         fact = change.fact
@@ -120,7 +119,7 @@ def keys_for_isolation(
 
 
 def _has_accesses(snapshot: Snapshot) -> bool:
-    """Whether the platform allows networks anything."""
+    """Whether there is any NetworkAccess."""
     return any(snapshot.all(snapshot.local, NetworkAccess))
 
 
@@ -134,10 +133,10 @@ def all_isolation_keys(snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _inputs(tenant: str, snapshot: Snapshot, options: NetworksOptions) -> IsolationInputs:
-    """What the policies of a tenant's namespaces depend on.
+    """All that the policies of a tenant's namespaces are built from: networks, peers, accesses.
 
     Drained networks are left out, as are accesses with a range while the addresses of their network
-    are not all known. Nodes and ranges are only read if there are accesses.
+    are not all known.
     """
     networks = [
         parse_network_name(n.metadata.name)
@@ -167,7 +166,7 @@ def _inputs(tenant: str, snapshot: Snapshot, options: NetworksOptions) -> Isolat
 
 
 def _merged(ranges: list[str]) -> tuple[str, ...]:
-    """Ranges and addresses as few ranges."""
+    """Ranges and addresses, merged into as few ranges as possible."""
     parsed = [ip_network(one) for one in ranges]
     four = collapse_addresses(one for one in parsed if isinstance(one, IPv4Network))
     six = collapse_addresses(one for one in parsed if isinstance(one, IPv6Network))
@@ -175,10 +174,7 @@ def _merged(ranges: list[str]) -> tuple[str, ...]:
 
 
 def _has_known_addresses(name: NetworkName, snapshot: Snapshot) -> bool:
-    """Whether the pods of a network have addresses of their nodes' pod ranges.
-
-    Policies of another network that allow a range could not leave them out otherwise.
-    """
+    """Whether all addresses of a network's pods are in their nodes' pod ranges."""
     pods = snapshot.by(snapshot.local, PODS_BY_NETWORK, str(name))
     return not any(_is_elsewhere(pod, snapshot) for pod in pods)
 
@@ -205,7 +201,7 @@ def _has_policies(name: NetworkName, snapshot: Snapshot) -> bool:
 
 
 def _keys_for_policy(policy: NetworkPolicy, snapshot: Snapshot) -> Iterator[Key]:
-    """The networks whose condition tells of a policy: all of the tenant for the default deny."""
+    """The networks whose condition Isolated depends on a policy; all of the tenant for DENY."""
     meta = policy.metadata
     tenant = namespace_tenant(meta.namespace, snapshot)
     if tenant and meta.name == DENY:
@@ -218,10 +214,10 @@ def _keys_for_policy(policy: NetworkPolicy, snapshot: Snapshot) -> Iterator[Key]
 def _keys_for_pod(
     change: ObjectChange, snapshot: Snapshot, options: NetworksOptions
 ) -> Iterator[Key]:
-    """Keys for a pod on a node that was never ready, or with an address of no known range.
+    """All keys for a pod on a node that was never ready, if guards are used.
 
-    The former are all, with the guard; the latter its tenant's, if there are accesses. None for a
-    pod whose node and addresses are unchanged.
+    Those of its tenant's namespaces, if it has an address outside of its node's ranges and there
+    are accesses. None for a pod whose node and addresses are unchanged.
     """
     before = change.before if isinstance(change.before, Pod) else None
     after = change.after if isinstance(change.after, Pod) else None

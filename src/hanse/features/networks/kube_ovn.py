@@ -169,10 +169,12 @@ def _desired_vpc(network: Network, snapshot: Snapshot) -> Vpc:
 
 
 def _vpc_name(network: Network) -> str:
+    """The name of a network's Vpc: the network's with a dash for the dot."""
     return shorten_name(network.metadata.name.replace(".", "-"))
 
 
 def _subnet_name(network: Network, subnet: Subnet) -> str:
+    """The name of the kube-ovn Subnet: `TENANT-NETWORK-SUBNET`."""
     return shorten_name(f"{network.metadata.name.replace('.', '-')}-{subnet.name}")
 
 

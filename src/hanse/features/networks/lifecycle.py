@@ -117,9 +117,9 @@ def plan_network(
 def _described(
     network: Network, snapshot: Snapshot, options: NetworksOptions
 ) -> tuple[Network, tuple[Question, ...]]:
-    """A network with the ranges and DNS address of its provider in its status, and the question.
+    """The network with ranges and DNS address of its provider in the status, and the question.
 
-    No question once both are known, or without a provider to ask.
+    Unchanged, without a question, once both are known or if there is no provider to ask.
     """
     status = network.status
     known = bool(network.service_cidrs and status.dns_service_ip)
@@ -311,6 +311,7 @@ def _validate(network: Network, snapshot: Snapshot) -> Iterator[str]:
 
 
 def desired_from_provider(objects: tuple[Object, ...], snapshot: Snapshot) -> Iterator[Desired]:
+    """The provider's objects as desired objects of this cluster."""
     return (Desired(obj, snapshot.local) for obj in objects)
 
 
@@ -392,7 +393,7 @@ def _add_finalizer(network: Network, snapshot: Snapshot) -> Plan:
 
 
 def merged_conditions(network: Network, conditions: list[Condition], snapshot: Snapshot) -> object:
-    """The conditions of a network after an update, as wire values."""
+    """The network's conditions with these merged in, as wire values."""
     after = merge_conditions(
         network.status.conditions, conditions, snapshot.now, network.metadata.generation
     )

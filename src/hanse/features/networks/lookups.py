@@ -122,13 +122,16 @@ def is_drained(network: Network) -> bool:
 
 
 def needs_no_guard(network: Network) -> bool:
-    """Whether the condition of a network says that policies keep it apart."""
+    """Whether condition Isolated of a network is True by policies, not by guards."""
     found = find_condition(network.status.conditions, ISOLATED)
     return found is not None and found.status == "True" and found.reason != GUARDED
 
 
 def ipam_mode(network: Network) -> IPAM:
-    """Who allocates Service addresses: spec.service.ipam, else Arktos with cidrs, or Kubernetes."""
+    """Who allocates Service addresses: spec.service.ipam; by default Arktos, if it has cidrs.
+
+    Without cidrs the default is Kubernetes.
+    """
     service = network.spec.service
     return service.ipam or ("Arktos" if service.cidrs else "Kubernetes")
 

@@ -45,7 +45,7 @@ def is_agreed(peering: NetworkPeering, snapshot: Snapshot) -> bool:
 
 
 def _is_consent(peering: NetworkPeering, snapshot: Snapshot) -> bool:
-    """Whether both tenants are those of its recorded uids, and it is not older than its own."""
+    """Whether a peering holds for both present tenants, by their recorded uids and its age."""
     recorded = (peering.status.tenant_uid, peering.status.peer_tenant_uid)
     is_same = all(recorded) and recorded == _tenant_uids(peering, snapshot)
     return is_same and not _is_earlier(peering, snapshot)
@@ -135,4 +135,5 @@ def _validate(peering: NetworkPeering, snapshot: Snapshot) -> Iterator[str]:
 
 
 def _is_deleting(peering: NetworkPeering) -> bool:
+    """Whether a NetworkPeering has a deletionTimestamp."""
     return peering.metadata.deletion_timestamp is not None

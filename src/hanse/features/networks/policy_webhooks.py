@@ -78,7 +78,7 @@ class PluginPoliciesHook:
         self._feature = feature
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:  # noqa: ARG002 - the contract
-        """Allow trusted users, and policies all of whose rules drop, reject, deny or log."""
+        """Deny a policy with a rule that allows or passes, unless a trusted user writes it."""
         if is_trusted(review, self._feature.options):
             return Allow()
         spec = review.object.get("spec") or {}

@@ -64,7 +64,7 @@ def plan_port(
 
 
 def is_waiting(pod: Pod) -> bool:
-    """Whether a pod has the readiness annotation or scheduling gate."""
+    """Whether a pod still waits for its port: it has the readiness annotation or gate."""
     return READINESS in pod.metadata.annotations or any(
         gate.name == READINESS for gate in pod.spec.scheduling_gates
     )

@@ -87,6 +87,7 @@ def _binding(name: str, role: str, admins: Sequence[TenantAdmin], space: str = "
 
 
 def _subject(admin: TenantAdmin) -> Wire:
+    """The RBAC subject of a tenant's administrator."""
     if admin.kind == "ServiceAccount":
         return {"kind": admin.kind, "name": admin.name, "namespace": admin.namespace}
     return {"apiGroup": RBAC, "kind": admin.kind, "name": admin.name}

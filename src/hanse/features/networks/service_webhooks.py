@@ -218,7 +218,7 @@ def _addresses(wire: Wire) -> Iterator[tuple[str, str]]:
 
 
 def is_foreign_pod_address(text: str, name: NetworkName, snapshot: Snapshot) -> bool:
-    """Whether a pod with that address has other tenant or network labels."""
+    """Whether a known pod with that address is in another network; False if none has it."""
     pods = snapshot.by(snapshot.local, PODS_BY_ADDRESS, str(parse_address(text) or ""))
     own = (name.tenant, name.network)
     return any((p.metadata.labels.get(TENANT), p.metadata.labels.get(NETWORK)) != own for p in pods)

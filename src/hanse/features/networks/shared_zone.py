@@ -122,7 +122,7 @@ def asker_network(address: str, snapshot: Snapshot) -> NetworkName | None:
 
 
 def concerned_names(change: Change, snapshot: Snapshot) -> ConcernedNames:
-    """The keys, networks and addresses that a change may concern, by the snapshot after it.
+    """The keys, networks and client addresses whose answers a change may affect.
 
     None for facts, and for objects of other clusters and kinds.
     """
@@ -158,7 +158,10 @@ def concerned_names(change: Change, snapshot: Snapshot) -> ConcernedNames:
 
 
 def _concerned_by_member(change: ObjectChange, snapshot: Snapshot) -> ConcernedNames:
-    """What a changed Service, pod or slice concerns: its network and peers, before and after."""
+    """The keys that a changed Service, pod or slice has in zones of its network and peers.
+
+    Also the pod's addresses; before and after the change.
+    """
     keys: set[tuple[NetworkName, Key]] = set()
     addresses: set[str] = set()
     for version in (change.before, change.after):

@@ -54,9 +54,9 @@ def plan_tenant(key: Key, snapshot: Snapshot, options: NetworksOptions) -> Plan:
 
 
 def _with_current_spec(network: Network, snapshot: Snapshot) -> Network:
-    """The default network, if it exists with its spec of now and without finalizer to be set.
+    """The default network as desired: once it exists, with its present spec and no finalizer.
 
-    The tenant may change it.
+    So changes by the tenant stay.
     """
     current = snapshot.get(snapshot.local, Network, network.metadata.name)
     if current is None:

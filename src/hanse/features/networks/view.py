@@ -66,9 +66,9 @@ class NetworksView:
                 return ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> FeatureItem | None:
-        """The item of a Network, with the use of its service ranges; None if it is gone.
+        """The item of a Network: phase, pods, Services, and use of its service ranges.
 
-        How it is now is not known while nobody reaches its cluster.
+        None if it is gone; while its cluster is unreachable its phase is shown as not known.
         """
         where, _, name = key.partition("/")
         network = snapshot.get(where, Network, name)

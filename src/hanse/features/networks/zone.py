@@ -110,7 +110,7 @@ class NetworkZone:
         return (*own, *((self._config,) if self._config is not None else ()))
 
     def synced(self, snapshot: Snapshot) -> bool:
-        """Whether Services, slices and pods are listed, and the namespaces named if followed."""
+        """Whether Services, slices and pods are listed; if it follows a ConfigMap, also that."""
         if self._config is not None and self._named_namespaces(snapshot) is None:
             return False
         return all(snapshot.listed(snapshot.local, kind) for kind in (Service, EndpointSlice, Pod))
@@ -136,7 +136,7 @@ class NetworkZone:
         return {key for v in versions if v is not None and members.has(v) for key in member_keys(v)}
 
     def members(self, snapshot: Snapshot) -> "ZoneMembers":
-        """Whose objects have names in this zone: by their labels, which the agent checked."""
+        """Which objects have names in this zone: those whose labels name the network."""
         return ZoneMembers(
             self.network, _labelled_network, lambda kind: snapshot.all(snapshot.local, kind)
         )

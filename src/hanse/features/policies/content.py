@@ -58,19 +58,19 @@ def is_federated(policy: Policy) -> bool:
 
 
 def replicated_content(policy: Policy) -> Content:
-    """The spec, labels and annotations of a policy without those that tools keep for themselves."""
+    """A policy's spec, and its labels and annotations without those of tools such as kubectl."""
     meta = policy.metadata
     return Content(policy.spec, _user_metadata(meta.labels), _user_metadata(meta.annotations))
 
 
 def content_digest(content: Content) -> str:
-    """A short hash of a policy's normalized content: defaults set by admission do not change it."""
+    """A short hash of a policy's content without defaults: defaulting does not change it."""
     normal = (normalize_spec(content.spec), content.labels, content.annotations)
     return _hash(msgspec.json.encode(normal, order="deterministic"))
 
 
 def build_policy(key: Key, content: Content, annotation: Mapping[str, str]) -> Policy:
-    """The policy as it is created in another member, with its version annotation."""
+    """The policy to create in another member: this content, federated, with `annotation` added."""
     kind = KINDS[key.topic]
     meta = Meta(
         name=key.name,

@@ -49,9 +49,9 @@ def decide(
     outcome: WriteOutcome | None,
     now: datetime,
 ) -> MemberDecision:
-    """The record and the writes that bring the policy in this member to the winning version.
+    """The new record of a policy in a member, and the writes that bring it to the winning version.
 
-    Where the member's AcceptancePolicy refuses it, nothing is written and the record is Blocked.
+    Where the member's AcceptancePolicy refuses them, nothing is written and the record is Blocked.
     """
     before = stored.here if isinstance(stored, PolicyRecord) else LocalState()
     winner = draft.history.winner
@@ -69,7 +69,7 @@ def decide(
 
 
 def _not_accepted(refusal: str, draft: RecordDraft, decision: MemberDecision) -> MemberDecision:
-    """The decision without writes, its record Blocked: the member's AcceptancePolicy refuses."""
+    """The decision without its writes, its record Blocked with `refusal` as the message."""
     here = replace(
         decision.record.here,
         phase="Blocked",
@@ -81,7 +81,7 @@ def _not_accepted(refusal: str, draft: RecordDraft, decision: MemberDecision) ->
 
 
 def _quarantined(draft: RecordDraft) -> MemberDecision:
-    """Keep a quarantined policy, with the message for its reason."""
+    """The decision that leaves a quarantined policy as it is, with a message for its reason."""
     here = replace(draft.here, message=_QUARANTINE_MESSAGES.get(draft.here.reason, ""))
     return _member_decision(replace(draft, here=here))
 
@@ -192,7 +192,10 @@ def _generation_after_patch(policy: Policy, winner: Version) -> int:
 
 
 def _keep_applied(view: MemberView, draft: RecordDraft, winner: Version) -> MemberDecision:
-    """The decision if the winner is here: annotate its version, remove a carried out resolution."""
+    """The decision if the policy has the winning content: Applied, with a patch of annotations.
+
+    The version annotation is set, and a user's resolve annotation is removed.
+    """
     here = replace(draft.here, phase="Applied", target=None, reason="", message="")
     assert view.policy is not None, "an applied policy exists"
     version: Wire = version_annotation(view.key, winner.dot, here.digest)
@@ -203,7 +206,7 @@ def _keep_applied(view: MemberView, draft: RecordDraft, winner: Version) -> Memb
 
 
 def _resolution_removed(view: MemberView) -> Wire:
-    """The patch of annotations that removes a user's resolution once it is carried out."""
+    """Annotations of a merge patch that remove the user's resolve annotation; empty without one."""
     policy = view.policy
     resolved = policy is not None and RESOLVE_ANNOTATION in policy.metadata.annotations
     return {RESOLVE_ANNOTATION: None} if resolved else {}
@@ -218,7 +221,10 @@ def _blocked(draft: RecordDraft, winner: Version, reason: Reason, message: str) 
 def _blocked_without_parent(
     draft: RecordDraft, winner: Version, reason: Reason, message: str
 ) -> MemberDecision:
-    """Blocked by a missing namespace or definition: a policy still observed is about to go."""
+    """The Blocked decision if the namespace or definition is missing.
+
+    The uids of a policy that is still observed are kept as former ones: it goes with its parent.
+    """
     decision, was = _blocked(draft, winner, reason, message), draft.here
     if not was.exists:
         return decision
@@ -229,10 +235,10 @@ def _blocked_without_parent(
 def _pending(
     here: LocalState, target: Dot | None, before: LocalState, outcome: WriteOutcome | None
 ) -> LocalState:
-    """The state while a write towards a version is under way; Blocked if the last was refused.
+    """The state Pending towards a target version; Blocked if the last write of it was refused.
 
-    `before` is the recorded state, and `outcome` that of the last write; one that is not known
-    changes nothing.
+    `before` is the recorded state, `outcome` that of the last write; without an outcome a state
+    that was Blocked by a refusal stays so.
     """
     pending = replace(here, phase="Pending", target=target, reason="", message="")
     if before.target != pending.target or before.phase not in ("Pending", "Blocked"):
@@ -248,7 +254,7 @@ def _pending(
 
 
 def _released(here: LocalState) -> LocalState:
-    """The state of a policy that is not ours here any more; a write under way may still arrive."""
+    """The state of a policy that we no longer manage here; the target of a late write is kept."""
     return LocalState(phase="Released", target=here.target)
 
 
@@ -272,4 +278,5 @@ def _policy_patch(view: MemberView, change: Wire) -> Patch:
 
 
 def _member_decision(draft: RecordDraft, *writes: Write) -> MemberDecision:
+    """The decision with the record of a draft, and these writes."""
     return MemberDecision(PolicyRecord(draft.history, draft.here, draft.actor, draft.kept), writes)

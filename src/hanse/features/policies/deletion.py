@@ -49,10 +49,10 @@ DisappearanceCause: TypeAlias = DeletedByUser | RemovedWithParent | Undetermined
 def classify_disappearance(
     view: MemberView, here: LocalState, options: PolicyOptions, snapshot: Snapshot
 ) -> DisappearanceCause:
-    """Why a recorded policy is gone: by a user, or with its definition or namespace, by live reads.
+    """Why a recorded policy is gone: by a user, or with its namespace or definition.
 
-    Held if too many are gone. Undetermined until the reads answer, while the member is joining, or
-    if a read still finds a policy.
+    Live reads tell; it is Undetermined, with these questions, until they answer, while the member
+    is joining, or if a read finds a policy that is not observed. Held if too many are gone at once.
     """
     if view.joining:
         return Undetermined()
@@ -76,11 +76,10 @@ def classify_disappearance(
 def confirm_parents(
     view: MemberView, here: LocalState, snapshot: Snapshot
 ) -> LocalState | Undetermined:
-    """The state with the uids of the namespace and the definition that the policy belongs to.
+    """The state with the uids of the namespace and definition to which the policy belongs now.
 
-    Watches may lag behind each other, so the state may name their predecessors. A policy that a
-    live read finds after their successors were observed belongs to the successors: a namespace or
-    definition that is deleted takes its policies along.
+    Unchanged if they agree or one is missing. Else a live read has to find the same policy still
+    there; Undetermined, with the question, until it does.
     """
     policy, parents = view.policy, (view.namespace_uid, view.definition_uid)
     if policy is None or policy.metadata.uid != here.uid or not all(parents):
@@ -104,9 +103,9 @@ def _refs_to_read(view: MemberView) -> tuple[ClusterObjectRef, ...]:
 
 
 def _mass_deletion_message(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> str:
-    """The message if more applied policies are gone than both the number and the share allowed.
+    """The message if more applied policies are gone than both limits, a number and a share, allow.
 
-    Else empty; also if the annotation of the member's system namespace has `policies` or `*`.
+    Empty if not, and if an annotation of the member's system namespace allows it.
     """
     namespace = snapshot.get(member, Namespace, SYSTEM)
     allowed = (

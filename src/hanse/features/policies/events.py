@@ -13,7 +13,7 @@ RESOLVE = "settle it with `hanse policies resolve`"
 def record_events(
     view: MemberView, stored: PolicyRecord | MissingRecord, record: PolicyRecord
 ) -> tuple[EventRequest, ...]:
-    """The Events for the change from the stored record to a new one."""
+    """The Events for the change from the stored record to a new one, about the policy."""
     before = stored if isinstance(stored, PolicyRecord) else PolicyRecord()
     return tuple(_record_events(view, before, record))
 
@@ -33,7 +33,7 @@ def _record_events(
 def _history_events(
     view: MemberView, before: PolicyRecord, after: PolicyRecord
 ) -> Iterator[EventRequest]:
-    """Events for a new conflict, and for a new winner that was made in this member.
+    """VersionsCrossed for each newly overruled version, and an Event for a new winner made here.
 
     None without a winner.
     """
@@ -76,7 +76,7 @@ _ACTIONS = {"Present": "a change", "Deleted": "a deletion", "Orphaned": "leaving
 def _phase_events(
     view: MemberView, before: PolicyRecord, after: PolicyRecord
 ) -> Iterator[EventRequest]:
-    """Events for a changed phase: replicated, blocked, quarantined, or a held deletion."""
+    """The Event for a state in this member: replicated, blocked, quarantined, deletion held."""
     here: LocalState = after.here
     winner = after.history.winner
     origin = winner.dot.cluster if winner is not None else ""

@@ -107,6 +107,7 @@ class Policies:
         self._options = options
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
+        """The policies and ledger pages whose plans may differ after a change."""
         return keys_for_change(change, snapshot)
 
     def plan(self, key: Key, snapshot: Snapshot) -> Plan:
@@ -141,7 +142,11 @@ class Policies:
     def _plan_member(
         self, key: Key, member: ClusterId, ledgers: LedgerPages, known: History, snapshot: Snapshot
     ) -> _MemberPlan:
-        """The plan in a member we lead; unchanged if unsynced, unreadable or terminating."""
+        """The plan for a policy in a member we lead: its record, and writes to the policy.
+
+        The record stays as it is if the member is not fully synced, the record has a newer schema,
+        or the policy is being deleted.
+        """
         unchanged = _MemberPlan(_unchanged_record(key, member, snapshot))
         if not is_fully_synced(member, KINDS[key.topic], snapshot):
             return unchanged
@@ -163,7 +168,11 @@ class Policies:
         ledgers: LedgerPages,
         snapshot: Snapshot,
     ) -> _MemberPlan:
-        """The plan for what was observed; a disappeared policy is classified first."""
+        """The plan for what was observed of a policy; one that disappeared is classified first.
+
+        The record stays and is planned again later after a stale read, or while the cause is
+        undetermined.
+        """
         unchanged = _unchanged_record(view.key, view.member, snapshot)
         match observation:
             case StaleRead():
@@ -191,7 +200,10 @@ def _plan_confirmed(
     ledgers: LedgerPages,
     snapshot: Snapshot,
 ) -> _MemberPlan:
-    """The plan for a draft; while its parents are unconfirmed, with a live read and a requeue."""
+    """The plan for a draft, once live reads confirm which namespace and definition it belongs to.
+
+    Until then the plan for the draft as it is, with the questions and a requeue.
+    """
     match deletion.confirm_parents(view, draft.here, snapshot):
         case deletion.Undetermined(questions):
             plan = _plan_draft(view, stored, draft, ledgers, snapshot)
@@ -207,7 +219,7 @@ def _plan_draft(
     ledgers: LedgerPages,
     snapshot: Snapshot,
 ) -> _MemberPlan:
-    """The desired record and the writes for a draft; nothing if the record is not needed."""
+    """The desired record, writes and Events for a draft; empty if no record is needed."""
     outcome = snapshot.fact(WriteOutcome, view.policy_ref)
     decision = decide(view, stored, draft, outcome, snapshot.now)
     if not _is_record_needed(view, stored, decision.record, ledgers):
@@ -233,7 +245,10 @@ def _plan_held_deletion(view: MemberView, stored: PolicyRecord, message: str) ->
 
 
 def _desired_record(view: MemberView, record: PolicyRecord) -> Desired:
-    """The ConfigMap of a record with the member's stay, taking over an existing one."""
+    """The ConfigMap of a record in its member, written as its leader.
+
+    It may replace a foreign one.
+    """
     config_map = record_config_map(view.key, replace(record, stay=view.stay))
     return Desired(config_map, view.member, as_leader_of=view.member, ownership=TakeOver())
 
@@ -244,9 +259,9 @@ def _is_record_needed(
     record: PolicyRecord,
     ledgers: LedgerPages,
 ) -> bool:
-    """Whether a record is more than a tombstone that the ledger page already covers.
+    """Whether a record must be stored: its policy is present, or its end is not collected yet.
 
-    An empty one that was never stored is not needed either.
+    An ended policy that was never stored and has no version needs none either.
     """
     winner = record.history.winner
     if record.here.phase != "Released" or (winner is not None and winner.state == "Present"):

@@ -53,7 +53,7 @@ RECORDS_BY_NAMESPACE = Index(ConfigMap, "policies-namespace", _record_namespace)
 
 
 def keys_for_change(change: Change, snapshot: Snapshot) -> Iterable[Key]:
-    """The keys whose plans may differ after a change."""
+    """The policies and ledger pages whose plans may differ after a change."""
     match change:
         case ObjectChange():
             return _keys_for_object(change, snapshot)
@@ -89,9 +89,10 @@ def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterable[Key]:
 
 
 def _keys_for_records(config_maps: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
-    """The keys for a record or page, given as it was before and after its change; none for others.
+    """The keys for a record or page, given before and after its change; none for other ConfigMaps.
 
-    A tombstone also affects the pages of all led members, other records those of joining ones.
+    A record of an ended policy also affects the pages of all led members, others those of members
+    that are joining.
     """
     keys = {key for each in config_maps if (key := record_key(each)) is not None}
     yield from keys
@@ -106,9 +107,9 @@ def _keys_for_records(config_maps: list[ConfigMap], snapshot: Snapshot) -> Itera
 
 
 def _keys_for_pages(config_maps: list[ConfigMap], snapshot: Snapshot) -> Iterator[Key]:
-    """The policies whose collected tombstones changed, and the pages of led members.
+    """The policies whose collected records changed on a page, and the pages of led members.
 
-    All keys if a page is new, gone or unreadable, or is of another stay of its member.
+    All keys if a page is new, gone or unreadable, or its member has joined anew.
     """
     pages = [page for each in config_maps if isinstance(page := decode_page(each), LedgerPage)]
     if len(pages) < 2 or len({(p.cluster, p.stay, str(p.left)) for p in pages}) > 1:
@@ -124,7 +125,7 @@ def _keys_for_pages(config_maps: list[ConfigMap], snapshot: Snapshot) -> Iterato
 
 
 def _is_tombstone(config_map: ConfigMap) -> bool:
-    """Whether a ConfigMap holds a record of the phase Released."""
+    """Whether a ConfigMap holds the record of an ended policy (phase Released)."""
     record = decode_record(config_map)
     return isinstance(record, PolicyRecord) and record.here.phase == "Released"
 

@@ -181,13 +181,13 @@ def decode_page(config_map: ConfigMap | None) -> LedgerPage | UnreadableRecord |
 
 
 def new_actor_id(member: ClusterId, *parts: object) -> str:
-    """An actor id that is not in use: a hash of the first event counted under it."""
+    """An actor id `MEMBER~HASH`: the hash of `parts`, which make it different from earlier ids."""
     encoded = "\n".join(str(part) for part in parts).encode()
     return f"{member}~{blake2b(encoded, digest_size=5).hexdigest()}"
 
 
 def version_annotation(key: Key, dot: Dot, digest: str) -> dict[str, str]:
-    """The annotation with the version of a policy: a copy is never taken for a new policy."""
+    """The annotation that marks a policy with its version, digest and a checksum of its key."""
     return {VERSION_ANNOTATION: f"{dot} {digest} {_key_checksum(key)}"}
 
 
@@ -209,17 +209,19 @@ def parse_version_annotation(key: Key, annotations: dict[str, str]) -> VersionMa
 
 
 def _key_checksum(key: Key) -> str:
-    """A hash of the policy's key: a copied annotation does not match another policy."""
+    """A short hash of a policy's key, to detect an annotation copied from another policy."""
     return blake2b(str(key).encode(), digest_size=4).hexdigest()
 
 
 def _config_map(name: str, data: dict[str, str]) -> ConfigMap:
+    """A ConfigMap of this name in the system namespace, with the label of ledgers."""
     return ConfigMap(
         metadata=Meta(name=name, namespace=SYSTEM, labels={LEDGER_LABEL: POLICIES}), data=data
     )
 
 
 def _encode(record: PolicyRecord | LedgerPage) -> str:
+    """The record or page as JSON."""
     return msgspec.json.encode(record).decode()
 
 
@@ -229,11 +231,13 @@ class _Schema(Struct):
 
 @lru_cache(maxsize=16384)
 def _decode_record(text: str) -> PolicyRecord | UnreadableRecord | MissingRecord:
+    """The record in a text, cached; unreadable if its schema is newer, missing if invalid."""
     return _decode(text, PolicyRecord)
 
 
 @lru_cache(maxsize=256)
 def _decode_page(text: str) -> LedgerPage | UnreadableRecord | MissingRecord:
+    """The page in a text, cached; unreadable if its schema is newer, missing if invalid."""
     return _decode(text, LedgerPage)
 
 

@@ -42,9 +42,10 @@ RECHECK_INTERVAL = timedelta(seconds=10)
 
 
 def plan_page(member: ClusterId, options: PolicyOptions, snapshot: Snapshot) -> Plan:
-    """The page of a member we lead; kept until synced, not written until the ledger is complete.
+    """The ledger page of a member we lead, and when to collect records of ended policies next.
 
-    An empty plan for a member that is leaving, or that we do not lead.
+    The stored page is kept until the member is synced and its ledger complete. Empty for a member
+    that is leaving, or that we do not lead.
     """
     if member in list_leaving_members(snapshot) or not is_led_by_us(member, snapshot):
         return Plan()
@@ -76,9 +77,9 @@ class _OtherStays(NamedTuple):
 
 
 def _other_stays(member: ClusterId, ledgers: LedgerPages) -> _OtherStays:
-    """The current stays of other members, and the ended stays of those that left, by cluster.
+    """The current stays of the other members, and the last stays of those that left, by cluster.
 
-    Of two numbers of a member the larger counts; one that ended is not current again.
+    A stay is the number of a member's join; one that ended is never current again.
     """
     page = ledgers.pages.get(member)
     known = dict(page.members) if page is not None else {}
@@ -94,13 +95,13 @@ def _other_stays(member: ClusterId, ledgers: LedgerPages) -> _OtherStays:
 def is_history_collected(
     member: ClusterId, key: Key, history: History, ledgers: LedgerPages
 ) -> bool:
-    """Whether a member's page covers all of a policy's history, so that no record is needed."""
+    """Whether a member's page counts every event of a policy's history as collected."""
     known = ledgers.collected(member, key)
     return all(known.covers(Dot(actor, count)) for actor, count in history.context.items())
 
 
 def _is_ledger_complete(member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot) -> bool:
-    """Whether a member's ledger has a record from this stay of every policy that it needs."""
+    """Whether a member has a record of every policy that it needs, written since it last joined."""
     stay = ledgers.current_stay(member, snapshot)
     return all(
         _is_key_known(member, key, stay, ledgers, snapshot)
@@ -111,7 +112,10 @@ def _is_ledger_complete(member: ClusterId, ledgers: LedgerPages, snapshot: Snaps
 def _is_key_known(
     member: ClusterId, key: Key, stay: int, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
-    """Whether a record is of this stay or unreadable, or the page covers a missing one."""
+    """Whether a member's record of a policy is of its current stay (join), or has a newer schema.
+
+    Without a record: whether its page has collected all that is known of the policy.
+    """
     match decode_record(snapshot.get(member, ConfigMap, record_name(key), SYSTEM)):
         case PolicyRecord() as record:
             return record.stay == stay
@@ -124,7 +128,7 @@ def _is_key_known(
 
 
 def _keys_to_record(member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot) -> Iterator[Key]:
-    """The policies that a complete ledger needs: federated here, or with versions in others."""
+    """The policies that a member's ledger needs: federated there, or known to other ledgers."""
     for kind in KINDS.values():
         yield from (policy_key(p) for p in snapshot.all(member, kind) if is_federated(p))
     for other in ledgers.members:
@@ -142,9 +146,9 @@ def _keys_to_record(member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot)
 def _collectable_tombstones(
     member: ClusterId, ledgers: LedgerPages, options: PolicyOptions, snapshot: Snapshot
 ) -> Iterator[tuple[str, dict[str, int]]]:
-    """Key and context of each tombstone that is old enough and that every member knows.
+    """Key and version context of each record of an ended policy that the page can replace.
 
-    Those of policies that are present again are left out.
+    It is old enough, every member knows the end, and the policy is not present again.
     """
     for key, record in _list_tombstones(member, snapshot):
         if _tombstone_age(record, snapshot.now) < options.retention:
@@ -160,7 +164,10 @@ def _collectable_tombstones(
 def _is_end_known_everywhere(
     key: Key, history: History, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
-    """Whether every member, reachable or not, knows the policy's end and has carried it out."""
+    """Whether every member has carried out a policy's deletion or orphaning.
+
+    False if one is unsynced.
+    """
     return all(
         _is_end_known_by(member, key, history, ledgers, snapshot) for member in ledgers.members
     )
@@ -169,7 +176,10 @@ def _is_end_known_everywhere(
 def _is_end_known_by(
     member: ClusterId, key: Key, history: History, ledgers: LedgerPages, snapshot: Snapshot
 ) -> bool:
-    """Whether a synced member has released a policy at its end, or collected its tombstone."""
+    """Whether a member has released a policy at these versions, or collected its record.
+
+    False while the member is not synced.
+    """
     if not snapshot.synced(member, ConfigMap):
         return False
     dots = [e.dot for e in history.entries]
@@ -195,7 +205,7 @@ def _list_tombstones(member: ClusterId, snapshot: Snapshot) -> Iterator[tuple[Ke
 def _time_to_next_collection(
     member: ClusterId, options: PolicyOptions, snapshot: Snapshot
 ) -> timedelta | None:
-    """The time until the next tombstone is old enough; None if all are.
+    """The time until the next record of an ended policy is old enough to collect; None if all are.
 
     Changes of other members requeue the key.
     """
@@ -207,5 +217,5 @@ def _time_to_next_collection(
 
 
 def _tombstone_age(record: PolicyRecord, now: datetime) -> timedelta:
-    """The age of a tombstone; never negative, even if clocks disagree, and 0 if it has no time."""
+    """How long ago a policy was released; never negative, and 0 if its record has no time."""
     return age(parse_time(record.here.since) or now, now)

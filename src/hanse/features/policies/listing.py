@@ -123,4 +123,5 @@ def _member_status(record: PolicyRecord | UnreadableRecord | None) -> MemberStat
 
 
 def _overruled_version(entry: Version) -> OverruledVersion:
+    """A losing version for display: its cluster, state and spec."""
     return OverruledVersion(entry.dot.cluster, entry.state, entry.content.spec)

@@ -97,7 +97,11 @@ def is_led_by_us(member: ClusterId, snapshot: Snapshot) -> bool:
 
 
 def is_fully_synced(member: ClusterId, kind: type[Object], snapshot: Snapshot) -> bool:
-    """Whether a member is synced, not recovering, its kinds are listed, and no ledger is unread."""
+    """Whether everything is known that decisions about a kind of policy in a member need.
+
+    The member is synced and not recovering, its objects are listed, and so is every other ledger of
+    a member that is connecting.
+    """
     state = snapshot.fact(ClusterState, member)
     if state is None or state.phase is not Phase.SYNCED or state.recovering:
         return False
@@ -108,9 +112,9 @@ def is_fully_synced(member: ClusterId, kind: type[Object], snapshot: Snapshot) -
 
 
 def _has_unread_ledgers(snapshot: Snapshot) -> bool:
-    """Whether a ledger is being listed for the first time; unreachable members do not count.
+    """Whether a member is connecting and its ledger was never listed.
 
-    Its page may say that this member's ledger is from an earlier stay.
+    Unreachable ones do not count.
     """
     return any(
         state.phase is Phase.CONNECTING
@@ -123,7 +127,7 @@ def _has_unread_ledgers(snapshot: Snapshot) -> bool:
 def build_member_view(
     key: Key, member: ClusterId, ledgers: "LedgerPages", snapshot: Snapshot
 ) -> MemberView:
-    """The view of a policy in a member that is fully synced."""
+    """All that decisions about a policy in a member need, read from the snapshot."""
     kind = KINDS[key.topic]
     others = [m for m in ledgers.members if m != member]
     return MemberView(
@@ -177,9 +181,9 @@ class LedgerPages(Struct, frozen=True):
     """The latest stay of each member that has ended according to any page."""
 
     def has_joined(self, member: ClusterId, snapshot: Snapshot) -> bool:
-        """Whether a member's ledger is complete and from its current stay.
+        """Whether a member has a ledger page of its current stay, written by the same cluster.
 
-        Only its leader can check that it is still the same cluster; others trust the page.
+        If the uid of the cluster is not known here, the page is trusted.
         """
         page = self.pages.get(member)
         if page is None or page.stay <= self.ended_stays.get(member, 0):
@@ -188,9 +192,9 @@ class LedgerPages(Struct, frozen=True):
         return not identity or page.cluster == identity
 
     def current_stay(self, member: ClusterId, snapshot: Snapshot) -> int:
-        """The number of a member's present stay in the federation: it counts its joins.
+        """The number of a member's present stay in the federation, which counts its joins.
 
-        A member that is joining gets one more than any ledger has seen.
+        For a member that is joining, one more than its page or any other has recorded.
         """
         page = self.pages.get(member)
         recorded = page.stay if page is not None else 0
@@ -199,7 +203,10 @@ class LedgerPages(Struct, frozen=True):
         return max(recorded, self.ended_stays.get(member, 0)) + 1
 
     def collected(self, member: ClusterId, key: Key) -> History:
-        """The context of a policy whose tombstone a member has collected."""
+        """The events of a policy that a member's page has collected.
+
+        An empty history if there are none.
+        """
         page = self.pages.get(member)
         return History(page.collected.get(str(key), {})) if page is not None else EMPTY_HISTORY
 
@@ -218,7 +225,10 @@ def read_ledger_pages(snapshot: Snapshot) -> LedgerPages:
 def read_record(
     key: Key, member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot
 ) -> PolicyRecord | UnreadableRecord | MissingRecord:
-    """A member's record of a policy; one from another stay or cluster counts as missing."""
+    """A member's record of a policy.
+
+    Missing, too, if its ledger is from another stay or cluster.
+    """
     if member in ledgers.pages and not ledgers.has_joined(member, snapshot):
         return MissingRecord()
     return decode_record(snapshot.get(member, ConfigMap, record_name(key), SYSTEM))

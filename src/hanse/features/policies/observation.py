@@ -105,9 +105,10 @@ def _observe_policy(view: MemberView, policy: Policy, recorded: LocalState) -> O
 def _observe_unrecorded(
     observed: ObservedPolicy, known: History, max_flips: int
 ) -> RecordDraft | StaleRead:
-    """The draft for a policy without record: adopted, created, edited or quarantined.
+    """The draft for a policy that has no record: it is the winner, or a user created or edited it.
 
-    StaleRead if an unreachable member has the event in its version annotation.
+    Quarantined if it is stale, unknown or was deleted elsewhere. StaleRead if its version
+    annotation names an event that only the record of an unreachable member has.
     """
     winner, version = known.winner, observed.version
     if observed.matches(winner):
@@ -196,7 +197,10 @@ def _observe_own_write(
 def _observe_absent(
     view: MemberView, stored: PolicyRecord, known: History
 ) -> RecordDraft | Disappeared:
-    """Disappeared if the policy was applied and its parents exist; else a draft without it."""
+    """Disappeared if a policy that was applied, and should be present, is gone without its parents.
+
+    Else a draft in which the policy is absent here.
+    """
     here = stored.here
     cleared = draft_unchanged(stored, known, absent_state(here))
     if not here.exists or here.phase != "Applied":
@@ -286,8 +290,8 @@ def _resolve_with(
 ) -> RecordDraft:
     """The draft after a user's resolution: this content, or its deletion, supersedes all others.
 
-    The flips that were counted start anew. What stands here counts as that version if it has the
-    content.
+    The count of versions that clusters undid in turn starts anew. If the policy has the digest, it
+    counts as that version.
     """
     actor = choose_actor(
         stored, merged, observed.view, observed.digest, version_number(observed.policy)

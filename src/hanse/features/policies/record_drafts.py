@@ -76,10 +76,11 @@ class ObservedPolicy(Struct, frozen=True):
 def draft_creation(
     observed: ObservedPolicy, stored: PolicyRecord, known: History, max_flips: int
 ) -> RecordDraft:
-    """The draft after a user created the policy, which supersedes tombstones only.
+    """The draft after a user created the policy.
 
-    `known` is the merged history of all members. The policy is quarantined once clusters have
-    undone each other's versions `max_flips` times in a row.
+    Its version supersedes only deleted or orphaned ones. `known` is the merged history of all
+    members. The policy is quarantined once clusters have undone each other's versions `max_flips`
+    times in a row.
     """
     merged = merge(stored.history, known)
     winner = merged.winner
@@ -149,7 +150,7 @@ def draft_event(
 
 
 def draft_unchanged(stored: PolicyRecord, known: History, here: LocalState) -> RecordDraft:
-    """The draft if nothing happened here: only the histories of other members are merged in."""
+    """The draft without a new event: state `here`, and the merged history of all members."""
     return RecordDraft(
         merge(stored.history, known), here, stored.actor, superseded_content(stored, known)
     )
@@ -164,7 +165,7 @@ def draft_quarantine(
 
 
 def absent_state(here: LocalState) -> LocalState:
-    """The state of a policy that does not exist; a write under way may still arrive."""
+    """The state of a policy that does not exist here; the target of an unfinished write is kept."""
     return LocalState(target=here.target if here.phase in ("Pending", "Released") else None)
 
 

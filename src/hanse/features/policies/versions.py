@@ -55,7 +55,10 @@ class Version(Struct, frozen=True, omit_defaults=True):
 
     @property
     def priority(self) -> tuple[int, int, str, int, str]:
-        """The rank in a conflict: orphaning beats editing, editing beats deleting, then weight."""
+        """Sort key of conflicting versions, the highest wins: orphaned, present, deleted.
+
+        Then by weight.
+        """
         actor, count = self.dot.actor, self.dot.count
         return (_STATE_RANK[self.state], self.weight, actor, count, self.digest)
 
@@ -81,7 +84,7 @@ class History(Struct, frozen=True):
 
     @property
     def overruled(self) -> tuple[Version, ...]:
-        """The versions that lose against the winner and differ from it; none without one."""
+        """The versions that differ from the winner in state or content; none without a winner."""
         winner = self.winner
         if winner is None:
             return ()
@@ -162,7 +165,10 @@ def append_event(
 
 
 def count_flips(before: Version | None, cluster: ClusterId, digest: str) -> int:
-    """The flips in a row if this digest replaced a version; 0 unless it undoes another's."""
+    """How often in a row clusters undid each other, if this digest replaces `before`.
+
+    0 unless the digest is the one that `before`, made in another cluster, had replaced.
+    """
     if before is None or before.before != digest or before.dot.cluster == cluster:
         return 0
     return before.flips + 1

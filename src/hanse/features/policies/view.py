@@ -83,7 +83,10 @@ def _item_key(ledger: ConfigMap) -> tuple[str, ...]:
 
 
 def _policy_key(shown: str) -> Key:
-    """The policy key of an item key; `every namespace` means a cluster-wide policy."""
+    """The key for an item key `NAMESPACE/NAME`.
+
+    `every namespace` stands for a cluster-wide policy.
+    """
     namespace, _, name = shown.partition("/")
     whole = namespace == "every namespace"
     return Key(_TOPICS[0], name) if whole else Key(_TOPICS[1], name, namespace)
@@ -152,6 +155,7 @@ def _findings(policy: PolicyView, snapshot: MultiClusterSnapshot) -> Iterator[Fi
 
 
 def _kind(policy: PolicyView) -> type[AntreaClusterNetworkPolicy | AntreaNetworkPolicy]:
+    """The class of a shown policy: cluster-wide for `acnp`, else namespaced."""
     return AntreaClusterNetworkPolicy if policy.kind == "acnp" else AntreaNetworkPolicy
 
 
@@ -270,7 +274,7 @@ def _missing_name_messages(
 
 
 def naming_services(snapshot: MultiClusterSnapshot) -> Iterator[ClusterId]:
-    """The clusters with policies that name Services, all of which have to be known then."""
+    """The clusters that have policies which name Services as peers."""
     for where in snapshot.clusters:
         kinds: tuple[type[AntreaNetworkPolicy | AntreaClusterNetworkPolicy], ...] = (
             AntreaNetworkPolicy,

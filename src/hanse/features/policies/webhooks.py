@@ -51,7 +51,7 @@ def ignored_annotation_warning(annotations: Mapping[str, str]) -> str:
 
 
 def peer_warnings(spec: Wire) -> tuple[str, ...]:
-    """Warnings of Services with a scope and of peers that are all local, each with its path."""
+    """Warnings, each with a field path: Services with a scope, or only peers of one cluster."""
     peers = tuple(policy_peers(spec))
     warnings = [
         f"spec.{path}.scope: a federated Service is named without scope; leave it out"

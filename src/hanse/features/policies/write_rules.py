@@ -14,7 +14,7 @@ from hanse.model.write_rules import (
 
 
 def _federated(of: str) -> str:
-    """CEL: whether a policy has the federation annotation `true`, in any spelling."""
+    """A CEL expression: whether the federation annotation of a policy variable is `true`."""
     names = label_spellings("federated.anp")
     return " || ".join(f"{annotation(of, name)} == 'true'" for name in names)
 

@@ -76,9 +76,9 @@ class Publishing:
         self.watches: tuple[Watch, ...] = tuple(watches)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The sources' keys, prefixed with the source's name; none for a PublishedName.
+        """The keys that the zone sources name for a change, each prefixed with its source's name.
 
-        For a DNSEndpoint instead the keys of those that we wrote and that share a name with it.
+        For a DNSEndpoint only the keys of ours that share a name with it; none for a PublishedName.
         """
         if isinstance(change, ObjectChange) and isinstance(change.object, PublishedName):
             return  # the runtime enqueues the key of an owned object
@@ -90,7 +90,7 @@ class Publishing:
                 yield Key(f"{source.name}.{key.topic}", key.name, key.namespace)
 
     def _conflicting_keys(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys of our DNSEndpoints that have a name of a changed one, before or after."""
+        """The keys of our DNSEndpoints that share a name with a changed one, before or after."""
         for side in (change.before, change.after):
             if isinstance(side, DNSEndpoint):
                 texts = conflicting_keys(side, self.name, snapshot)

@@ -50,10 +50,10 @@ def owner_record(meta: Meta) -> dns.rdataset.Rdataset:
 def parse_published_names(
     content: Iterable[tuple[str, dns.rdataset.Rdataset]],
 ) -> Iterator[PublishedName]:
-    """Each name of a zone as an object; foreign without a valid owner record.
+    """Each name in a zone as a PublishedName; without a valid owner record it has no owner claim.
 
-    Types that are not published are omitted: a name, even one with an owner record only, may be
-    left without record sets. Names with signatures alone (RRSIG, NSEC, NSEC3) are left out.
+    Only record sets of published types are kept, so that it may have none. Names with DNSSEC
+    records alone are left out.
     """
     records: dict[str, list[RecordSet]] = {}
     owners: dict[str, Meta] = {}

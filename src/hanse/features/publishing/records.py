@@ -49,7 +49,7 @@ def record_sets(node: ZoneNode) -> tuple[RecordSet, ...]:
 
 
 def published_names(nodes: Iterable[ZoneNode]) -> tuple[PublishedName, ...]:
-    """A PublishedName for each node that has records."""
+    """A PublishedName for each node that has record sets of published types."""
     return tuple(
         PublishedName(
             metadata=Meta(name=name_text(node.name).removesuffix(".")),

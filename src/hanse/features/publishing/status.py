@@ -84,7 +84,7 @@ def status_changes(
 
 
 def conflicting_keys(endpoint: DNSEndpoint, feature: str, snapshot: Snapshot) -> Iterator[str]:
-    """The keys of DNSEndpoints written by this feature that share a name with another one."""
+    """The keys of this feature's DNSEndpoints that have a name of the given one."""
     for record in endpoint.spec.endpoints:
         for other in snapshot.by(snapshot.local, ENDPOINTS_BY_DNS_NAME, record.dns_name):
             claim = owner_claim(other)
@@ -104,7 +104,10 @@ def _patch(subject: _Subject, desired_condition: Condition, snapshot: Snapshot) 
 
 
 def _subjects_of(key: Key, snapshot: Snapshot) -> Iterator[_Subject]:
-    """The existing objects whose names a key has; for a stateful key those on the broker."""
+    """The objects that get the condition of a key: a local ServiceImport or GlobalService.
+
+    For names of stateful sets, those sets on the broker.
+    """
     match key.topic:
         case "services.service":
             found = snapshot.get(snapshot.local, ServiceImport, key.name, key.namespace)
@@ -146,9 +149,9 @@ def _subjects(
 def _condition(
     failures: Sequence[_Failure], current: Condition | None, *, complete: bool
 ) -> Condition | None:
-    """False with the first failure; True only if a condition exists and all is published.
+    """Published: False with the first failure; True if it was set before and all is published.
 
-    Else None.
+    Else None: no change.
     """
     if failures:
         first, more = failures[0], len(failures) - 1

@@ -78,7 +78,7 @@ def plan_aggregate(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def keys_of_aggregates(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
-    """The keys of all aggregates on the broker, or of those that name a cluster."""
+    """The keys of imports on the broker that name `exporter` in their status; of all, if empty."""
     broker = broker_cluster(snapshot)
     for aggregate in snapshot.all(broker, ServiceImport) if broker is not None else ():
         labels = aggregate.metadata.labels
@@ -92,8 +92,7 @@ def import_spec(
 ) -> ServiceImportSpec:
     """The spec of a ServiceImport with these families and addresses.
 
-    The internal traffic policy `Cluster` is left out: agents of earlier versions, which may write
-    the aggregate in turn with us, leave it out.
+    An internal traffic policy other than `Local` is left empty, as earlier versions do.
     """
     return ServiceImportSpec(
         type=merged.type,

@@ -75,7 +75,7 @@ class ClusterSetRules(Struct, frozen=True):
     """Whether the profile is known, and not the default of a reader that has not read it yet."""
 
     def for_import(self, service_import: ServiceImport) -> "ClusterSetRules":
-        """The rules for one import; a profile that is unknown is `kep-1645` if it has spec.ips."""
+        """The rules for one import; while the profile is unknown, `kep-1645` if it has spec.ips."""
         if self.known or not service_import.spec.ips:
             return self
         return replace(self, profile="kep-1645")
@@ -102,9 +102,9 @@ class ClusterBackends(Struct, frozen=True, gc=False):
 
 
 def clusterset_rules(view: View, snapshot: Snapshot) -> ClusterSetRules:
-    """The rules of the ClusterSet, or the defaults; a view may override the profile.
+    """Profile, weights and expired clusters as the ClusterSet has them, or the defaults.
 
-    The local cluster never counts as expired.
+    The view's profile takes precedence; the local cluster never counts as expired.
     """
     broker = broker_cluster(snapshot)
     spec = clusterset_spec(snapshot, broker)
@@ -163,7 +163,7 @@ def _backends_in(
 def _cluster_weight(
     cluster: ClusterId, slices: list[EndpointSlice], rules: ClusterSetRules
 ) -> Weighting:
-    """The weight and priority by the annotations of a cluster's slices, else by the ClusterSet.
+    """The weight and priority in annotations of a cluster's slices, else those of the ClusterSet.
 
     Slices written by Hanse without annotations have the defaults, whatever the ClusterSet says now.
     """
@@ -212,7 +212,7 @@ def _ready_addresses(endpoint_slice: EndpointSlice) -> tuple[EndpointAddress, ..
 
 
 def _exclusion_reason(slices: list[EndpointSlice]) -> str:
-    """Why a cluster has no ready address."""
+    """Why a cluster has no ready address: no slices, no endpoints, or none ready."""
     if not slices:
         return NO_SLICES
     return NOT_READY if any(s.endpoints for s in slices) else NO_BACKENDS

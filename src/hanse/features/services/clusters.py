@@ -95,11 +95,10 @@ def counted_slices(
     *,
     judge: Callable[[ClusterId, Snapshot, ClusterId, str], MemberState] = member_state,
 ) -> list[EndpointSlice]:
-    """The slices of clusters that are ready, and of unknown ones that are in use already.
+    """The slices of clusters that are ready, and of `standing` clusters whose state is unknown.
 
-    `standing` are the clusters that the import names now: an unknown cluster keeps its place in it,
-    and gets no new one. `judge` tells the state of a cluster; by default the local one is always
-    ready.
+    `standing` are those that the import names already; `judge` tells the state of a cluster, which
+    by default is always ready for the local one.
     """
     counted: dict[ClusterId, bool] = {}
     for cluster in {source_cluster(s) for s in slices}:
@@ -139,11 +138,10 @@ def awaited_clusters(
     broker: ClusterId,
     broker_namespace: str,
 ) -> frozenset[ClusterId]:
-    """The clusters that an import names and that publish nothing, while their state is unknown.
+    """The `standing` clusters, which the import names, that publish nothing and may still do so.
 
-    The import names the `standing` ones. The broker was restored, or lost its namespace, or they
-    have not renewed their Lease since we look: they have not repaired what they publish yet. One
-    that is no member and of which nothing is `imported` is not awaited: somebody edited the status.
+    Their state is unknown since the broker or they returned. One that is no member and of which
+    nothing is `imported` is not awaited.
     """
     known = imported | joined_clusters(snapshot, broker, broker_namespace)
     missing = (standing & known) - {source_cluster(s) for s in slices}

@@ -18,7 +18,7 @@ def derived_name(key: Key) -> str:
 
 
 def derived_service(key: Key, name: str, merged: MergedImport) -> Service:
-    """The derived Service: without a selector, with the imported slices as its endpoints."""
+    """The Service with the ports and affinity of the import, without a selector."""
     return Service(
         metadata=Meta(name=name, namespace=key.namespace, labels={SERVICE_NAME: key.name}),
         spec=ServiceSpec(
@@ -73,4 +73,5 @@ def derived_addresses(
 
 
 def _ip_family(address: str) -> IPFamily:
+    """The IP family of an address, as Services name it."""
     return "IPv6" if address_family(address) == "IPv6" else "IPv4"

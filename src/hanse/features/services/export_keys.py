@@ -39,10 +39,9 @@ def exports_to_cluster(cluster: ClusterId, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def published_keys(endpoint_slice: EndpointSlice, snapshot: Snapshot) -> Iterator[Key]:
-    """Import, aggregate and export of the service that a slice on the broker belongs to.
+    """The keys of import, aggregate and export of the service that a slice on the broker is of.
 
-    The export if there is one here, or if the slice names this cluster as its source: somebody else
-    may have written it.
+    The export only if it exists here, or if this cluster is the slice's source.
     """
     labels = endpoint_slice.metadata.labels
     name, namespace = labels.get(SERVICE_NAME, ""), labels.get(SERVICE_NAMESPACE, "")

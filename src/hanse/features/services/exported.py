@@ -86,7 +86,7 @@ def exported_service(
 
 
 def _only(namespace: str, name: str, cluster: ClusterServices) -> ClusterServices:
-    """What a cluster has of one service."""
+    """The exports, imports and slices of one service among those of a cluster."""
 
     def matches(obj: Object) -> bool:
         return (obj.namespace, obj.name) == (namespace, name)
@@ -106,7 +106,7 @@ def _only(namespace: str, name: str, cluster: ClusterServices) -> ClusterService
 def joined_service(
     namespace: str, name: str, clusters: Sequence[ClusterServices]
 ) -> ExportedService:
-    """The view of one service as `exported_service`, from objects of no other service."""
+    """The view of one service, as `exported_service`, from objects of that service alone."""
     imports = {c.cluster: i for c in clusters for i in c.imports}
     exports = {c.cluster: e for c in clusters for e in c.exports}
     found = [imports[c] for c in (*exports, *imports) if c in imports]

@@ -122,7 +122,7 @@ def _plan_own(
     snapshot: Snapshot,
     broker_namespace: str,
 ) -> Plan:
-    """The plan of an export by what all clusters have published of the service themselves."""
+    """The plan of an export: its slices, or only conditions that say why not; else empty."""
     export = snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace)
     if export is None or export.metadata.deletion_timestamp is not None:
         return Plan()  # nothing desired: what was published is withdrawn
@@ -156,7 +156,7 @@ def _as_published(
 
 
 def _sources(snapshot: Snapshot) -> frozenset[ClusterId]:
-    """The clusters that published slices depend on: their own, which is their only author.
+    """This cluster alone, as the source of the slices that it publishes.
 
     The broker is none: after a restore of it everybody else waits for us to repair them.
     """
@@ -201,7 +201,7 @@ def _export_state(
 
 
 def _unpublished_slice(record: ExportRecord, now: datetime) -> EndpointSlice:
-    """A slice of the record as if it were created now: none is published yet."""
+    """A slice without endpoints, created now, for an export of which none is published yet."""
     stated = {EXPORTED_AT: record.exported_at.isoformat()}
     return EndpointSlice(
         metadata=Meta(name="", annotations=stated, creation_timestamp=now), address_type="IPv4"
@@ -211,11 +211,9 @@ def _unpublished_slice(record: ExportRecord, now: datetime) -> EndpointSlice:
 def _publishes_pods(
     record: ExportRecord, merged: MergedImport, rules: ClusterSetSpec, snapshot: Snapshot
 ) -> bool:
-    """Whether pod addresses are published instead of the Service's own.
+    """Whether the addresses of pods are published instead of the Service's own.
 
-    They are where the Service is headless, or is admitted to an import that is, or where the
-    ClusterSet says so. Globalnet gives pods of other Services no address: there the Service's own
-    is published.
+    So it is for a headless Service or import, and by the ClusterSet, but with Globalnet.
     """
     admitted = record.cluster not in merged.refused
     if record.type == "Headless" or (admitted and merged.type == "Headless"):
@@ -282,7 +280,7 @@ def _own_slices(state: _ExportState, snapshot: Snapshot) -> list[EndpointSlice]:
 def _kept_until_replaced(
     desired: tuple[Desired, ...], state: _ExportState, snapshot: Snapshot
 ) -> tuple[Desired, ...]:
-    """Our slices on the broker, until any desired one stands there: new ones may be refused."""
+    """Our current slices on the broker as desired objects; none once a desired one exists."""
     own = _own_slices(state, snapshot)
     names = {d.object.metadata.name for d in desired}
     stands = any(s.metadata.name in names for s in own)
@@ -292,10 +290,10 @@ def _kept_until_replaced(
 def _lighthouse_form(
     state: _ExportState, snapshot: Snapshot, broker_namespace: str
 ) -> tuple[Desired, ...]:
-    """The export as Lighthouse agents of other clusters read it, while there are any.
+    """The export's objects for Lighthouse agents of other clusters, while there are any.
 
-    Nothing if the export is refused, or waits for a Globalnet address. What the Lighthouse agent of
-    this cluster published is taken over, after our own slices.
+    Nothing if the export is refused, or waits for a Globalnet address; existing objects of this
+    cluster's own Lighthouse agent are taken over.
     """
     version = lighthouse_version(snapshot, state.broker)
     if version is None or state.is_refused(snapshot.local) or state.backends.waiting:
@@ -320,7 +318,7 @@ def _ready_condition(
     """Ready: True if the broker has a slice with our record; None if the old condition is to stay.
 
     Unknown while the broker rejects us or is not reached; False if a write failed, the export is
-    refused, or it is still not there after the time to wait.
+    refused, waits for Globalnet, or is still not there after the time to wait.
     """
     outcomes = [
         snapshot.fact(WriteOutcome, ClusterObjectRef(state.broker, object_ref(d.object)))
@@ -384,7 +382,7 @@ def _conflict_condition(merged: MergedImport, cluster: ClusterId) -> Condition:
 
 
 def _address_conditions(state: _ExportState, slices: tuple[EndpointSlice, ...]) -> list[Condition]:
-    """AddressesAllowed: False for addresses outside of the ranges, True only after a False."""
+    """AddressesAllowed: False with addresses outside of the ranges; True if set before, or none."""
     ranges = cluster_settings(state.record.cluster, state.rules).ranges
     if addresses := disallowed_addresses(slices, ranges):
         message = disallowed_message(addresses, ranges)
@@ -394,7 +392,7 @@ def _address_conditions(state: _ExportState, slices: tuple[EndpointSlice, ...]) 
 
 
 def _import_conditions(state: _ExportState, snapshot: Snapshot) -> list[Condition]:
-    """ImportedHere: False where this cluster's import cannot be written, True only after that."""
+    """ImportedHere: False if our import here cannot be written; True if set before; else none."""
     ref = ObjectRef(ServiceImport.kind, state.record.name, state.record.namespace)
     outcome = snapshot.fact(WriteOutcome, ClusterObjectRef(snapshot.local, ref))
     if outcome is not None and outcome.result in FAILED_RESULTS:

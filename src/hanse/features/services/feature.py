@@ -182,10 +182,11 @@ class Services:
                 return
 
     def _keys_for_broker_object(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a broker's object affects: all for a ClusterSet or the broker's namespace.
+        """The keys that a changed object of the broker affects.
 
-        A Lease counts when it makes its cluster a member or no longer, a record for what its
-        cluster publishes.
+        All for a ClusterSet or the broker's namespace; of a ClusterMember, those of services that
+        its cluster publishes; of a Lease, exports to its cluster if it becomes a member or ceases
+        to be one.
         """
         match change.object:
             case ClusterSet():
@@ -204,7 +205,7 @@ class Services:
                 yield from _keys_for_shared_object(change, snapshot)
 
     def _keys_for_ranges(self, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-        """All keys if a member has other address ranges than before: exports say who takes them."""
+        """All keys, if the address ranges of a ClusterMember changed; else none."""
         before, after = (
             obj.spec.ranges
             if isinstance(obj, ClusterMember) and not obj.has_left
@@ -215,10 +216,10 @@ class Services:
             yield from self._all_keys(snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that a fact affects: all keys for a cluster's state or GlobalIngressIP served.
+        """The keys that a fact affects: all for a cluster's state or GlobalIngressIP being served.
 
-        A heartbeat affects all exports; a Lease's liveness and write outcomes the services
-        concerned.
+        A heartbeat affects all exports; a Lease's liveness what its cluster exports; a write
+        outcome the service that was written.
         """
         match change.fact:
             case ClusterState():
@@ -249,7 +250,10 @@ class Services:
     def _keys_for_namespaces(
         self, obj: Namespace | AcceptancePolicy, snapshot: Snapshot
     ) -> Iterator[Key]:
-        """The keys of services that are published for a namespace; all imports for a policy."""
+        """All imports for an AcceptancePolicy.
+
+        For a Namespace the keys of services published for it.
+        """
         if isinstance(obj, AcceptancePolicy):
             yield from (key for key in self._all_keys(snapshot) if key.topic == "import")
             return
@@ -313,10 +317,7 @@ def _is_same_export(change: ObjectChange) -> bool:
 
 
 def _backend_keys(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """Import and export of the service whose endpoints have changed on the broker, if used here.
-
-    An aggregate has no endpoints, and nothing is imported where there is no namespace.
-    """
+    """The keys of import and export of a published slice's service, if its namespace is here."""
     labels = change.object.metadata.labels
     name, namespace = labels.get(SERVICE_NAME, ""), labels[SERVICE_NAMESPACE]
     if name and snapshot.get(snapshot.local, Namespace, namespace) is not None:
@@ -325,7 +326,10 @@ def _backend_keys(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_backends(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The exports that a slice backs, before and after; their imports only in `kep-1645`."""
+    """The exports of Services that a local slice backs.
+
+    In profile `kep-1645` their imports, too.
+    """
     slices = [s for s in (change.before, change.after) if isinstance(s, EndpointSlice)]
     for service in {value for s in slices for value in BACKENDS.values(s)}:
         namespace, _, name = service.partition("/")
@@ -336,14 +340,14 @@ def _keys_for_backends(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key
 
 
 def _is_member(lease: Object | None) -> bool:
-    """Whether a Lease alone makes its cluster a member: the agent of an earlier version has it."""
+    """Whether an object is a Lease that its own cluster's agent holds; False for None."""
     return isinstance(lease, Lease) and is_held_by_its_cluster(lease)
 
 
 def _lighthouse_keys(key: Key, change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys that an object in the form of Lighthouse affects, whose import has this key.
+    """The import `key`, its export if any, and LEGACY, for an object in the form of Lighthouse.
 
-    The first and the last one of other clusters change how all exports are published.
+    Also all exports and aggregates, if it is the first or last such object of other clusters.
     """
     yield from (key, LEGACY)
     yield from export_key(key.name, key.namespace, snapshot)

@@ -75,11 +75,10 @@ def endpoint_findings(
     unknown: Sequence[ClusterId] = (),
     refused: Mapping[ClusterId, Ref] = MappingProxyType({}),
 ) -> Iterator[Finding]:
-    """NoEndpoints if no exporter has a ready endpoint, else EndpointsLost for those that have none.
+    """NoEndpoints if no exporter has a ready endpoint, else EndpointsLost for those without any.
 
-    Lost clusters, those whose addresses are `refused`, by the export that says so, and others are
-    separate findings. `counts` has the endpoints of each exporter; those of a lost cluster are not
-    ready. Exporters whose endpoints are `unknown` may have some.
+    One finding each for lost clusters, those whose addresses are `refused`, and others. `counts`
+    has the endpoints of each exporter; those that are `unknown` may have some.
     """
     ready = {cluster: one.ready for cluster, one in counts.items()}
     lost = [cluster for cluster in ready if snapshot.fault_of(cluster) is not None]
@@ -139,7 +138,7 @@ def _start_pods(
 
 
 def refused_exports(clusters: Sequence[ClusterServices]) -> dict[ClusterId, Ref]:
-    """By cluster, its export whose addresses the others refuse: its pods run for nothing."""
+    """By cluster, the export with a bad condition AddressesAllowed; others drop its addresses."""
     return {
         one.cluster: subject_of(export, one.cluster)
         for one in clusters
@@ -177,10 +176,7 @@ def condition_findings(
 def published_records(
     namespace: str, name: str, snapshot: MultiClusterSnapshot
 ) -> PublishedExports:
-    """The records of a service, by its namespace and name, in the slices of all brokers.
-
-    Judged by the creation time of the broker's namespace, the latest of several.
-    """
+    """The records of a service on all brokers, with ages bounded by the broker's namespace."""
     key = f"{namespace}/{name}"
     slices: list[EndpointSlice] = []
     since: list[datetime] = []
@@ -292,7 +288,7 @@ def _condition_finding(
 def _condition_remedy(
     bad: Condition, cluster: ClusterId, export: ServiceExport, snapshot: MultiClusterSnapshot
 ) -> Remedy:
-    """What ends a bad condition: withdrawing the export, or what keeps it from being used."""
+    """Commands or advice that end a bad condition of an export, by the condition's type."""
 
     def kubectl(arguments: str) -> str:
         """The text of a kubectl command in the cluster and namespace of the export."""

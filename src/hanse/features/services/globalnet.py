@@ -51,10 +51,10 @@ def uses_globalnet(snapshot: Snapshot) -> bool:
 def reachable_backends(
     service: Service, pods: Sequence[EndpointSlice], snapshot: Snapshot, *, as_pods: bool
 ) -> ReachableBackends:
-    """The backends of a Service; with global addresses where the cluster serves GlobalIngressIP.
+    """The backends of a Service as other clusters reach them.
 
-    Those are the pods' with `as_pods`, else the Service's. Elsewhere the annotation of slices with
-    internal addresses of machines is applied.
+    With Globalnet by global addresses, of pods if `as_pods`, else of the Service; else as they are,
+    but for machines, whose internal addresses are replaced as an annotation says.
     """
     own = ExportBackends(_cluster_ips(service), tuple(pods))
     if not uses_globalnet(snapshot):
@@ -66,7 +66,7 @@ def reachable_backends(
 
 
 def _as_published(endpoint_slice: EndpointSlice) -> EndpointSlice:
-    """The slice with the addresses of machines that its annotation gives instead of internal ones.
+    """The slice with internal addresses of machines replaced by those that its annotation gives.
 
     Unchanged without a valid annotation.
     """
@@ -90,9 +90,9 @@ def _cluster_ips(service: Service) -> tuple[str, ...]:
 def _with_global_ips(
     own: ExportBackends, allocated: Sequence[GlobalIngressIP]
 ) -> ReachableBackends:
-    """The Service's own global address of each family, not its pods', in place of its cluster IPs.
+    """The backends with the Service's global address of each family in place of its cluster IPs.
 
-    Waiting without any. All of `allocated` must have an address.
+    `waiting` if there is none. All of `allocated` must have an address.
     """
     found = [i.status.allocated_ip for i in allocated if i.spec.target == "ClusterIPService"]
     by_family = {address_family(address): address for address in sorted(found)}
@@ -104,9 +104,9 @@ def _with_global_ips(
 def _with_global_pods(
     own: ExportBackends, allocated: Sequence[GlobalIngressIP]
 ) -> ReachableBackends:
-    """The pods that have a global address, at that address, others left out.
+    """The backends with only those pods that have a global address, at that address.
 
-    Waiting if there are pods and none has one.
+    `waiting` if there are pods and none has one.
     """
     by_pod = {i.spec.pod_ref.name: i.status.allocated_ip for i in allocated if i.spec.pod_ref}
     by_address = {

@@ -169,9 +169,10 @@ def _read_published(
     broker: ClusterId,
     broker_namespace: str,
 ) -> _Published:
-    """What agents of either kind publish of a service, whom to keep, and whom to wait for.
+    """All that the broker has of a service: the slices to import, their records, and whom to keep.
 
-    `current` is the import as we wrote it last.
+    `current` is the import as we wrote it last. Kept are clusters whose state or schema is not
+    known; those that are not heard of are named, with live reads to confirm others.
     """
     older = lighthouse_slices(key, snapshot, broker, broker_namespace)
     theirs = imported_from_lighthouse(key, snapshot) | older.keys()
@@ -232,10 +233,7 @@ def _is_of_lighthouse(
 def _without_own_strays(
     slices: Sequence[EndpointSlice], key: Key, snapshot: Snapshot
 ) -> list[EndpointSlice]:
-    """The slices without those of this cluster if it does not export the service.
-
-    A restored broker may have some of an earlier export, until the plan of it withdraws them.
-    """
+    """The slices, without those of this cluster if it has no ServiceExport of the service."""
     if snapshot.get(snapshot.local, ServiceExport, key.name, key.namespace) is not None:
         return list(slices)
     return [s for s in slices if source_cluster(s) != snapshot.local]
@@ -265,7 +263,10 @@ def _desired_objects(state: _ImportState, snapshot: Snapshot) -> Iterator[Object
 def _drained_by_affinity(
     slices: Sequence[EndpointSlice], state: _ImportState, local: ClusterId
 ) -> Iterator[EndpointSlice]:
-    """The slices of a derived Service; those of the side that affinity does not prefer drained."""
+    """The slices of a derived Service.
+
+    Those of the side that its affinity does not prefer, drained.
+    """
     rule = parse_affinity(state.merged.affinity) or AffinityRule()
     side = preferred_side_of(rule, slices, lambda s: source_cluster(s) == local)
     for endpoint_slice in slices:
@@ -274,10 +275,10 @@ def _drained_by_affinity(
 
 
 def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[EndpointSlice]:
-    """The slices behind the import: what other clusters publish and may, and our own.
+    """The published slices that this cluster may import, without disallowed addresses and FQDNs.
 
-    Behind a derived Service our own are our pods as they are now, with or without the broker: an
-    address is translated once, so another Service's address cannot be an endpoint of it here.
+    Behind a derived Service our own are built from our pods instead: an endpoint cannot be the
+    address of another Service.
     """
     own = state.visible.get(snapshot.local) if state.derived else None
     for endpoint_slice in sorted(state.slices, key=lambda s: s.metadata.name):
@@ -295,7 +296,7 @@ def _backing_slices(state: _ImportState, snapshot: Snapshot) -> Iterator[Endpoin
 def _keep_current(
     objects: Sequence[Object], key: Key, clusters: frozenset[ClusterId], snapshot: Snapshot
 ) -> list[Object]:
-    """The objects; slices of these clusters, ServiceImport and derived Service as they are now.
+    """The objects, with the current ServiceImport, derived Service and slices of `clusters`.
 
     Current objects replace new ones of the same kind and name.
     """

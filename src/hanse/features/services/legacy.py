@@ -72,7 +72,7 @@ class LighthouseExport(Struct, frozen=True):
 
 
 def is_of_lighthouse(obj: Object) -> bool:
-    """Whether an object in the form of Lighthouse lacks our owner label: its agent wrote it."""
+    """Whether Lighthouse's agent wrote an object of its form: it lacks our owner label."""
     return OWNER not in obj.metadata.labels
 
 
@@ -204,10 +204,10 @@ def unconfirmed_clusters(
     broker: ClusterId,
     broker_namespace: str,
 ) -> Unconfirmed:
-    """The clusters to be imported from anew whose slices no read has confirmed since they returned.
+    """Clusters not in `standing` whose slices no live read confirmed since their Lease returned.
 
-    What an agent of Hanse published stays on the broker while a Lighthouse agent runs in its
-    cluster. The agent repairs it before it renews its Lease, and the Lease may be seen first.
+    With the reads as questions. Until then slices may be old ones of an agent of Hanse that was
+    replaced by Lighthouse meanwhile.
     """
     clusters: set[ClusterId] = set()
     questions: list[Question] = []
@@ -238,10 +238,9 @@ def _is_confirmed(endpoint_slice: EndpointSlice, answer: Answer | None) -> bool:
 def being_upgraded(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> frozenset[ClusterId]:
-    """The clusters whose agent took over from Lighthouse, and is not seen alive or publishing yet.
+    """Clusters whose agent of Hanse took over from Lighthouse, and is not alive or publishing yet.
 
-    What their Lighthouse agent published for the service stands until then: Lease, slices and
-    imports arrive by different watches.
+    What was imported from their Lighthouse agent stands until then.
     """
     service = f"{key.namespace}/{key.name}"
     slices = snapshot.by(broker, LEGACY_SLICES, service)
@@ -310,7 +309,7 @@ def _import_type(slices: Sequence[EndpointSlice]) -> ImportType:
 
 
 def _ports(slices: Sequence[EndpointSlice]) -> tuple[ImportedPort, ...]:
-    """The numbered ports of all slices, each name once, as an import has them."""
+    """The ports of all slices that have a number, the first of each name, as import ports."""
     ports: dict[str, ImportedPort] = {}
     for port in (p for s in slices for p in s.ports or () if p.port):
         imported = ImportedPort(
@@ -342,10 +341,10 @@ def _slice_part(endpoint_slice: EndpointSlice) -> _Part:
 def _legacy_parts(
     legacy: ServiceImport, slices: Sequence[EndpointSlice], standing: Sequence[EndpointSlice]
 ) -> Iterator[_Part]:
-    """The pods of a headless Service, else the Service's address, ready while a pod is.
+    """The endpoints of a Lighthouse import: its pods if headless, else the Service's address.
 
-    There is no address without pods. An import without slices says nothing of the pods, and
-    Lighthouse does not answer it: what is imported already stands, and nothing else is ready.
+    The address is ready while a pod is, and left out if the slices have none. Without slices what
+    is imported already stands; else the address is not ready.
     """
     if not slices and standing:
         yield from map(_slice_part, sorted(standing, key=lambda s: s.metadata.name))
@@ -396,4 +395,5 @@ def _slice(
 
 
 def _legacy_cluster(legacy: ServiceImport) -> ClusterId:
+    """The cluster in the label of an import of Lighthouse up to 0.14."""
     return legacy.metadata.labels[LEGACY_CLUSTER]

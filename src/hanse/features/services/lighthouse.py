@@ -58,9 +58,9 @@ _ORIGINAL_NAMESPACE = "submariner-io/originatingNamespace"
 
 
 def lighthouse_version(snapshot: Snapshot, broker: ClusterId) -> LighthouseVersion | None:
-    """The form that other clusters read: of the ClusterSet, else by the objects of their agents.
+    """The version of Lighthouse that exports are published for: as the ClusterSet says, if it does.
 
-    None if no other cluster has a Lighthouse agent.
+    Else by the objects of other clusters' Lighthouse agents; None if there are none.
     """
     rules = clusterset_spec(snapshot, broker)
     if rules.lighthouse is not None:
@@ -78,10 +78,7 @@ def _of_others(objects: _Published, snapshot: Snapshot) -> Iterator[str]:
 
 
 def is_first_of_lighthouse(obj: Object, snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether agents of other clusters have no other object of this kind than the given one.
-
-    Then its appearance or disappearance may change which form others read.
-    """
+    """Whether other clusters' Lighthouse agents have no other object of this kind on the broker."""
     found: _Published = (
         snapshot.by(broker, LEGACY_IMPORTS, "")
         if isinstance(obj, ServiceImport)
@@ -146,7 +143,10 @@ def lighthouse_aggregate(key: Key, merged: MergedImport, broker_namespace: str) 
 def leftovers(
     key: Key, kept: Sequence[Object], snapshot: Snapshot, broker: ClusterId
 ) -> tuple[Removal, ...]:
-    """Removals of what this cluster's Lighthouse agent published for a service, but for `kept`."""
+    """Removals of objects that this cluster's Lighthouse agent published for a service.
+
+    Without those in `kept`.
+    """
     export = lighthouse_exports(key, snapshot, broker).get(snapshot.local)
     if export is None:
         return ()
@@ -207,6 +207,7 @@ def _exporting_cluster(obj: Object) -> ClusterId:
 
 
 def _removal(obj: Object, where: ClusterId, cause: str) -> Removal:
+    """The removal of an object with its uid, in step 1."""
     return Removal(ClusterObjectRef(where, object_ref(obj)), obj.metadata.uid, cause, step=1)
 
 

@@ -89,7 +89,7 @@ def cluster_id_error(cluster: ClusterId) -> str:
 
 
 def broker_rules(access: FeatureAccess, broker_namespace: str) -> tuple[RbacRule, ...]:
-    """The rights on the broker of every member that has a feature."""
+    """The RBAC rules on the broker that every member with a feature has."""
     placed = _placed(broker_namespace)
     return granted_rules(access, Role.BROKER, placed=placed, name="")
 
@@ -97,7 +97,7 @@ def broker_rules(access: FeatureAccess, broker_namespace: str) -> tuple[RbacRule
 def own_rules(
     access: Iterable[FeatureAccess], broker_namespace: str, cluster: ClusterId
 ) -> tuple[RbacRule, ...]:
-    """The rights on the broker of one member alone: on objects whose name is its id."""
+    """The RBAC rules on the broker for one member only: those limited to objects named like it."""
     rules = tuple(rule for each in access for rule in each.rules)
     named = FeatureAccess("", (), rules)
     granted = granted_rules(named, Role.BROKER, placed=_placed(broker_namespace), name=cluster)
@@ -121,10 +121,10 @@ def broker(access: Sequence[FeatureAccess], broker_namespace: str) -> tuple[Mani
 
 
 def broker_policies(rules: Iterable[WriteRule], broker_namespace: str) -> tuple[Manifest, ...]:
-    """The admission policies of a broker, with their bindings.
+    """The admission policies of a broker, with their bindings, by write rules.
 
-    They hold members' accounts, also those of brokers before there was a namespace of accounts. In
-    the broker's own namespace they hold the accounts of an agent whose own cluster it is, too.
+    They apply to members' accounts in the namespace of accounts and in the broker's own; there also
+    to agents' accounts of the broker's own cluster.
     """
     accounts = accounts_namespace(broker_namespace)
     scope = PolicyScope(
@@ -197,7 +197,7 @@ def member_account(broker: str, broker_namespace: str, cluster: ClusterId) -> To
 
 
 def member_record(broker_namespace: str, cluster: ClusterId, uid: str) -> Manifest:
-    """The record of a member, whose other fields its agent writes."""
+    """The ClusterMember of a member with its uid; its agent writes the other fields."""
     spec = msgspec.to_builtins(ClusterMemberSpec(cluster_id=cluster, uid=uid))
     labels = {MEMBER: cluster}
     return manifest(
@@ -263,7 +263,7 @@ def _placed(broker_namespace: str) -> dict[str, str]:
 
 
 def _member_role(broker_namespace: str, feature: str) -> str:
-    """The name of the role of members with a feature; all members have services."""
+    """The name of the role for members with a feature; for `services` it has no feature in it."""
     base = f"{broker_namespace}:member"
     return base if feature == SERVICES else f"{base}:{feature}"
 

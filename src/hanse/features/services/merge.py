@@ -51,10 +51,10 @@ class MergedImport(Struct, frozen=True):
 
 
 def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedImport | None:
-    """The import of all records; None where there is no record.
+    """The import that all records make together, with their conflicts; None without a record.
 
     Conflicting fields are the oldest export's; `lighthouse` refuses other types and intersects
-    ports, `kep-1645` unites them. Families are those that all have.
+    ports, `kep-1645` unites them. Families are those that all have, if any, else the oldest's.
     """
     ordered = sorted(records, key=lambda record: record.age)
     if not ordered:
@@ -89,7 +89,7 @@ def merge_exports(records: Iterable[ExportRecord], profile: Profile) -> MergedIm
 def disagreeing_clusters(
     records: Iterable[ExportRecord], profile: Profile, reason: str
 ) -> tuple[ClusterId, ...]:
-    """The clusters without whose exports nobody has a conflict of this reason, oldest first."""
+    """The clusters, oldest first, whose exports cause this conflict with those of older ones."""
     agreeing: list[ExportRecord] = []
     others: list[ClusterId] = []
     for record in sorted(records, key=lambda record: record.age):
@@ -117,6 +117,7 @@ def _identity(port: ImportedPort) -> _PortIdentity:
 
 
 def _identities(record: ExportRecord) -> set[_PortIdentity]:
+    """The identities of all ports of a record."""
     return {_identity(port) for port in record.ports}
 
 
@@ -247,7 +248,7 @@ def _app_protocol_messages(records: Sequence[ExportRecord]) -> Iterator[str]:
 
 
 def _merged_fields(record: ExportRecord) -> tuple[object, ...]:
-    """The fields that may conflict; where all records have equal ones, there is no conflict."""
+    """The fields that may conflict, as one value that is compared with other records'."""
     return (
         record.ports,
         record.session_affinity,

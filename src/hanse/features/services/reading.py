@@ -72,10 +72,10 @@ def slices_from(source: ClusterId) -> Watch:
 def further_reads(
     snapshot: MultiClusterSnapshot, tried: _Reads, failed: _Reads
 ) -> dict[ClusterId, set[Watch]]:
-    """The lists that each cluster needs beside those at first; some may be in `tried` already.
+    """The lists to read in each cluster beyond the first ones, by what is known so far.
 
-    `tried` is all that each was asked for so far, `failed` what of it was in vain: others are asked
-    for that. It is called again after further lists until nothing is missing; nothing is read here.
+    It reads nothing itself. `tried` are those requested before, `failed` those without success,
+    which are looked for elsewhere; it is called again until all that it names was tried.
     """
     found: dict[ClusterId, set[Watch]] = {where: set() for where in tried}
     counts = snapshot.computed(imports_by_count)
@@ -98,7 +98,7 @@ def _lost_slices(
     tried: _Reads,
     failed: _Reads,
 ) -> Iterator[tuple[ClusterId, Watch]]:
-    """An importer, and the Watch of its copies, for each exporter that shows no slices of its own.
+    """Pairs of an importer and the Watch of its copies of an exporter that shows no slices itself.
 
     Exporters whose own slices are still to be read are left out; so are importers where that Watch
     has failed.
@@ -126,9 +126,9 @@ def _lost_slices(
 
 
 def _limited_imports(snapshot: MultiClusterSnapshot) -> dict[ClusterId, set[Watch]]:
-    """Watches of the imports of exports to some clusters only, by the clusters that have them.
+    """Watches of single imports of services that are exported to certain clusters only, by cluster.
 
-    More than MOST_NAMED become one Watch of all imports.
+    More than MOST_NAMED for a cluster become one Watch of all imports.
     """
     found: dict[ClusterId, set[Watch]] = {}
     for where, export in snapshot.everywhere(ServiceExport):
@@ -145,7 +145,7 @@ def _exports(where: ClusterId, snapshot: MultiClusterSnapshot) -> bool:
 
 
 def imports_by_count(snapshot: MultiClusterSnapshot) -> "ImportCounts":
-    """The counts of a snapshot, for `MultiClusterSnapshot.computed`."""
+    """The ImportCounts of a snapshot, as a function that `MultiClusterSnapshot.computed` caches."""
     return ImportCounts(snapshot)
 
 
@@ -153,7 +153,7 @@ class ImportCounts:
     """The members whose imports were counted, and what they are presumed to import."""
 
     def __init__(self, snapshot: MultiClusterSnapshot) -> None:
-        """Count by the KindCounted facts; compute limits and groups only if a member is counted."""
+        """Group members by their KindCounted facts, and collect the imports that were listed."""
         self._snapshot = snapshot
         counted = [
             fact
@@ -199,10 +199,10 @@ class ImportCounts:
         return self._importers[group]
 
     def needed(self, failed: _Reads) -> set[ClusterId]:
-        """The members whose imports have to be listed, or were: that with the most, as a sample.
+        """The members whose imports have to be listed since counts do not suffice: first a sample.
 
-        Also those whose count differs from what the sample makes presume, or says too little. Not
-        those where it has failed; a sample is rather one where nothing has.
+        Then also those whose count differs from what the sample makes expect, or is not reliable;
+        without those where listing failed.
         """
         able = {w for w in self.members if ALL_IMPORTS not in failed[w]}
         if not able:
@@ -272,7 +272,7 @@ class ImportCounts:
             self._only_there[where] += key not in several
 
     def _find_limits(self) -> Iterator[tuple[_Key, frozenset[ClusterId]]]:
-        """Pairs of a service and the only clusters that import it, if all valid exports name some.
+        """(service, clusters) of each service that only these import, as all its exports name some.
 
         The exporters themselves are among them.
         """

@@ -204,21 +204,19 @@ def read_exports(
 def bounded_age(
     record: ExportRecord, slices: Sequence[EndpointSlice], broker_since: datetime | None
 ) -> ExportRecord:
-    """The record with an `exported_at` that its slices on the broker prove, or a later one.
+    """The record with `exported_at` not before the time that its slices on the broker prove.
 
-    Its cluster could state any time, and the oldest export decides for all: so none counts as older
-    than its first slice. Only slices from the first hour of the broker's namespace prove the time
-    that they were created with: a lost namespace takes all of them along, and the order of exports
-    would then be that in which agents return.
+    A cluster could state any time, and the oldest export wins conflicts. Unchanged without a proof.
     """
     proven = [t for s in slices if (t := _proven_time(s, broker_since)) is not None]
     return replace(record, exported_at=max(record.exported_at, min(proven))) if proven else record
 
 
 def _proven_time(endpoint_slice: EndpointSlice, broker_since: datetime | None) -> datetime | None:
-    """When a slice was created, which proves its export since then; None if it was never stored.
+    """The creation time of a slice; None if it was never stored.
 
-    Of one that was created soon after the broker's namespace, the time that it claims.
+    Of a slice created soon after the broker's namespace, which may have been lost, the time that
+    its annotation states.
     """
     created = endpoint_slice.metadata.creation_timestamp
     if created is None or broker_since is None or created - broker_since > FIRST_PUBLICATIONS:

@@ -15,10 +15,7 @@ from hanse.model.snapshot import Snapshot
 def split_strays(
     slices: Iterable[EndpointSlice], key: Key, snapshot: Snapshot
 ) -> tuple[list[EndpointSlice], list[EndpointSlice]]:
-    """The slices of an export that their clusters published, and those that name us and are not.
-
-    Only who has our token can write those, and others import them as ours.
-    """
+    """The slices that their clusters published; then those that name us without our owner claim."""
     label = owner_label(FEATURE_NAME, str(key), snapshot.local)
     kept: list[EndpointSlice] = []
     strays: list[EndpointSlice] = []
@@ -39,7 +36,7 @@ def stray_removals(strays: Iterable[EndpointSlice], broker: ClusterId) -> Iterat
 
 
 def _own_claim(endpoint_slice: EndpointSlice, key: Key, local: ClusterId) -> OwnerClaim:
-    """The owner that a slice names if our agent published it."""
+    """The owner claim that a slice has if this cluster's agent published it for this key."""
     meta, kind = endpoint_slice.metadata, str(EndpointSlice.kind)
     return OwnerClaim(FEATURE_NAME, str(key), local, kind, meta.namespace, meta.name)
 
@@ -47,10 +44,9 @@ def _own_claim(endpoint_slice: EndpointSlice, key: Key, local: ClusterId) -> Own
 def superseded_slices(
     desired: Sequence[Desired], own: Sequence[EndpointSlice], snapshot: Snapshot
 ) -> Iterator[Removal]:
-    """Removals of our slices that others replace on the broker while this cluster cannot be seen.
+    """Removals of our slices that are no longer desired, while this cluster is unreachable.
 
-    Then nothing changes here: the rules changed. Its slices would be kept, and answered beside
-    the new ones, until it is seen again.
+    Only once all desired ones exist on the broker; the runtime would keep the old ones meanwhile.
     """
     home = snapshot.fact(ClusterState, snapshot.local)
     if home is None or home.phase is not Phase.UNREACHABLE or home.recovering or not home.listed:

@@ -25,9 +25,9 @@ def known_exporters(service_import: ServiceImport | None) -> frozenset[ClusterId
 
 
 def keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Key]:
-    """The keys of all imports here and on the broker, or of those that name or await a cluster.
+    """The keys of imports, imported slices and aggregates that name `exporter`.
 
-    Also of imported slices: they may stand without their import, which somebody has deleted.
+    Of all, if empty.
     """
     for service_import in snapshot.all(snapshot.local, ServiceImport):
         if not exporter or exporter in known_exporters(service_import):
@@ -42,10 +42,9 @@ def keys_of_imports(snapshot: Snapshot, exporter: ClusterId = "") -> Iterator[Ke
 def silent_import(
     key: Key, written: ServiceImport, clusters: Collection[ClusterId], snapshot: Snapshot
 ) -> Iterator[Object]:
-    """The import as we wrote it, without exporters and not Ready, and its derived Service.
+    """Our import without exporters and with Ready=False, and its derived Service.
 
-    Nothing if it has no address, or has lost it. An annotation names the clusters that it waits
-    for: the broker may lose what they published.
+    So it keeps its address; nothing if it has none. An annotation names the silent clusters.
     """
     derived = snapshot.get(snapshot.local, Service, derived_name(key), key.namespace)
     if derived is None or not set(written.spec.ips) & set(derived.spec.cluster_ips):

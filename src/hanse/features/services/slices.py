@@ -60,10 +60,8 @@ def build_published_slices(
 ) -> tuple[EndpointSlice, ...]:
     """The slices of one export on the broker, at least one; one of them carries the record.
 
-    They have the pods' addresses with `as_pods`, else the Service's. Of those that are `published`
-    the one that carries the record stays, with or without endpoints: by its creation others know
-    how old the export is. A refused export keeps its record, so that it is admitted as soon as the
-    conflict is gone, and has no endpoints.
+    They have the pods' addresses with `as_pods`, else the Service's; none if `refused`. The oldest
+    of the `published` slices with a record stays its carrier, as its age is that of the export.
     """
     if as_pods:
         slices = list(_pod_slices(record, () if refused else backends.pods, broker_namespace))
@@ -93,9 +91,9 @@ def _with_record(
     *,
     carries: bool,
 ) -> EndpointSlice:
-    """A slice to publish with its annotations: the export's time, and the record if it carries it.
+    """The slice with annotations: the time of the export, and the record if `carries`.
 
-    `stated` are the times on the published slices, by name: the broker refuses to change them.
+    `stated` are the times on slices that are published, by name, which stay.
     """
     name = endpoint_slice.metadata.name
     time = stated.get(name, record.exported_at.isoformat())
@@ -109,10 +107,9 @@ def _with_record(
 def build_own_slices(
     record: ExportRecord, pods: Sequence[EndpointSlice], broker_namespace: str
 ) -> tuple[EndpointSlice, ...]:
-    """The exporting cluster's own share of an import: its pods, in one slice at least.
+    """The slices of this cluster's own pods in its import, at least one.
 
-    Only here do endpoints have a node: elsewhere a node of the same name would take them for its
-    own.
+    Endpoints have node names.
     """
     slices = tuple(_pod_slices(record, pods, broker_namespace, with_nodes=True))
     return slices or (_empty_slice(record, broker_namespace),)
@@ -132,9 +129,8 @@ def build_imported_slice(
 ) -> EndpointSlice:
     """The copy of a published slice in an importing cluster, in the namespace of the import.
 
-    With a derived Service the slice is labelled as its endpoints, has the ports of the import by
-    its names, and hints where the import prefers zones; a proxy ignores hints unless all endpoints
-    have them.
+    For a derived Service it has that Service's label, the import's port names, and zone hints if
+    the import prefers zones.
     """
     labels = {
         SERVICE_NAME: record.name,
@@ -212,9 +208,9 @@ class _Part(Struct, frozen=True):
 
 
 def _split_endpoints(endpoints: tuple[Endpoint, ...], prefix: str = "") -> Iterator[_Part]:
-    """Parts of at most MOST_ENDPOINTS, by hash; a part that grows too large is halved, others stay.
+    """Parts of at most MOST_ENDPOINTS by hash of addresses, so that a change moves few endpoints.
 
-    Endpoints beyond that of a part that cannot be halved any more are left out.
+    What does not fit into a part that cannot be halved any more is left out.
     """
     if len(endpoints) <= MOST_ENDPOINTS or len(prefix) >= _HASH_BITS:
         yield _Part(prefix, endpoints[:MOST_ENDPOINTS])
@@ -283,11 +279,9 @@ def _service_ports(record: ExportRecord) -> tuple[EndpointPort, ...]:
 def _imported_ports(
     ports: Sequence[EndpointPort], record: ExportRecord, merged: MergedImport
 ) -> tuple[EndpointPort, ...]:
-    """The ports by the import's names, each once, since kube-proxy matches ports by name.
+    """The ports under the names that the import gives to their numbers, each name once.
 
-    Ports are joined by the number that their cluster's Service gives them, whatever they are
-    called there. One whose number the import does not have is left out: a client of the import's
-    port of the same name would reach it by a number that its cluster does not expose.
+    A port whose number the import does not have is left out.
     """
     numbers = {p.name: (p.protocol, p.port) for p in record.ports}
     names = {(p.protocol, p.port): p.name for p in merged.ports}

@@ -39,10 +39,10 @@ def status_plan(export: ServiceExport, snapshot: Snapshot, conditions: Sequence[
 
 
 def settings_conditions(export: ServiceExport, joined: frozenset[str] | None) -> list[Condition]:
-    """SettingsValid: False for settings that are ignored, True only after a False.
+    """SettingsValid: False with the settings that are ignored; True if it was set before.
 
-    `joined` are the clusters that have joined the broker; while they are unknown (None), nothing
-    is reported that depends on them.
+    Else empty. `joined` are the members of the broker; while they are unknown (None), nothing is
+    said of clusters.
     """
     faults = list(_setting_faults(export, joined))
     if faults:

@@ -29,7 +29,7 @@ def is_unpublished(
 
 
 def succeeds_others(key: Key, snapshot: Snapshot, records: Iterable[ExportRecord]) -> bool:
-    """Whether nobody else exports a service to this cluster, and its own export is not refused."""
+    """Whether this cluster has an export that did not fail, and no other is exported to it."""
     here = snapshot.local
     export = snapshot.get(here, ServiceExport, key.name, key.namespace)
     if export is None or any(r.is_for(here) for r in records):

@@ -100,7 +100,10 @@ class ServicesView:
         }
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The services of an object before and after its change; none for facts."""
+        """`namespace/name` of the services of an object before and after its change.
+
+        None for facts.
+        """
         if isinstance(change, FactChange):
             return ()
         sides = (side for side in (change.before, change.after) if side is not None)
@@ -142,10 +145,7 @@ class ServicesView:
 def _unread_imports(
     clusters: Sequence[ClusterServices], snapshot: MultiClusterSnapshot
 ) -> ClusterId:
-    """A cluster that exports a service, if no import was read in any of those; else empty.
-
-    An exporter has the import of what it exports: one that was read, or counted, is enough.
-    """
+    """The first of the clusters if imports could be read in none of them; else empty."""
     if any(one.imports for one in clusters):
         return ""
     unread = [one.cluster for one in clusters if snapshot.denied(one.cluster, ServiceImport)]
@@ -198,9 +198,9 @@ def _service_keys(obj: Object) -> tuple[str, ...]:
 
 
 def _cluster_services(key: str, snapshot: MultiClusterSnapshot) -> list[ClusterServices]:
-    """The export, the import and slices of a service in each cluster that has it, in their order.
+    """The export, import and slices of a service for each cluster that has one, in member order.
 
-    The slices are of those that know most about the service.
+    Slices only of clusters that `_best_slices` chooses.
     """
     namespace, _, name = key.partition("/")
     exports = dict(snapshot.in_members(ServiceExport, name, namespace))
@@ -225,11 +225,7 @@ def _best_slices(
     exporters: set[ClusterId],
     snapshot: MultiClusterSnapshot,
 ) -> dict[ClusterId, tuple[EndpointSlice, ...]]:
-    """The imported EndpointSlices of those clusters that know most about a service.
-
-    Exporters know their own endpoints best. Importers are asked until one of them has those of
-    each exporter, so that not every cluster of a large fleet is.
-    """
+    """The imported slices by cluster: of exporters, and of importers until all sources are seen."""
     missing = set(exporters)
     known: dict[ClusterId, tuple[EndpointSlice, ...]] = {}
     importers = [where for where in clusters if where not in exporters]
@@ -276,7 +272,7 @@ def _exporters(
 def _published_counts(
     service: ExportedService, snapshot: MultiClusterSnapshot
 ) -> Mapping[ClusterId, int]:
-    """How many endpoints each cluster has published on a broker."""
+    """The number of endpoints that each cluster has published for the service on brokers."""
     found: dict[ClusterId, int] = {}
     for broker in snapshot.clusters_with_role(Role.BROKER):
         for one in snapshot.by(broker, PUBLISHED, f"{service.namespace}/{service.name}"):

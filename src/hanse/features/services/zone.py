@@ -84,9 +84,9 @@ class ServiceZone:
                 yield _service_key(namespace, found.metadata.name)
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The service of a local import or slice; a cluster's when its Lease or record changes.
+        """Keys of services that a change affects: of a local import or slice, all for a ClusterSet.
 
-        A ClusterSet affects all keys.
+        For a Lease's liveness or a ClusterMember those that its cluster exports.
         """
         if isinstance(change, FactChange):
             fact = change.fact
@@ -161,7 +161,7 @@ def has_cluster_names(view: View, rules: ClusterSetRules) -> bool:
 
 
 def affinity_mode(service_import: ServiceImport, view: View) -> AffinityMode:
-    """Whose addresses are preferred, by the import's annotation, else by the view.
+    """Which side is preferred, local or remote: by the import's annotation, else by the view.
 
     `none` in a view without a local cluster.
     """
@@ -174,9 +174,9 @@ def affinity_mode(service_import: ServiceImport, view: View) -> AffinityMode:
 def select_backends(
     backends: Sequence[ClusterBackends], view: View, affinity: AffinityMode
 ) -> list[ClusterBackends]:
-    """The clusters that answers rotate over: those of the preferred side if one is ready.
+    """The clusters with ready addresses that answers rotate over, by affinity, priority, weight.
 
-    Others are those of the highest priority; one of weight 0 is used only if no other is ready.
+    Clusters of weight 0 are used only if no other is ready.
     """
     return select_parts(
         [backend for backend in backends if backend.addresses],
@@ -193,9 +193,10 @@ def _clusterset_ip_nodes(
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> list[ZoneNode]:
-    """A service with a cluster set IP: in `kep-1645` that address, else one cluster's at a time.
+    """The nodes of a service that is not headless, with its ports.
 
-    With the nodes of its ports, and where clusters have names, those of each cluster.
+    In `kep-1645` it has the import's addresses, else those of one cluster at a time; where clusters
+    have names, each has nodes of its own.
     """
     if rules.profile == "kep-1645":
         rdatas = [
@@ -230,7 +231,7 @@ def _headless_nodes(
     backends: Sequence[ClusterBackends],
     view: View,
 ) -> Iterator[ZoneNode]:
-    """A headless service: all ready pods of all clusters, and a name for each pod.
+    """The nodes of a headless service: all ready pods of all clusters, and a name for each pod.
 
     Also for each cluster, where clusters have names. Without pods its own name exists under
     `lighthouse` only.
@@ -302,7 +303,7 @@ def _service_and_port_nodes(
 def _nodes_with_ports(
     name: bytes, rrsets: Sequence[RRset], ports: Sequence[Port], known: Sequence[Port], ttl: int
 ) -> list[ZoneNode]:
-    """A node with its SRV records, and the nodes of its named ports; one only `known` is empty."""
+    """A node with its SRV records, and a node for each named port, empty if only `known`."""
     if len(ports) == len(known) == 1 and ports[0] is known[0] and ports[0].port:
         return _nodes_with_port(name, rrsets, ports[0], srv_rdata(ports[0].port, name), ttl)
     numbers = [port.port for port in ports if port.port]
@@ -356,7 +357,7 @@ def _list_named_ports(ports: Sequence[Port], backends: Sequence[ClusterBackends]
 
 
 def _port_number(port: Port, served: Sequence[EndpointPort]) -> int | None:
-    """The number of a port in a pod by name and protocol; else the service's own, or None."""
+    """The number that a pod serves for a port of this name and protocol; else the port's own."""
     for own in served:
         if own.name == port.name and own.protocol == port.protocol:
             return own.port
@@ -364,10 +365,7 @@ def _port_number(port: Port, served: Sequence[EndpointPort]) -> int | None:
 
 
 def _weighted_addresses(backends: Sequence[ClusterBackends], ttl: int) -> list[RRset]:
-    """RRsets with the first address of each cluster and family, rotated by weight.
-
-    0 counts as 1.
-    """
+    """RRsets that rotate by weight (0 as 1) over the first address of each cluster and family."""
     ipv4: list[tuple[bytes, int]] = []
     ipv6: list[tuple[bytes, int]] = []
     for backend in backends:
@@ -385,6 +383,7 @@ def _distinct(values: Sequence[T]) -> Sequence[T]:
 
 
 def _service_key(namespace: str, name: str) -> Key:
+    """The key of a service in this zone."""
     return Key(SERVICE, name, namespace)
 
 

@@ -35,7 +35,7 @@ class Terms(Struct, frozen=True):
     """Whether PodDisruptionBudgets are taken."""
 
     def replicas_of(self, share: int, running: int) -> int:
-        """How much of a share is run: nothing new of a refused set, and never above the limit.
+        """How many replicas of a share to run: at most the limit, or of a refused set what runs.
 
         What runs already stays, unless the share is smaller.
         """
@@ -53,7 +53,7 @@ class ReceivedSet(Struct, frozen=True):
     broker_namespace: str
 
     def config(self, snapshot: Snapshot) -> CarriedConfig:
-        """The ConfigMaps that come along; none with a set that a host has copied to the broker."""
+        """The ConfigMaps that are copied here with the set; none for one that a host copied."""
         submitted = self.submitted
         if set_origin(submitted.object) != BROKER_ORIGIN:
             return CarriedConfig()
@@ -62,7 +62,7 @@ class ReceivedSet(Struct, frozen=True):
 
 
 def takes_set(received: ReceivedSet, snapshot: Snapshot) -> bool:
-    """Whether the AcceptancePolicy takes a set with its ConfigMaps copied; False while unknown."""
+    """Whether the AcceptancePolicy accepts the set with all its ConfigMaps; False while unknown."""
     judged = _judge(received, received.config(snapshot).names, snapshot)
     return judged is not None and judged.refused is None
 
@@ -80,11 +80,10 @@ def set_terms(received: ReceivedSet, snapshot: Snapshot) -> Terms | None:
 
 
 def _judge(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -> Terms | None:
-    """Judge a set by this cluster's AcceptancePolicy, with these ConfigMaps copied to it.
+    """What this cluster takes of a set by its AcceptancePolicy, with these ConfigMaps copied.
 
     None while the policy or the Namespaces are not known, and for a set that this cluster hosts
-    while its spec at the broker differs. A set that this cluster hosts counts as of an accepted
-    origin.
+    while its copy at the broker differs. A set that this cluster hosts is of an accepted origin.
     """
     submitted = received.submitted
     policy = read_policy(snapshot.local, snapshot)
@@ -106,10 +105,9 @@ def _judge(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -
 
 
 def set_origin(obj: Object) -> ClusterId:
-    """Who submitted a set, by owner label and key: BROKER_ORIGIN without them, or a cluster.
+    """Who submitted a set: BROKER_ORIGIN, or the host cluster that copied it to the broker.
 
-    That is the cluster that copied the set to the broker; empty if the owner key is invalid or not
-    that of such a copy. It gives no rights: the receiving policy must name the cluster as well.
+    By owner label and key; empty if the owner key is not that of such a copy.
     """
     meta = obj.metadata
     if OWNER not in meta.labels and OWNER_KEY not in meta.annotations:
@@ -137,9 +135,9 @@ def _with_origin(policy: AcceptancePolicySpec, origin: ClusterId) -> AcceptanceP
 
 
 def _workload(received: ReceivedSet, carried: frozenset[str], snapshot: Snapshot) -> Workload:
-    """The set as `accepted` judges it: with its Service, its carried ConfigMaps and its namespace.
+    """The set as `accepted` judges it: with Service, carried ConfigMaps and namespace.
 
-    The namespace is None if it is missing here; those of the broker are reserved.
+    The namespace is None if it is missing here; the broker's namespaces are reserved.
     """
     submitted, home = received.submitted, received.broker_namespace
     namespace = snapshot.get(snapshot.local, Namespace, submitted.namespace)

@@ -44,7 +44,7 @@ MAX_VALIDATED = 16_000
 
 
 def _json_object(entry: str) -> str:
-    """The regular expression of a JSON object with any number of such entries."""
+    """A regular expression for a JSON object of any number of entries, each matching `entry`."""
     return rf"\{{{_SPACE}({entry}{_SPACE}(,{_SPACE}{entry}{_SPACE})*)?\}}"
 
 
@@ -60,7 +60,10 @@ READABLE = rf"^{_SPACE}{_json_object(f'({_ALL}|{_REBALANCE})')}{_SPACE}$"
 
 
 def set_policies(broker_namespace: str, *, runs_sets: bool) -> tuple[Manifest, ...]:
-    """All of them; on a broker that runs sets of its own those that are for any StatefulSet."""
+    """The admission policies of a broker with bindings; fewer if it runs StatefulSets of its own.
+
+    Those about names and autoscalers are left out then.
+    """
     plain = (*annotation_policy(broker_namespace), *immutable_fields_policy(broker_namespace))
     if runs_sets:
         return plain
@@ -88,12 +91,10 @@ def annotation_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """Denies new StatefulSets with names too long for a member; only at a broker without nodes.
+    """A policy and its binding that deny new StatefulSets with names too long for some member.
 
-    The clusters are known by their ClusterMembers, without those that have left, which the API
-    server passes as parameters one by one. Parameters are of a kind of ours on purpose: an API
-    server that has evaluated a policy with parameters of a built-in kind never updates them again
-    once that policy was deleted.
+    Only for a broker without nodes. Its parameters are the ClusterMembers, of which those that have
+    left do not count.
     """
     kind = ClusterMember.kind
     high = f"object.metadata.name.size() + 1 + params.metadata.name.size() <= {MAX_SET_NAME}"
@@ -127,7 +128,7 @@ def name_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def immutable_fields_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """Denies updates of fields of a FederatedStatefulSet that are immutable in a StatefulSet.
+    """A policy and its binding that deny updates of immutable fields of a FederatedStatefulSet.
 
     These are serviceName, selector, podManagementPolicy and volumeClaimTemplates.
     """
@@ -149,7 +150,10 @@ def immutable_fields_policy(broker_namespace: str) -> tuple[Manifest, ...]:
 
 
 def autoscaler_policy(broker_namespace: str) -> tuple[Manifest, ...]:
-    """Denies HorizontalPodAutoscalers of sets of either kind; only at a broker without nodes."""
+    """A policy and its binding that deny HorizontalPodAutoscalers of sets of either kind.
+
+    Only for a broker without nodes.
+    """
     target = "object.spec.scaleTargetRef.kind"
     kinds = [StatefulSet.kind.name, FederatedStatefulSet.kind.name]
     expression = f"!({target} in {kinds!r})"
@@ -224,7 +228,10 @@ def _number_expression(field: str, of: str) -> str:
 
 
 def _preference_variables() -> list[Wire]:
-    """CEL variables: preferences as text, if they are judged, and clusters with min over max."""
+    """CEL variables about preferences: `wishes` (the annotation), `judged` and `crossed`.
+
+    `judged` if it is short enough to validate; `crossed` are clusters with min over max.
+    """
     low, high = _number_expression("minReplicas", "w"), _number_expression("maxReplicas", "w")
     clusters = f"variables.wishes.findAll({_quote_cel(_CLUSTER)})"
     return [

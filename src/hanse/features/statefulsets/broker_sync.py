@@ -63,9 +63,9 @@ def plan_broker_sync(key: Key, snapshot: Snapshot, broker_namespace: str) -> Pla
 def _services_of_other_sets(
     key: Key, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[ClusterObjectRef]:
-    """References to the copied headless Services of this host's other, not terminating sets.
+    """References, at the broker, to headless Services of this host's other sets, to be kept.
 
-    The plan keeps them, since one of these sets may have written them before.
+    Sets that are terminating do not count.
     """
     for hosted in snapshot.in_namespace(snapshot.local, FederatedStatefulSet, key.namespace):
         name = governing_service(hosted)
@@ -195,7 +195,10 @@ def _copies_for_broker(
 
 
 def _service_keeper(service: str, namespace: str, snapshot: Snapshot) -> str:
-    """The name of the host's set that copies a Service to the broker: the first; empty if none."""
+    """The first of the host's sets by name that a Service governs, which copies it.
+
+    Empty if none.
+    """
     return min(
         list_governed_federated_sets(service, namespace, snapshot, snapshot.local), default=""
     )
@@ -211,9 +214,9 @@ def _is_copied_by(host: ClusterId, service: Service) -> bool:
 def _copies_for_host(
     key: Key, hosted: FederatedStatefulSet, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
-    """At the host: shares without permits, owned by the set, and Services of replicas elsewhere.
+    """What the host gets from the broker: the shares without permits, owned by the set.
 
-    No shares of a newer schema.
+    Also Services of replicas in other clusters; no shares of a newer schema.
     """
     sources = frozenset({broker})
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)

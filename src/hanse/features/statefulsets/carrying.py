@@ -31,7 +31,7 @@ from hanse.model.snapshot import Change, ObjectChange, Snapshot
 
 
 def carried_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
-    """Keys of ConfigMaps that a change concerns, and local keys of sets that refer to them."""
+    """Keys of ConfigMaps that a change affects, and of sets here that refer to a changed one."""
     if isinstance(change, ObjectChange):
         yield from _keys_for_object(change, snapshot)
         return
@@ -45,9 +45,10 @@ def carried_keys_for(change: Change, snapshot: Snapshot) -> Iterator[Key]:
 
 
 def _keys_for_object(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """The keys of ConfigMaps and sets that a changed object concerns.
+    """The keys of ConfigMaps, and of sets that refer to them, which a changed object affects.
 
-    None for a local StatefulSet of the same owner; all for an AcceptancePolicy or Namespace here.
+    None for a local StatefulSet of the same owner; all for an AcceptancePolicy here, those of its
+    namespace for a Namespace.
     """
     obj, is_local = change.object, change.where == snapshot.local
     meta = obj.metadata

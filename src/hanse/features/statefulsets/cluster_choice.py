@@ -37,13 +37,13 @@ class ClusterChoice(Struct, frozen=True):
         return selects(self.selector, labels)
 
     def groups(self, labels: Mapping[ClusterId, Labels]) -> dict[ClusterId, str]:
-        """By cluster the value of label `spread_by`, or empty; nothing if no label is named."""
+        """By cluster its value of the label `spread_by`, empty without one; `{}` if none is set."""
         if not self.spread_by:
             return {}
         return {cluster: each.get(self.spread_by, "") for cluster, each in labels.items()}
 
     def ordered(self, shares: Iterable[Share]) -> list[Share]:
-        """The shares of the clusters in `order` first, in that order; the others keep theirs."""
+        """The shares, those of clusters in `order` first; the rest as they were."""
         first = {cluster: at for at, cluster in enumerate(self.order)}
         return sorted(shares, key=lambda share: first.get(share.name, len(first)))
 

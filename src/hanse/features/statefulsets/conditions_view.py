@@ -26,9 +26,9 @@ _RULES = {
 def _check(
     obj: StatefulSet | FederatedStatefulSet, where: ClusterId, snapshot: MultiClusterSnapshot
 ) -> Iterator[Finding]:
-    """Findings of a set's conditions.
+    """The findings of a set's bad conditions.
 
-    SetNotPlaced may be caused by any refusal, and ShareDisputed lasts while agents are paused.
+    SetNotPlaced and ShareDisputed get their causes and remedies here.
     """
     for found in check_conditions(_RULES)(obj, where, snapshot):
         match found.code:

@@ -85,9 +85,9 @@ class CarriedConfig(Struct, frozen=True):
 def carried_config(
     template: Wire, namespace: str, snapshot: Snapshot, broker: ClusterId
 ) -> CarriedConfig:
-    """The ConfigMaps of a pod template that users submitted at the broker; which are not here.
+    """The names of a template's ConfigMaps at the broker, those still missing here, those blocked.
 
-    Those count as blocked, not arriving, if this cluster's API server has finally refused the copy.
+    Blocked is one whose copy this cluster's API server has finally refused.
     """
     names = frozenset(
         name

@@ -70,9 +70,9 @@ def plan_missing_set(
 def plan_without_shares(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str
 ) -> Plan:
-    """Keep everything until shares exist.
+    """Keeps everything as it is until shares exist.
 
-    If our StatefulSet runs here, and the broker has no report of it or an ended one, write one.
+    If our StatefulSet runs here and the broker has no report, or an ended one, a report is written.
     """
     stateful_set = _running_stateful_set(key, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)
@@ -95,7 +95,7 @@ def plan_release_with_tombstone(
 def _plan_after_deletion(
     key: Key, report: StatefulSetPart | None, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
-    """Keep the report while the set has objects here; then it becomes a tombstone or is deleted."""
+    """Keeps the report while the set has objects here; then makes it a tombstone, or deletes it."""
     if report is None:
         return Plan()
     if list_owned(key, snapshot):
@@ -106,7 +106,7 @@ def _plan_after_deletion(
 def plan_awaiting_acceptance(
     report: StatefulSetPart, text: str, snapshot: Snapshot, broker: ClusterId
 ) -> Plan:
-    """Run nothing until users accept this cluster; say so in the report and a Warning Event.
+    """Runs nothing; the report and a Warning Event say that users have to accept this cluster.
 
     The report is annotated with the uid of this cluster.
     """

@@ -143,7 +143,7 @@ class PartState(Struct, frozen=True):
 
     @property
     def going(self) -> int:
-        """How many pods have ordinals outside of `spec.replicas`: being removed, not gone yet."""
+        """How many pods have ordinals that `spec.replicas` no longer covers: not deleted yet."""
         return sum(not 0 <= ordinal < self.replicas for ordinal in self.pods)
 
     @property
@@ -161,10 +161,10 @@ class PartState(Struct, frozen=True):
 
     @property
     def stuck(self) -> tuple[Pod, ...]:
-        """Pods to be replaced now that are not ready: many controllers wait for these.
+        """Pods of an old template that are released for replacement and not ready.
 
-        Terminating ones do not count. Empty with OnDelete, or before the StatefulSet has the newest
-        template and is observed.
+        The StatefulSet controller may wait for them. Without terminating ones; empty with OnDelete,
+        or before the StatefulSet has the newest template and is observed.
         """
         if self.outdated or not (self.rolls and self.is_observed):
             return ()
@@ -211,9 +211,10 @@ class Step(Struct, frozen=True):
 
 
 def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) -> Step:
-    """The next Step: take down only what the held permits cover, else ask for more or return them.
+    """What the StatefulSet becomes next: shrink, roll out, or allow an eviction, as permits cover.
 
-    Nothing is taken down before the StatefulSet is observed, or while an eviction may still come.
+    Else the step asks for permits, or returns them. Nothing is taken down before the StatefulSet is
+    observed, or while an eviction may still come.
     """
     if not part.is_observed:  # nothing is known of its replicas
         return unchanged_step(part, held)
@@ -232,7 +233,7 @@ def next_step(part: PartState, others: OtherReplicas, rules: Rules, held: Permit
 
 
 def unchanged_step(part: PartState, held: Permit) -> Step:
-    """Take nothing down and keep all permits; replicas grow if the share is larger."""
+    """The step that takes nothing down and keeps all permits; replicas grow if the share did."""
     replicas = max(part.share, part.replicas)
     waits = _REPLACING if held.pods and not (held.removes or part.outdated) else ""
     return Step(
@@ -246,17 +247,15 @@ def unchanged_step(part: PartState, held: Permit) -> Step:
 
 
 def _needed(part: PartState, held: int) -> int:
-    """The permits that are still needed for what is under way: all that are held, or none."""
+    """The permits to keep: all that are held while replicas are down by our doing, else 0."""
     return held if part.in_flight else 0
 
 
 def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) -> Step:
-    """Remove the highest replicas, one by one or as many as are surplus; one permit for all.
+    """The step that removes the highest surplus replicas: all that may go, or one if ordered.
 
-    Without a permit to remove, the step only asks for one. It need not wait for a permit to replace
-    replicas, which a roll-out that has halted keeps for ever: what that may cost is not counted as
-    ready. Ordered removals are those of one cluster at a time; others say what they keep, and
-    each counts no more of the others than that, so that all may remove at the same time.
+    Without a permit to remove, it asks for one. Unless ordered, clusters remove at the same time:
+    each permit says how many replicas its cluster keeps, and others count no more than these.
     """
     unchanged = Step(part.replicas, part.released, permits=_needed(part, held.pods))
     if part.going:
@@ -277,7 +276,10 @@ def _shrink(part: PartState, others: OtherReplicas, rules: Rules, held: Permit) 
 
 
 def _removable(part: PartState, others: OtherReplicas, rules: Rules) -> int:
-    """How many of the highest replicas can go so that `floor` ready ones are left; 1 if ordered."""
+    """How many of the highest replicas can be removed while `floor` ready ones are left.
+
+    At most 1 if replicas are ordered.
+    """
     left, count = others.ready + part.up, 0
     for ordinal in reversed(range(part.share, part.replicas)):
         if part.is_up(ordinal):
@@ -291,9 +293,9 @@ def _removable(part: PartState, others: OtherReplicas, rules: Rules) -> int:
 
 
 def _evict(part: PartState, others: OtherReplicas, rules: Rules, held: int) -> Step:
-    """Follow the share; while a node with replicas is drained, get a permit and allow an eviction.
+    """The step to the share; while a node with replicas is drained, it asks for a permit.
 
-    Roll-outs come first: a node may be cordoned for weeks.
+    With one it opens the budget for an eviction. Roll-outs of other clusters come first.
     """
     kept = _needed(part, held)
     waits = _REPLACING if kept and not part.draining else ""
@@ -321,10 +323,10 @@ def _next_outdated(part: PartState) -> int | None:
 
 
 def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, held: int) -> Step:
-    """Replace the highest outdated replica if a permit is held; else ask for permits, or wait.
+    """The step of a roll-out: lowers the partition to `target`, if `held` permits allow it.
 
-    `held` is the number of permits; `target` the highest outdated ordinal. Without room, and while
-    replicas are being replaced, the partition stays.
+    `target` is the highest outdated ordinal. Without a permit it asks for as many as there is room
+    for; without room, or while replicas are being replaced, it waits.
     """
     unchanged = Step(part.share, part.released, permits=_needed(part, held))
     if part.in_flight >= max(held, 1) and (part.going or part.is_up(target)):
@@ -342,9 +344,9 @@ def _roll(part: PartState, target: int, others: OtherReplicas, rules: Rules, hel
 
 
 def _room(part: PartState, target: int, others: OtherReplicas, rules: Rules) -> tuple[int, str]:
-    """How many replicas may be down here now, from the target on; if none, what it waits for.
+    """How many replicas may be down here now, and if none, the message what it waits for.
 
-    One that is not ready is replaced before any other: that costs nothing.
+    A target that is not ready may always be replaced if a permit is free.
     """
     if others.away and not rules.disrupts_while_away:
         return 0, AWAITS_CLUSTERS

@@ -76,7 +76,7 @@ def _scaled(value: int | str, replicas: int) -> int:
 def derived_budget(
     submitted: SubmittedSet, budget: PodDisruptionBudget, cluster: ClusterId, *, opens: bool
 ) -> PodDisruptionBudget | None:
-    """The budget of a cluster's replicas: maxUnavailable 1 if `opens`, else 0.
+    """The PodDisruptionBudget of a set here: maxUnavailable 1 if `opens`, else 0.
 
     None if the set's selector cannot be decoded.
     """
@@ -99,7 +99,7 @@ def derived_budget(
 
 
 def may_be_evicted(name: str, namespace: str, snapshot: Snapshot) -> bool:
-    """Whether the set's budget here has a maxUnavailable, or its status has disruptedPods."""
+    """Whether an eviction may come or has come: the budget here is open, or has disruptedPods."""
     return any(
         budget.spec.max_unavailable or budget.status.disrupted_pods
         for budget in snapshot.by(snapshot.local, BUDGETS_BY_SET, f"{namespace}/{name}")

@@ -153,15 +153,12 @@ class StatefulSets:
         )
 
     def keys_for(self, change: Change, snapshot: Snapshot) -> Iterable[Key]:
-        """The keys for a change here, at the broker, or of a fact.
-
-        Shares come first, since clusters wait for them.
-        """
+        """The keys that a change affects, of sets and of ConfigMaps; those of shares come first."""
         keys = {*carried_keys_for(change, snapshot), *self._set_keys_for(change, snapshot)}
         return InOrder(sorted(keys, key=lambda key: (key.topic != "shares", key)))
 
     def _set_keys_for(self, change: Change, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys of sets for a change."""
+        """The keys of sets (shares, local, status, mirror) that a change affects."""
         match change:
             case ObjectChange(where) if where == snapshot.local:
                 yield from self._keys_for_local_change(change, snapshot)
@@ -271,9 +268,10 @@ class StatefulSets:
             yield from all_config_keys(snapshot)
 
     def _keys_for_fact(self, change: FactChange, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys for a cluster's state (all), a Lease's liveness (all sets) or a write's outcome.
+        """The keys that a changed fact affects: all for a cluster's state.
 
-        Of writes those here, and at the broker of Services and FederatedStatefulSets, by the name.
+        All but `mirror` keys for a Lease's liveness; for a write here, or of a Service, the sets
+        that may have an object of its name; for one of a FederatedStatefulSet its `mirror` key.
         """
         match change.fact:
             case ClusterState():
@@ -300,7 +298,7 @@ class StatefulSets:
                 yield Key("local", record.metadata.name, namespace)
 
     def _all_set_keys(self, snapshot: Snapshot) -> Iterator[Key]:
-        """The keys that depend on which clusters are alive: all but the mirror keys of hosts."""
+        """All keys but `mirror` ones: those that depend on which clusters are alive."""
         return (key for key in self._all_keys(snapshot) if key.topic != "mirror")
 
     def _all_keys(self, snapshot: Snapshot) -> Iterator[Key]:
@@ -353,7 +351,7 @@ def _keys_if_service_owner_may_change(change: ObjectChange, snapshot: Snapshot) 
 
 
 def _keys_of_replica_list(change: ObjectChange, snapshot: Snapshot) -> Iterator[Key]:
-    """Status keys of the sets of one Service, if shares or load balancing of one of them change."""
+    """Status keys of all sets of one Service, if shares or load balancing of a record changed."""
     obj, before = change.object, change.before
     if not isinstance(obj, StatefulSetShares):
         return
@@ -372,7 +370,7 @@ def _changes_liveness(change: ObjectChange) -> bool:
 
 
 def _liveness(obj: Object | None) -> tuple[bool, bool]:
-    """Whether an object exists and is not terminating, and is not orphaned."""
+    """(exists and is not terminating, is not orphaned either) of an object or None."""
     if obj is None or obj.metadata.deletion_timestamp is not None:
         return False, False
     return True, ORPHANED not in obj.metadata.annotations

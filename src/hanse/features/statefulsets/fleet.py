@@ -37,7 +37,7 @@ def departed_broker(snapshot: Snapshot) -> ClusterId | None:
 
 
 def is_broker_listed(broker: ClusterId, snapshot: Snapshot) -> bool:
-    """Whether everything at the broker was listed once: nothing is decided on a part of it."""
+    """Whether all that is watched at the broker was listed once."""
     state = snapshot.fact(ClusterState, broker)
     return state is not None and state.listed
 

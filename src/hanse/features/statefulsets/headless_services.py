@@ -69,7 +69,10 @@ def list_governed_federated_sets(
 
 
 def service_keeper(service: str, namespace: str, snapshot: Snapshot, broker: ClusterId) -> str:
-    """The name of the set that owns a headless Service's copies: the first live one; else empty."""
+    """The first live set by name that a headless Service governs, which owns its copies.
+
+    Else empty.
+    """
     names = list_governed_sets(service, namespace, snapshot, broker)
     return min(
         (n for n in names if _is_live(Key("local", n, namespace), snapshot, broker)), default=""
@@ -77,7 +80,7 @@ def service_keeper(service: str, namespace: str, snapshot: Snapshot, broker: Clu
 
 
 def is_kept_for_another_set(obj: Object, key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
-    """Whether an object is a Service that another live set at the present broker keeps."""
+    """Whether an object is a Service whose copies another live set owns, at the present broker."""
     if not isinstance(obj, Service) or broker_cluster(snapshot) != broker:
         return False
     return service_keeper(obj.metadata.name, key.namespace, snapshot, broker) not in ("", key.name)

@@ -45,7 +45,7 @@ def owned_shares_meta(owner: StatefulSet | FederatedStatefulSet, shares: Meta | 
 
 
 def _is_of(shares: Meta, owner: Meta) -> bool:
-    """Whether shares were written for this set, by its uid; without one if they are not older."""
+    """Whether shares are of this set: by the annotated uid, else if they are not older than it."""
     if SET_UID in shares.annotations:
         return shares.annotations[SET_UID] == owner.uid
     created, since = shares.creation_timestamp, owner.creation_timestamp
@@ -58,10 +58,10 @@ def runs_for_deleted_set(
     submitted: SubmittedSet,
     record: StatefulSetShares,
 ) -> bool:
-    """Whether a StatefulSet is that of an earlier set of this name, which was deleted.
+    """Whether a StatefulSet belongs to an earlier set of this name, which was deleted.
 
-    The broker has another set now, and this cluster's report there proves that the broker knew the
-    earlier one: it was not lost. It was not orphaned, either, if its shares went with it.
+    By the annotated uid, if this cluster's live report is about that set and the record of shares
+    is not older than the present set, which would mean that the earlier one was orphaned.
     """
     uid = stateful_set.metadata.annotations.get(SET_UID, "")
     if uid in ("", submitted.uid) or report is None or LOST in report.metadata.annotations:
@@ -76,9 +76,9 @@ def runs_for_deleted_set(
 
 
 def is_rebuilt(report: StatefulSetPart | None, submitted: SubmittedSet, snapshot: Snapshot) -> bool:
-    """Whether the report on this set is of a cluster of this name with another uid, with a share.
+    """Whether this cluster was built anew: its report has another cluster uid and a share.
 
-    False if it is a tombstone, or its annotation says that this cluster was accepted.
+    False for a tombstone or another set's report, and if users have accepted this cluster.
     """
     here = cluster_uid(snapshot)
     if report is None or not here or report.spec.ended is not None:

@@ -58,7 +58,7 @@ def build_replica_services(
 def broker_services(
     services: Sequence[Service], snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Desired]:
-    """Each replica's Service at the broker, with the cluster that runs it.
+    """The copy of each replica's Service at the broker, annotated with this cluster.
 
     Its status has the load balancer's addresses if the Service here is ours.
     """
@@ -105,7 +105,7 @@ def _ordinal(pod: Pod, stateful_set: str) -> int | None:
 
 
 def overwrite_events(services: Sequence[Service], snapshot: Snapshot) -> Iterator[EventRequest]:
-    """Warning Events for Services with a replica's name that are not ours: we overwrite them."""
+    """A Warning Event for each foreign Service here with a replica's name, which is overwritten."""
     for service in services:
         if _unowned_service(service, snapshot) is not None:
             text = f"{service.metadata.name} is the load balancer of a replica: it is overwritten"

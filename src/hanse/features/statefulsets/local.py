@@ -97,9 +97,10 @@ def _plan_departed(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def _plan_set(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str) -> Plan:
-    """The plan by the state of the set: placed, invalid, terminating, orphaned, or missing.
+    """The plan by the state of the set: placed, terminating, orphaned, missing, or without shares.
 
-    Nothing changes before the broker is listed, nor with records of a newer schema.
+    Everything is kept before the broker is listed, with records of a newer schema, and while shares
+    of an earlier set remain.
     """
     record = snapshot.get(broker, StatefulSetShares, key.name, key.namespace)
     newer = snapshot.local in clusters_with_newer_parts(key, snapshot, broker) or (
@@ -131,7 +132,7 @@ def _plan_live_set(
     broker: ClusterId,
     broker_namespace: str,
 ) -> Plan:
-    """The plan of a set with shares: what this cluster takes of it, or what runs, unchanged.
+    """The plan of a set with shares: its part here, or all unchanged while that cannot be judged.
 
     What ran for an earlier set of this name is deleted. A cluster that was built anew waits to be
     accepted.
@@ -187,10 +188,10 @@ def _next_step(
     *,
     is_current: bool,
 ) -> Step:
-    """What the StatefulSet becomes now.
+    """The replicas, partition and permits of the StatefulSet now; a new one gets the whole share.
 
-    Nothing is taken down while the set is invalid, the broker or the pods are not seen, or the
-    shares of what is wanted now are not recorded.
+    Nothing is taken down while the set is invalid, the broker is not synced, pods are not listed,
+    or the recorded shares are not current.
     """
     here = snapshot.local
     if state is None:
@@ -205,9 +206,9 @@ def _next_step(
 def _plan_refused_set(
     placed: PlacedSet, current: StatefulSet | None, snapshot: Snapshot, broker_namespace: str
 ) -> Plan:
-    """Keep what runs, with its budget and permits, and report why the set is refused.
+    """Keeps what runs of a refused set, and reports the refusal.
 
-    Only a smaller share is followed.
+    Only a smaller share is applied.
     """
     broker = placed.broker
     report = _report(placed, [], snapshot, broker_namespace)
@@ -227,7 +228,7 @@ def _plan_refused_set(
 def _surplus_objects(
     placed: PlacedSet, current: StatefulSet | None, snapshot: Snapshot
 ) -> Iterator[tuple[ClusterId, ObjectRef]]:
-    """What a refused set does not keep: an empty StatefulSet, and Services of surplus replicas."""
+    """What a refused set does not keep: a drained StatefulSet, and Services of removed replicas."""
     if current is None:
         return
     if not placed.share and is_drained(placed.state) and not keeps_claims_of_none(current.spec):
@@ -281,7 +282,7 @@ def _plan_placed_set(placed: PlacedSet, snapshot: Snapshot, broker_namespace: st
 
 
 def _until_counted(placed: PlacedSet, snapshot: Snapshot) -> timedelta | None:
-    """STARTING if any pod is starting, after which it is counted, ready or not; else None."""
+    """STARTING if a pod is starting, so that the plan is repeated to count it; else None."""
     pods = placed.state.pods.values() if placed.state is not None else ()
     now, awaits_status = snapshot.now, placed.awaits_status
     starting = (is_starting(pod, now, awaits_status=awaits_status) for pod in pods)
@@ -289,7 +290,7 @@ def _until_counted(placed: PlacedSet, snapshot: Snapshot) -> timedelta | None:
 
 
 def _stuck_pod_removals(placed: PlacedSet) -> Iterator[Removal]:
-    """With a permit, remove pods of an old template that are not ready and block a roll-out."""
+    """Removals of pods of an old template that are not ready, if this cluster holds a permit."""
     for pod in placed.state.stuck if placed.state is not None and placed.held.pods else ():
         ref = ClusterObjectRef(placed.here, object_ref(pod))
         cause = "it is not ready, and a newer template is to replace it"

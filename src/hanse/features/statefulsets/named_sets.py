@@ -42,7 +42,10 @@ class NamedSet(Struct, frozen=True):
 
     @property
     def services(self) -> frozenset[str]:
-        """The governing Service, or several where reports differ; by the record without reports."""
+        """The names of governing Services by the reports.
+
+        Without any, that of the record, if any.
+        """
         if self.parts:
             return frozenset(part.names.service for part in self.parts)
         service = self.record.spec.service if self.record is not None else ""
@@ -59,12 +62,10 @@ def set_names(namespace: str, service: str, snapshot: Snapshot, broker: ClusterI
 def named_set(
     name: str, namespace: str, snapshot: Snapshot, broker: ClusterId, local: ClusterId
 ) -> NamedSet:
-    """A set with its reports by cluster, without those of newer schemas and earlier sets.
+    """A set with its reports by cluster, but for tombstones, newer schemas and earlier sets.
 
-    Each says by which names its own replicas are found. So no other member can take them away.
-    Reports about a set that nobody submitted, without a record of shares, do not count. For the
-    local cluster the record stands in for a report that is missing: its replicas run on when the
-    broker's namespace is deleted.
+    No reports without a record of shares. For the local cluster the record stands in for a report
+    that is missing.
     """
     record = snapshot.get(broker, StatefulSetShares, name, namespace)
     if record is None:
@@ -107,10 +108,9 @@ def is_replica_name(key: Key, snapshot: Snapshot, broker: ClusterId) -> bool:
 def _without_names_of_others(
     part: StatefulSetPartSpec, snapshot: Snapshot, broker: ClusterId
 ) -> StatefulSetPartSpec:
-    """A report without names that a cluster with a longer id reports for a set of a shorter name.
+    """The report without replicas that another cluster, with a longer id, reports for another set.
 
-    `store-eu-lubeck-0` is of eu-lubeck, though lubeck could report a set `store-eu`. Admission has
-    it so for names of reports and Services.
+    Both may be called `store-eu-lubeck-0`: of `store` in eu-lubeck, or of `store-eu` in lubeck.
     """
     claimed = {
         replica.name

@@ -73,6 +73,7 @@ def overridden_spec(spec: StatefulSetSpec, override: Override) -> StatefulSetSpe
 
 
 def _with_class(claim: Wire, storage_class: str) -> Wire:
+    """The claim template with this storage class."""
     return {**claim, "spec": {**claim.get("spec", {}), "storageClassName": storage_class}}
 
 
@@ -105,7 +106,7 @@ def _container(container: Wire, override: Override) -> Wire:
 
 
 def _env(present: Iterable[Wire], env: dict[str, str]) -> Iterator[Wire]:
-    """The variables in their order, replaced where the override has them, and its others."""
+    """The container's variables with those of the override replaced, then the override's others."""
     names = {str(each.get("name")) for each in present}
     for each in present:
         name = str(each.get("name"))
@@ -115,7 +116,10 @@ def _env(present: Iterable[Wire], env: dict[str, str]) -> Iterator[Wire]:
 
 
 def _with_registry(image: str, registry: str) -> str:
-    """The same image in another registry; a first part with a dot, colon or `localhost` is one."""
+    """The image in another registry; its own registry, if it names one, is replaced.
+
+    The first part of the name is a registry if it has a dot or colon, or is `localhost`.
+    """
     first, slash, rest = image.partition("/")
     is_registry = bool(slash) and ("." in first or ":" in first or first == "localhost")
     return f"{registry.rstrip('/')}/{rest if is_registry else image}"

@@ -97,9 +97,9 @@ def release_patch(obj: Object, key: Key, here: ClusterId) -> Patch:
 
 
 def release_change(owned: Iterable[str], key: Key) -> Wire:
-    """The merge patch that releases an object: without our label and these annotations of ours.
+    """The merge patch that removes our owner label and the `owned` annotations from an object.
 
-    An annotation keeps the set that released it.
+    It adds the annotation with the set that released it.
     """
     annotations = {**dict.fromkeys(owned), RELEASED: f"{key.namespace}/{key.name}"}
     return {"metadata": {"labels": {OWNER: None}, "annotations": annotations}}

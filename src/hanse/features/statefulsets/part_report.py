@@ -54,9 +54,9 @@ class PartProgress(Struct, frozen=True):
 
 
 def replica_names(submitted: SubmittedSet, service: Service | None) -> ReplicaNames:
-    """The Service and ports by which replicas are found, and whether with load balancers.
+    """The governing Service and its ports, and whether replicas have load balancers.
 
-    `unready`: also replicas that are not ready, as the Service publishes them or there is none.
+    `unready` if replicas have names before they are ready, as the Service says or without one.
     """
     ports = service.spec.ports if service is not None else ()
     return ReplicaNames(
@@ -77,10 +77,9 @@ def build_report(
     terms: Terms,
     before: StatefulSetPartSpec | None = None,
 ) -> StatefulSetPart:
-    """The present state of this cluster's part, its problems, and the uids of its StatefulSets.
+    """The report of this cluster's part: share, replicas, problems, and uids of its StatefulSets.
 
-    The share is the one that this cluster runs or is about to: others compute theirs from it, so
-    that nobody's edit of the StatefulSet changes it.
+    The share is the one that this cluster runs or is about to, not what the StatefulSet says.
     """
     owned = owned_stateful_set(submitted.name, submitted.namespace, snapshot)
     applied = progress.applied
@@ -122,7 +121,10 @@ def build_report(
 def _reported_terms(
     terms: Terms, submitted: SubmittedSet, owned: StatefulSet | None
 ) -> dict[str, Any]:
-    """The fields refused, most and schema; none if the set is taken with all of its replicas."""
+    """The report's fields `refused`, `most` and `schema`.
+
+    Empty if all wanted replicas are taken.
+    """
     wanted = submitted.spec.replicas
     running = owned.spec.replicas if owned is not None else 0
     most = terms.replicas_of(max(wanted, running), running)
@@ -149,9 +151,9 @@ class _PodCounts(Struct, frozen=True):
 
 
 def is_starting(pod: Pod, now: datetime, *, awaits_status: bool) -> bool:
-    """Whether a pod was created within `STARTING`, and is not ready, or not in the status yet.
+    """Whether a pod is younger than `STARTING` and not ready, or (`awaits_status`) not yet counted.
 
-    It is not counted yet: most are ready soon, and one report then says both.
+    The report leaves it out until then, so that most pods cause one change.
     """
     created = pod.metadata.creation_timestamp
     is_new = created is not None and timedelta() <= now - created < STARTING
@@ -161,10 +163,10 @@ def is_starting(pod: Pod, now: datetime, *, awaits_status: bool) -> bool:
 def _count_pods(
     owned: StatefulSet, pods: Mapping[int, Pod], applied: str, before: StatefulSetPartSpec | None
 ) -> _PodCounts:
-    """The counts by the pods themselves, so that one event of a pod is one change of the report.
+    """The numbers of current, updated and available replicas, counted by the pods themselves.
 
-    Until a new version of the StatefulSet is observed, those that are updated, and with
-    `minReadySeconds` those that are available, are as reported before; none of a new template.
+    Until a new version of the StatefulSet is observed, updated ones, and with `minReadySeconds`
+    available ones, are as reported before; none is updated to a new template.
     """
     status = owned.status
     staying = [pod for pod in pods.values() if pod.metadata.deletion_timestamp is None]
@@ -189,10 +191,10 @@ def _list_replicas(
     before: StatefulSetPartSpec | None,
     snapshot: Snapshot,
 ) -> Iterator[Replica]:
-    """The replicas of a set here, by ordinal, with readiness and load balancer addresses.
+    """The replicas that have a pod, by ordinal, with readiness and load balancer addresses.
 
-    One that is starting is not ready, nor one that was reported, is still wanted and has no pod for
-    the moment.
+    Also those that were reported and are still wanted, not ready; one that is starting is not
+    ready.
     """
     first = owned.spec.ordinals.start if owned is not None and owned.spec.ordinals else 0
     wanted = range(owned.spec.replicas) if owned is not None else ()

@@ -71,17 +71,16 @@ class FleetPart(Struct, frozen=True):
         )
 
     def permit(self, cluster: ClusterId) -> Permit:
-        """The permit of a cluster in the shares, with what others have handed on to it.
+        """The permit of a cluster in the record, plus replicas that others have handed on to it.
 
-        Whatever they say, that makes all permits together no more than the budget, or than were
-        taken: what nobody held is handed on to nobody.
+        All together never exceed the budget.
         """
         own = self.record.spec.permit_of(cluster, self.submitted.uid)
         more = self._handed_on_pods().get(cluster, 0)
         return replace(own, pods=own.pods + more) if more else own
 
     def _handed_on_pods(self) -> dict[ClusterId, int]:
-        """By cluster how many replicas it may take down by what was handed on to it.
+        """By cluster, how many replicas it may take down by permits that were handed on to it.
 
         Together at most what the budget leaves beside all permits, in the order of names.
         """
@@ -95,14 +94,14 @@ class FleetPart(Struct, frozen=True):
         return handed_on
 
     def arriving(self, cluster: ClusterId) -> dict[ClusterId, HandedOn]:
-        """By cluster what it handed on to this one, which has not written that it received it."""
+        """By giver, what it handed on to this cluster, which has not recorded it as received."""
         return self.record.spec.handed_on_to(cluster, self.submitted.uid)
 
     def next_to_replace(self, here: ClusterId) -> ClusterId | None:
-        """The next cluster of the roll-out that has no permit and waits for one; None if none does.
+        """The next cluster of the roll-out without a permit, if its report says that it waits.
 
-        It need not be able to use it: then it returns it. One whose report does not say that it
-        waits may have an agent that knows no permits and would never return it.
+        None if there is none, or if its report does not say so: an older agent would never return
+        it.
         """
         for share in rollout_order(self.submitted, self.record):
             part = self.parts.get(share.name)
@@ -115,10 +114,9 @@ class FleetPart(Struct, frozen=True):
         return None
 
     def others(self, here: ClusterId) -> OtherReplicas:
-        """The replicas outside of this cluster.
+        """What counts of replicas in other clusters: how many are ready, down, away, permitted.
 
-        A cluster that has left is no longer waited for, nor one that the set goes on without: its
-        replicas count neither as ready nor as down.
+        Clusters that have left, or that users let the set go on without, do not count.
         """
         names = {share.name for share in self.record.spec.shares if share.replicas} | {*self.parts}
         names -= self.submitted.disrupts_without
@@ -142,7 +140,10 @@ class FleetPart(Struct, frozen=True):
         )
 
     def _staying(self, permit: Permit) -> "_Staying":
-        """The replicas of another cluster that stay: while it removes, those that it keeps."""
+        """The replicas of another cluster that stay, and how many are ready.
+
+        While it removes surplus ones, only those that its permit says it keeps.
+        """
         part = self.parts.get(permit.name)
         if part is None:
             return _Staying(self.record.spec.share_of(permit.name), 0)
@@ -153,9 +154,9 @@ class FleetPart(Struct, frozen=True):
         return _Staying(permit.keeps, sum(r.ready for r in part.replicas if r.name in kept))
 
     def _credible_permit(self, cluster: ClusterId) -> Permit:
-        """The permit of another cluster, for no more replicas than it can have.
+        """The permit of another cluster, limited to the replicas that it has or may get.
 
-        One without replicas has nothing to take down: its permit, whatever it says, is void.
+        Empty if none.
         """
         permit, part = self.permit(cluster), self.parts.get(cluster)
         existing = len(part.replicas) if part is not None else 0
@@ -165,9 +166,9 @@ class FleetPart(Struct, frozen=True):
         return replace(permit, pods=min(permit.pods, most))
 
     def partition(self, cluster: ClusterId) -> int:
-        """How many of a cluster's first replicas keep their template.
+        """The partition of a cluster's StatefulSet: its first replicas that keep their template.
 
-        The partition of a set counts all replicas, from the last of the roll-out.
+        The set's partition counts replicas of all clusters, from the end of the roll-out.
         """
         left = max(sum(s.replicas for s in self.record.spec.shares) - self.submitted.partition, 0)
         for share in rollout_order(self.submitted, self.record):
@@ -190,14 +191,14 @@ class FleetPart(Struct, frozen=True):
         return not part.share or part.revision == self.submitted.revision
 
     def _returned(self, cluster: ClusterId) -> int:
-        """How many permits a cluster has returned by its report; 0 without one."""
+        """The number of returns of permits that a cluster's report counts; 0 without a report."""
         part = self.parts.get(cluster)
         return part.returned if part is not None else 0
 
     def _before(self, here: ClusterId) -> Iterator[ClusterId]:
-        """The clusters before this one in the roll-out that have not completed it.
+        """Healthy clusters before this one in the roll-out that do not report the newest revision.
 
-        One that is away, has refused the new template, or is ignored is not waited for here.
+        Those that refuse the set, or that users let it go on without, are left out.
         """
         for share in rollout_order(self.submitted, self.record):
             if share.name == here:
@@ -269,10 +270,9 @@ def with_partition(submitted: SubmittedSet, partition: int) -> Wire:
 
 
 def rollout_order(submitted: SubmittedSet, record: StatefulSetShares) -> Sequence[Share]:
-    """The shares that are not 0 in the order of a roll-out: the last cluster by name first.
+    """The shares that are not 0 in the order of a roll-out: by cluster name, the last one first.
 
-    The first one if the set updates cluster by cluster; those of annotation update-order before
-    all.
+    Ascending if the set updates cluster by cluster; clusters of annotation update-order come first.
     """
     shares = [share for share in record.spec.shares if share.replicas]
     ordered = shares if submitted.updates_cluster_by_cluster else shares[::-1]
@@ -280,19 +280,17 @@ def rollout_order(submitted: SubmittedSet, record: StatefulSetShares) -> Sequenc
 
 
 def is_returned(held: Permit, step: Step) -> bool:
-    """Whether permits are given back, or at least the right to remove surplus replicas."""
+    """Whether a step returns all permits, or the right to remove surplus replicas."""
     return bool(held.pods and not step.permits) or (held.removes and not step.removes)
 
 
 def permit_patch(
     fleet: FleetPart, here: ClusterId, step: Step, broker: ClusterId, *, is_complete: bool = False
 ) -> tuple[Patch, ...]:
-    """Set this cluster's permit in the shares at the broker; empty if it is as the step needs it.
+    """The patch of this cluster's permit in the shares at the broker; empty if nothing changes.
 
-    A permit that is returned is counted here and in the report that shows what it was used for:
-    others wait until they see both, whichever comes first. Where a roll-out is complete here, the
-    next cluster gets it by the same write, in force at once. That cluster notes it as received with
-    its next change, and until then the entry of this one keeps it.
+    A returned permit is counted here and in the report, and others wait for both. Once a roll-out
+    is complete here, the same write hands it on to the next cluster.
     """
     held = fleet.permit(here)
     if (step.permits, step.removes, step.keeps) == (held.pods, held.removes, held.keeps):
@@ -317,10 +315,10 @@ def permit_patch(
 
 
 def _removal_entry(fleet: FleetPart, held: Permit, permit: Permit) -> EntryChange | None:
-    """The change of a permit that only removes surplus replicas and says which are kept; else None.
+    """The change of this cluster's permit entry, if only the removal of surplus is concerned.
 
-    Such permits are not counted: several clusters take and return them at the same time. Each acts
-    by a record that has its own, and so all that were taken before; whoever comes later sees it.
+    None if the number of permits or what is handed on changes, or there is no entry: then the whole
+    record is patched. Such entries may be written by several clusters at the same time.
     """
     own = next((n for n, p in enumerate(fleet.record.spec.permits) if p == held), None)
     is_counted = permit.pods != held.pods or permit.handed_on != held.handed_on
@@ -331,7 +329,7 @@ def _removal_entry(fleet: FleetPart, held: Permit, permit: Permit) -> EntryChang
 
 
 def _removal_fields(permit: Permit) -> Wire:
-    """The fields of a permit that name it, or that removals of surplus replicas change."""
+    """The wire fields of a permit's entry that removals of surplus replicas read or change."""
     return {
         "name": permit.name,
         "setUID": permit.set_uid,
@@ -343,9 +341,10 @@ def _removal_fields(permit: Permit) -> Wire:
 
 
 def _handed_on(fleet: FleetPart, held: Permit, step: Step, *, is_complete: bool) -> HandedOn | None:
-    """What a cluster hands on: what nobody has received yet, else a permit that it returns.
+    """What this cluster hands on to the next of the roll-out: the permit that it returns.
 
-    None if it removes replicas with it, has not completed the roll-out, or nobody waits.
+    What it handed on before, while that is not received. None if it has not completed the roll-out,
+    removes replicas, or nobody waits.
     """
     before = held.handed_on
     if before is not None and held.name in fleet.arriving(before.to):

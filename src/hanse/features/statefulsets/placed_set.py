@@ -53,7 +53,10 @@ class PlacedSet(Struct, frozen=True):
 
     @property
     def applied(self) -> str:
-        """The set's revision that the StatefulSet gets, or keeps; empty if there is none yet."""
+        """The set's revision that the StatefulSet has after this step.
+
+        Empty if there is none yet.
+        """
         if self.state is None:
             return ""
         if not self.keeps_template:
@@ -62,7 +65,7 @@ class PlacedSet(Struct, frozen=True):
 
     @property
     def keeps_template(self) -> bool:
-        """Whether what runs keeps its template: the set is refused, invalid, or not rolled out."""
+        """Whether the StatefulSet keeps its template: the set is refused, invalid, or waits."""
         is_fit = self.terms.refused is None and not self.submitted.errors
         return not (is_fit and self.step.updates)
 
@@ -73,9 +76,9 @@ class PlacedSet(Struct, frozen=True):
 
     @property
     def awaits_status(self) -> bool:
-        """Whether the status of the StatefulSet is about to count a replica of a roll-out here.
+        """Whether a roll-out here waits for the StatefulSet's status to count a replica that is up.
 
-        The next one is released then; the last one of a cluster is not waited for.
+        False without a permit, and when all replicas are complete.
         """
         state = self.state
         if state is None or not self.held.pods or state.outdated:
@@ -84,14 +87,14 @@ class PlacedSet(Struct, frozen=True):
 
     @property
     def returned(self) -> int:
-        """The counter of returned permits, one more if this step returns some."""
+        """How often this cluster has returned permits, this step included."""
         return self.held.returned + is_returned(self.held, self.step)
 
 
 def desired_objects(placed: PlacedSet, snapshot: Snapshot) -> list[Desired]:
-    """A missing namespace, then headless Service and budget, then the StatefulSet, where wanted.
+    """What the set has here: a missing namespace, headless Service, budget, and StatefulSet.
 
-    What a set of this name released, or another set kept, is taken over.
+    Objects that a set of this name released, or another set kept, are taken over.
     """
     sources = frozenset({placed.broker})
     key, desired = placed.key, list[Desired]()
@@ -169,9 +172,9 @@ def _stateful_set(placed: PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
 def _claim_templates(
     submitted: SubmittedSet, current: StatefulSet | None, snapshot: Snapshot
 ) -> tuple[Wire, ...]:
-    """The set's claim templates; with a storage class override those of the present StatefulSet.
+    """The set's claim templates; with a storage class override, those of the current StatefulSet.
 
-    They cannot change: a new storage class is for new StatefulSets.
+    They are immutable, so that a new storage class applies to new StatefulSets only.
     """
     if current is not None and submitted.overrides.of(snapshot.local).storage_class_name:
         return current.spec.volume_claim_templates

@@ -56,13 +56,10 @@ def distribute(
     preferences: Mapping[ClusterId, ReplicaPreference] | None = None,
     groups: Groups | None = None,
 ) -> Distribution:
-    """The shares of `wanted` replicas; `healthy` is in the fleet's order.
+    """The shares of `wanted` replicas, starting from the shares `before`; `healthy` is in order.
 
-    With groups of clusters, each group gets an equal part before its clusters get theirs.
-
-    No share shrinks when the sum grows, and none grows when it shrinks. Shares of unhealthy
-    clusters count when it grows; when it shrinks they are the first to go, so that healthy clusters
-    together keep as many replicas as are wanted, or all that they have.
+    With groups, each group gets an equal part before its clusters get theirs. No share shrinks when
+    the sum grows, and none grows when it shrinks; shares of unhealthy clusters are the first to go.
     """
     preferences = preferences or {}
     shares = {cluster: n for cluster, n in before.items() if n > 0}
@@ -96,7 +93,10 @@ def distribute(
 def _grow(
     shares: dict[ClusterId, int], candidates: Sequence[_Candidate], missing: int, groups: Groups
 ) -> int:
-    """Add to `shares` in place, first up to min, then by weight up to max; returns what is left."""
+    """Adds `missing` replicas in place, first up to each min, then by weight up to max.
+
+    Returns how many could not be added.
+    """
     below = [
         (candidate, min(candidate.preference.min, candidate.preference.max))
         for candidate in candidates
@@ -173,9 +173,9 @@ def _groups_after(
     *,
     add: bool,
 ) -> Iterator[_Group]:
-    """The groups of clusters, with how many of `count` replicas each gets (`add`) or gives.
+    """The groups, each with its clusters and how many of `count` replicas it gets, or loses.
 
-    Groups are treated as clusters of equal weight; all are one group if there are none.
+    Groups are treated as clusters of equal weight; without any, all clusters are one group.
     """
     if not groups:
         yield _Group(limits, count)
@@ -200,7 +200,7 @@ def _groups_after(
 
 
 def _room(shares: Shares, candidate: _Candidate, limit: int, *, add: bool) -> int:
-    """How many replicas a cluster may get up to its limit; without `add` lose, as a negative."""
+    """limit minus share, if the sign fits: not negative with `add`, else not positive."""
     n = shares.get(candidate.cluster, 0)
     return max(limit - n, 0) if add else min(limit - n, 0)
 
@@ -209,10 +209,12 @@ _WeightOf = Callable[[_Candidate], int]
 
 
 def _equal_weight(_: _Candidate) -> int:
+    """1 for every cluster."""
     return 1
 
 
 def _cluster_weight(candidate: _Candidate) -> int:
+    """The weight in the cluster's preference."""
     return candidate.preference.weight
 
 
@@ -223,7 +225,10 @@ def _add(
     *,
     weight_of: _WeightOf,
 ) -> int:
-    """Add to the smallest of `shares` for its weight, up to each limit; returns what is left."""
+    """Adds one by one to the smallest share for its weight, up to its limit, in place.
+
+    Returns how many could not be added.
+    """
     eligible = [
         (candidate, limit)
         for candidate, limit in limits
@@ -253,9 +258,9 @@ def _add_many(
     missing: int,
     weight_of: _WeightOf,
 ) -> int:
-    """Add in bulk to `shares` in place; returns how many were added.
+    """Adds replicas to `shares` in bulk, in place, as far as balance allows; returns how many.
 
-    That is 0 if at most four per cluster are missing, else as many as keep the balance.
+    0 if at most four per cluster are missing.
     """
     if missing <= 4 * len(limits) or not limits:
         return 0
@@ -291,7 +296,10 @@ def _remove(
     *,
     weight_of: _WeightOf,
 ) -> int:
-    """Remove from the largest of `shares` for its weight, down to a floor; returns what is left."""
+    """Removes one by one from the largest share for its weight, down to its floor, in place.
+
+    Returns how many could not be removed.
+    """
     eligible = [
         (candidate, floor)
         for candidate, floor in floors

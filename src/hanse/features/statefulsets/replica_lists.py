@@ -25,10 +25,9 @@ def service_annotation_patch(
     broker: ClusterId,
     rank: int,
 ) -> tuple[Patch, ...]:
-    """Annotate the headless Service with the load-balanced replicas of all sets that it governs.
+    """The patch of the headless Service with the names of all load-balanced replicas it governs.
 
-    Empty unless this set is the one that writes them for all, or if load balancers were never
-    requested.
+    Empty unless this set owns the Service's copies, and if load balancers were never requested.
     """
     if service is None or record is None:
         return ()

@@ -50,7 +50,7 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def recorded(self) -> _Shares:
-        """The recorded shares, each at most what the cluster's report takes.
+        """The recorded shares, each at most the limit in its cluster's report.
 
         Without departed clusters if the set redistributes.
         """
@@ -60,9 +60,9 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def reported(self) -> _Shares:
-        """What reports that count say, within each cluster's limit.
+        """The shares in clusters' reports, within their limits.
 
-        Of clusters that are away without such a report, what is recorded.
+        Of clusters away, else as recorded.
         """
         given = {c: part.share for c, part in self.parts.items() if self._counts(c)}
         shares = {c: self._within_limit(c, n) for c, n in given.items()}
@@ -71,12 +71,12 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def away(self) -> _Shares:
-        """The reported shares of clusters that are not healthy: these cannot change now."""
+        """The shares of clusters that are not healthy, as reported or else recorded."""
         return {c: n for c, n in self.reported.items() if c not in self.healthy}
 
     @property
     def rebalance_wanted(self) -> bool:
-        """Whether the set's rebalance wish is new: neither the record nor any report has it."""
+        """Whether users request a rebalance that neither record nor reports have noted yet."""
         wish = self.submitted.rebalance
         if self.record is None or wish in ("", self.record.spec.rebalanced):
             return False
@@ -84,7 +84,7 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def rebalancing(self) -> bool:
-        """Whether a healthy cluster's report does not have the set's rebalance wish yet."""
+        """Whether a rebalance is under way: a healthy cluster's report has not noted it yet."""
         wish = self.submitted.rebalance
         return bool(wish) and any(
             part.rebalanced != wish for c, part in self.parts.items() if c in self.healthy
@@ -92,10 +92,9 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def only_removes_surplus(self) -> bool:
-        """Whether no recorded share exceeds its cluster's reported one, and their sum is wanted.
+        """Whether recorded shares sum up to the wanted replicas, none above the reported one.
 
-        It was computed while clusters were away, which had more than was left to them. Whoever
-        wrote it, it only says which of too many replicas go.
+        Whoever wrote it, such a record only says which of too many replicas go.
         """
         recorded = {cluster: n for cluster, n in self.recorded.items() if n}
         running = {c: part.share for c, part in self.parts.items() if c in self.healthy}
@@ -107,16 +106,16 @@ class ShareSources(Struct, frozen=True):
         return not self.submitted.redistributes or cluster not in self.departed
 
     def _within_limit(self, cluster: ClusterId, replicas: int) -> int:
-        """The replicas, at most `most` of the cluster's report."""
+        """The replicas, at most the limit (`most`) in the cluster's report, if it has one."""
         part = self.parts.get(cluster)
         return replicas if part is None or part.most is None else min(replicas, part.most)
 
 
 def share_basis(sources: ShareSources, distribute: _Distribute) -> ShareBasis:
-    """The shares that clusters run: recorded ones where reports explain them, else reported ones.
+    """The shares to start from: recorded ones if reports explain them, else reported ones.
 
-    `distribute` gives the shares of the set's replicas that follow from others. A requested
-    rebalance starts from those of clusters that are away. For an invalid set nothing is disputed.
+    Explained is a share between the reported one and the one that `distribute` computes from all
+    reported ones; others are disputed. A new rebalance starts from clusters that are away.
     """
     reported = sources.reported
     if sources.submitted.errors:
@@ -142,11 +141,9 @@ def share_basis(sources: ShareSources, distribute: _Distribute) -> ShareBasis:
 
 
 def topics_unaffected(before: Object | None, after: Object | None, *, is_own: bool) -> set[str]:
-    """The topics of keys whose plans are the same before and after a change of a report.
+    """The topics (`shares`, `local`) whose plans a change of a report cannot affect.
 
-    Shares do not depend on most fields, objects here only on replicas in other clusters' reports
-    and on all of our own. A roll-out changes reports often, and mostly in what only the status
-    shows.
+    `is_own` if the report is this cluster's: it always affects `local`.
     """
     unaffected = {"shares"} if _share_fields(before) == _share_fields(after) else set[str]()
     if not is_own and _replica_fields(before) == _replica_fields(after):

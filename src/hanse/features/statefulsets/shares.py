@@ -100,9 +100,9 @@ class _ShareDecision(Struct, frozen=True):
 
 
 def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """The record of shares, and a Warning Event if the present one is disputed; kept if undecided.
+    """The record of shares, and a Warning Event if the present one is disputed.
 
-    It is deleted when the set is over, and the record has neither an owner nor reporting clusters.
+    Kept while undecided, and after the set's end while it has an owner or clusters report.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -133,7 +133,7 @@ def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 def believed_share(
     key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace: str, running: int | None
 ) -> BelievedShare:
-    """The share of this cluster that the set and all reports explain, else what it reports.
+    """This cluster's share as record and reports explain it, and whether the record is current.
 
     `running` stands in for a missing report; it is None if this cluster does not run the set.
     """
@@ -155,9 +155,9 @@ def believed_share(
 
 
 def plan_status(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """Patches of one set's status, its Service's annotations, and a younger namesake's status.
+    """Patches of a set's status, its Service's annotations, and a younger namesake's status.
 
-    An empty plan without a broker, and for a set that is over or cannot be read.
+    Empty without a broker, and for a set that is over or cannot be read.
     """
     broker = broker_cluster(snapshot)
     if broker is None:
@@ -186,9 +186,9 @@ def _read_state(
     broker_namespace: str,
     record: StatefulSetShares | None,
 ) -> _SetState | None:
-    """The state of a set; None if the broker is not listed, or the record is of an earlier set.
+    """All that is known of a set at the broker; None if that is not listed, or must not be judged.
 
-    None, too, if the record (or without one, a report) has a newer schema.
+    That is if the record is of an earlier set, or it (without one, a report) has a newer schema.
     """
     unread = clusters_with_newer_parts(key, snapshot, broker)
     if not is_broker_listed(broker, snapshot) or (
@@ -212,7 +212,10 @@ def _read_state(
 
 
 def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
-    """The shares, kept for an invalid set; None if it is missing, terminating or orphaned."""
+    """The distribution and new record (an invalid set keeps its own) of a set.
+
+    None if it is missing, terminating or orphaned.
+    """
     submitted = state.submitted
     if submitted is None or submitted.terminating or submitted.orphaned:
         return None
@@ -236,10 +239,7 @@ def _decide(state: _SetState, snapshot: Snapshot) -> _ShareDecision | None:
 def _status_inputs(
     state: _SetState, decision: _ShareDecision, live_reports: dict[ClusterId, StatefulSetPartSpec]
 ) -> StatusInputs:
-    """Collect all that a set's status is computed from: shares, reports, clusters with problems.
-
-    `live_reports` are those of clusters that have not left and whose Lease has not expired.
-    """
+    """All that a set's status is computed from: shares, reports, clusters with problems."""
     submitted, fleet, shares = decision.submitted, decision.fleet, decision.distribution.shares
     return StatusInputs(
         submitted=submitted,
@@ -266,7 +266,7 @@ def _status_inputs(
 def _preferred_shares(
     decision: _ShareDecision, parts: dict[ClusterId, StatefulSetPartSpec]
 ) -> dict[ClusterId, int]:
-    """The shares as a new set would get them; empty without preferences, or with clusters away."""
+    """The shares that a new set would get; empty without preferences, or if a cluster is away."""
     fleet, submitted = decision.fleet, decision.submitted
     everyone = set(fleet.members) <= set(fleet.healthy)
     choice = submitted.choice
@@ -290,19 +290,19 @@ def _live_parts(
 
 
 def _writer_rank(local: ClusterId, members: tuple[FleetMember, ...]) -> int:
-    """This cluster's index among the healthy ones, which write in turn; else their number."""
+    """This cluster's place among healthy members, who write in that order; else their number."""
     alive = [m.cluster for m in members if m.healthy]
     return alive.index(local) if local in alive else len(alive)
 
 
 def _desired_record(record: StatefulSetShares, broker: ClusterId, rank: int) -> Desired:
-    """The desired record, shared by all clusters and written in the order of their rank."""
+    """The record as a desired object that all clusters share, lower ranks writing first."""
     sources = frozenset({broker})
     return Desired(record, broker, sources=sources, ownership=Shared(rank, awaited=True))
 
 
 def _fleet_for(submitted: SubmittedSet, state: _SetState) -> _Fleet:
-    """The fleet as this set may use it: clusters with too long names do not count as healthy."""
+    """The members as this set may use them; those with too long a name are not healthy for it."""
     members = state.members
     too_long = tuple(m.cluster for m in members if name_error(submitted.name, (m.cluster,)))
     return _Fleet(
@@ -320,7 +320,7 @@ def _believed_shares(
     parts: dict[ClusterId, StatefulSetPartSpec],
     fleet: _Fleet,
 ) -> ShareBasis:
-    """The shares that are believed of a set, by its record and the clusters' reports."""
+    """The shares to start from (see `share_basis`), by the record and the clusters' reports."""
     sources = ShareSources(submitted, record, parts, fleet.departed, fleet.healthy)
     return share_basis(sources, lambda before: _distribute(submitted, before, parts, fleet).shares)
 
@@ -348,7 +348,7 @@ def _preferences(
     before: dict[ClusterId, int],
     limits: dict[ClusterId, int],
 ) -> dict[ClusterId, ReplicaPreference]:
-    """Preferences by cluster within its limit, if not the default; unselected ones get nothing."""
+    """The preferences that are not the default, max lowered to limits; 0 if not selected."""
     preferences = submitted.preferences.of((*fleet.healthy, *before))
     for cluster in preferences:
         if not submitted.choice.selects(fleet.labels.get(cluster, {})):

@@ -67,7 +67,7 @@ class StatusInputs(Struct, frozen=True):
 
     @property
     def updated(self) -> int:
-        """The number of replicas with the newest template, in clusters where it was applied."""
+        """The number of replicas with the newest template, by the reports of live clusters."""
         revision = self.submitted.revision
         return sum(p.updated_replicas for p in self.parts.values() if p.applied == revision)
 
@@ -105,7 +105,7 @@ def plan_set_status(inputs: StatusInputs, snapshot: Snapshot, broker: ClusterId,
 def plan_shadowed(
     submitted: SubmittedSet, snapshot: Snapshot, broker: ClusterId, rank: int
 ) -> Plan:
-    """Set condition Valid to False, NameTaken: an older set of the other kind has the name."""
+    """Valid=False, NameTaken, of a set whose name an older set of the other kind has."""
     kind = FederatedStatefulSet if isinstance(submitted.object, StatefulSet) else StatefulSet
     text = (
         f"there is an older {kind.kind.name} of this name, which runs on: delete one of them; with "
@@ -212,7 +212,7 @@ def _conditions(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[
 
 
 def _accepted_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
-    """Accepted, False with who refuses the set and why; True only after a False."""
+    """Accepted: False with who refuses the set and why; True if it was set before; else nothing."""
     if inputs.refusals:
         text = "; ".join(f"{c}: {r.field}: {r.reason}" for c, r in inputs.refusals.items())
         yield condition("Accepted", False, "Refused", text[:MAX_MESSAGE])
@@ -221,7 +221,10 @@ def _accepted_condition(inputs: StatusInputs, present: Sequence[Condition]) -> I
 
 
 def _disputed_condition(inputs: StatusInputs, present: Sequence[Condition]) -> Iterator[Condition]:
-    """ShareDisputed, True while recorded shares do not follow from reports; False only after it."""
+    """ShareDisputed: True while recorded shares are disputed; False if it was set before.
+
+    Nothing otherwise.
+    """
     if inputs.disputed:
         yield condition(SHARE_DISPUTED, True, SHARE_DISPUTED, disputed_message(inputs.disputed))
     elif find_condition(present, SHARE_DISPUTED) is not None:
@@ -237,7 +240,7 @@ def disputed_message(clusters: Sequence[ClusterId]) -> str:
 
 
 def _placed_condition(inputs: StatusInputs) -> Condition:
-    """Placed: True with the shares, False with what keeps replicas from a place or a wish."""
+    """Placed: True with the shares; False if replicas have no place, or are not as preferred."""
     distribution = inputs.distribution
     problems = list(_placement_problems(inputs))
     if problems:
@@ -260,7 +263,7 @@ def _format_shares(shares: dict[ClusterId, int]) -> str:
 
 
 def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
-    """The problems of the placement in words, most with a remedy; nothing if there are none."""
+    """A message for each problem of the placement, most with a remedy; none if all is well."""
     distribution, submitted = inputs.distribution, inputs.submitted
     if distribution.unplaced:
         wanted, why = submitted.spec.replicas, _unplaced_reason(inputs)
@@ -300,7 +303,7 @@ def _placement_problems(inputs: StatusInputs) -> Iterator[str]:
 
 
 def _unplaced_reason(inputs: StatusInputs) -> str:
-    """Why replicas have no place, the first that applies; else what would give them one."""
+    """The first reason that applies why replicas have no place, for the message of Placed."""
     if not inputs.joined:
         return "no cluster has joined the fleet"
     if refusing := ", ".join(inputs.refusals):

@@ -108,7 +108,7 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def updates_cluster_by_cluster(self) -> bool:
-        """Whether annotation update lets new templates roll out cluster by cluster, by name."""
+        """Whether annotation `update` lets templates roll out cluster by cluster, ascending."""
         return self.all_annotations.get(UPDATE, "everywhere") == "cluster-by-cluster"
 
     @property
@@ -157,13 +157,14 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def _rolling_update(self) -> Wire:
+        """`spec.updateStrategy.rollingUpdate`; empty without one."""
         return self.spec.update_strategy.get("rollingUpdate") or {}
 
     @property
     def rebalance(self) -> str:
-        """The wish to share out anew, empty without one; a new value is a new wish.
+        """The token of the requested rebalance, empty without one; another value is a new request.
 
-        The start of the annotation's value, with a hash of the preferences if these request it.
+        It is the annotation's value, with a hash of the preferences if these request it.
         """
         wish = self.all_annotations.get(REBALANCE, "")[:253]
         if not self.preferences.rebalances:
@@ -186,6 +187,7 @@ class SubmittedSet(Struct, frozen=True):
 
     @property
     def first_ordinal(self) -> int:
+        """`spec.ordinals.start`; 0 without it."""
         return self.spec.ordinals.start if self.spec.ordinals is not None else 0
 
 

@@ -29,7 +29,7 @@ TOMBSTONES_BY_CLUSTER = Index(
 
 
 def add_created_uid(stateful_set: StatefulSet | None, before: tuple[str, ...]) -> tuple[str, ...]:
-    """The uids with that of this StatefulSet appended if it is new; the last MAX_CREATED_UIDS."""
+    """The uids, with that of the StatefulSet appended if new; at most the last MAX_CREATED_UIDS."""
     uid = stateful_set.metadata.uid if stateful_set is not None else ""
     return (*before, uid)[-MAX_CREATED_UIDS:] if uid and uid not in before else before
 
@@ -60,9 +60,10 @@ def is_covered_by_deletion(stateful_set: StatefulSet, report: StatefulSetPart) -
 def plan_tombstone(
     report: StatefulSetPart, snapshot: Snapshot, broker: ClusterId, *, released: bool
 ) -> Plan:
-    """Strip the report to a tombstone; delete it if expired, over the limit, or without uids.
+    """Strips the report to a tombstone: uids of the StatefulSets, and when the set ended.
 
-    `released` says that the objects were released, not deleted.
+    Empty, which deletes it, if it has no uids, is expired or over the limit. `released` says that
+    the objects were released, not deleted.
     """
     spec, now = report.spec, snapshot.now.replace(microsecond=0)
     age = now - (spec.ended or now)

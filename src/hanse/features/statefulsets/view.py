@@ -98,6 +98,7 @@ def _unreadable_item(shares: StatefulSetShares) -> FeatureItem:
 
 
 def _subject(shares: StatefulSetShares) -> Ref:
+    """The reference of the set, as the subject of findings."""
     return Ref("StatefulSet", shares.name, shares.namespace)
 
 
@@ -292,7 +293,7 @@ def _part_ref(shares: StatefulSetShares, cluster: ClusterId) -> Ref:
 
 
 def _is_hindered(part: StatefulSetPartSpec) -> bool:
-    """Whether a report has a finding of its own, because of which its replicas do not run."""
+    """Whether a report says why replicas do not run: refused, in trouble, or of a newer schema."""
     return part.has_newer_schema or part.refused is not None or bool(part.trouble)
 
 

@@ -87,7 +87,7 @@ class AutoscalerWebhook:
     )
 
     def review(self, review: AdmissionRequest, snapshot: Snapshot) -> AdmissionDecision:
-        """Deny one whose target is a FederatedStatefulSet, or a StatefulSet that Hanse owns."""
+        """Deny an autoscaler of a FederatedStatefulSet, or of a StatefulSet that Hanse owns."""
         target = review.object.get("spec", {}).get("scaleTargetRef", {})
         kind, name = target.get("kind"), str(target.get("name", ""))
         if kind == FederatedStatefulSet.kind.name:

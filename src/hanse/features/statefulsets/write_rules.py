@@ -70,7 +70,7 @@ _BOTH = (
 
 
 def _annotations_kept(before: str, after: str) -> str:
-    """CEL: every annotation of the one is the same in the other, except the two of replicas."""
+    """A CEL expression: `after` has every annotation of `before`, but those of replicas."""
     return (
         f"{before}.all(k, k in ['{LB_NEEDED}', '{REPLICAS}'] || "
         f"(k in {after} && {after}[k] == {before}[k]))"
@@ -149,7 +149,7 @@ _NO_LIVE_RECORD_DELETED = Requirement(
 
 
 def _permits(obj: str) -> str:
-    """CEL: the permits in a record."""
+    """A CEL expression for the list of permits in a StatefulSetShares variable."""
     return f"(has({obj}.spec) && has({obj}.spec.permits) ? {obj}.spec.permits : [])"
 
 
@@ -166,7 +166,7 @@ _NEW_OWN = f"{_NEW_PERMITS}.filter(n, n.name == variables.me)"
 
 
 def _has_received(taker: str, giver: str, number: str) -> str:
-    """CEL: whether the entry of a permit says that it took up what another handed on."""
+    """A CEL expression: whether permit entry `taker` has received what `giver` handed on."""
     return (
         f"(has({taker}.received) && "
         f"{taker}.received.exists(r, r.name == {giver} && r.number >= {number}))"

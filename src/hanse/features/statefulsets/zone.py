@@ -164,9 +164,9 @@ class StatefulSetZone:
     def expired_clusters(
         self, snapshot: Snapshot, brokers: tuple[ClusterId, ...]
     ) -> frozenset[ClusterId]:
-        """Clusters whose Lease has expired, but this one, or that report and never had a Lease.
+        """Clusters whose Lease on a broker has expired, or that report and never had one.
 
-        One whose Lease this process has seen before it was deleted keeps its names.
+        Not the local cluster, nor one whose Lease was observed before it was deleted.
         """
         dead = set(unanswered_clusters(snapshot, self._broker_namespace))
         for broker in brokers:
@@ -187,9 +187,9 @@ class StatefulSetZone:
         expired: frozenset[ClusterId],
         snapshot: Snapshot,
     ) -> Iterator[ZoneNode]:
-        """The nodes of a governing Service; none if its name is invalid.
+        """The nodes of a governing Service: cluster names, replicas below it, and its own name.
 
-        It has all replicas that clusters report for it, or for a set of that name.
+        None if its name is invalid. It has the replicas of its sets, and of a set of the same name.
         """
         name = name_in_namespace(key.name, key.namespace, self._federation_services)
         if name is None:
@@ -208,9 +208,9 @@ class StatefulSetZone:
         expired: frozenset[ClusterId],
         snapshot: Snapshot,
     ) -> Iterator[ZoneNode]:
-        """Names of sets with all replicas, and load-balanced replicas' names below the namespace.
+        """The node of each set with all its replicas, and nodes of load-balanced replicas.
 
-        Only of sets whose first Service by name is the key's.
+        Only of sets whose first Service by name is the key's, so that each is built once.
         """
         for one in sets:
             name = name_in_namespace(one.name, key.namespace, self._federation_services)
@@ -224,7 +224,7 @@ class StatefulSetZone:
                 yield from self._set_node(name, one.parts, found)
 
     def _is_of_others(self, name: str, namespace: str, snapshot: Snapshot) -> bool:
-        """Whether a replica, or a Service, has the name of a set: then that one has the name."""
+        """Whether a replica or a Service has the name of a set, and so takes precedence over it."""
         return any(
             is_replica_name(Key(SERVICE, name, namespace), snapshot, broker)
             or is_service_name(name, namespace, snapshot, broker, self.view.local)
@@ -234,14 +234,14 @@ class StatefulSetZone:
     def _set_node(
         self, name: bytes, parts: Sequence[NamedPart], found: Sequence[_Found]
     ) -> Iterator[ZoneNode]:
-        """The nodes of a name with all replicas that were found."""
+        """The node of a name with the addresses of all replicas found, and nodes of its ports."""
         ports = distinct(port for part in parts for port in part.names.ports)
         return set_nodes(name, [replica for _, replica in found], ports, self.view.ttl)
 
     def _replicas_of(
         self, parts: Sequence[NamedPart], expired: frozenset[ClusterId], snapshot: Snapshot
     ) -> list[_Found]:
-        """Pairs of report and replica of these reports, those in the client's cluster first."""
+        """(report, replica) of each replica that clients find, the client's cluster first."""
         found = [(part, r) for part in parts for r in self._replicas(part, expired, snapshot)]
         return sorted(found, key=lambda each: not each[1].is_near)
 
@@ -312,7 +312,10 @@ class StatefulSetZone:
 
 
 def _keys_of(obj: Object, snapshot: Snapshot, broker: ClusterId) -> Iterator[Key]:
-    """The keys whose names depend on a record of shares or a report, also by replicas' names."""
+    """The keys of Services whose names depend on a record of shares or a report.
+
+    Also those of sets that are named like a replica, or whose replicas may be named like it.
+    """
     match obj:
         case StatefulSetShares(metadata=meta, spec=shares):
             yield from _keys_of_name(shares.service, meta.namespace, snapshot, broker)
@@ -333,7 +336,10 @@ def _keys_of(obj: Object, snapshot: Snapshot, broker: ClusterId) -> Iterator[Key
 def _keys_of_like_sets(
     part: StatefulSetPartSpec, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Key]:
-    """The keys of sets whose replicas in another cluster may be called like those of a report."""
+    """The keys of sets that could have replicas of the same names.
+
+    `store-eu` in `west` for a report of `store` in `eu-west`.
+    """
     for i, letter in enumerate(part.cluster):
         if letter == "-":
             other = f"{part.name}-{part.cluster[:i]}"
@@ -343,7 +349,7 @@ def _keys_of_like_sets(
 def _keys_of_name(
     name: str, namespace: str, snapshot: Snapshot, broker: ClusterId
 ) -> Iterator[Key]:
-    """The keys of a Service and of a set that have that name: a Service has both."""
+    """The keys of a Service of that name, and of all Services of a set of that name."""
     yield Key(SERVICE, name, namespace)
     yield from _services_of_set(name, namespace, snapshot, broker)
 

@@ -28,7 +28,7 @@ class ReplicaAddress(Struct, frozen=True):
     """Whether it runs in the cluster of the client."""
 
     def srv_rdata(self, port: int) -> bytes:
-        """Its SRV record: clients choose by weight, so that most stay in their cluster."""
+        """Its SRV record for a port, of higher weight for clients in the same cluster."""
         return srv_rdata(port, self.target, weight=NEAR_WEIGHT if self.is_near else FAR_WEIGHT)
 
 
@@ -75,7 +75,7 @@ def distinct(values: Iterable[T]) -> list[T]:
 
 
 def is_replica_of(label: str, name: str, cluster: ClusterId) -> bool:
-    """Whether a host name is that of a replica of a set in one cluster."""
+    """Whether a host name is `<set>-<cluster>-<ordinal>` for this set and cluster."""
     stateful_set, _, ordinal = label.rpartition("-")
     return stateful_set == cluster_set_name(name, cluster) and ordinal.isdecimal()
 

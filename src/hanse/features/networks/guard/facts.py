@@ -103,10 +103,10 @@ def cluster_facts(snapshot: Snapshot, node: str, more_ranges: Iterable[str] = ()
 
 
 def address_owner(address: str, snapshot: Snapshot) -> Owner | None:
-    """Whose a pod address is; None if it is no pod's.
+    """The owner of a pod address: a network's or the platform's pod; None if no pod has it.
 
-    Undecided if it has several owners that are not all the platform, or one in no network. A pod
-    that is being deleted has lost its address once another pod has it.
+    Undecided if several have it and one is in a network, or if one's network is not known. Pods
+    that are being deleted count only if there are no others.
     """
     pods = list(snapshot.by(snapshot.local, PODS_BY_OWN_ADDRESS, address))
     alive = [p for p in pods if p.metadata.deletion_timestamp is None] or pods
@@ -129,7 +129,7 @@ PODS_BY_OWN_ADDRESS = Index(Pod, "guard-addresses", pod_addresses)
 
 
 def _pod_owner(pod: Pod, snapshot: Snapshot) -> AddressOwner | None:
-    """The namespace, network, VPC and DNS role of a pod's addresses; no network without a tenant.
+    """The namespace, network, VPC and DNS role of a pod; without network if it has no tenant.
 
     None if its namespace is unknown, its network does not exist, or its label has another tenant.
     """
@@ -176,7 +176,10 @@ def network_accesses(name: NetworkName, accesses: Iterable[NetworkAccess]) -> tu
 
 
 def _accesses(access: NetworkAccess, name: NetworkName) -> Iterator[Access]:
-    """What a NetworkAccess means for a network; nothing unless it names it, its tenant's or all."""
+    """The accesses that a NetworkAccess grants a network; none unless its list matches.
+
+    That is by the network's name, `TENANT.*` or `*`.
+    """
     spec = access.spec
     if not {"*", f"{name.tenant}.*", str(name)} & set(spec.networks):
         return

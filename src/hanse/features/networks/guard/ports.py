@@ -90,7 +90,7 @@ def ports_table(ports: Iterable[PodPort]) -> str:
 
 
 def replace_ports(old: Iterable[PodPort], new: Iterable[PodPort]) -> str:
-    """The nft commands that take ports away and add others, in one transaction; empty for none."""
+    """The nft commands that remove the `old` ports and add the `new` ones; empty for none."""
     lines = [line for port in old for line in _remove_port(port)]
     lines += [line for port in new for line in _add_port(port)]
     return "".join(f"{line}\n" for line in lines)

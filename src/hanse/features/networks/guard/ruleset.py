@@ -98,9 +98,9 @@ def address_elements(
 def _platform_elements(
     owner: AddressOwner, family: int, ruleset: Ruleset
 ) -> Iterator[tuple[str, str]]:
-    """Pairs of set and value for the address of a pod outside of all networks.
+    """(set, value) for the address of a pod outside of all networks: the platform's set.
 
-    Of the platform's set, of that of name servers, and of its namespace's if an access names it.
+    Also the set of name servers if it is one, and its namespace's set if there is one.
     """
     yield f"platform{family}", ""
     if owner.is_dns:
@@ -112,7 +112,7 @@ def _platform_elements(
 def _tenant_elements(
     owner: AddressOwner, network: str, family: int, ruleset: Ruleset
 ) -> Iterator[tuple[str, str]]:
-    """Pairs of set and value for the address of a network's pod; none while it has no sets."""
+    """(set, value) for the address of a network's pod; none while the ruleset lacks the network."""
     if f"pods-{network}-{family}" not in ruleset.sets:
         return  # the network is new: it follows with the next ruleset
     if owner.vpc:
@@ -220,7 +220,7 @@ def _client_rules(network: NetworkFacts, families: tuple[int, ...]) -> Iterator[
 
 
 def _inbound_rules(network: NetworkFacts) -> Iterator[str]:
-    """The rules where a pod of the network is the server, and the client is no tenant's pod."""
+    """Rules for clients that are no tenant's pods: inbound accesses accept, the rest is dropped."""
     inbound = [a for a in network.accesses if a.inbound]
     yield from _named_access_rules(inbound, "original")
     yield "jump inside-clients"
@@ -263,10 +263,10 @@ def _drop_inside_rules(direction: str) -> Iterator[str]:
 
 
 def _dispatch_rules() -> Iterator[str]:
-    """Rules that go to the chain of the client's network, else to that of the server's.
+    """Rules that jump to the chain of the client's network, else to that of the server's.
 
-    A server of a tenant without such a chain is dropped, and so is a pod of this node that is
-    nobody's. What goes to an address that does not say whose it is, is decided by its interface.
+    Servers of tenants without a chain, and unknown pods of this node, are dropped; undecided
+    targets are looked up by their interface first.
     """
     yield from undecided_targets()
     for direction, name in (("original", "clients"), ("reply", "servers")):
@@ -349,7 +349,7 @@ def _port_matches(access: Access) -> Iterator[str]:
 
 
 def _client_address(family: int) -> str:
-    """The nft expression for the client of a connection, whatever the packet's direction."""
+    """The nft expression for the client's address of the tracked connection."""
     return f"ct original {_KEYWORD[family]} saddr"
 
 
@@ -369,6 +369,7 @@ def _space_set(namespace: str) -> str:
 
 
 def _family(address: str) -> int:
+    """The IP version of an address: 4 or 6."""
     return ip_address(address).version
 
 

@@ -33,7 +33,7 @@ def difference(old: Ruleset, new: Ruleset) -> str:
 
 
 def can_move(ruleset: Ruleset, owners: Mapping[str, Owner | None]) -> bool:
-    """Whether the ruleset has sets for these addresses: for IPv6 only if it was built with some."""
+    """Whether the ruleset has sets for the families of these addresses; IPv6 may be missing."""
     return 6 in ruleset.families or not any(":" in address for address in owners)
 
 
@@ -56,7 +56,10 @@ def render_changes(changes: Iterable[ElementChange]) -> str:
 
 
 def move_addresses(ruleset: Ruleset, owners: Mapping[str, Owner | None]) -> list[ElementChange]:
-    """Give addresses to other owners, or none: changes the ruleset, and returns what changed."""
+    """Changes the sets of the ruleset in place, so that addresses have these owners or none.
+
+    Returns the changed elements.
+    """
     changes: list[ElementChange] = []
     for address, owner in owners.items():
         wanted = dict(address_elements(address, owner, ruleset))
@@ -110,7 +113,7 @@ def _declarations(old: Ruleset, new: Ruleset) -> Iterator[str]:
 
 
 def _rules(name: str, rules: tuple[str, ...], *, replaced: bool) -> Iterator[str]:
-    """The commands that add a chain's rules but a base rule, after a flush if it is `replaced`."""
+    """The commands that add a chain's rules without a base chain's; first a flush if `replaced`."""
     if replaced:
         yield f"flush chain {_NAME} {name}"
     yield from (f"add rule {_NAME} {name} {rule}" for rule in rules if not _is_base(rule))
@@ -164,5 +167,5 @@ def _element(key: str, value: str) -> str:
 
 
 def _is_base(rule: str) -> bool:
-    """Whether a chain's first rule is the declaration of a base chain, with type and hook."""
+    """Whether a rule is the declaration of a base chain (`type … hook …`)."""
     return rule.startswith("type ")

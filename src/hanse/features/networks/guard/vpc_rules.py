@@ -25,9 +25,9 @@ def vpc_key(vpc: str) -> str:
 def vpc_sets(
     vpcs: Iterable[VpcFacts], names: Mapping[NetworkName, str]
 ) -> Iterator[tuple[str, str, dict[str, str]]]:
-    """Name, declaration and elements of each set and map; `names` has those of networks.
+    """(name, declaration, elements) of each nft set and map for VPCs.
 
-    Those of addresses are empty: `vpc_elements` says what is in them.
+    Sets of addresses are empty: `vpc_elements` fills them. `names` are short names of networks.
     """
     vpcs = list(vpcs)
     for side in ("in", "out"):
@@ -52,9 +52,9 @@ def vpc_sets(
 def vpc_elements(
     members: Iterable[tuple[str, str]], family: int, sets: Mapping[str, object]
 ) -> Iterator[tuple[str, str]]:
-    """Set and value for an address of pods in networks, each given by its name and its VPC.
+    """(set, value) for an address that pods of these (network, VPC) have.
 
-    None for a VPC of which two networks have the address.
+    None for a VPC of which two networks have the address, and for networks without sets.
     """
     members = list(members)
     vpcs = [vpc for _, vpc in members]
@@ -66,7 +66,7 @@ def vpc_elements(
 
 
 def vpc_chains(vpcs: Iterable[VpcFacts]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The chains that find the network of a source or target in a VPC."""
+    """(name, rules) of the chains that find the network of a source or target in a VPC."""
     yield "vpc-targets", (f"oifname vmap @{PREFIX}out", "counter drop")
     for key in (vpc_key(vpc.id) for vpc in vpcs):
         yield (
@@ -87,11 +87,10 @@ def vpc_chains(vpcs: Iterable[VpcFacts]) -> Iterator[tuple[str, tuple[str, ...]]
 def network_chains(
     name: str, peers: Iterable[tuple[str, str]], decided: tuple[str, ...]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The chains of a network with a VPC, for packets from its pods and for those to them.
+    """(name, rules) of the chains for packets from (`of-`) and to (`at-`) pods of a VPC's network.
 
-    Its peers, itself first, are given by name and VPC, those with pods on this node alone;
-    `decided` are the rules where a pod of it is the server, and the client's address says whose it
-    is.
+    `peers` are (network, VPC) with pods on this node, itself first; `decided` are the rules for
+    clients whose address has one owner.
     """
     pairs = [
         f"oifname @{PREFIX}{vpc_key(vpc)}-ports {word} daddr @{PREFIX}pods-{peer}-{family} accept"
@@ -106,9 +105,9 @@ def network_chains(
 
 
 def vpc_sources(vpcs: Iterable[VpcFacts]) -> Iterator[str]:
-    """Rules that go by the interface of VPCs, and drop other sources that do not say whose.
+    """Rules that look sources up by the VPC of their interface, if there are VPCs.
 
-    The former only if there are VPCs.
+    Other sources whose address has several owners are dropped.
     """
     if list(vpcs):
         yield f"iifname vmap @{PREFIX}in"
@@ -117,7 +116,7 @@ def vpc_sources(vpcs: Iterable[VpcFacts]) -> Iterator[str]:
 
 
 def undecided_targets() -> Iterator[str]:
-    """Rules that go by the interface for targets that do not say whose they are."""
+    """Rules that look targets up by interface, if their address has several owners."""
     for family, (word, _) in FAMILIES.items():
         yield f"{word} daddr @undecided{family} goto vpc-targets"
 

@@ -64,9 +64,10 @@ def attachment(
 
 
 def vpc_facts(attachments: Iterable[Attachment], snapshot: Snapshot) -> tuple[VpcFacts, ...]:
-    """The VPCs that have pods on this node.
+    """The VPCs of pods on this node, each with its networks, interfaces and addresses.
 
-    A bridge or VRF is a VPC's if all pods in it are: a pod that is not known yet is in none.
+    An interface is a VPC's only if all pods joined to it are in that VPC; unknown pods do not
+    count.
     """
     members: dict[str, list[tuple[Attachment, NetworkName]]] = {}
     users: dict[str, set[str]] = {}
@@ -99,7 +100,10 @@ def vpc_networks(pods: Iterable[Pod], snapshot: Snapshot) -> tuple[tuple[Network
 
 
 def _network_and_vpc(pod: Pod, snapshot: Snapshot) -> tuple[NetworkName, str]:
-    """The network of a pod and its VPC; both are empty if it has none."""
+    """The network of a pod and its VPC.
+
+    The name is empty without a network, the VPC without one.
+    """
     namespace = snapshot.get(snapshot.local, Namespace, pod.metadata.namespace)
     network = pod_network(pod, namespace, snapshot)
     if network is None:
@@ -108,9 +112,6 @@ def _network_and_vpc(pod: Pod, snapshot: Snapshot) -> tuple[NetworkName, str]:
 
 
 def vpc_of(network: Network) -> str:
-    """The VPC of a network, which is one tenant's whoever names its id; empty if it has none.
-
-    Networks of type flat have none, whatever they say.
-    """
+    """`TENANT/VPC-ID` of a network; empty if it has no vpcID, or is of type flat."""
     spec = network.spec
     return f"{spec.tenant}/{spec.vpc_id}" if spec.vpc_id and spec.type != FLAT else ""
