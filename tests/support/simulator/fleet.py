@@ -80,6 +80,8 @@ class Fleet(Scenario):
     """Agents with all or some features on a testbed; users' objects are recorded."""
 
     clocks_jumped = False
+    namespace_lost_at = -60.0
+    """When the broker's namespace was last deleted."""
     broker_was_ahead = False
     """Whether the broker's clock was ever ahead by about an hour: `FIRST_PUBLICATIONS`."""
 

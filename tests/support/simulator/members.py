@@ -8,15 +8,17 @@ from hanse.cli.member_records import MemberPlace, delete_objects, list_published
 from hanse.features.services.names import SOURCE_CLUSTER
 from hanse.kube.client import Client
 from hanse.kube.errors import AlreadyExists, NotFound
+from hanse.kube.optional_reads import read_or_none
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.discovery import EndpointSlice
-from hanse.model.kinds.hanse import ClusterMember, ClusterMemberSpec
+from hanse.model.kinds.hanse import ClusterMember, ClusterMemberSpec, ClusterSet
 from hanse.model.kinds.multicluster import ServiceImport
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import ClusterId, Meta
 from hanse.model.ownership import OWNER
-from tests.support.simulator.fleet import Fleet
+from tests.support.builders import namespace
+from tests.support.simulator.fleet import Fleet, server_party
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER, CLUSTERS, step
 
@@ -86,6 +88,33 @@ class Members:
             await set_phase(self._broker, record, "Replaced")
         await self._delete_published(cluster)
         await self._join(cluster)
+
+    @step(1, searched=True, seconds=(0, 5, 30, 60))
+    async def lose_namespace(self, seconds: int) -> None:
+        """Somebody deletes the broker's namespace; later all is made again that `init` makes."""
+        fleet = self._fleet
+        await self._broker.delete(Namespace, BROKER_NAMESPACE, "")
+        fleet.namespace_lost_at = fleet.now
+        for _ in range(PATIENCE):
+            await asyncio.sleep(1)
+            if await read_or_none(self._broker, Namespace, BROKER_NAMESPACE) is None:
+                break
+        await asyncio.sleep(seconds)
+        await self._broker.create(namespace(BROKER_NAMESPACE))
+        for cluster in fleet.names:
+            await fleet.allow_on_broker(cluster)
+            await self._create_record(cluster)
+            if cluster in fleet.left:
+                await self.give_up(cluster)
+        fleet.disturb(server_party(BROKER))
+
+    @step(1, searched=True, seconds=(0, 5, 30, 60))
+    async def lose_clusterset(self, seconds: int) -> None:
+        """Somebody deletes the ClusterSet, and creates it again later."""
+        lost = await self._broker.read(ClusterSet, self._fleet.namespace)
+        await self._broker.delete(ClusterSet, lost.name, "")
+        await asyncio.sleep(seconds)
+        await self._broker.create(ClusterSet(metadata=Meta(name=lost.name), spec=lost.spec))
 
     async def _join(self, cluster: ClusterId) -> None:
         record = await self._record(cluster)

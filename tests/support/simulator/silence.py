@@ -1,5 +1,6 @@
 """The law of clusters that are silent: their services are in no answer of others."""
 
+import math
 from collections.abc import AsyncIterator
 
 from hanse.kube.lease_observer import RECONNECT_TIME
@@ -26,7 +27,9 @@ class DeadLeftOut(Law):
         f"{EXPIRY + RECONNECT_TIME:.0f} s after the broker was restored or the asked agent "
         "started, or was cut off; one that was left out does not return while it is silent, "
         "whoever is restarted or cut and whether the broker is "
-        "restored, unless the answering cluster is restored itself or the broker's clock set back."
+        "restored, unless the answering cluster is restored itself or the broker's clock set back. "
+        "Where the broker's namespace is lost with all Leases, one that was silent before may be "
+        "answered until it is given up or returns."
     )
 
     def __init__(self, fleet: Fleet) -> None:
@@ -49,6 +52,8 @@ class DeadLeftOut(Law):
                 heard = max(works, fleet.started_at.get(asker, 0))
                 is_new = heard > fleet.mute_since(dead) - RENEWAL
                 bound = after_restore if recently or is_new else EXPIRY
+                if fleet.mute_since(dead) <= fleet.namespace_lost_at + RENEWAL:
+                    bound = math.inf  # nothing tells that it is silent
                 listened = fleet.now - works
                 for name in NAMES:
                     full = f"{dead}.{name}.{fleet.namespace}.svc.clusterset.local"

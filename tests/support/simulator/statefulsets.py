@@ -52,6 +52,8 @@ class StatefulSets:
         self._users = StatefulSetsScenario(fleet)
         self.edited = 0.0
         """When somebody last took replicas, or our objects, away by hand."""
+        self.orphaned: float | None = None
+        """When the set was deleted and its replicas left; None if it was launched again since."""
         self.lost: set[ClusterId] = set()
         """Clusters with a replica that no node takes."""
 
@@ -70,7 +72,7 @@ class StatefulSets:
                 await self.update("1")
 
     def laws(self) -> Sequence[Law]:
-        return (ReplicasPlaced(self._fleet), BudgetKept(self._fleet, self))
+        return (ReplicasPlaced(self._fleet, self), BudgetKept(self._fleet, self))
 
     @step(4, opening=True, replicas=(1, 3, 5))
     async def launch(self, replicas: int) -> None:
@@ -82,6 +84,7 @@ class StatefulSets:
         pods = {**spec.template, "spec": {**spec.template["spec"], "nodeSelector": WITH_DISK}}
         meta = Meta(name=NAME, namespace=space)
         await broker.create(StatefulSet(metadata=meta, spec=replace(spec, template=pods)))
+        self.orphaned = None
 
     @step(4, replicas=(0, 2, 4, 6))
     async def scale(self, replicas: int) -> None:
@@ -110,6 +113,13 @@ class StatefulSets:
     async def remove(self) -> None:
         self.edited = self._fleet.now
         await self._fleet.admin(BROKER).delete(StatefulSet, NAME, self._fleet.namespace)
+
+    @step(1, searched=True)
+    async def orphan(self) -> None:
+        """The set is deleted, and its replicas run on: `kubectl delete --cascade=orphan`."""
+        space = self._fleet.namespace
+        await self._fleet.admin(BROKER).delete(StatefulSet, NAME, space, propagation="Orphan")
+        self.orphaned = self._fleet.now
 
     async def _edit(self, change: dict[str, object]) -> None:
         await self._fleet.admin(BROKER).patch(StatefulSet, NAME, self._fleet.namespace, change)
@@ -226,12 +236,16 @@ class ReplicasPlaced(Law):
         "cluster has left, which keeps what it has, those that the others were given."
     )
 
+    def __init__(self, fleet: Fleet, sets: StatefulSets) -> None:
+        super().__init__(fleet)
+        self._sets = sets
+
     async def at_rest(self) -> AsyncIterator[str]:
         fleet = self.fleet
         members = [name for name in fleet.names if name not in fleet.left]
         wanted, ready = await _wanted(fleet), await _ready(fleet, members)
-        if wanted is None and BROKER in fleet.restored_at:
-            return  # it was lost, not deleted: what runs of it runs on
+        if wanted is None and (BROKER in fleet.restored_at or self._sets.orphaned is not None):
+            return  # it was lost, or orphaned: what runs of it runs on
         shares = {
             c: found["spec"]["replicas"]
             for c in members
@@ -249,7 +263,7 @@ class BudgetKept(Law):
     sentence = (
         f"No ready replica is taken while as many as {BUDGET} of those that are wanted are not "
         f"ready, nor one of the living because others are away; one that is replaced may be the "
-        f"{BUDGET} that the living lack."
+        f"{BUDGET} that the living lack. None is taken of a set that was orphaned."
     )
 
     def __init__(self, fleet: Fleet, sets: StatefulSets) -> None:
@@ -293,7 +307,12 @@ class BudgetKept(Law):
         submitted = testbed.servers[BROKER].storage.get(
             "statefulsets.apps", self.fleet.namespace, NAME
         )
-        if submitted is None or not is_live(submitted) or self._judged_from != self._taken_at:
+        if self._judged_from != self._taken_at:
+            return
+        orphaned = self._sets.orphaned
+        if submitted is None and orphaned is not None and self.fleet.now - orphaned > CALM:
+            self._seen.append(f"{replica} is taken, whose set was orphaned")
+        if submitted is None or not is_live(submitted):
             return
         wanted, (changed, before) = int(submitted["spec"]["replicas"]), self._wanted_before
         if self.fleet.now - changed < REACTION:
