@@ -86,11 +86,13 @@ def _judge(mutant: Mutant, only: str | None, seeds: int) -> Verdict:
 def laws(mutant: Mutant, seeds: int) -> Iterator[tuple[str, ...]]:
     """The commands that check laws alone: the simulator, and the searches of single features.
 
-    Of a feature only its own search runs it; the runtime's is the quickest of all.
+    Of a feature only its own schedules and search run it; the runtime's is the quickest of all.
     """
     _, package, *rest = mutant.file.split("/")
     searched = f"features/{rest[0]}" if package == "features" else "**"
-    yield ("-m", "tests.support.simulator", "--seeds", f"0:{seeds}", "--no-shrink")
+    parts = _PARTS.get(rest[0], "all") if package == "features" else "all"
+    drawn = ("--seeds", f"0:{seeds}", "--every-step", "--features", parts)
+    yield ("-m", "tests.support.simulator", *drawn, "--no-shrink")
     files = sorted(str(f.relative_to(ROOT)) for f in ROOT.glob(f"tests/{searched}/test_laws.py"))
     if files:
         yield (*_PYTEST, *sorted(files, key=lambda file: "runtime" not in file))
@@ -110,6 +112,16 @@ def nearest_tests(mutant: Mutant) -> Iterator[tuple[str, ...]]:
         yield (*_PYTEST, module)
     yield (*_PYTEST, *(f"--ignore-glob=*/{name}" for name in _SEARCHES), *folders)
 
+
+_PARTS = {
+    "services": "services,members",
+    "statefulsets": "services,members,statefulsets",
+    "policies": "federated,policies",
+    "federated": "federated",
+    "gslb": "gslb",
+    "networks": "networks",
+}
+"""The parts of the simulator that act on a feature."""
 
 _SEARCHES = ("test_laws*.py", "test_schedules.py")
 _PYTEST = ("-m", "pytest", "-q", "-x", "-n0", "-p", "no:cacheprovider")
