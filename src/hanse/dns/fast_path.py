@@ -55,11 +55,12 @@ def serve_datagrams(
     fallback: GeneralResponder = respond_to_any,
     by_client: Mapping[bytes, Table] | None = None,
 ) -> None:
-    """Receive one batch of datagrams from a socket, and send the responses to their clients.
+    """Receive one batch of the waiting datagrams, and send responses; socket errors are ignored.
 
-    What is neither cached nor prepared goes to `fallback`; over the limit, responses are dropped or
-    sent truncated. `sample` is called for every query that gets a response. With `by_client` a
-    client is answered from the table of its address; `table` is for all others.
+    Queries over the limit are dropped or answered truncated; of the others, what is neither cached
+    nor prepared goes to `fallback`, which may return None and respond later, and whose responses
+    are not cached; `sample` is called for every response, truncated ones too; a table in
+    `by_client`, by packed client address, takes the place of `table`.
     """
     fd, cached, others = sock.fileno(), table.response_cache.get, table
     buffer, lengths, sizes = batch.bytes, batch.lengths, batch.sizes

@@ -50,10 +50,10 @@ async def is_revoked(server: Client, account: TokenAccount, token: str) -> bool:
 
 
 async def revoke_others(server: Client, account: TokenAccount, token: str) -> int:
-    """Delete the account's Secrets but the one this token is bound to; returns how many.
+    """Delete the account's Secrets, so that their tokens end, but the one `token` is bound to.
 
-    That revokes the tokens bound to them. 0, and nothing is deleted, if this token is bound to
-    none: it would be revoked, too.
+    Returns how many; 0, and nothing is deleted, if `token` is no JWT or names no Secret, as its own
+    would go, too; all are deleted if the Secret that it names is not among them.
     """
     claims = parse_claims(token)
     if claims is None or claims.bound is None:

@@ -122,7 +122,11 @@ class Writer:
         return reports
 
     async def _write_if_leader(self, action: Action) -> WriteReport:
-        """Send an action, or report it as Fenced without leadership; always calls `on_write`."""
+        """Send an action; Fenced, unsent, if we are no active replica or do not lead its member.
+
+        The fence is checked for every action, and again as the client sends it; `on_write` gets
+        every report.
+        """
 
         def check_fence() -> None:
             if not self._fence.may_write(action.as_leader_of):

@@ -108,7 +108,10 @@ class ConnectionReconciler:
                     task.cancel()
 
     def enqueue(self) -> None:
-        """Reconcile soon: for changes that no source sees, as whether this replica is active."""
+        """Wake the loop to reconcile soon, as when this replica became active or inactive.
+
+        Several calls before the next run make one run.
+        """
         self._changed.notify()
 
     def _on_change(self, change: Change) -> None:

@@ -1,5 +1,6 @@
 """AdmissionReviews as bytes, and the server that answers them over HTTPS."""
 
+import asyncio
 import base64
 import copy
 import socket
@@ -13,14 +14,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hanse.kube.certificates import CertificateAuthority, server_context
+from hanse.kube.certificates import CertificateAuthority, KeyPair, server_context
 from hanse.model.admission import AdmissionDecision, AdmissionRequest, Allow, Deny, WebhookRule
 from hanse.model.facts import Facts
-from hanse.model.objects import apply_merge_patch
+from hanse.model.kinds.core import Secret
+from hanse.model.objects import Meta, apply_merge_patch
 from hanse.model.plan import Call, Read
-from hanse.model.snapshot import Snapshot
+from hanse.model.snapshot import ObjectChange, Snapshot
 from hanse.web.webhooks.admission import InvalidReview, encode_response, json_patch, parse_request
-from hanse.web.webhooks.server import LARGEST_BODY, serving
+from hanse.web.webhooks.server import LARGEST_BODY, WebhookServer, serving
 from tinykube.json_patch import apply_json_patch
 from tinykube.virtual_time import EPOCH
 
@@ -142,6 +144,35 @@ def nothing_seen() -> Snapshot:
 
 async def nobody_asked(question: Read | Call) -> Snapshot:
     raise AssertionError(question)
+
+
+async def test_a_certificate_with_another_key_does_not_replace_the_one_that_is_served() -> None:
+    authority = CertificateAuthority.create("webhooks")
+    first, second = authority.server("localhost"), authority.server("localhost")
+    server = WebhookServer([Bouncer()], nothing_seen, nobody_asked, namespace="sys", secret="tls")
+    client_side = ssl.create_default_context(cadata=authority.certificate.decode())
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    async def certificate() -> bytes | None:
+        _, writer = await asyncio.open_connection(
+            "localhost", listener.getsockname()[1], ssl=client_side
+        )
+        tls = writer.get_extra_info("ssl_object")
+        writer.close()
+        return ssl.DER_cert_to_PEM_cert(tls.getpeercert(True)).encode()
+
+    def store(issued: KeyPair) -> None:
+        data = {"tls.crt": issued.certificate, "tls.key": issued.key}
+        secret = Secret(metadata=Meta(name="tls", namespace="sys"), data=data)
+        server.on_change(ObjectChange("lubeck", None, secret))
+
+    store(first)
+    async with server.running(listener):
+        for half in (KeyPair(second.certificate, first.key), KeyPair(second.certificate, b"")):
+            store(half)
+            assert await certificate() == first.certificate
+        store(second)
+        assert await certificate() == second.certificate
 
 
 async def test_the_server_answers_over_https_and_survives_what_it_is_sent() -> None:

@@ -36,9 +36,10 @@ NAMESPACE_POLICIES = Index(AntreaNetworkPolicy, "federated-group-anp", _group_na
 
 
 def named_services(policy: Policy) -> Iterator[FederatedName]:
-    """The federated Services whose groups a policy may mean by its group names.
+    """Every federated Service that a group name in a policy may mean, whether it exists or not.
 
-    They need not exist.
+    Any name may be of a global one or one in the policy's namespace, and `NAME.NAMESPACE` of NAME
+    in NAMESPACE.
     """
     for group in _group_names(policy):
         yield FederatedName(SYSTEM, group)

@@ -38,7 +38,10 @@ class KnownHosts:
         return iter(self._services.values())
 
     def get(self, host: str) -> GlobalService | None:
-        """The last known GlobalService of a host, also if it is deleted since; None if unknown."""
+        """The last known GlobalService of a host; None if unknown, or ended on its leader's word.
+
+        It stays if the object vanished without that word, as with its namespace.
+        """
         return self._services.get(host)
 
     def hosts_at(self, address: str) -> Iterable[str]:

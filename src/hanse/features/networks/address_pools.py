@@ -154,7 +154,8 @@ class Pool:
     def _expire(self, now: datetime) -> None:
         """Drop the reservations that have expired by `now`, oldest first.
 
-        Addresses that a cursor handed out are free again for it; requested ones are just dropped.
+        An address that a cursor chose goes to its released ones, to be handed out again; one that
+        a Service requested is just dropped.
         """
         while self._reservations:
             address, (until, cursor) = next(iter(self._reservations.items()))

@@ -239,9 +239,10 @@ def needs_address(review: AdmissionRequest) -> bool:
 
 
 def _parse_request(spec: Wire, ranges: tuple[Range, ...]) -> AddressRequest:
-    """The addresses that a Service's spec requests, and its IP versions.
+    """The addresses that a Service's spec requests, not validated, and the IP versions it needs.
 
-    These are by ipFamilies, else that of the first range; ipFamilyPolicy may add the other.
+    These are by ipFamilies, else that of the first range, or IPv4 without ranges; RequireDualStack
+    adds the other version, PreferDualStack only if a range has it.
     """
     given = [text for text in (spec.get("clusterIPs") or ()) if text]
     if not given and spec.get("clusterIP"):

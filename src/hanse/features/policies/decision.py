@@ -125,9 +125,11 @@ def _orphan_copy(
     before: LocalState,
     outcome: WriteOutcome | None,
 ) -> MemberDecision:
-    """Remove our annotations from a copy, which becomes local; Blocked if that was refused.
+    """Make a copy local, as the winner is Orphaned, by a patch that removes our annotations.
 
-    What is no copy is released. `before` is the recorded state, `outcome` that of the last write.
+    The record is Pending towards `winner`, or Blocked if the last write was refused by its
+    `outcome`, or without one by the recorded state `before`; without a copy, or remains of our
+    annotations, nothing is written and the record becomes Released.
     """
     policy = view.policy
     if policy is None:

@@ -102,10 +102,11 @@ def draft_edit(
     concurrent: Iterable[Dot],
     max_flips: int,
 ) -> RecordDraft:
-    """The draft after a user's edit, which knew all versions but `concurrent`.
+    """The draft after a user's edit, which supersedes all versions in `stored` but `concurrent`.
 
-    `known` is the merged history of all members. The policy is quarantined once clusters have
-    undone each other's versions `max_flips` times in a row.
+    Versions that only `known`, the merged history of all members, has stay beside it; if by this
+    edit clusters undo each other for the `max_flips`th time in a row, the policy is quarantined
+    instead, without a new version.
     """
     unseen = frozenset(concurrent)
     seen = [e for e in stored.history.entries if e.dot not in unseen]

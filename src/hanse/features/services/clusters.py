@@ -71,7 +71,10 @@ IN_NAMESPACE = Index(
 
 
 def list_published_slices(key: Key, snapshot: Snapshot, broker: ClusterId) -> list[EndpointSlice]:
-    """The slices on the broker that all clusters publish for one service."""
+    """The slices of all clusters, ready or not, on the broker for one service, as last observed.
+
+    They stay while the broker is unreachable.
+    """
     return list(snapshot.by(broker, PUBLISHED, f"{key.namespace}/{key.name}"))
 
 

@@ -92,9 +92,10 @@ class ShareSources(Struct, frozen=True):
 
     @property
     def only_removes_surplus(self) -> bool:
-        """Whether recorded shares sum up to the wanted replicas, none above the reported one.
+        """Whether recorded shares sum up to the wanted replicas, each at most its cluster's report.
 
-        Whoever wrote it, such a record only says which of too many replicas go.
+        Reports count only of healthy clusters, else 0; whoever wrote it, such a record only says
+        which of too many replicas go.
         """
         recorded = {cluster: n for cluster, n in self.recorded.items() if n}
         running = {c: part.share for c, part in self.parts.items() if c in self.healthy}

@@ -7,11 +7,10 @@ import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from aiohttp import web
 
+from hanse.kube.certificates import KeyPair, replace_certificate
 from hanse.model.admission import AdmissionHook, AdmissionRequest, Allow, Deny, NeedsAnswer
 from hanse.model.kinds.core import Secret
 from hanse.model.plan import Call, Read
@@ -126,7 +125,10 @@ class WebhookServer:
         self._tls.minimum_version = ssl.TLSVersion.TLSv1_2
 
     def on_change(self, change: Change) -> None:
-        """Load the certificate if its Secret in the local cluster changed, for new connections."""
+        """Load the certificate for new connections when its Secret in the local cluster is written.
+
+        Ignored if it is deleted.
+        """
         match change:
             case ObjectChange(where, _, Secret() as secret):
                 meta = secret.metadata
@@ -149,12 +151,8 @@ class WebhookServer:
 
     def _load_certificate(self, secret: Secret) -> None:
         """Load a certificate into the TLS context; an unusable one is logged and ignored."""
-        certificate, key = secret.data.get("tls.crt", b""), secret.data.get("tls.key", b"")
-        # The ssl module reads certificates from files only; the folder is readable by us alone.
-        with TemporaryDirectory(prefix="hanse-tls-") as folder:
-            pem = Path(folder, "pem")
-            pem.write_bytes(certificate + key)
-            try:
-                self._tls.load_cert_chain(pem)
-            except (ssl.SSLError, OSError, ValueError) as error:
-                log.warning("webhook certificate not usable", extra={"error": type(error).__name__})
+        issued = KeyPair(secret.data.get("tls.crt", b""), secret.data.get("tls.key", b""))
+        try:
+            replace_certificate(self._tls, issued)
+        except (OSError, ValueError) as error:
+            log.warning("webhook certificate not usable", extra={"error": type(error).__name__})
