@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.app import BROKER
 from hanse.cli.clusters import ReadFailure
@@ -39,8 +40,8 @@ from hanse.model.facts import (
 from hanse.model.feature_names import FEATURES
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import ServiceAccount
-from hanse.model.kinds.federation import Federation
+from hanse.model.kinds.core import Namespace, ServiceAccount
+from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, Federation
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE, holder_cluster
@@ -79,6 +80,8 @@ class ClusterRead(Struct, frozen=True):
     """The resources that the account of its agent may not watch, as far as we may ask."""
     features: tuple[str, ...] = FEATURES
     """What the agent has rights for; all where its account does not say."""
+    member_id: ClusterId = ""
+    """The id that its record on a broker has, which `identified` finds."""
 
     def objects(self, kind: type[Any]) -> list[Any]:
         """All objects of a kind, from every list of it that was read; none if it was not listed."""
@@ -97,10 +100,16 @@ class ClusterRead(Struct, frozen=True):
 
     @property
     def cluster(self) -> ClusterId:
-        """The id by the holder of its agent's Lease; the context where no agent ran."""
+        """The id by the holder of its agent's Lease; without one, by its claim or its record.
+
+        The context where nothing says it: no agent ever ran there.
+        """
         lease = self.agent_lease
         holder = lease.spec.holder_identity if lease is not None else ""
-        return holder_cluster(holder) if "_" in holder else self.context
+        if "_" in holder:
+            return holder_cluster(holder)
+        claims = (one.value for one in self.objects(ClusterClaim) if one.about == CLUSTER_ID)
+        return next(claims, "") or self.member_id or self.context
 
     @property
     def agent_lease(self) -> Lease | None:
@@ -127,6 +136,28 @@ def unread(failure: ReadFailure) -> ClusterRead:
     return ClusterRead(failure.cluster, failure=message, refused=refused)
 
 
+def identified(reads: Iterable[ClusterRead]) -> tuple[ClusterRead, ...]:
+    """The readings, each with the id of its record on a broker among them; nothing is read here.
+
+    A record is that of a cluster by the uid of its namespace kube-system.
+    """
+    known = tuple(reads)
+    records = (record for one in known for record in one.objects(ClusterMember))
+    ids = {one.spec.uid: one.name for one in records if not one.has_left}
+    return tuple(replace(one, member_id=ids.get(_uid(one), "")) for one in known)
+
+
+def _uid(read: ClusterRead) -> str:
+    """The uid of a cluster's namespace kube-system; empty if that was not read."""
+    uids = (one.metadata.uid for one in read.objects(Namespace) if one.name == "kube-system")
+    return next(uids, "")
+
+
+def contexts_of(reads: Iterable[ClusterRead]) -> dict[ClusterId, str]:
+    """The contexts of clusters, by their ids."""
+    return {one.cluster: one.context for one in reads}
+
+
 def build_fleet(
     reads: Iterable[ClusterRead], now: datetime, *, local: bool = False
 ) -> MultiClusterSnapshot:
@@ -145,7 +176,7 @@ def build_fleet(
             name: _snapshot(name, one, now, broker if name not in left else None)
             for name, one in found.items()
         },
-        contexts={name: one.context for name, one in found.items()},
+        contexts=contexts_of(found.values()),
         local=local,
         indexed=True,
     )

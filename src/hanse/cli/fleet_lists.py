@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hanse.app.views import first_reads, further_reads
 from hanse.cli.clusters import MAX_CONNECTIONS, ClusterAccess
-from hanse.cli.fleet import ClusterRead, SelectedList, build_fleet
+from hanse.cli.fleet import ClusterRead, SelectedList, build_fleet, identified
 from hanse.features.services.reading import COUNTED, NARROWED
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError, Forbidden, KubeError, NotFound, ServerError
@@ -54,6 +54,7 @@ async def complete(
         async with turns:
             return await read_further(reads[name], clients[name], more)
 
+    reads = {one.context: one for one in identified(reads.values())}
     while True:
         wanted = missing_reads(reads.values())
         for name, several in beside(reads.values()).items():

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster
 from hanse.cli.doctor.checks import CheckedFleet, ChecksView
 from hanse.cli.doctor.lists import CONSOLE_LISTS, FIRST, further_lists
-from hanse.cli.fleet import ClusterRead, build_fleet, unread
+from hanse.cli.fleet import ClusterRead, build_fleet, identified, unread
 from hanse.cli.fleet_lists import read_further, read_objects, wanted_reads
 from hanse.cli.inventory import AccessAnswer, describe_cluster, read_access, read_version
 from hanse.kube.client import Client
@@ -166,5 +166,6 @@ class FleetPoller:
             age = int((now - self._read_at[name]).total_seconds())
             text = f"{read.failure}; shown as it was {age} s ago"
             read = replace(self._reads[name], failure=text, refused=read.refused)
-        self._reads[name] = read
+        known = identified({**self._reads, name: read}.values())
+        self._reads = {one.context: one for one in known}
         self._dirty = True
