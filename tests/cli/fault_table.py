@@ -89,6 +89,14 @@ OBJECTS = (
         "k hamburg -n shop annotate serviceexport web hanse.dev/paused=true",
     ),
     Fault(
+        "ObjectPaused EndpointSlice shop/lubeck.web-lubeck-shop-ipv4-75cea2c46257f37a3e2d in "
+        "hamburg",
+        """
+        k hamburg -n shop annotate endpointslice \
+            lubeck.web-lubeck-shop-ipv4-75cea2c46257f37a3e2d hanse.dev/paused=true
+        """,
+    ),
+    Fault(
         "NoEndpoints Service faults/none",
         """
         k bergen -n faults create deployment none --image x --replicas 0

@@ -34,6 +34,7 @@ from hanse.model.facts import (
     KindServed,
     LeaseLiveness,
     ListDenied,
+    PausedObject,
     Phase,
     Role,
 )
@@ -46,6 +47,7 @@ from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId, Kind
+from hanse.model.paused_objects import reported_pauses
 from hanse.model.refused_writes import reported_refusals
 from hanse.model.snapshot import Snapshot, Watch
 
@@ -200,7 +202,8 @@ def _snapshot(
         )
         found = ListedObjects(listed, watch.indexes, complete=complete)
         stores.setdefault((name, watch.kind.kind), []).append(found)
-    for fact in (*_facts(name, read, now), *_reported_links(name, read, now, broker)):
+    own = (*_facts(name, read, now), *_reported_writes(read, broker))
+    for fact in (*own, *_reported_links(name, read, now, broker)):
         facts.put(fact)
     return Snapshot(stores, facts, now, name)
 
@@ -238,9 +241,24 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
         return
     if Lease.kind not in read.denied:
         yield _agent_run(name, lease, now)
-        yield from reported_refusals(lease)
     if read.is_broker:
         yield from _heartbeats(name, read, now)
+
+
+def _reported_writes(read: ClusterRead, broker: ClusterId | None) -> Iterator[Fact]:
+    """What an agent could not write, and what it found paused, by its Lease.
+
+    To an agent the broker is `BROKER`, whatever its id is here.
+    """
+    lease = None if read.failure else read.agent_lease
+    for refused in reported_refusals(lease):
+        where = refused.refuser.cluster
+        cluster = broker if where == BROKER and broker is not None else where
+        yield replace(refused, refuser=replace(refused.refuser, cluster=cluster))
+    for paused in reported_pauses(lease):
+        where = paused.target.where
+        cluster = broker if where == BROKER and broker is not None else where
+        yield PausedObject(replace(paused.target, where=cluster))
 
 
 def _reported_links(

@@ -343,6 +343,17 @@ class WriteOutcome(Fact, frozen=True):
         return self.result in ("Foreign", "Refused", "Forbidden")
 
 
+class PausedObject(Fact, frozen=True):
+    """An object that this agent would write, and that a person paused."""
+
+    target: ClusterObjectRef
+
+    @property
+    def key(self) -> ClusterObjectRef:
+        """The object and its cluster."""
+        return self.target
+
+
 class Answer(Fact, frozen=True):
     """The answer to a question of an earlier plan: a value, or an error."""
 

@@ -19,12 +19,14 @@ from hanse.model.facts import (
     ElectionFailure,
     HeartbeatState,
     Leadership,
+    PausedObject,
     Role,
     WriteOutcome,
 )
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, holder_cluster
 from hanse.model.objects import ClusterId
+from hanse.model.paused_objects import pause_annotations
 from hanse.model.refused_writes import failed_writes, refusal_annotations
 from hanse.runtime.informers import ClusterInformers
 
@@ -205,13 +207,14 @@ class LeaderElections:
         )
 
     def _report(self) -> dict[str, str]:
-        """What the Lease of our replicas says of the broker, until it was left, and of refusals."""
+        """What our Lease says of the broker, until that was left, of refusals and of pauses."""
         facts = self._informers.facts
         broker = next((one for one in facts.all(ClusterState) if Role.BROKER in one.roles), None)
         renewal = facts.get(HeartbeatState, broker.cluster) if broker is not None else None
         failed = failed_writes(facts.all(WriteOutcome), facts.all(ElectionFailure))
         refusals = refusal_annotations(failed)
-        return {**report_annotations(broker, renewal), **refusals}
+        pauses = pause_annotations(facts.all(PausedObject))
+        return {**report_annotations(broker, renewal), **refusals, **pauses}
 
     def _may_request(self) -> bool:
         """Whether we may request a Lease of its holder; if so, not again for REQUEST_INTERVAL."""
