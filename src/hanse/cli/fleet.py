@@ -24,6 +24,7 @@ from hanse.model.agent_report import (
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.facts import (
     AgentFeatures,
+    AgentLeaseRefused,
     AgentRun,
     ClusterState,
     CredentialsRefused,
@@ -82,6 +83,8 @@ class ClusterRead(Struct, frozen=True):
     """The resources that the account of its agent may not watch, as far as we may ask."""
     features: tuple[str, ...] = FEATURES
     """What the agent has rights for; all where its account does not say."""
+    refused_renewal: str = ""
+    """Why the API server refuses renewals of its agent's Lease, which has run out, if it does."""
     member_id: ClusterId = ""
     """The id that its record on a broker has, which `identified` finds."""
 
@@ -241,6 +244,9 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
         return
     if Lease.kind not in read.denied:
         yield _agent_run(name, lease, now)
+    if read.refused_renewal and lease is not None:
+        since = lease.renewed or now
+        yield AgentLeaseRefused(name, lease.namespace, read.refused_renewal, since)
     if read.is_broker:
         yield from _heartbeats(name, read, now)
 

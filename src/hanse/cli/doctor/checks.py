@@ -17,7 +17,7 @@ from hanse.model.facts import Role
 from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.objects import ClusterId
-from hanse.model.refused_writes import refusers_of
+from hanse.model.refused_writes import lease_refusers
 from hanse.model.snapshot import Change, Watch
 from hanse.model.view import Item
 
@@ -73,7 +73,7 @@ def _with_refusers(one: Finding, snapshot: MultiClusterSnapshot) -> Finding:
     """A finding that a Lease is not renewed is caused by who refuses writes in its cluster."""
     if one.code != "LeaderMissing":
         return one
-    return replace(one, caused_by=(*one.caused_by, *refusers_of(one.subject.cluster, snapshot)))
+    return replace(one, caused_by=(*one.caused_by, *lease_refusers(one.subject.cluster, snapshot)))
 
 
 def as_finding(check: Check, lost: Collection[Ref], ids: Mapping[str, ClusterId]) -> Finding:

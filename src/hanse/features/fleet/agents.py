@@ -10,7 +10,7 @@ from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
-from hanse.model.refused_writes import refusers_of
+from hanse.model.refused_writes import lease_refusers
 
 
 def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
@@ -31,7 +31,7 @@ def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator
         else f"no agent works in {cluster}: {_missing_part(cluster, snapshot)}",
         remedy=_start_agent(cluster, snapshot, has_run=bool(run.holder)),
         since=run.renewed,
-        caused_by=refusers_of(cluster, snapshot),  # which may refuse the renewals of its Lease
+        caused_by=lease_refusers(cluster, snapshot),
     )
 
 
@@ -130,6 +130,7 @@ def silent_finding(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Findin
             f"agent, which its log names: `{_agent_log(cluster, snapshot)}`"
         ),
         since=silence.since if silence is not None else None,
+        caused_by=(*lease_refusers(cluster, snapshot), *lease_refusers(broker, snapshot)),
     )
 
 

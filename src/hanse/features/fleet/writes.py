@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from shlex import quote
 
 from hanse.features.fleet.agents import rights_command
-from hanse.model.facts import ElectionFailure, WriteOutcome
+from hanse.model.facts import AgentLeaseRefused, ElectionFailure, HeartbeatState, WriteOutcome
 from hanse.model.findings import Finding, Ref, Remedy, Severity, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.admission import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
@@ -30,8 +30,8 @@ class RefusedWritesView:
         match change.fact if isinstance(change, FactChange) else None:
             case WriteOutcome(target):
                 return (target.where.rpartition("/")[2],)
-            case ElectionFailure(member):
-                return (member,)
+            case ElectionFailure(cluster) | AgentLeaseRefused(cluster) | HeartbeatState(cluster):
+                return (cluster,)
             case _:
                 return ()
 
