@@ -52,10 +52,48 @@ ALONE = (  # no other agent writes into it
         """,
     ),
 )
+OURS = (  # which is served by the agent
+    Fault(
+        "AgentSilent Cluster bergen",
+        """
+        hanse local stop agent bergen
+        make lubeck '{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {
+        name: tenants, namespace: acme-web,
+        annotations: {federated.anp.antreaplus.vmware-tanzu.com: "true"}},
+        spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {app: web}}}]}}'
+        """,
+        causes=True,
+        follows=("by Webhook networks-plugin-policies-0.webhooks.hanse.dev of",),  # WebhookDown
+        seen_as={"metrics": "ClusterSilent Cluster bergen", "events": "ClusterSilent"},
+        restore="k lubeck -n acme-web delete networkpolicies.crd.antrea.io tenants",
+    ),
+)
+DIVERTED = (
+    Fault(
+        "ObjectPaused ValidatingWebhookConfiguration hanse-webhooks in bergen",
+        """
+        k bergen annotate validatingwebhookconfiguration hanse-webhooks hanse.dev/paused=true
+        k bergen patch validatingwebhookconfiguration hanse-webhooks --type json -p '[{"op":
+        "replace", "path": "/webhooks/19/clientConfig/url", "value": "https://127.0.0.1:1/"}]'
+        make lubeck '{apiVersion: crd.antrea.io/v1beta1, kind: NetworkPolicy, metadata: {
+        name: tenants, namespace: acme-web,
+        annotations: {federated.anp.antreaplus.vmware-tanzu.com: "true"}},
+        spec: {priority: 5, appliedTo: [{podSelector: {matchLabels: {app: web}}}]}}'
+        """,
+        causes=True,
+        follows=("by Webhook networks-plugin-policies-0.webhooks.hanse.dev of",),  # WebhookDown
+        seen_as={  # of the agent that is refused
+            "metrics": "WebhookDown Webhook networks-plugin-policies-0.webhooks.hanse.dev in bergen"
+        },
+        restore="k lubeck -n acme-web delete networkpolicies.crd.antrea.io tenants",
+    ),
+)
 REFUSALS = {
     "webhook": NARROW,
     "webhook of all": ALL,
     "webhook of broker": BROKER,
     "webhook where nobody else writes": ALONE,
+    "webhook of ours": OURS,
+    "webhook that leads nowhere": DIVERTED,
 }
 """Webhooks that do not answer, one by one."""

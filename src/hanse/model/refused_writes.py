@@ -25,7 +25,7 @@ from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import SYSTEM
-from hanse.model.naming import AGENT
+from hanse.model.naming import AGENT, WEBHOOK_DOMAIN
 from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef
 from hanse.model.snapshot import Snapshot
 
@@ -76,6 +76,11 @@ class RefusedWrites(Fact, frozen=True):
     def is_down(self) -> bool:
         """Whether it is a webhook that does not answer; others answer, and refuse."""
         return _DOWN.search(self.message) is not None
+
+    @property
+    def is_by_agent(self) -> bool:
+        """Whether the agent of the cluster is to answer: the webhook is one of ours."""
+        return self.refuser.kind == WEBHOOK and self.refuser.name.endswith(f".{WEBHOOK_DOMAIN}")
 
 
 def refuser_in(message: str, where: ClusterId, namespace: str = "") -> Ref | None:
@@ -153,10 +158,11 @@ def lease_refusers(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[
     """Who refuses the renewals of Leases in a cluster, as any agent says.
 
     A webhook that does not answer may be one of them, whatever is said of it: an agent that is
-    refused its own Lease cannot say so in it.
+    refused its own Lease cannot say so in it. Those of agents are not: they do not answer since
+    the agent is silent.
     """
     found = (one for agent in snapshot.by_agent.values() for one in refused_writes(agent))
-    refusers = (one.refuser for one in found if one.leases or one.is_down)
+    refusers = (one.refuser for one in found if one.leases or (one.is_down and not one.is_by_agent))
     return tuple(dict.fromkeys(one for one in refusers if one.cluster == cluster))
 
 

@@ -186,6 +186,36 @@ def test_other_failures_of_writes_are_not_reported() -> None:
     assert reported_refusals(None) == ()
 
 
+OWN = DOWN.replace("policy.example.com", "networks-pods-0.webhooks.hanse.dev")
+
+
+def test_a_webhook_of_an_agent_that_does_not_run_is_a_consequence_of_that() -> None:
+    found = only(reporting(outcome(OWN), name="lubeck"), read("bergen", agent=60))
+
+    assert (found.code, str(found.subject)) == ("AgentSilent", "Cluster bergen")
+    assert found.remedy.commands == ("hanse local start agent bergen",)
+    assert [one.subject.kind for one in found.consequences] == ["Webhook"]
+
+
+@pytest.mark.parametrize(
+    ("local", "commands"),
+    [
+        (True, ("hanse local stop agent bergen", "hanse local start agent bergen")),
+        (
+            False,
+            ("kubectl --context bergen -n hanse-system rollout restart deployment/hanse-agent",),
+        ),
+    ],
+)
+def test_a_webhook_of_an_agent_that_runs_and_does_not_answer_is_served_by_another_run_of_it(
+    local: bool, commands: tuple[str, ...]
+) -> None:
+    (found,) = findings(reporting(outcome(OWN), name="lubeck"), read("bergen"), local=local)
+
+    assert found.code == "WebhookDown"
+    assert found.remedy.commands == commands
+
+
 def test_a_quota_does_not_explain_an_agent_that_is_silent() -> None:
     quota = outcome('services "x" is forbidden: exceeded quota: few, requested: services=1')
 

@@ -83,7 +83,7 @@ def as_finding(check: Check, lost: Collection[Ref], ids: Mapping[str, ClusterId]
     `ids` are those of clusters by context: checks name contexts.
     """
     cluster = ids.get(check.cluster, check.cluster)
-    broker = cluster_ref(cluster)
+    explained = check.of_agent or (check.of_namespace and cluster_ref(cluster) in lost)
     return Finding(
         code=check.code,
         severity=Severity.DEGRADED if check.code in _DEGRADED else Severity.RISK,
@@ -93,5 +93,5 @@ def as_finding(check: Check, lost: Collection[Ref], ids: Mapping[str, ClusterId]
         ),
         summary=f"{cluster}: {check.problem}",
         remedy=Remedy(check.advice, (check.remedy,)) if check.pasteable else Remedy(check.remedy),
-        caused_by=(broker,) if check.of_namespace and broker in lost else (),
+        caused_by=(cluster_ref(cluster),) if explained else (),
     )

@@ -25,6 +25,7 @@ from hanse.cli.doctor.node_guards import check_node_guards
 from hanse.cli.doctor.tokens import check_tokens
 from hanse.cli.doctor.updates import VERSION, minor_version, update_agent
 from hanse.cli.fleet import ClusterRead, contexts_of
+from hanse.features.admission.configuration import NAME as WEBHOOKS_NAME
 from hanse.features.networks.ranges import overlaps, parse_range
 from hanse.model.findings import Ref
 from hanse.model.kinds.coordination import Lease
@@ -96,15 +97,26 @@ def _unserved_webhooks(read: ClusterRead) -> Iterator[Finding]:
         if service in ready or subject in reported:
             continue
         reported.add(subject)
-        delete = f"delete {kind.name.lower()} {configuration.name}"
+        is_agents = configuration.name == WEBHOOKS_NAME
         yield Finding(
             read.context,
             f"webhook {webhook} has no ready endpoints behind {service}",
-            f"kubectl --context {read.context} {delete}",
+            (is_agents and _serve_webhooks(read))
+            or f"kubectl --context {read.context} delete {kind.name.lower()} {configuration.name}",
             "WebhookDown",
             subject,
             pasteable=True,
+            of_agent=is_agents,
         )
+
+
+def _serve_webhooks(read: ClusterRead) -> str:
+    """The command that makes the agent serve its webhooks again; empty if none is installed."""
+    agent = next((one for one in read.listed(DEPLOYMENTS) if one.name == AGENT), None)
+    if agent is None:
+        return ""
+    again = "rollout restart" if agent.spec.replicas else "scale --replicas=1"
+    return f"kubectl --context {read.context} -n {SYSTEM_NAMESPACE} {again} deployment/{AGENT}"
 
 
 def _unforwarded_zone(read: ClusterRead) -> Iterator[Finding]:

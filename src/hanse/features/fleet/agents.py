@@ -78,19 +78,26 @@ def _start_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run:
     if snapshot.local:  # one without Lease may run with the token of an account that is gone
         stop = () if has_run else (f"hanse local stop agent {cluster}",)
         return remedy(*stop, f"hanse local start agent {cluster}")
-    known = snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE)
-    if known is not None and known.spec.replicas == 0:
-        scale = f"scale deployment/{AGENT} --replicas=1"
-        return remedy(snapshot.kubectl(cluster, scale, SYSTEM_NAMESPACE))
-    if known is not None or has_run:
-        return remedy(
-            _restart_command(cluster, snapshot),
-            advice=f"if it does not start, its log says why: `{_agent_log(cluster, snapshot)}`",
-        )
+    if has_run or snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE) is not None:
+        return restart_agent(cluster, snapshot)
     install = f"hanse manifests --cluster-id {cluster} | {snapshot.kubectl(cluster, 'apply -f -')}"
     if snapshot.listed(cluster, Deployment):
         return remedy(install, advice="with your values (-f, --set), if you have some")
     return remedy(advice=f"if there is no Deployment {SYSTEM_NAMESPACE}/{AGENT}: `{install}`")
+
+
+def restart_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Remedy:
+    """What makes an installed agent run anew: scaling its Deployment up, or replacing its pods."""
+    if snapshot.local:
+        return remedy(f"hanse local stop agent {cluster}", f"hanse local start agent {cluster}")
+    known = snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE)
+    if known is not None and known.spec.replicas == 0:
+        scale = f"scale deployment/{AGENT} --replicas=1"
+        return remedy(snapshot.kubectl(cluster, scale, SYSTEM_NAMESPACE))
+    return remedy(
+        _restart_command(cluster, snapshot),
+        advice=f"if it does not start, its log says why: `{_agent_log(cluster, snapshot)}`",
+    )
 
 
 def _restart_command(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
