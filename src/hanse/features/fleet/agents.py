@@ -54,12 +54,16 @@ def refused_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding
 
 def rights_command(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
     """The command that gives an agent its account and the rights of the features that it runs."""
-    own = snapshot.by_agent[cluster].fact(AgentFeatures, cluster)
-    features = f" --features {','.join(own.features)}" if own is not None else ""
     return (
-        f"hanse manifests --cluster-id {cluster}{features} --rights | "
+        f"hanse manifests --cluster-id {cluster}{_features_option(cluster, snapshot)} --rights | "
         f"{snapshot.kubectl(cluster, 'apply -f -')}"
     )
+
+
+def _features_option(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The option of `hanse manifests` for the features of an agent; empty if they are not known."""
+    own = snapshot.by_agent[cluster].fact(AgentFeatures, cluster)
+    return f" --features {','.join(own.features)}" if own is not None else ""
 
 
 def _missing_part(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
@@ -78,10 +82,14 @@ def _start_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run:
     if snapshot.local:  # one without Lease may run with the token of an account that is gone
         stop = () if has_run else (f"hanse local stop agent {cluster}",)
         return remedy(*stop, f"hanse local start agent {cluster}")
-    if has_run or snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE) is not None:
+    listed = snapshot.listed(cluster, Deployment)
+    installed = snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE) is not None
+    if installed or (has_run and not listed):
         return restart_agent(cluster, snapshot)
-    install = f"hanse manifests --cluster-id {cluster} | {snapshot.kubectl(cluster, 'apply -f -')}"
-    if snapshot.listed(cluster, Deployment):
+    features = _features_option(cluster, snapshot) if has_run else ""
+    apply = snapshot.kubectl(cluster, "apply -f -")
+    install = f"hanse manifests --cluster-id {cluster}{features} | {apply}"
+    if listed:
         return remedy(install, advice="with your values (-f, --set), if you have some")
     return remedy(advice=f"if there is no Deployment {SYSTEM_NAMESPACE}/{AGENT}: `{install}`")
 
