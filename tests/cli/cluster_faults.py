@@ -324,6 +324,16 @@ RETURNED = (
         restore="k lubeck -n shop delete networkpolicies.crd.antrea.io again",
     ),
 )
+POLICYLESS = (
+    Fault(
+        "GslbIncomplete AMKOCluster avi-system/amkocluster-federation in lubeck",
+        """
+        k lubeck -n avi-system get globaldeploymentpolicy global-gdp -o yaml >gdp.yaml
+        k lubeck -n avi-system delete globaldeploymentpolicy global-gdp
+        """,
+        asked="k lubeck -n avi-system create -f gdp.yaml",
+    ),
+)
 CLUSTERS = {
     "forbidden": FORBIDDEN,
     "unreadable": UNREADABLE,
@@ -342,6 +352,7 @@ CLUSTERS = {
     "homeless": HOMELESS,
     "disowned": DISOWNED,
     "undefined": UNDEFINED,
+    "policyless": POLICYLESS,
     "paused": PAUSED,
     "unknown": UNKNOWN,
     "expiring": EXPIRING,
