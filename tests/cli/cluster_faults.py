@@ -213,32 +213,6 @@ DISOWNED = (
         seen_as={"events": "ClusterSilent"},
     ),
 )
-WEBHOOK = (
-    Fault(
-        "WebhookDown Webhook policy.example.com in bergen",
-        """
-        strict serviceimports,endpointslices
-        k lubeck -n shop create deployment guarded --image x
-        k lubeck -n shop create service clusterip guarded --tcp 80
-        make lubeck '{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport,
-        metadata: {name: guarded, namespace: shop}}'
-        """,
-        restore="""
-        k bergen -n shop wait --for=create --timeout=60s serviceimport/guarded
-        k bergen delete validatingwebhookconfiguration strict
-        k lubeck -n shop delete serviceexport,service,deployment guarded
-        """,
-    ),
-)
-WEBHOOK_OF_ALL = (
-    Fault(
-        "WebhookDown Webhook policy.example.com in bergen",
-        "strict \"'*/*'\"",
-        causes=True,
-        follows=("the agent of bergen does not run",),  # AgentSilent
-        restore="k bergen delete validatingwebhookconfiguration strict",
-    ),
-)
 UNDEFINED = (
     Fault(
         "CrdMissing CustomResourceDefinition serviceimports.multicluster.x-k8s.io in bergen",
@@ -350,6 +324,16 @@ RETURNED = (
         restore="k lubeck -n shop delete networkpolicies.crd.antrea.io again",
     ),
 )
+POLICYLESS = (
+    Fault(
+        "GslbIncomplete AMKOCluster avi-system/amkocluster-federation in lubeck",
+        """
+        k lubeck -n avi-system get globaldeploymentpolicy global-gdp -o yaml >gdp.yaml
+        k lubeck -n avi-system delete globaldeploymentpolicy global-gdp
+        """,
+        asked="k lubeck -n avi-system create -f gdp.yaml",
+    ),
+)
 CLUSTERS = {
     "forbidden": FORBIDDEN,
     "unreadable": UNREADABLE,
@@ -367,9 +351,8 @@ CLUSTERS = {
     "denied": DENIED,
     "homeless": HOMELESS,
     "disowned": DISOWNED,
-    "webhook": WEBHOOK,
-    "webhook of all": WEBHOOK_OF_ALL,
     "undefined": UNDEFINED,
+    "policyless": POLICYLESS,
     "paused": PAUSED,
     "unknown": UNKNOWN,
     "expiring": EXPIRING,

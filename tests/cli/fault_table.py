@@ -11,7 +11,7 @@ labels: {gslb: shared}, annotations: {external-dns.alpha.kubernetes.io/hostname:
 spec: {type: LoadBalancer, selector: {app: $2}, ports: [{port: 80}]}}"; }
 share() { make "$1" "{apiVersion: multicluster.x-k8s.io/v1beta1, kind: ServiceExport,
 metadata: {name: $2, namespace: faults}}"; }
-strict() { make bergen "{apiVersion: admissionregistration.k8s.io/v1,
+strict() { make "${2:-bergen}" "{apiVersion: admissionregistration.k8s.io/v1,
 kind: ValidatingWebhookConfiguration, metadata: {name: strict}, webhooks: [{
 name: policy.example.com, admissionReviewVersions: [v1], sideEffects: None, failurePolicy: Fail,
 timeoutSeconds: 1, clientConfig: {url: 'https://127.0.0.1:1/validate'}, rules: [{
@@ -87,6 +87,14 @@ OBJECTS = (
     Fault(
         "ObjectPaused ServiceExport shop/web in hamburg",
         "k hamburg -n shop annotate serviceexport web hanse.dev/paused=true",
+    ),
+    Fault(
+        "ObjectPaused EndpointSlice shop/lubeck.web-lubeck-shop-ipv4-75cea2c46257f37a3e2d in "
+        "hamburg",
+        """
+        k hamburg -n shop annotate endpointslice \
+            lubeck.web-lubeck-shop-ipv4-75cea2c46257f37a3e2d hanse.dev/paused=true
+        """,
     ),
     Fault(
         "NoEndpoints Service faults/none",

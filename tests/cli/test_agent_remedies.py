@@ -55,6 +55,18 @@ def test_an_agent_that_never_ran_is_started_without_replacing_what_is_installed(
     assert command or missing.remedy.ask
 
 
+def test_an_agent_whose_deployment_was_deleted_is_installed_again_with_its_features() -> None:
+    found = read(ONE, agent=600, features=("services", "gslb"))
+    found.lists[DEPLOYMENTS] = Listed((), "1")
+
+    (silent,) = findings(found, local=False)
+
+    assert silent.code == "AgentSilent"
+    (command,) = silent.remedy.commands
+    install = "hanse manifests --cluster-id lubeck --features services,gslb"
+    assert command == f"{install} | kubectl --context lubeck apply -f -"
+
+
 @pytest.mark.parametrize(
     ("namespace", "missing"),
     [

@@ -270,8 +270,31 @@ def test_a_webhook_that_nobody_answers_is_named_once() -> None:
         "endpoints": [{"addresses": ["10.0.0.1"], "conditions": {"ready": True}}],
     }
 
-    assert "a.hanse.dev has no ready endpoints" in only(lists(validating=[ours])).problem
+    found = only(lists(validating=[ours]))
+    assert "a.hanse.dev has no ready endpoints" in found.problem
+    assert found.remedy.endswith("delete validatingwebhookconfiguration hanse")
     assert check_objects([lists(validating=[ours], slices=[ready])], NOW) == []
+
+
+@pytest.mark.parametrize(
+    ("replicas", "remedy"),
+    [
+        (0, "-n hanse-system scale --replicas=1 deployment/hanse-agent"),
+        (2, "-n hanse-system rollout restart deployment/hanse-agent"),
+        (None, "delete validatingwebhookconfiguration hanse-webhooks"),
+    ],
+)
+def test_webhooks_of_an_agent_are_served_again_by_the_agent(
+    replicas: int | None, remedy: str
+) -> None:
+    service = {"clientConfig": {"service": {"name": "hanse-webhooks", "namespace": "hanse-system"}}}
+    ours = named("hanse-webhooks", webhooks=[{"name": "a.webhooks.hanse.dev", **service}])
+    agents = [] if replicas is None else [named("hanse-agent", spec={"replicas": replicas})]
+
+    found = only(lists(validating=[ours], deployments=agents))
+
+    assert found.remedy == f"kubectl --context lubeck {remedy}"
+    assert found.of_agent
 
 
 @pytest.mark.parametrize("conditions", [{}, {"ready": None}, {"serving": True}])

@@ -15,11 +15,13 @@ from tests.cli.fault_table import AFTER, BEFORE, OBJECTS, SPANNING, Fault
 from tests.cli.fault_table import FUNCTIONS as OBJECT_FUNCTIONS
 from tests.cli.feature_faults import FEATURE_FUNCTIONS, FEATURES
 from tests.cli.programs import RunningFederation, eventually
+from tests.cli.refusal_faults import REFUSALS
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
 
 
 FUNCTIONS = OBJECT_FUNCTIONS + FEATURE_FUNCTIONS
+ALONE = {**REFUSALS, **CLUSTERS}
 
 
 @pytest.fixture(scope="module")
@@ -42,7 +44,7 @@ def test_faults_of_objects_are_told_by_all_and_mended_by_what_is_printed(faces: 
 
 
 @pytest.mark.skipif(not os.environ.get("HANSE_FAULTS"), reason="two minutes: make faults")
-@pytest.mark.parametrize("faults", CLUSTERS.values(), ids=CLUSTERS)
+@pytest.mark.parametrize("faults", ALONE.values(), ids=ALONE)
 def test_a_fault_of_a_cluster_is_told_first_by_all_and_mended_by_what_is_printed(
     faces: Faces, faults: Sequence[Fault]
 ) -> None:

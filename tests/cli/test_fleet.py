@@ -438,8 +438,8 @@ def test_a_lease_is_missing_by_itself_unless_the_brokers_namespace_is() -> None:
         code="AgentSilent", severity=Severity.OUTAGE, subject=cluster_ref("hub"), summary="silent"
     )
 
-    assert len(judge((silent, as_finding(check, ())))) == 2
-    assert len(judge((silent, as_finding(check, {cluster_ref("hub")})))) == 1
+    assert len(judge((silent, as_finding(check, (), {})))) == 2
+    assert len(judge((silent, as_finding(check, {cluster_ref("hub")}, {})))) == 1
 
 
 def test_an_import_of_somebody_else_is_in_the_way() -> None:

@@ -17,7 +17,10 @@ from hanse.kube.client_config import (
 )
 from hanse.kube.lease import lease_patch
 from hanse.local.in_process import InProcessTransport
+from hanse.model.facts import HeartbeatState
+from hanse.model.kinds.admission import ValidatingWebhookConfiguration
 from hanse.model.kinds.coordination import Lease, LeaseSpec
+from hanse.model.objects import Meta
 from hanse.model.tokens import token_digest
 from hanse.runtime.heartbeat_lease import HeartbeatLease
 from tests.support.faults import NO_FAULTS, LinkFaults, Network
@@ -38,6 +41,27 @@ def _config(token: str) -> ClientConfig:
     return ClientConfig(ServerEndpoint("https://broker.example"), Identity(token=token))
 
 
+UNANSWERED = ValidatingWebhookConfiguration(
+    metadata=Meta(name="strict"),
+    webhooks=(
+        {
+            "name": "policy.example.com",
+            "admissionReviewVersions": ["v1"],
+            "sideEffects": "None",
+            "clientConfig": {"url": "https://127.0.0.1:1/validate"},
+            "rules": [
+                {
+                    "apiGroups": ["coordination.k8s.io"],
+                    "apiVersions": ["*"],
+                    "resources": ["leases"],
+                    "operations": ["*"],
+                }
+            ],
+        },
+    ),
+)
+
+
 class HeartbeatScenario:
     """A cluster that works or not, and the Lease by which others know."""
 
@@ -52,12 +76,14 @@ class HeartbeatScenario:
         self.rejections: list[bool] = []
         self.denials: list[bool] = []
         self.tokens: list[str] = []
+        self.refusals: list[str] = []
         self.credentials = UpdatableCredentials(_config("first"))
         self.repairs: list[bool] = []
         self.repair_time = 0.0
         transport = self.network.transport("agent", "broker", InProcessTransport(server))
         self.presence = HeartbeatLease(
             Client(transport),
+            "broker",
             "default",
             "oslo",
             clock,
@@ -67,12 +93,13 @@ class HeartbeatScenario:
             credentials=self.credentials,
         )
 
-    def on_state(self, renewed: bool, rejected: bool, token: str, forbidden: bool) -> None:
+    def on_state(self, state: HeartbeatState) -> None:
         """Note whether renewals succeed, why the broker refuses them, and which token is used."""
-        self.states.append(renewed)
-        self.rejections.append(rejected)
-        self.denials.append(forbidden)
-        self.tokens.append(token)
+        self.states.append(state.renewed)
+        self.rejections.append(state.rejected)
+        self.denials.append(state.forbidden)
+        self.tokens.append(state.token)
+        self.refusals.append(state.refusal)
 
     async def repair(self, restored: bool) -> None:
         """Note that everything is written anew, and whether a restore is the reason."""
@@ -131,6 +158,23 @@ async def test_renewals_that_are_forbidden_are_told_at_once_and_until_they_are_a
 
         assert scenario.states == [True, False, True]
         assert (scenario.denials, any(scenario.rejections)) == ([False, True, False], False)
+
+
+async def test_a_webhook_that_refuses_renewals_is_told_once_the_lease_may_have_run_out() -> None:
+    scenario = HeartbeatScenario()
+    scenario.working = True
+    async with scenario.running():
+        await scenario.client.create(UNANSWERED)
+        await asyncio.sleep(20)
+        assert scenario.states == [True]
+        await asyncio.sleep(40)
+        await scenario.client.delete(ValidatingWebhookConfiguration, "strict", "")
+        await asyncio.sleep(20)
+
+        assert scenario.states == [True, False, True]
+        assert 'failed calling webhook "policy.example.com"' in scenario.refusals[1]
+        assert (scenario.refusals[0], scenario.refusals[2]) == ("", "")
+        assert not any((*scenario.denials, *scenario.rejections))
 
 
 async def test_a_new_duration_is_kept_to_at_once() -> None:

@@ -10,11 +10,12 @@ from msgspec.structs import replace
 from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.facts import (
     ClusterState,
+    PausedObject,
     Phase,
     Role,
 )
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import Event, Namespace, Pod, Secret, Service
+from hanse.model.kinds.core import ConfigMap, Event, Namespace, Pod, Secret, Service
 from hanse.model.kinds.discovery import EndpointSlice
 from hanse.model.plan import Key, Plan
 from hanse.model.snapshot import Change, FactChange, ObjectChange, Snapshot, Watch, Writes
@@ -284,3 +285,19 @@ async def test_two_who_disagree_do_not_fight_without_end() -> None:
             w for w in world.network.writes if "sum" in w.request.path or b"sum" in w.request.body
         ]
         assert 2 <= len(sums) < 60
+
+
+async def test_an_object_that_a_person_paused_is_a_fact_until_it_is_resumed() -> None:
+    async with toy_world("lubeck") as world:
+        client = world.client("lubeck")
+        await client.create(offer("bread", price="3"))
+        await world.settle()
+        copy = await find_configmap(world, "lubeck", "copy-of-bread")
+        assert copy is not None
+        facts = world.agents["lubeck"].reconciler.informers.facts
+
+        for value, found in (("true", ["copy-of-bread"]), (None, [])):
+            change = {"metadata": {"annotations": {"hanse.dev/paused": value}}}
+            await client.patch(ConfigMap, copy.name, copy.namespace, change)
+            await world.settle()
+            assert [one.target.ref.name for one in facts.all(PausedObject)] == found

@@ -215,6 +215,7 @@ class Agent:
         self.reconciler.event_handlers.append(self._membership.on_change)
         return HeartbeatLease(
             client,
+            BROKER,
             self.settings.options.broker_namespace,
             self.settings.cluster,
             self._parts.clock,
@@ -368,15 +369,13 @@ class Agent:
         if is_cluster_set and self._heartbeat is not None:
             self._heartbeat.renew_soon()
 
-    def _publish_heartbeat(self, renewed: bool, rejected: bool, token: str, denied: bool) -> None:
-        """Put a `HeartbeatState` fact of the last renewal; logs a token that was rejected."""
-        if rejected:
+    def _publish_heartbeat(self, state: HeartbeatState) -> None:
+        """Put the fact of the last renewal; logs a token that was rejected."""
+        if state.rejected:
             log.error(
                 "the broker rejects our token: it ended, or this cluster was made to leave",
                 extra={"mend": "hanse join --broker CONTEXT", "end": "hanse uninstall"},
             )
-        namespace, now = self.settings.options.broker_namespace, self._parts.clock.now()
-        state = HeartbeatState(BROKER, renewed, now, rejected, namespace, token, denied)
         self.reconciler.informers.put_fact(state)
 
     def _publish_slot(self, number: int | None) -> None:

@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from hanse.app import BROKER
 from hanse.cli.clusters import ReadFailure
@@ -23,6 +24,7 @@ from hanse.model.agent_report import (
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.facts import (
     AgentFeatures,
+    AgentLeaseRefused,
     AgentRun,
     ClusterState,
     CredentialsRefused,
@@ -33,18 +35,20 @@ from hanse.model.facts import (
     KindServed,
     LeaseLiveness,
     ListDenied,
+    PausedObject,
     Phase,
     Role,
 )
 from hanse.model.feature_names import FEATURES
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.coordination import Lease
-from hanse.model.kinds.core import ServiceAccount
-from hanse.model.kinds.federation import Federation
+from hanse.model.kinds.core import Namespace, ServiceAccount
+from hanse.model.kinds.federation import CLUSTER_ID, ClusterClaim, Federation
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.naming import AGENT, BROKER_NAMESPACE, SYSTEM_NAMESPACE, holder_cluster
 from hanse.model.objects import ClusterId, Kind
+from hanse.model.paused_objects import reported_pauses
 from hanse.model.refused_writes import reported_refusals
 from hanse.model.snapshot import Snapshot, Watch
 
@@ -79,6 +83,10 @@ class ClusterRead(Struct, frozen=True):
     """The resources that the account of its agent may not watch, as far as we may ask."""
     features: tuple[str, ...] = FEATURES
     """What the agent has rights for; all where its account does not say."""
+    refused_renewal: str = ""
+    """Why the API server refuses renewals of its agent's Lease, which has run out, if it does."""
+    member_id: ClusterId = ""
+    """The id that its record on a broker has, which `identified` finds."""
 
     def objects(self, kind: type[Any]) -> list[Any]:
         """All objects of a kind, from every list of it that was read; none if it was not listed."""
@@ -97,10 +105,16 @@ class ClusterRead(Struct, frozen=True):
 
     @property
     def cluster(self) -> ClusterId:
-        """The id by the holder of its agent's Lease; the context where no agent ran."""
+        """The id by the holder of its agent's Lease; without one, by its claim or its record.
+
+        The context where nothing says it: no agent ever ran there.
+        """
         lease = self.agent_lease
         holder = lease.spec.holder_identity if lease is not None else ""
-        return holder_cluster(holder) if "_" in holder else self.context
+        if "_" in holder:
+            return holder_cluster(holder)
+        claims = (one.value for one in self.objects(ClusterClaim) if one.about == CLUSTER_ID)
+        return next(claims, "") or self.member_id or self.context
 
     @property
     def agent_lease(self) -> Lease | None:
@@ -127,6 +141,28 @@ def unread(failure: ReadFailure) -> ClusterRead:
     return ClusterRead(failure.cluster, failure=message, refused=refused)
 
 
+def identified(reads: Iterable[ClusterRead]) -> tuple[ClusterRead, ...]:
+    """The readings, each with the id of its record on a broker among them; nothing is read here.
+
+    A record is that of a cluster by the uid of its namespace kube-system.
+    """
+    known = tuple(reads)
+    records = (record for one in known for record in one.objects(ClusterMember))
+    ids = {one.spec.uid: one.name for one in records if not one.has_left}
+    return tuple(replace(one, member_id=ids.get(_uid(one), "")) for one in known)
+
+
+def _uid(read: ClusterRead) -> str:
+    """The uid of a cluster's namespace kube-system; empty if that was not read."""
+    uids = (one.metadata.uid for one in read.objects(Namespace) if one.name == "kube-system")
+    return next(uids, "")
+
+
+def contexts_of(reads: Iterable[ClusterRead]) -> dict[ClusterId, str]:
+    """The contexts of clusters, by their ids."""
+    return {one.cluster: one.context for one in reads}
+
+
 def build_fleet(
     reads: Iterable[ClusterRead], now: datetime, *, local: bool = False
 ) -> MultiClusterSnapshot:
@@ -145,7 +181,7 @@ def build_fleet(
             name: _snapshot(name, one, now, broker if name not in left else None)
             for name, one in found.items()
         },
-        contexts={name: one.context for name, one in found.items()},
+        contexts=contexts_of(found.values()),
         local=local,
         indexed=True,
     )
@@ -169,7 +205,8 @@ def _snapshot(
         )
         found = ListedObjects(listed, watch.indexes, complete=complete)
         stores.setdefault((name, watch.kind.kind), []).append(found)
-    for fact in (*_facts(name, read, now), *_reported_links(name, read, now, broker)):
+    own = (*_facts(name, read, now), *_reported_writes(read, broker))
+    for fact in (*own, *_reported_links(name, read, now, broker)):
         facts.put(fact)
     return Snapshot(stores, facts, now, name)
 
@@ -207,9 +244,27 @@ def _facts(name: ClusterId, read: ClusterRead, now: datetime) -> Iterable[Fact]:
         return
     if Lease.kind not in read.denied:
         yield _agent_run(name, lease, now)
-        yield from reported_refusals(lease)
+    if read.refused_renewal and lease is not None:
+        since = lease.renewed or now
+        yield AgentLeaseRefused(name, lease.namespace, read.refused_renewal, since)
     if read.is_broker:
         yield from _heartbeats(name, read, now)
+
+
+def _reported_writes(read: ClusterRead, broker: ClusterId | None) -> Iterator[Fact]:
+    """What an agent could not write, and what it found paused, by its Lease.
+
+    To an agent the broker is `BROKER`, whatever its id is here.
+    """
+    lease = None if read.failure else read.agent_lease
+    for refused in reported_refusals(lease):
+        where = refused.refuser.cluster
+        cluster = broker if where == BROKER and broker is not None else where
+        yield replace(refused, refuser=replace(refused.refuser, cluster=cluster))
+    for paused in reported_pauses(lease):
+        where = paused.target.where
+        cluster = broker if where == BROKER and broker is not None else where
+        yield PausedObject(replace(paused.target, where=cluster))
 
 
 def _reported_links(

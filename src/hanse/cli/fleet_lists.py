@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from hanse.app.views import first_reads, further_reads
 from hanse.cli.clusters import MAX_CONNECTIONS, ClusterAccess
-from hanse.cli.fleet import ClusterRead, SelectedList, build_fleet
+from hanse.cli.fleet import GRACE, ClusterRead, SelectedList, build_fleet, identified
 from hanse.features.services.reading import COUNTED, NARROWED
 from hanse.kube.client import Client
 from hanse.kube.errors import ApiError, Forbidden, KubeError, NotFound, ServerError
@@ -21,6 +21,7 @@ from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import ClusterMember, ClusterSet
 from hanse.model.objects import Kind, Object
+from hanse.model.refused_writes import admission_refusal
 from hanse.model.snapshot import Watch
 
 SAMPLE = 10
@@ -54,6 +55,7 @@ async def complete(
         async with turns:
             return await read_further(reads[name], clients[name], more)
 
+    reads = {one.context: one for one in identified(reads.values())}
     while True:
         wanted = missing_reads(reads.values())
         for name, several in beside(reads.values()).items():
@@ -136,6 +138,22 @@ async def read_objects(
     counting = asyncio.gather(*(count(one) for one in COUNTED if one not in unserved))
     found, _ = await asyncio.gather(_list_all(client, needed), counting)
     return ClusterRead(cluster.name, found.lists, counts, frozenset(found.unserved), found.denied)
+
+
+async def ask_renewal(read: ClusterRead, client: Client) -> ClusterRead:
+    """The reading, with why its API server refuses renewals of its agent's Lease, if it does.
+
+    Asked by a dry run, which stores nothing, and only where the Lease has run out.
+    """
+    lease = read.agent_lease
+    if lease is None or lease.silence(datetime.now(UTC), GRACE) is None:
+        return read
+    change = {"metadata": {"annotations": {"hanse.dev/asked": "true"}}}
+    try:
+        await client.patch(Lease, lease.name, lease.namespace, change, dry_run=True)
+    except (KubeError, TimeoutError) as error:
+        return replace(read, refused_renewal=admission_refusal(error))
+    return read
 
 
 async def read_watches(name: str, client: Client, watches: Collection[Watch]) -> ClusterRead:

@@ -107,11 +107,12 @@ class Client:
         change: Wire | JsonPatch,
         *,
         subresource: str = "",
+        dry_run: bool = False,
     ) -> K:
         """Apply a merge patch; its metadata.resourceVersion and metadata.uid are preconditions.
 
         A wrong uid alone is refused as `Invalid`, with a resourceVersion as `Conflict`; a JSON
-        patch with a test that fails as `Invalid`.
+        patch with a test that fails as `Invalid`. With `dry_run` nothing is stored.
         """
         request = requests.patch(
             self.rest_mapper.served_kind(kind),
@@ -120,6 +121,7 @@ class Client:
             change,
             field_manager=self._field_manager,
             subresource=subresource,
+            dry_run=dry_run,
         )
         response = await self.send(request)
         return decode_object(response.body, kind)

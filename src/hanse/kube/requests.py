@@ -67,6 +67,7 @@ def patch(
     *,
     field_manager: str,
     subresource: str = "",
+    dry_run: bool = False,
 ) -> Request:
     """A PATCH request; preconditions are the patch's metadata.uid and metadata.resourceVersion.
 
@@ -75,7 +76,7 @@ def patch(
     return Request(
         "PATCH",
         resource_path(kind, namespace, _require_name(name), subresource),
-        _query(fieldManager=field_manager),
+        _query(fieldManager=field_manager, dryRun="All" if dry_run else ""),
         msgspec.json.encode(change),
         content_type=JSON_PATCH if isinstance(change, tuple) else MERGE_PATCH,
     )

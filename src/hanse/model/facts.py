@@ -209,6 +209,8 @@ class HeartbeatState(Fact, frozen=True):
     """A digest of the token with which it was last renewed; empty if that is not known."""
     forbidden: bool = False
     """Whether it is not renewed because our account may not do so."""
+    refusal: str = ""
+    """The message of a webhook, a policy or a quota that refuses renewals; empty if none does."""
 
     @property
     def key(self) -> ClusterId:
@@ -321,6 +323,20 @@ class ElectionFailure(Fact, frozen=True):
         return self.member
 
 
+class AgentLeaseRefused(Fact, frozen=True):
+    """Why a cluster refuses the renewals of its agent's Lease, so that the agent stands by."""
+
+    cluster: ClusterId
+    namespace: str
+    message: str
+    since: datetime
+
+    @property
+    def key(self) -> ClusterId:
+        """The cluster."""
+        return self.cluster
+
+
 WriteResult = Literal["Done", "Foreign", "Fenced", "Refused", "Forbidden", "Failed", "Held"]
 
 
@@ -341,6 +357,17 @@ class WriteOutcome(Fact, frozen=True):
     def is_final(self) -> bool:
         """Whether it is Foreign, Refused or Forbidden: only people can mend that."""
         return self.result in ("Foreign", "Refused", "Forbidden")
+
+
+class PausedObject(Fact, frozen=True):
+    """An object that this agent would write, and that a person paused."""
+
+    target: ClusterObjectRef
+
+    @property
+    def key(self) -> ClusterObjectRef:
+        """The object and its cluster."""
+        return self.target
 
 
 class Answer(Fact, frozen=True):

@@ -329,6 +329,12 @@ CODES: dict[str, CodeExplanation] = {
         "Name servers answer its zone, or nothing asks for the host.",
     ),
     "TwoLeaders": _code("Two clusters lead the GSLB configuration.", "One is demoted."),
+    "GslbIncomplete": _code(
+        "The GSLB leader has a GSLBConfig and no GlobalDeploymentPolicy in avi-system, or the "
+        "other way round, so that no host is balanced. What is deleted in the leader's cluster is "
+        "deleted in all.",
+        "It has both, or neither.",
+    ),
     "GslbStageFailed": _code("A stage of the GSLB federation failed.", "It succeeds."),
     "ProviderFailed": _code(
         "The GSLB configuration cannot be used, as when the Avi controller refuses us.",

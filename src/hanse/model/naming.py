@@ -22,6 +22,8 @@ BROKER_SECRET = "hanse-broker"  # noqa: S105 - the name of an object
 ZONE = "clusterset.local"
 """The default DNS zone of multi-cluster services."""
 
+WEBHOOK_DOMAIN = "webhooks.hanse.dev"
+"""The domain of the names of the agents' own webhooks."""
 CLUSTER_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A cluster's id becomes part of names, so it is a label (RFC 1123)."""
 

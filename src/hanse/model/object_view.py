@@ -9,8 +9,9 @@ from hanse.model.conditions import Condition
 from hanse.model.facts import Role
 from hanse.model.findings import Finding, Remedy, Severity, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.objects import ClusterId, Object, object_ref
-from hanse.model.ownership import OWNER, PAUSED, is_paused
+from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
+from hanse.model.ownership import OWNER, is_paused
+from hanse.model.paused_objects import pause_finding
 from hanse.model.remedies import correct_rival, delete_obstacle, erase_annotation, resource_of
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ALL_KEYS, Item
@@ -83,15 +84,7 @@ def _check(
 ) -> Iterator[Finding]:
     """ObjectPaused for an object that is annotated so, then the findings of the rule's check."""
     if is_paused(obj):
-        command = f"annotate {resource_of(obj)} {obj.name} {PAUSED}-"
-        yield Finding(
-            code="ObjectPaused",
-            severity=Severity.RISK,
-            subject=subject_of(obj, where),
-            summary=f"{object_ref(obj)} in {where} is paused: agents neither change nor delete it; "
-            f"it is annotated {PAUSED}",
-            remedy=remedy(snapshot.kubectl(where, command, obj.namespace)),
-        )
+        yield pause_finding(ClusterObjectRef(where, object_ref(obj)), snapshot)
     yield from rule.check(obj, where, snapshot)
 
 

@@ -7,15 +7,25 @@ Lease, as long as they last.
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from typing import Protocol
 
 import msgspec
 
-from hanse.model.facts import ElectionFailure, Fact, KindServed, WriteOutcome
+from hanse.model.facts import (
+    AgentLeaseRefused,
+    ElectionFailure,
+    F,
+    Fact,
+    HeartbeatState,
+    KindServed,
+    WriteOutcome,
+)
 from hanse.model.findings import Ref
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.json_input import decode_json
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.federation import SYSTEM
+from hanse.model.naming import AGENT, WEBHOOK_DOMAIN
 from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef
 from hanse.model.snapshot import Snapshot
 
@@ -54,6 +64,8 @@ class RefusedWrites(Fact, frozen=True):
     """The first of the objects, by kind and name."""
     message: str
     since: datetime
+    leases: bool = False
+    """Whether Leases are among the objects: who does not renew its Lease is taken for dead."""
 
     @property
     def key(self) -> Ref:
@@ -64,6 +76,11 @@ class RefusedWrites(Fact, frozen=True):
     def is_down(self) -> bool:
         """Whether it is a webhook that does not answer; others answer, and refuse."""
         return _DOWN.search(self.message) is not None
+
+    @property
+    def is_by_agent(self) -> bool:
+        """Whether the agent of the cluster is to answer: the webhook is one of ours."""
+        return self.refuser.kind == WEBHOOK and self.refuser.name.endswith(f".{WEBHOOK_DOMAIN}")
 
 
 def refuser_in(message: str, where: ClusterId, namespace: str = "") -> Ref | None:
@@ -76,6 +93,15 @@ def refuser_in(message: str, where: ClusterId, namespace: str = "") -> Ref | Non
             space = found.groupdict().get("space") or (namespace if kind == QUOTA else "")
             return Ref(kind, found["name"], space, where.rpartition("/")[2])
     return None
+
+
+def admission_refusal(error: object) -> str:
+    """The message of an error, if a webhook, a policy or a quota refuses a write by it; else empty.
+
+    Rights that an account lacks are told as such.
+    """
+    refuser = refuser_in(str(error), "")
+    return str(error) if refuser is not None and refuser.kind != ACCOUNT else ""
 
 
 def write_causes(where: ClusterId, message: str, snapshot: MultiClusterSnapshot) -> tuple[Ref, ...]:
@@ -96,26 +122,48 @@ def write_causes(where: ClusterId, message: str, snapshot: MultiClusterSnapshot)
 def refused_writes(snapshot: Snapshot) -> Iterator[RefusedWrites]:
     """What an agent cannot write anywhere, by who refuses it: as it knows, or as its Lease says."""
     yield from snapshot.facts(RefusedWrites)
-    yield from _by_refuser(
-        failed_writes(snapshot.facts(WriteOutcome), snapshot.facts(ElectionFailure))
-    )
+    yield from _by_refuser(failed_writes(snapshot.facts, snapshot.local))
 
 
-def failed_writes(
-    outcomes: Iterable[WriteOutcome], elections: Iterable[ElectionFailure]
-) -> Iterator[WriteOutcome]:
-    """All writes that fail: those of plans, and the Leases of members that cannot be led."""
-    yield from outcomes
-    for one in elections:
-        lease = ObjectRef(Lease.kind, one.member, SYSTEM)
-        place = ClusterObjectRef(one.member, lease)
-        yield WriteOutcome(place, "Failed", one.message, one.since)
+class FactSource(Protocol):
+    """All facts of a type."""
+
+    def __call__(self, type_: type[F], /) -> Iterator[F]: ...
 
 
-def refusers_of(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[Ref, ...]:
-    """Who refuses writes in a cluster, by the failed writes of any agent, each once."""
-    found = (one.refuser for agent in snapshot.by_agent.values() for one in refused_writes(agent))
-    return tuple(dict.fromkeys(one for one in found if one.cluster == cluster))
+def failed_writes(facts: FactSource, local: ClusterId) -> Iterator[WriteOutcome]:
+    """All writes of the agent of a cluster that fail: those of plans, and of Leases.
+
+    The Leases of members that cannot be led, its own, and that by which it is alive on a broker.
+    """
+    yield from facts(WriteOutcome)
+    for failure in facts(ElectionFailure):
+        yield _failed_lease(failure.member, SYSTEM, failure.member, failure.message, failure.since)
+    for own in facts(AgentLeaseRefused):
+        yield _failed_lease(own.cluster, own.namespace, AGENT, own.message, own.since)
+    for beat in facts(HeartbeatState):
+        if beat.refusal:
+            yield _failed_lease(beat.where, beat.namespace, local, beat.refusal, beat.since)
+
+
+def _failed_lease(
+    where: ClusterId, namespace: str, name: str, message: str, since: datetime
+) -> WriteOutcome:
+    """The failed renewal of a Lease."""
+    place = ClusterObjectRef(where, ObjectRef(Lease.kind, name, namespace))
+    return WriteOutcome(place, "Failed", message, since)
+
+
+def lease_refusers(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[Ref, ...]:
+    """Who refuses the renewals of Leases in a cluster, as any agent says.
+
+    A webhook that does not answer may be one of them, whatever is said of it: an agent that is
+    refused its own Lease cannot say so in it. Those of agents are not: they do not answer since
+    the agent is silent.
+    """
+    found = (one for agent in snapshot.by_agent.values() for one in refused_writes(agent))
+    refusers = (one.refuser for one in found if one.leases or (one.is_down and not one.is_by_agent))
+    return tuple(dict.fromkeys(one for one in refusers if one.cluster == cluster))
 
 
 def _by_refuser(outcomes: Iterable[WriteOutcome]) -> Iterator[RefusedWrites]:
@@ -129,7 +177,8 @@ def _by_refuser(outcomes: Iterable[WriteOutcome]) -> Iterator[RefusedWrites]:
         first = min(several, key=lambda one: one.target)
         since = min(one.since for one in several)
         message = first.message[:_LONGEST]
-        yield RefusedWrites(refuser, len(several), str(first.target.ref), message, since)
+        leases = any(one.target.ref.kind == Lease.kind for one in several)
+        yield RefusedWrites(refuser, len(several), str(first.target.ref), message, since, leases)
 
 
 def refusal_annotations(outcomes: Iterable[WriteOutcome]) -> dict[str, str]:

@@ -69,6 +69,8 @@ class Diff(Struct, frozen=True):
     waiting_for: frozenset[ClusterId] = frozenset()
     blocked_by: frozenset[ClusterObjectRef] = frozenset()
     """Objects that block a write: their change enqueues the key."""
+    paused: frozenset[ClusterObjectRef] = frozenset()
+    """Objects that a person paused, and that are not compared."""
     unreadable: bool = False
     """Whether an object that cannot be decoded as its kind blocks a write."""
 

@@ -19,7 +19,7 @@ from hanse.kube.errors import (
     NotFound,
 )
 from hanse.kube.requests import JsonPatch
-from hanse.model.facts import WriteOutcome, WriteResult
+from hanse.model.facts import PausedObject, WriteOutcome, WriteResult
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, Wire
 from hanse.model.ownership import OWNER
 from hanse.model.plan import EntryChange
@@ -338,12 +338,13 @@ async def _gather(several: Sequence[Any]) -> list[Any]:
 
 
 class WriteOutcomes:
-    """Keeps a `WriteOutcome` fact for each object that could not be written."""
+    """Keeps a fact for each object that could not be written, or that a person paused."""
 
     def __init__(self, informers: ClusterInformers, clock: Clock) -> None:
         self._informers = informers
         self._clock = clock
         self._by_item: dict[Item, set[ClusterObjectRef]] = {}
+        self._paused_by_item: dict[Item, frozenset[ClusterObjectRef]] = {}
 
     def record(
         self,
@@ -352,11 +353,12 @@ class WriteOutcomes:
         reports: Iterable[WriteReport],
         tried: set[ClusterObjectRef],
     ) -> None:
-        """Put and drop `WriteOutcome` facts after one plan of a key.
+        """Put and drop `WriteOutcome` and `PausedObject` facts after one plan of a key.
 
         An action of the diff that was not `tried`, because it is backed off, keeps its fact.
         Reports of Conflict or AlreadyExists make none: the key is planned again.
         """
+        self._record_pauses(item, found.paused)
         failures: dict[ClusterObjectRef, tuple[WriteResult, str]] = {
             obstacle.target: (obstacle.result, obstacle.message) for obstacle in found.obstacles
         }
@@ -372,6 +374,16 @@ class WriteOutcomes:
             self._put_outcome(place, result, message)
         if kept := failures.keys() | pending:
             self._by_item[item] = set(kept)
+
+    def _record_pauses(self, item: Item, paused: frozenset[ClusterObjectRef]) -> None:
+        """Put and drop `PausedObject` facts by what one plan of a key found."""
+        before = self._paused_by_item.pop(item, frozenset())
+        for place in sorted(before - paused):
+            self._informers.drop_fact(PausedObject, place)
+        for place in sorted(paused - before):
+            self._informers.put_fact(PausedObject(place))
+        if paused:
+            self._paused_by_item[item] = paused
 
     def _put_outcome(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
         """Put a `WriteOutcome` fact if it differs; a failure after a failure changes nothing."""

@@ -84,6 +84,7 @@ class DiffBuilder:
         self._obstacles: list[Obstacle] = []
         self._waiting_for: set[ClusterId] = set()
         self._blocked_by: set[ClusterObjectRef] = set()
+        self._paused: set[ClusterObjectRef] = set()
         self._unreadable = False
         self._stopped: dict[ClusterId, int] = {}
 
@@ -95,6 +96,7 @@ class DiffBuilder:
             tuple(self._obstacles),
             frozenset(self._waiting_for),
             frozenset(self._blocked_by),
+            frozenset(self._paused),
             self._unreadable,
         )
 
@@ -192,9 +194,9 @@ class DiffBuilder:
             return
         if owner.serves == SHARED and _is_leaving(where, snapshot):
             return  # the agents that stay look after it
-        if obj.metadata.deletion_timestamp is not None or is_paused(obj):
-            return
         place = ClusterObjectRef(where, object_ref(obj))
+        if obj.metadata.deletion_timestamp is not None or self._is_paused(obj, place):
+            return
         if not self._is_writable(place, type(obj), leader_of):
             return
         if _is_deleted_by_leaving(where, owner.led, snapshot):  # whatever its sources are
@@ -210,7 +212,7 @@ class DiffBuilder:
     def add_patch(self, patch: Patch) -> None:
         """Add a patch of fields of an object, if it is there, not paused, and would change."""
         observed = self._snapshot.find(patch.target)
-        if observed is None or is_paused(observed):
+        if observed is None or self._is_paused(observed, patch.target):
             return
         if not patch_has_effect(patch.change, observed):
             return
@@ -227,6 +229,13 @@ class DiffBuilder:
                     entry=patch.entry,
                 )
             )
+
+    def _is_paused(self, observed: Object, place: ClusterObjectRef) -> bool:
+        """Whether a person paused an object, which is then recorded."""
+        if is_paused(observed):
+            self._paused.add(place)
+            return True
+        return False
 
     def _add_obstacle(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
         self._obstacles.append(Obstacle(place, result, message))
@@ -279,7 +288,7 @@ class DiffBuilder:
 
         False, without an obstacle, for one that is paused or being deleted.
         """
-        if observed.metadata.deletion_timestamp is not None or is_paused(observed):
+        if observed.metadata.deletion_timestamp is not None or self._is_paused(observed, place):
             return False  # its deletion enqueues the key
         found = owner_of(observed)
         if found != owner and not isinstance(desired.ownership, TakeOver):

@@ -5,6 +5,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
 
+from msgspec.structs import replace
+
 from hanse.kube.client import Client
 from hanse.kube.client_config import Credentials
 from hanse.kube.clock import Clock
@@ -19,8 +21,10 @@ from hanse.kube.errors import (
 from hanse.kube.lease import format_micro_time, lease_patch, new_lease
 from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.kube.optional_reads import read_or_none
+from hanse.model.facts import HeartbeatState
 from hanse.model.kinds.coordination import Lease, LeaseSpec
 from hanse.model.objects import ClusterId
+from hanse.model.refused_writes import admission_refusal
 from hanse.model.tokens import token_digest
 
 RENEWALS_PER_DURATION = 3
@@ -36,36 +40,37 @@ class HeartbeatLease:
     def __init__(
         self,
         client: Client,
+        where: ClusterId,
         namespace: str,
         cluster: ClusterId,
         clock: Clock,
         duration: Callable[[], timedelta],
-        on_state: Callable[[bool, bool, str, bool], None],
+        on_state: Callable[[HeartbeatState], None],
         repair: Callable[[bool], Awaitable[None]],
         may_renew: Callable[[], bool] = lambda: True,
         credentials: Credentials | None = None,
     ) -> None:
-        """Renew with a client; `on_state` is called when renewals begin to fail, or succeed again;
-        its second argument says whether our credentials are rejected. Its third is the digest of
-        the token of `credentials`, the client's, with which the last renewal succeeded, its fourth
-        whether our account may not renew.
+        """Renew with a client of the cluster `where`; `credentials` are the client's.
+
+        `on_state` is called when renewals begin to fail, or succeed again.
 
         `repair` writes all that this cluster has on that server, as it should be now. Its argument
         says whether the server may have been restored since it was listed. `may_renew` is asked
         after that: whether this is the cluster that the Lease stands for.
         """
         self._client = client.with_own_limit()
+        self._where = where
         self._namespace = namespace
         self._cluster = cluster
         self._clock = clock
         self._duration = duration
         self._on_state = on_state
-        self._reported: tuple[bool, bool, str, bool] | None = None
+        self._reported: HeartbeatState | None = None
         self._credentials = credentials
         self._token = ""
         """The digest of the token with which the last renewal succeeded."""
         self._refusal: KubeError | None = None
-        """The answer to the last renewal, if it rejects our credentials or forbids it."""
+        """The answer to the last renewal, if it rejects our credentials, or refuses the renewal."""
         self._repair = repair
         self._may_renew = may_renew
         self._known: Lease | None = None
@@ -99,7 +104,7 @@ class HeartbeatLease:
                     last = loop.time()
                     self._report_state(True)
                 elif (
-                    self._refusal is not None
+                    isinstance(self._refusal, BadCredentials | Forbidden)
                     or loop.time() - last >= self._duration().total_seconds()
                 ):
                     self._report_state(False)
@@ -110,12 +115,21 @@ class HeartbeatLease:
             self._renew_requested.clear()
 
     def _report_state(self, renewed: bool) -> None:
-        """Call `on_state` with whether renewals succeed, why not, and with which token, if new."""
-        rejected = isinstance(self._refusal, BadCredentials)
-        state = (renewed, rejected, self._token, isinstance(self._refusal, Forbidden))
-        if state != self._reported:
+        """Call `on_state` with whether renewals succeed, with which token, and why not, if new."""
+        before, message = self._reported, admission_refusal(self._refusal)
+        state = HeartbeatState(
+            self._where,
+            renewed,
+            self._clock.now(),
+            isinstance(self._refusal, BadCredentials),
+            self._namespace,
+            self._token,
+            isinstance(self._refusal, Forbidden) and not message,
+            before.refusal if before is not None and before.refusal and message else message,
+        )
+        if before is None or replace(state, since=before.since) != before:
             self._reported = state
-            self._on_state(*state)
+            self._on_state(state)
 
     async def _renew(self) -> bool:
         """Renew once, or create an absent Lease; False after API errors, or if `may_renew` forbids.
@@ -148,7 +162,10 @@ class HeartbeatLease:
         except (BadCredentials, Forbidden) as error:
             self._refusal = error
             return False
-        except (KubeError, TimeoutError):
+        except KubeError as error:
+            self._refusal = error if admission_refusal(error) else self._refusal
+            return False
+        except TimeoutError:
             return False
         self._refusal = None
         return True

@@ -15,17 +15,19 @@ from hanse.kube.leader_election import Leader, LeaderElector, LeaderState, Stand
 from hanse.kube.lease import LeaseTimings
 from hanse.model.agent_report import report_annotations
 from hanse.model.facts import (
+    AgentLeaseRefused,
     ClusterState,
     ElectionFailure,
     HeartbeatState,
     Leadership,
+    PausedObject,
     Role,
-    WriteOutcome,
 )
 from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, holder_cluster
 from hanse.model.objects import ClusterId
-from hanse.model.refused_writes import failed_writes, refusal_annotations
+from hanse.model.paused_objects import pause_annotations
+from hanse.model.refused_writes import admission_refusal, failed_writes, refusal_annotations
 from hanse.runtime.informers import ClusterInformers
 
 DEFERENCE = 0.75
@@ -194,7 +196,11 @@ class LeaderElections:
         """Contend among the agent's replicas: `set_active` is called with whether we lead."""
         assert self._group is not None, "elections run while the agent does"
         self._replica_elector = self._new_elector(
-            client, namespace, AGENT, annotations=self._report
+            client,
+            namespace,
+            AGENT,
+            on_error=lambda error: self._publish_refusal(namespace, error),
+            annotations=self._report,
         )
 
         def on_state(state: LeaderState) -> None:
@@ -205,13 +211,23 @@ class LeaderElections:
         )
 
     def _report(self) -> dict[str, str]:
-        """Annotations of the replicas' Lease: the state of the broker, and failed writes."""
+        """What our Lease says of the broker, until that was left, of refusals and of pauses."""
         facts = self._informers.facts
         broker = next((one for one in facts.all(ClusterState) if Role.BROKER in one.roles), None)
         renewal = facts.get(HeartbeatState, broker.cluster) if broker is not None else None
-        failed = failed_writes(facts.all(WriteOutcome), facts.all(ElectionFailure))
-        refusals = refusal_annotations(failed)
-        return {**report_annotations(broker, renewal), **refusals}
+        refusals = refusal_annotations(failed_writes(facts.all, self._informers.local))
+        pauses = pause_annotations(facts.all(PausedObject))
+        return {**report_annotations(broker, renewal), **refusals, **pauses}
+
+    def _publish_refusal(self, namespace: str, error: KubeError | None) -> None:
+        """Put `AgentLeaseRefused` if admission refuses the Lease of our replicas, else drop it."""
+        local, message = self._informers.local, admission_refusal(error)
+        if message:
+            self._informers.put_fact(
+                AgentLeaseRefused(local, namespace, message, self._clock.now())
+            )
+        else:
+            self._informers.drop_fact(AgentLeaseRefused, local)
 
     def _may_request(self) -> bool:
         """Whether we may request a Lease of its holder; if so, not again for REQUEST_INTERVAL."""

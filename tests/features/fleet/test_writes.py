@@ -1,15 +1,26 @@
 """What is said of clusters that refuse what agents write."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
+from hanse.app.views import examine
 from hanse.cli.fleet import ClusterRead
 from hanse.features.fleet.writes import RefusedWritesView
 from hanse.kube.watch_events import Listed
 from hanse.model.conditions import condition
-from hanse.model.facts import Facts, Role, WriteOutcome
+from hanse.model.facts import (
+    ClusterState,
+    Facts,
+    HeartbeatState,
+    HolderState,
+    LeaseLiveness,
+    Phase,
+    Role,
+    WriteOutcome,
+)
 from hanse.model.findings import Finding, judge
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.admission import ValidatingWebhookConfiguration
@@ -173,6 +184,76 @@ def test_other_failures_of_writes_are_not_reported() -> None:
     }
     assert list(refused_writes(knowing(outcome("it does not answer")))) == []
     assert reported_refusals(None) == ()
+
+
+OWN = DOWN.replace("policy.example.com", "networks-pods-0.webhooks.hanse.dev")
+
+
+def test_a_webhook_of_an_agent_that_does_not_run_is_a_consequence_of_that() -> None:
+    found = only(reporting(outcome(OWN), name="lubeck"), read("bergen", agent=60))
+
+    assert (found.code, str(found.subject)) == ("AgentSilent", "Cluster bergen")
+    assert found.remedy.commands == ("hanse local start agent bergen",)
+    assert [one.subject.kind for one in found.consequences] == ["Webhook"]
+
+
+@pytest.mark.parametrize(
+    ("local", "commands"),
+    [
+        (True, ("hanse local stop agent bergen", "hanse local start agent bergen")),
+        (
+            False,
+            ("kubectl --context bergen -n hanse-system rollout restart deployment/hanse-agent",),
+        ),
+    ],
+)
+def test_a_webhook_of_an_agent_that_runs_and_does_not_answer_is_served_by_another_run_of_it(
+    local: bool, commands: tuple[str, ...]
+) -> None:
+    (found,) = findings(reporting(outcome(OWN), name="lubeck"), read("bergen"), local=local)
+
+    assert found.code == "WebhookDown"
+    assert found.remedy.commands == commands
+
+
+def test_a_quota_does_not_explain_an_agent_that_is_silent() -> None:
+    quota = outcome('services "x" is forbidden: exceeded quota: few, requested: services=1')
+
+    found = findings(reporting(quota, name="lubeck"), read("bergen", agent=60))
+
+    assert {one.code for one in found} == {"WriteRefused", "AgentSilent"}
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_an_agent_whose_own_lease_is_refused_is_silent_by_who_refuses_it(local: bool) -> None:
+    silent = read("bergen", agent=60, refused_renewal=DOWN)
+
+    (found,) = findings(silent, local=local)
+
+    assert (found.code, str(found.subject)) == (
+        "WebhookDown",
+        "Webhook policy.example.com in bergen",
+    )
+    assert "Lease.coordination.k8s.io hanse-system/hanse-agent" in found.summary
+    assert [one.subject.kind for one in found.consequences] == ["Cluster"]
+
+
+def test_members_that_a_broker_refuses_their_leases_are_silent_by_who_refuses_them() -> None:
+    since = NOW - timedelta(seconds=50)
+    beat = HeartbeatState("hub", False, since, namespace="hanse-broker", refusal=DOWN)
+    hub = ClusterState("hub", frozenset({Role.BROKER}), Phase.SYNCED, NOW, "", listed=True)
+    home = ClusterState("bergen", frozenset({Role.LOCAL}), Phase.SYNCED, NOW, "", listed=True)
+    silent = LeaseLiveness("hub", "hanse-broker", "bergen", "bergen", HolderState.SILENT, since)
+    facts = Facts()
+    for fact in (beat, hub, home, silent):
+        facts.put(fact)
+    fleet = MultiClusterSnapshot({"bergen": Snapshot({}, facts, NOW, "bergen")})
+
+    (found,) = examine(fleet).findings
+
+    assert (found.code, str(found.subject)) == ("WebhookDown", "Webhook policy.example.com in hub")
+    assert "Lease.coordination.k8s.io hanse-broker/bergen" in found.summary
+    assert [str(one.subject) for one in found.consequences] == ["Cluster bergen"]
 
 
 def test_an_agent_whose_renewals_a_webhook_refuses_is_silent_by_the_webhook() -> None:

@@ -41,14 +41,12 @@ def conditions(snapshot: Snapshot) -> list[tuple[str, str, str]]:
     return [(c["type"], c["status"], c.get("reason", "")) for c in encoded]
 
 
-def test_a_leader_with_valid_followers_reports_every_stage() -> None:
+def test_a_leader_without_a_configuration_or_a_policy_does_not_say_that_they_are_federated() -> (
+    None
+):
     snapshot = leader_snapshot([LEADER], FOLLOWERS)
 
-    assert conditions(snapshot) == [
-        *GOOD,
-        ("GSLBConfig Federation", "federated to all valid clusters successfully", ""),
-        ("GDP Federation", "federated to all valid clusters successfully", ""),
-    ]
+    assert conditions(snapshot) == [*GOOD]
 
 
 def test_the_current_cluster_is_ignored_where_it_is_listed() -> None:
@@ -186,7 +184,8 @@ def test_a_bad_member_is_left_out_and_the_others_go_on(
     found = conditions(snapshot)
 
     assert found[2][1:] == ("error in validating some member clusters", reason)
-    assert [t[0] for t in found[3:]] == ["GSLBConfig Federation", "GDP Federation"]
+    assert isinstance(state := leader_state(snapshot), Leading)
+    assert state.followers == (site_of("bergen"),)
 
 
 def test_bad_members_alone_are_a_failure() -> None:

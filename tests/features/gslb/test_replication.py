@@ -159,7 +159,6 @@ def test_writes_under_way_leave_the_present_condition() -> None:
     stages = [scenario for scenario, _, _ in conditions(snapshot)]
 
     assert "GSLBConfig Federation" not in stages
-    assert "GDP Federation" in stages
 
 
 def test_monitors_that_are_named_go_with_the_policy_and_others_do_not() -> None:

@@ -79,9 +79,13 @@ class UserClient(Client):
         change: Wire | JsonPatch,
         *,
         subresource: str = "",
+        dry_run: bool = False,
     ) -> K:
-        changed = await super().patch(kind, name, namespace, change, subresource=subresource)
-        self._objects.update(self._cluster, changed)
+        changed = await super().patch(
+            kind, name, namespace, change, subresource=subresource, dry_run=dry_run
+        )
+        if not dry_run:
+            self._objects.update(self._cluster, changed)
         return changed
 
     async def delete(self, kind: type[K], name: str, namespace: str, **how: str) -> K | None:

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from hanse.cli.clusters import ClusterAccess, ReadFailure, read_cluster
 from hanse.cli.doctor.checks import CheckedFleet, ChecksView
 from hanse.cli.doctor.lists import CONSOLE_LISTS, FIRST, further_lists
-from hanse.cli.fleet import ClusterRead, build_fleet, unread
-from hanse.cli.fleet_lists import read_further, read_objects, wanted_reads
+from hanse.cli.fleet import ClusterRead, build_fleet, identified, unread
+from hanse.cli.fleet_lists import ask_renewal, read_further, read_objects, wanted_reads
 from hanse.cli.inventory import AccessAnswer, describe_cluster, read_access, read_version
 from hanse.kube.client import Client
 from hanse.kube.discovery import refresh
@@ -152,6 +152,7 @@ class FleetPoller:
             self._check_at[name] = now + CHECK_INTERVAL
             self._checked[name] = {w: found.lists[w] for w in FIRST if w in found.lists}
         found = replace(found, lists={**self._checked[name], **found.lists})
+        found = await ask_renewal(found, client)
         if more := self._wanted.get(name, set()) - found.tried:
             found = await read_further(found, client, more)
         self._access[name] = await read_access(cluster, client, (), answer, found)
@@ -166,5 +167,6 @@ class FleetPoller:
             age = int((now - self._read_at[name]).total_seconds())
             text = f"{read.failure}; shown as it was {age} s ago"
             read = replace(self._reads[name], failure=text, refused=read.refused)
-        self._reads[name] = read
+        known = identified({**self._reads, name: read}.values())
+        self._reads = {one.context: one for one in known}
         self._dirty = True

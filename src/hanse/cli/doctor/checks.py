@@ -1,6 +1,6 @@
 """What the doctor and the console check beside views, with credentials for every cluster."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 
 from msgspec import Struct
@@ -16,7 +16,8 @@ from hanse.model.crds import crds
 from hanse.model.facts import Role
 from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.refused_writes import refusers_of
+from hanse.model.objects import ClusterId
+from hanse.model.refused_writes import lease_refusers
 from hanse.model.snapshot import Change, Watch
 from hanse.model.view import Item
 
@@ -63,7 +64,8 @@ class ChecksView:
         )
         brokers = snapshot.clusters_with_role(Role.BROKER)
         lost = {cluster_ref(one) for one in brokers if lost_broker_namespace(one, snapshot)}
-        findings = (as_finding(one, lost) for one in found)
+        ids = {snapshot.context(one): one for one in snapshot.by_agent}
+        findings = (as_finding(one, lost, ids) for one in found)
         return Item(findings=tuple(_with_refusers(one, snapshot) for one in findings))
 
 
@@ -71,20 +73,25 @@ def _with_refusers(one: Finding, snapshot: MultiClusterSnapshot) -> Finding:
     """A finding that a Lease is not renewed is caused by who refuses writes in its cluster."""
     if one.code != "LeaderMissing":
         return one
-    return replace(one, caused_by=(*one.caused_by, *refusers_of(one.subject.cluster, snapshot)))
+    return replace(one, caused_by=(*one.caused_by, *lease_refusers(one.subject.cluster, snapshot)))
 
 
-def as_finding(check: Check, lost: Collection[Ref]) -> Finding:
+def as_finding(check: Check, lost: Collection[Ref], ids: Mapping[str, ClusterId]) -> Finding:
     """A check's finding as a `Finding` of the model: DEGRADED for codes in `_DEGRADED`, else RISK.
 
     `lost` are the brokers without their namespace: they cause checks that are `of_namespace`.
+    `ids` are those of clusters by context: checks name contexts.
     """
-    broker = cluster_ref(check.cluster)
+    cluster = ids.get(check.cluster, check.cluster)
+    explained = check.of_agent or (check.of_namespace and cluster_ref(cluster) in lost)
     return Finding(
         code=check.code,
         severity=Severity.DEGRADED if check.code in _DEGRADED else Severity.RISK,
-        subject=replace(check.subject or Ref("APIServer", check.cluster), cluster=check.cluster),
-        summary=f"{check.cluster}: {check.problem}",
+        subject=replace(
+            check.subject or Ref("APIServer", check.cluster),
+            cluster=cluster,
+        ),
+        summary=f"{cluster}: {check.problem}",
         remedy=Remedy(check.advice, (check.remedy,)) if check.pasteable else Remedy(check.remedy),
-        caused_by=(broker,) if check.of_namespace and broker in lost else (),
+        caused_by=(cluster_ref(cluster),) if explained else (),
     )

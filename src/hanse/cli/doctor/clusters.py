@@ -49,6 +49,8 @@ class Finding(Struct, frozen=True):
     """Whether the remedy is a command as it stands."""
     advice: str = ""
     """What else can be done than the command."""
+    of_agent: bool = False
+    """Whether what is wrong with the cluster or its agent explains it."""
     of_namespace: bool = False
     """Whether the loss of the broker's namespace explains it."""
 

@@ -21,7 +21,7 @@ from hanse.cli.doctor.clusters import REQUIRED_PERMISSIONS
 from hanse.cli.doctor.lists import FIRST, further_lists
 from hanse.cli.findings import Report
 from hanse.cli.fleet import ClusterRead, build_fleet, unread
-from hanse.cli.fleet_lists import complete, read_further, read_objects, unserved_kinds
+from hanse.cli.fleet_lists import ask_renewal, complete, read_further, read_objects, unserved_kinds
 from hanse.cli.inventory import (
     AccessAnswer,
     ClusterInventory,
@@ -88,7 +88,7 @@ async def _read(cluster: ClusterAccess, client: Client) -> _First:
     answer, _ = await asyncio.gather(read_version(client), refresh(client, core=False))
     if ClusterMember not in unserved_kinds(client):
         client.limit.widen(BROKER_CONNECTIONS)
-    read = await read_objects(cluster, client, FIRST)
+    read = await ask_renewal(await read_objects(cluster, client, FIRST), client)
     own = [slices_from(read.cluster)] if read.objects(ServiceExport) else []
     read, access = await asyncio.gather(
         read_further(read, client, own),

@@ -1,6 +1,6 @@
 """Findings about admission policies: those that hold members or supervisors, old ones; pure."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from hanse import app
 from hanse.cli.doctor.clusters import Finding
@@ -16,10 +16,11 @@ from hanse.model.kinds.admission import ValidatingAdmissionPolicyBinding
 from hanse.model.kinds.federation import Federation
 from hanse.model.manifests import Manifest
 from hanse.model.naming import AGENT
+from hanse.model.objects import ClusterId
 from hanse.model.summaries import first_of
 
 
-def check_guards(read: ClusterRead) -> Iterator[Finding]:
+def check_guards(read: ClusterRead, contexts: Mapping[ClusterId, str]) -> Iterator[Finding]:
     """BrokerUnguarded, MemberUnguarded: admission policies that are missing or do not deny.
 
     Only namespaces with ServiceAccounts of members are checked, and clusters with those of
@@ -51,7 +52,7 @@ def check_guards(read: ClusterRead) -> Iterator[Finding]:
             f"{len(missing)} admission policies for supervisors are missing or do not deny "
             f"({first_of(missing)}), so that {', '.join(supervisors)} can write what is of users",
             f"hanse join --federation {federations[0]} --cluster-id {read.cluster} "
-            f"--context {read.context} --supervisor {supervisors[0]}",
+            f"--context {read.context} --supervisor {contexts.get(supervisors[0], supervisors[0])}",
             "MemberUnguarded",
             Ref(ValidatingAdmissionPolicyBinding.kind.name, missing[0]),
             pasteable=True,

@@ -1,6 +1,6 @@
 """Findings about the Leases by which members of a broker show that they are alive; pure."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from hanse.cli.doctor.clusters import Finding
 from hanse.cli.doctor.lists import members_of
@@ -9,10 +9,11 @@ from hanse.model.broker_namespace import shared_namespace
 from hanse.model.findings import Ref
 from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.hanse import ClusterMember
+from hanse.model.objects import ClusterId
 from hanse.model.remedies import broker_namespace_option
 
 
-def check_heartbeats(read: ClusterRead) -> Iterator[Finding]:
+def check_heartbeats(read: ClusterRead, contexts: Mapping[ClusterId, str]) -> Iterator[Finding]:
     """LeaseMissing: members with a ServiceAccount on a broker, and no Lease of their name there.
 
     How old a Lease is does not matter here, nor members that leave or have left. No findings if
@@ -35,7 +36,7 @@ def check_heartbeats(read: ClusterRead) -> Iterator[Finding]:
                 f"{member} has joined, and its Lease is gone from {namespace}: the other clusters "
                 "take nothing new from it",
                 f"hanse join --broker {read.context}{place} --cluster-id {member} "
-                f"--context {member}",
+                f"--context {contexts.get(member, member)}",
                 "LeaseMissing",
                 Ref("Lease", member, namespace),
                 pasteable=True,

@@ -1,6 +1,6 @@
 """Findings from the objects in clusters, alone and between clusters; pure."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from ipaddress import ip_network
 from itertools import combinations
@@ -24,7 +24,8 @@ from hanse.cli.doctor.lists import (
 from hanse.cli.doctor.node_guards import check_node_guards
 from hanse.cli.doctor.tokens import check_tokens
 from hanse.cli.doctor.updates import VERSION, minor_version, update_agent
-from hanse.cli.fleet import ClusterRead
+from hanse.cli.fleet import ClusterRead, contexts_of
+from hanse.features.admission.configuration import NAME as WEBHOOKS_NAME
 from hanse.features.networks.ranges import overlaps, parse_range
 from hanse.model.findings import Ref
 from hanse.model.kinds.coordination import Lease
@@ -33,6 +34,7 @@ from hanse.model.kinds.discovery import KUBE_SERVICE
 from hanse.model.kinds.federation import SUPERVISOR, SYSTEM, Federation
 from hanse.model.kinds.networks import Network
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE, ZONE, holder_cluster
+from hanse.model.objects import ClusterId
 from hanse.model.tokens import parse_claims
 
 MAX_SUPERVISORS = 5
@@ -41,19 +43,22 @@ TOKEN_SECRET_TYPE = "kubernetes.io/service-account-token"  # noqa: S105 - a type
 
 def check_objects(clusters: Sequence[ClusterRead], now: datetime) -> list[Finding]:
     """The findings of each cluster that was read, then those between clusters."""
+    contexts = contexts_of(clusters)
     alone = [finding for read in clusters for check in _CLUSTER_CHECKS for finding in check(read)]
-    stale = [finding for read in clusters for finding in _expired_leases(read, now)]
+    alone += [f for read in clusters for check in _LINK_CHECKS for f in check(read, contexts)]
+    stale = [f for read in clusters for f in _expired_leases(read, contexts, now)]
     stale += [finding for read in clusters for finding in check_tokens(read, now)]
     stale += [finding for read in clusters for finding in check_node_guards(read, now)]
-    silent = [f for read in clusters for f in check_heartbeats(read)]
     together = [finding for check in _FLEET_CHECKS for finding in check(clusters)]
-    return [*silent, *alone, *stale, *together]
+    return [*alone, *stale, *together]
 
 
 # -- one cluster
 
 
-def _expired_leases(read: ClusterRead, now: datetime) -> Iterator[Finding]:
+def _expired_leases(
+    read: ClusterRead, contexts: Mapping[ClusterId, str], now: datetime
+) -> Iterator[Finding]:
     """LeaderMissing: a leader's Lease was not renewed for a minute longer than its duration."""
     for lease in read.objects(Lease):
         silence = lease.silence(now, timedelta(minutes=1))
@@ -63,8 +68,8 @@ def _expired_leases(read: ClusterRead, now: datetime) -> Iterator[Finding]:
             yield Finding(
                 read.context,
                 f"nobody leads {lease.name}: {holder} has not renewed its Lease for {seconds} s",
-                f"kubectl --context {supervisor} -n {SYSTEM_NAMESPACE} rollout restart "
-                f"deployment/{AGENT}",
+                f"kubectl --context {contexts.get(supervisor, supervisor)} -n {SYSTEM_NAMESPACE} "
+                f"rollout restart deployment/{AGENT}",
                 "LeaderMissing",
                 Ref("Lease", lease.name, SYSTEM),
                 pasteable=True,
@@ -92,15 +97,26 @@ def _unserved_webhooks(read: ClusterRead) -> Iterator[Finding]:
         if service in ready or subject in reported:
             continue
         reported.add(subject)
-        delete = f"delete {kind.name.lower()} {configuration.name}"
+        is_agents = configuration.name == WEBHOOKS_NAME
         yield Finding(
             read.context,
             f"webhook {webhook} has no ready endpoints behind {service}",
-            f"kubectl --context {read.context} {delete}",
+            (is_agents and _serve_webhooks(read))
+            or f"kubectl --context {read.context} delete {kind.name.lower()} {configuration.name}",
             "WebhookDown",
             subject,
             pasteable=True,
+            of_agent=is_agents,
         )
+
+
+def _serve_webhooks(read: ClusterRead) -> str:
+    """The command that makes the agent serve its webhooks again; empty if none is installed."""
+    agent = next((one for one in read.listed(DEPLOYMENTS) if one.name == AGENT), None)
+    if agent is None:
+        return ""
+    again = "rollout restart" if agent.spec.replicas else "scale --replicas=1"
+    return f"kubectl --context {read.context} -n {SYSTEM_NAMESPACE} {again} deployment/{AGENT}"
 
 
 def _unforwarded_zone(read: ClusterRead) -> Iterator[Finding]:
@@ -147,7 +163,7 @@ def _overlapping_networks(read: ClusterRead) -> Iterator[Finding]:
                 )
 
 
-def _unexpiring_tokens(read: ClusterRead) -> Iterator[Finding]:
+def _unexpiring_tokens(read: ClusterRead, contexts: Mapping[ClusterId, str]) -> Iterator[Finding]:
     """TokenUnending: Secrets of members in Federations whose token has no expiry."""
     wanted = {
         member.secret: (member.cluster_id, federation.name)
@@ -160,8 +176,8 @@ def _unexpiring_tokens(read: ClusterRead) -> Iterator[Finding]:
             yield Finding(
                 read.context,
                 f"the token for {member} in Secret {SYSTEM}/{secret.name} never ends",
-                f"hanse join --federation {federation} --cluster-id {member} --context {member} "
-                f"--supervisor {read.context}",
+                f"hanse join --federation {federation} --cluster-id {member} "
+                f"--context {contexts.get(member, member)} --supervisor {read.context}",
                 "TokenUnending",
                 Ref("Secret", secret.name, SYSTEM),
                 pasteable=True,
@@ -294,10 +310,14 @@ _CLUSTER_CHECKS: tuple[Callable[[ClusterRead], Iterable[Finding]], ...] = (
     _unserved_webhooks,
     _unforwarded_zone,
     _overlapping_networks,
-    _unexpiring_tokens,
-    check_guards,
     check_old_policies,
 )
+_LINK_CHECKS: tuple[Callable[[ClusterRead, Mapping[ClusterId, str]], Iterable[Finding]], ...] = (
+    check_heartbeats,
+    _unexpiring_tokens,
+    check_guards,
+)
+"""Checks whose remedies name other clusters than the one that is checked, by their contexts."""
 _FLEET_CHECKS: tuple[Callable[[Sequence[ClusterRead]], Iterable[Finding]], ...] = (
     _overlapping_clusters,
     _too_many_supervisors,

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 from hanse.features.admission.options import AdmissionOptions
 from hanse.model.admission import AdmissionHook, WebhookRule
 from hanse.model.kinds.federation import SYSTEM
+from hanse.model.naming import WEBHOOK_DOMAIN
 from hanse.model.objects import Wire
 
 NAME = "hanse-webhooks"
-DOMAIN = "webhooks.hanse.dev"
 SERVICE_PORT = 443
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 
@@ -42,7 +42,7 @@ def _webhook_entry(
 ) -> Wire:
     """One webhook entry; one with policy Fail exempts the namespaces needed to repair an agent."""
     return {
-        "name": f"{hook.name}-{number}.{DOMAIN}",
+        "name": f"{hook.name}-{number}.{WEBHOOK_DOMAIN}",
         "clientConfig": _client_config(hook.name, authority, options),
         "rules": [
             {

@@ -10,7 +10,7 @@ from hanse.model.kinds.apps import Deployment
 from hanse.model.kinds.core import Namespace
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
-from hanse.model.refused_writes import refusers_of
+from hanse.model.refused_writes import lease_refusers
 
 
 def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
@@ -31,7 +31,7 @@ def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator
         else f"no agent works in {cluster}: {_missing_part(cluster, snapshot)}",
         remedy=_start_agent(cluster, snapshot, has_run=bool(run.holder)),
         since=run.renewed,
-        caused_by=refusers_of(cluster, snapshot),  # which may refuse the renewals of its Lease
+        caused_by=lease_refusers(cluster, snapshot),
     )
 
 
@@ -53,13 +53,17 @@ def refused_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Finding
 
 
 def rights_command(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
-    """The `hanse manifests | kubectl apply` that creates an agent's account and its rights."""
-    own = snapshot.by_agent[cluster].fact(AgentFeatures, cluster)
-    features = f" --features {','.join(own.features)}" if own is not None else ""
+    """The command that gives an agent its account and the rights of the features that it runs."""
     return (
-        f"hanse manifests --cluster-id {cluster}{features} --rights | "
+        f"hanse manifests --cluster-id {cluster}{_features_option(cluster, snapshot)} --rights | "
         f"{snapshot.kubectl(cluster, 'apply -f -')}"
     )
+
+
+def _features_option(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The option of `hanse manifests` for the features of an agent; empty if they are not known."""
+    own = snapshot.by_agent[cluster].fact(AgentFeatures, cluster)
+    return f" --features {','.join(own.features)}" if own is not None else ""
 
 
 def _missing_part(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
@@ -78,19 +82,30 @@ def _start_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot, *, has_run:
     if snapshot.local:  # one without Lease may run with the token of an account that is gone
         stop = () if has_run else (f"hanse local stop agent {cluster}",)
         return remedy(*stop, f"hanse local start agent {cluster}")
+    listed = snapshot.listed(cluster, Deployment)
+    installed = snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE) is not None
+    if installed or (has_run and not listed):
+        return restart_agent(cluster, snapshot)
+    features = _features_option(cluster, snapshot) if has_run else ""
+    apply = snapshot.kubectl(cluster, "apply -f -")
+    install = f"hanse manifests --cluster-id {cluster}{features} | {apply}"
+    if listed:
+        return remedy(install, advice="with your values (-f, --set), if you have some")
+    return remedy(advice=f"if there is no Deployment {SYSTEM_NAMESPACE}/{AGENT}: `{install}`")
+
+
+def restart_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Remedy:
+    """What makes an installed agent run anew: scaling its Deployment up, or replacing its pods."""
+    if snapshot.local:
+        return remedy(f"hanse local stop agent {cluster}", f"hanse local start agent {cluster}")
     known = snapshot.get(cluster, Deployment, AGENT, SYSTEM_NAMESPACE)
     if known is not None and known.spec.replicas == 0:
         scale = f"scale deployment/{AGENT} --replicas=1"
         return remedy(snapshot.kubectl(cluster, scale, SYSTEM_NAMESPACE))
-    if known is not None or has_run:
-        return remedy(
-            _restart_command(cluster, snapshot),
-            advice=f"if it does not start, its log says why: `{_agent_log(cluster, snapshot)}`",
-        )
-    install = f"hanse manifests --cluster-id {cluster} | {snapshot.kubectl(cluster, 'apply -f -')}"
-    if snapshot.listed(cluster, Deployment):
-        return remedy(install, advice="with your values (-f, --set), if you have some")
-    return remedy(advice=f"if there is no Deployment {SYSTEM_NAMESPACE}/{AGENT}: `{install}`")
+    return remedy(
+        _restart_command(cluster, snapshot),
+        advice=f"if it does not start, its log says why: `{_agent_log(cluster, snapshot)}`",
+    )
 
 
 def _restart_command(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
@@ -130,6 +145,7 @@ def silent_finding(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Findin
             f"agent, which its log names: `{_agent_log(cluster, snapshot)}`"
         ),
         since=silence.since if silence is not None else None,
+        caused_by=(*lease_refusers(cluster, snapshot), *lease_refusers(broker, snapshot)),
     )
 
 

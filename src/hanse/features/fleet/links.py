@@ -10,6 +10,7 @@ from hanse.model.findings import Finding, Remedy, Severity, cluster_ref, link_re
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.federation import Federation
 from hanse.model.objects import ClusterId
+from hanse.model.refused_writes import lease_refusers
 from hanse.model.remedies import join_broker, join_federation
 from hanse.model.snapshot import Snapshot
 from hanse.model.summaries import first_of
@@ -37,7 +38,11 @@ def link_findings(target: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator
             else f"the agent of {source} does not reach {target}: {state.reason}",
             remedy=link_remedy(source, target, state, snapshot),
             since=state.since,
-            caused_by=(cluster_ref(target.rpartition("/")[2]), cluster_ref(source)),
+            caused_by=(
+                *lease_refusers(target.rpartition("/")[2], snapshot),
+                cluster_ref(target.rpartition("/")[2]),
+                cluster_ref(source),
+            ),
         )
 
 

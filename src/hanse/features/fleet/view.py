@@ -7,14 +7,17 @@ from hanse.features.fleet.findings import cluster_findings
 from hanse.features.fleet.links import link_findings
 from hanse.model.broker_namespace import MEMBER
 from hanse.model.facts import (
+    AgentLeaseRefused,
     AgentRun,
     ClusterState,
+    ElectionFailure,
     HeartbeatState,
     KindCounted,
     Leadership,
     LeaseLiveness,
     Phase,
     Role,
+    WriteOutcome,
 )
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.core import Namespace, Node, ServiceAccount
@@ -191,7 +194,7 @@ def _link_item(source: ClusterId, target: ClusterId, snapshot: Snapshot) -> Link
 
 
 def _concerned_clusters(change: Change) -> tuple[ClusterId, ...]:
-    """The clusters that a changed state, leadership, Lease or heartbeat is about; else none."""
+    """The clusters that a changed state, leadership, Lease, heartbeat or refusal is about."""
     if not isinstance(change, FactChange):
         return ()
     match change.fact:
@@ -203,6 +206,10 @@ def _concerned_clusters(change: Change) -> tuple[ClusterId, ...]:
             return (lease,)
         case HeartbeatState(where):
             return (where,)
+        case ElectionFailure(refused) | AgentLeaseRefused(refused):
+            return (refused,)
+        case WriteOutcome(target):
+            return (target.where.rpartition("/")[2],)
         case _:
             return ()
 

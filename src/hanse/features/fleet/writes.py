@@ -4,9 +4,17 @@ import json
 from collections.abc import Iterable, Iterator
 from shlex import quote
 
-from hanse.features.fleet.agents import rights_command
-from hanse.model.facts import ElectionFailure, WriteOutcome
-from hanse.model.findings import Finding, Ref, Remedy, Severity, remedy, subject_of
+from hanse.features.fleet.agents import restart_agent, rights_command
+from hanse.model.facts import AgentLeaseRefused, ElectionFailure, HeartbeatState, WriteOutcome
+from hanse.model.findings import (
+    Finding,
+    Ref,
+    Remedy,
+    Severity,
+    cluster_ref,
+    remedy,
+    subject_of,
+)
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.admission import MutatingWebhookConfiguration, ValidatingWebhookConfiguration
 from hanse.model.objects import ClusterId
@@ -30,8 +38,8 @@ class RefusedWritesView:
         match change.fact if isinstance(change, FactChange) else None:
             case WriteOutcome(target):
                 return (target.where.rpartition("/")[2],)
-            case ElectionFailure(member):
-                return (member,)
+            case ElectionFailure(cluster) | AgentLeaseRefused(cluster) | HeartbeatState(cluster):
+                return (cluster,)
             case _:
                 return ()
 
@@ -67,7 +75,10 @@ def _finding(agent: ClusterId, refused: RefusedWrites, snapshot: MultiClusterSna
         f"{refused.message}",
         remedy=_remedy(agent, refused, found, snapshot),
         since=refused.since,
-        caused_by=(found[0],) if found is not None else (),
+        caused_by=(
+            *((found[0],) if found is not None else ()),
+            *((cluster_ref(where),) if refused.is_down and refused.is_by_agent else ()),
+        ),
     )
 
 
@@ -97,11 +108,14 @@ def _remedy(
 ) -> Remedy:
     """What makes a cluster accept the writes: rights, or `failurePolicy: Ignore` of a webhook.
 
-    The latter for a webhook that does not answer; else advice to the cluster's administrator.
+    Of our own webhooks agents would take that back: the agent is to answer. What was refused on
+    purpose only its author can allow.
     """
     refuser, where = refused.refuser, refused.refuser.cluster
     if refuser.kind == ACCOUNT and where == agent:
         return remedy(rights_command(where, snapshot))
+    if refused.is_down and refused.is_by_agent:
+        return restart_agent(where, snapshot)
     if refused.is_down and webhook is not None:
         configuration, number = webhook
         path = f"/webhooks/{number}/failurePolicy"

@@ -1,36 +1,46 @@
 """Who leads the GSLB configuration, and what is wrong if nobody does, or two do."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from hanse.features.gslb.names import TERM
 from hanse.features.gslb.terms import first_to_demote, leader_term, parse_epoch
 from hanse.model.facts import ClusterState, Role
-from hanse.model.findings import Finding, Ref, Severity, cluster_ref, remedy
+from hanse.model.findings import Finding, Ref, Remedy, Severity, cluster_ref, remedy, subject_of
 from hanse.model.fleet import MultiClusterSnapshot
-from hanse.model.kinds.gslb import AMKOCluster
+from hanse.model.kinds.gslb import NAMESPACE, AMKOCluster, GlobalDeploymentPolicy, GSLBConfig
 from hanse.model.objects import ClusterId
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import Item
+
+_CONFIGURATION = (GSLBConfig, GlobalDeploymentPolicy)
+"""The kinds without which there are no hosts."""
 
 
 class LeadersView:
     """Who leads the GSLB configuration: exactly one cluster should."""
 
     name = "gslb-leaders"
-    reads = (Watch(Role.LOCAL, AMKOCluster),)
+    reads = tuple(Watch(Role.LOCAL, kind) for kind in (AMKOCluster, *_CONFIGURATION))
 
     def keys(self, snapshot: MultiClusterSnapshot) -> Iterable[str]:
         """The only key, if any cluster has an AMKOCluster."""
         return ("leader",) if any(True for _ in snapshot.everywhere(AMKOCluster)) else ()
 
     def keys_for(self, change: Change) -> Iterable[str]:
-        """The only key, for a changed AMKOCluster."""
-        if isinstance(change, FactChange) or not isinstance(change.object, AMKOCluster):
+        """The only key, for an AMKOCluster, and for a GSLBConfig or policy that comes or goes."""
+        if isinstance(change, FactChange):
             return ()
-        return ("leader",)
+        there = change.before is not None and change.after is not None
+        concerns = isinstance(change.object, AMKOCluster) or (
+            isinstance(change.object, _CONFIGURATION) and not there
+        )
+        return ("leader",) if concerns else ()
 
     def render(self, key: str, snapshot: MultiClusterSnapshot) -> Item | None:  # noqa: ARG002 - the contract of views
-        """TwoLeaders or LeaderMissing by `isLeader`; None if one leads, or that is not known."""
+        """TwoLeaders or LeaderMissing by `isLeader`; GslbIncomplete of the only leader.
+
+        None if nothing is wrong, or that is not known.
+        """
         own = _by_cluster(snapshot)
         leading = {w: a for w, a in own if a.spec.is_leader and not snapshot.is_lost(w)}
         if len(leading) > 1:
@@ -43,7 +53,10 @@ class LeadersView:
                 remedy=remedy(f"hanse gslb demote {first_to_demote(terms)}"),
             )
             return Item(findings=(found,))
-        if leading or not own or not _all_read(own, snapshot):
+        if leading:
+            incomplete = tuple(_incomplete(*next(iter(leading.items())), snapshot))
+            return Item(findings=incomplete) if incomplete else None
+        if not own or not _all_read(own, snapshot):
             return None
         found = Finding(
             code="LeaderMissing",
@@ -58,6 +71,32 @@ class LeadersView:
 
 LEADER = Ref("AMKOCluster", "leader")
 """The subject of findings about who leads."""
+
+
+def _incomplete(
+    where: ClusterId, own: AMKOCluster, snapshot: MultiClusterSnapshot
+) -> Iterator[Finding]:
+    """GslbIncomplete: a leader has one of the two objects that make hosts, and not the other."""
+    if not all(snapshot.listed(where, kind) for kind in _CONFIGURATION):
+        return
+    there = {
+        kind: [subject_of(o, where) for o in snapshot.all(where, kind) if o.namespace == NAMESPACE]
+        for kind in _CONFIGURATION
+    }
+    missing = [kind.kind.name for kind, found in there.items() if not found]
+    if len(missing) == 1:
+        yield Finding(
+            code="GslbIncomplete",
+            severity=Severity.RISK,
+            subject=subject_of(own, where),
+            summary=f"{where} leads the GSLB configuration and has no {missing[0]} in {NAMESPACE}: "
+            "no host is balanced",
+            remedy=Remedy(
+                f"create it in {where}: `{snapshot.kubectl(where, 'apply -n avi-system -f FILE')}`",
+                ask=f"whoever keeps the GSLB configuration of {where}",
+            ),
+            caused_by=tuple(one for found in there.values() for one in found),
+        )
 
 
 def _by_cluster(snapshot: MultiClusterSnapshot) -> list[tuple[ClusterId, AMKOCluster]]:

@@ -254,7 +254,7 @@ def _plan_kind(kind: type[Object], state: Leading, snapshot: Snapshot) -> _KindP
     if strays:
         stray = _StrayCopies(stage, kind, tuple(strays), bool(sources), tuple(copies))
         return _plan_removals(stray, desired, state, snapshot)
-    condition = federation_condition(stage, kind, desired, (), state, snapshot)
+    condition = federation_condition(stage, desired, (), state, snapshot)
     return _KindPlan(desired, condition=condition)
 
 
@@ -309,7 +309,7 @@ def _plan_removals(
     return _KindPlan(
         desired,
         removals,
-        federation_condition(stray.stage, stray.kind, desired, removals, state, snapshot),
+        federation_condition(stray.stage, desired, removals, state, snapshot),
     )
 
 

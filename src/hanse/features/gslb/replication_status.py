@@ -18,7 +18,6 @@ from hanse.model.facts import ClusterState, WriteOutcome
 from hanse.model.kinds.gslb import (
     NAMESPACE,
     AMKOCluster,
-    GSLBHostRule,
     StageCondition,
 )
 from hanse.model.objects import ClusterId, ClusterObjectRef, Object, object_ref
@@ -39,7 +38,6 @@ def last_copies_message(last_copies: Iterable[tuple[ClusterId, Object]]) -> str:
 
 def federation_condition(
     stage: str,
-    kind: type[Object],
     desired: Iterable[Desired],
     removals: Iterable[Removal],
     state: Leading,
@@ -47,8 +45,7 @@ def federation_condition(
 ) -> StageCondition | None:
     """The condition of a stage: whether all copies and removals of a kind are done in followers.
 
-    With the first failed write of each cluster as reason. The present condition while writes are
-    under way; None if there are no host rules to copy.
+    The present one while writes are under way; None if there is nothing to copy.
     """
     missing: dict[ClusterId, list[ClusterObjectRef]] = {where: [] for where in state.followers}
     for each in desired:
@@ -65,7 +62,7 @@ def federation_condition(
         pending = pending or bool(refs and not failures)
     if pending:
         return present_condition(stage, snapshot)
-    if kind is GSLBHostRule and not errors and not any(True for _ in desired):
+    if not errors and not any(True for _ in desired):
         return None
     if not errors:
         return StageCondition(type=stage, status=FEDERATED)

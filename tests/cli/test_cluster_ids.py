@@ -1,0 +1,84 @@
+"""A cluster is known by its id, whatever its context is called and whether its agent runs."""
+
+import pytest
+
+from hanse.cli.doctor.checks import CheckedFleet, ChecksView
+from hanse.cli.fleet import ClusterRead, build_fleet, identified
+from hanse.model.findings import Finding
+from hanse.model.kinds.core import Namespace, ServiceAccount
+from hanse.model.kinds.federation import ClusterClaim
+from hanse.model.kinds.hanse import ClusterMember, ClusterMemberSpec, ClusterMemberStatus
+from hanse.model.objects import Meta, Object
+from tests.support.fleet_reads import NOW, findings, lease, read
+
+SYSTEM = Namespace(metadata=Meta(name="kube-system", uid="u-1"))
+RECORD = ClusterMember(
+    metadata=Meta(name="bergen", namespace="hanse-broker"),
+    spec=ClusterMemberSpec(cluster_id="bergen", uid="u-1"),
+    status=ClusterMemberStatus(phase="Ready", since=NOW),
+)
+SILENT = lease("bergen", "hanse-broker", "bergen", age=41)
+CLAIM = ClusterClaim(metadata=Meta(name="id.k8s.io"), value="bergen")
+RELEASED = lease("hanse-agent", "hanse-system", "")
+
+
+def fleet(*objects: Object, context: str = "admin@b") -> tuple[ClusterRead, ...]:
+    """A cluster without a holder of its agent's Lease, and its broker."""
+    member = read(context, SYSTEM, *objects, agent=None)
+    return identified((member, read("hub", RECORD, SILENT, agent=None)))
+
+
+@pytest.mark.parametrize("objects", [(), (RELEASED,), (CLAIM,)])
+def test_a_member_whose_agent_is_gone_is_told_once_by_its_id(objects: tuple[Object, ...]) -> None:
+    found = [one for one in findings(*fleet(*objects), local=False) if one.severity == "degraded"]
+
+    assert [str(one.subject) for one in found] == ["Cluster bergen"]
+    assert found[0].code in ("AgentMissing", "AgentSilent")
+    assert "admin@b" not in found[0].summary
+    assert all("--context admin@b" in command for command in found[0].remedy.commands)
+
+
+def test_an_agent_that_is_gone_is_installed_again_under_its_id() -> None:
+    (member, _) = fleet(CLAIM)
+
+    (found,) = findings(member, local=False)
+
+    assert "hanse manifests --cluster-id bergen | kubectl --context admin@b" in str(found.remedy)
+
+
+def test_a_record_of_a_member_that_has_left_identifies_nobody() -> None:
+    left = ClusterMember(
+        metadata=RECORD.metadata,
+        spec=RECORD.spec,
+        status=ClusterMemberStatus(phase="Left", since=NOW),
+    )
+
+    (member, _) = identified((read("b", SYSTEM, agent=None), read("hub", left, agent=None)))
+
+    assert member.cluster == "b"
+
+
+def checks(*reads: ClusterRead) -> tuple[Finding, ...]:
+    snapshot = build_fleet(reads, NOW)
+    return (
+        ChecksView(lambda: CheckedFleet((), reads, NOW), local=False).render("", snapshot).findings
+    )
+
+
+def test_what_is_checked_is_about_ids_and_what_mends_it_names_contexts() -> None:
+    account = ServiceAccount(
+        metadata=Meta(
+            name="bergen", namespace="hanse-broker-accounts", labels={"hanse.dev/member": ""}
+        )
+    )
+    hub = read(
+        "admin@hub", RECORD, account, lease("hanse-agent", "hanse-system", "hub_0"), agent=None
+    )
+    member = read("admin@b", lease("hanse-agent", "hanse-system", "bergen_0"), agent=None)
+
+    (found,) = (one for one in checks(hub, member) if one.code == "LeaseMissing")
+
+    assert str(found.subject) == "Lease hanse-broker/bergen in hub"
+    assert found.remedy.commands == (
+        "hanse join --broker admin@hub --cluster-id bergen --context admin@b",
+    )
