@@ -373,6 +373,13 @@ class WriteOutcomes:
         if kept := failures.keys() | pending:
             self._by_item[item] = set(kept)
 
+    def has_failed_in(self, cluster: ClusterId) -> bool:
+        """Whether a write to a cluster last ended as Failed or Forbidden, which may pass soon."""
+        return any(
+            outcome.target.where == cluster and outcome.result in ("Failed", "Forbidden")
+            for outcome in self._informers.facts.all(WriteOutcome)
+        )
+
     def _put_outcome(self, place: ClusterObjectRef, result: WriteResult, message: str) -> None:
         """Put a `WriteOutcome` fact if it differs; a failure after a failure changes nothing."""
         known = self._informers.facts.get(WriteOutcome, place)
