@@ -10,11 +10,13 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.naming import BROKER_NAMESPACE
 from tests.scenarios.disturbances import EACH, Disturbance, disturb
 from tests.scenarios.services import ServicesScenario
-from tests.support.faults import READ_METHODS, LinkFaults
+from tests.support.faults import LinkFaults
 from tests.support.scenario import all_of
 from tests.support.testbed_embedded import EmbeddedTestbed
 
 LATE_NAMESPACES = LinkFaults(lag=timedelta(seconds=10), lags="namespaces")
+LATE_SLICES = LinkFaults(lag=timedelta(seconds=2), lags="endpointslices")
+"""Later than a renewal, and earlier than the second one."""
 READ_NAMESPACE = requests.resource_path(Namespace.kind, name=BROKER_NAMESPACE)
 
 
@@ -96,5 +98,30 @@ async def test_a_withdrawal_costs_each_importer_one_read_of_the_brokers_namespac
 
     reads = [s.source for s in sent[start:] if s.request.path == READ_NAMESPACE]
     assert sorted(reads) == sorted(scenario.names)
-    writes = [s for s in sent[start:] if s.request.method not in READ_METHODS]
-    assert writes
+    places = sorted((s.source, s.target) for s in scenario.writes_since(start))
+    of_each = [(cluster, cluster) for cluster in sorted(scenario.names) for _ in range(2)]
+    assert places == sorted([*of_each, ("lubeck", scenario.broker), ("bergen", scenario.broker)])
+
+
+@pytest.mark.virtual
+async def test_imports_stand_where_leases_of_a_broker_made_anew_come_before_the_slices(
+    members: ServicesScenario,
+) -> None:
+    scenario = members.scenario
+    for cluster in ("bergen", "lubeck"):
+        await members.serve_and_export(cluster)
+    await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
+    await scenario.settled()
+    await members.admin(scenario.broker).delete(Namespace, BROKER_NAMESPACE, "")
+    await scenario.eventually(scenario.has_no_namespace(scenario.broker, BROKER_NAMESPACE))
+    scenario.network.link("hamburg", scenario.broker).faults = LATE_SLICES
+    slow = LinkFaults(delay=timedelta(milliseconds=300))  # so that the importer lists before
+    scenario.network.link("lubeck", scenario.broker).faults = slow
+
+    await scenario.make_namespace(scenario.broker, BROKER_NAMESPACE, keep=True)
+    for cluster in scenario.names:
+        await scenario.allow_on_broker(cluster)
+        await members.add_record(cluster)
+
+    stands = members.imports("hamburg", "web", "bergen", "lubeck")
+    await scenario.always(stands, for_=timedelta(seconds=30))

@@ -84,6 +84,8 @@ class LeaseObserver:
             record = _first_record(lease, now, server_time)
             if silent and record.state is not HolderState.READY:
                 record = LeaseRecord(record.observed, HolderState.SILENT)
+            if name in self._changed:  # its server may have lost its objects with it
+                record = replace(record, unconfirmed=CONFIRMING_RENEWALS)
         elif lease.spec == before.spec:
             record = replace(known, observed=ObservedLease(lease, known.observed.since))
         elif _is_earlier(lease, before):

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from hanse.kube.errors import Forbidden, KubeError, NotFound
+from hanse.kube.errors import KubeError, NotFound
 from hanse.kube.watch_events import Listed, WatchEvent
 from hanse.model.facts import Role
 from hanse.model.kinds.core import Namespace
@@ -156,8 +156,8 @@ class NamespaceGuard:
     async def _observe_namespace(self, place: Place) -> None:
         """Read a namespace as it is now, and store it as its watch event will; raises KubeError.
 
-        One that we may not read counts as unchanged. One that is gone, or was since made anew, is
-        dropped until its watch tells what has become of it.
+        One that is gone, or was made anew since, is dropped until its watch tells what has become
+        of it.
         """
         cluster, name = place
         connection = self._informers.connections.get(cluster)
@@ -166,8 +166,6 @@ class NamespaceGuard:
             return
         try:
             found = await connection.api.read(Namespace, name)
-        except Forbidden:
-            return
         except NotFound:
             found = None
         if found is not None and found.metadata.uid == known.metadata.uid:
