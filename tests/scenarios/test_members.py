@@ -85,7 +85,8 @@ async def test_clusters_with_the_same_addresses_import_none_of_each_other_and_ar
     scenario = members.scenario
     for cluster in scenario.names:
         await members.serve_and_export(cluster)
-    await scenario.eventually(endpoints(members, "bergen", "lubeck", "hamburg", "bergen"))
+    for cluster in ("bergen", "lubeck"):
+        await scenario.eventually(endpoints(members, cluster, "lubeck", "hamburg", "bergen"))
     broker = members.admin(scenario.broker)
     hamburg = (await broker.read(ClusterMember, "hamburg", BROKER_NAMESPACE)).spec.ranges.services
     bergen = (await broker.read(ClusterMember, "bergen", BROKER_NAMESPACE)).spec.ranges.services
