@@ -279,6 +279,19 @@ def test_a_ready_lease_is_confirmed_by_its_second_renewal_after_a_relist() -> No
     assert confirmed == [(HolderState.READY, done) for done in (False, False, True)]
 
 
+def test_a_lease_made_anew_is_confirmed_by_its_second_renewal() -> None:
+    observer, confirmed = LeaseObserver(), []
+    for number in (1, 2, 3):
+        observer.observe(renewal(number), number)
+
+    observer.forget("sys", "lubeck", 4)
+    for number in (5, 6, 7):
+        observer.observe(written(-1, number=number), number, NOON)
+        confirmed.append((state_of(observer), observer.is_confirmed("sys", "lubeck")))
+
+    assert confirmed == [(HolderState.READY, done) for done in (False, False, True)]
+
+
 def test_a_silent_lease_needs_no_confirmation() -> None:
     observer = LeaseObserver()
     for number in (1, 2, 3):

@@ -22,7 +22,6 @@ from tests.scenarios.disturbances import EACH, Disturbance, disturb
 from tests.scenarios.services import ServicesScenario
 from tests.support.faults import READ_METHODS, LinkFaults
 from tests.support.scenario import Check, all_of
-from tests.support.testbed_embedded import EmbeddedTestbed
 
 
 def has_phase(services: ServicesScenario, cluster: str, phase: str) -> Check[None]:
@@ -86,7 +85,8 @@ async def test_clusters_with_the_same_addresses_import_none_of_each_other_and_ar
     scenario = members.scenario
     for cluster in scenario.names:
         await members.serve_and_export(cluster)
-    await scenario.eventually(endpoints(members, "bergen", "lubeck", "hamburg", "bergen"))
+    for cluster in ("bergen", "lubeck"):
+        await scenario.eventually(endpoints(members, cluster, "lubeck", "hamburg", "bergen"))
     broker = members.admin(scenario.broker)
     hamburg = (await broker.read(ClusterMember, "hamburg", BROKER_NAMESPACE)).spec.ranges.services
     bergen = (await broker.read(ClusterMember, "bergen", BROKER_NAMESPACE)).spec.ranges.services
@@ -363,44 +363,7 @@ async def test_the_last_rules_stand_when_the_cluster_set_is_deleted(
     await scenario.always(unchanged, for_=timedelta(seconds=5))
 
 
-@pytest.mark.races("the watch of Namespaces may be slower than that of slices")
-@pytest.mark.parametrize("how", EACH)
-async def test_imports_stand_while_the_brokers_namespace_is_gone_and_heal_with_it(
-    members: ServicesScenario, how: Disturbance
-) -> None:
-    scenario = members.scenario
-    broker = members.admin(scenario.broker)
-    for cluster in ("bergen", "lubeck"):
-        await members.serve_and_export(cluster)
-    await members.serve_and_export("lubeck", "old")
-    await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
-    await scenario.eventually(members.everywhere("old", "lubeck"))
-    await scenario.settled()
-
-    if isinstance(scenario.testbed, EmbeddedTestbed):  # else the new agent's account comes with it
-        scenario.testbed.keeps_accounts = True
-    await broker.delete(Namespace, BROKER_NAMESPACE, "")
-
-    held = [members.imports(cluster, "web", "bergen", "lubeck") for cluster in scenario.names]
-    async with asyncio.TaskGroup() as group:
-        group.create_task(disturb(scenario, how, "hamburg"), name="disturbance")
-        await scenario.always(all_of(*held), for_=timedelta(seconds=12))
-    if isinstance(scenario.testbed, EmbeddedTestbed):
-        scenario.testbed.keeps_accounts = False
-    await members.unexport("lubeck", "old")
-    await scenario.eventually(scenario.has_no_namespace(scenario.broker, BROKER_NAMESPACE))
-    await scenario.always(all_of(*held), for_=timedelta(seconds=12))
-
-    await scenario.make_namespace(scenario.broker, BROKER_NAMESPACE, keep=True)
-    for cluster in scenario.names:
-        await scenario.allow_on_broker(cluster)
-        await members.add_record(cluster)
-    await scenario.always(all_of(*held), for_=timedelta(seconds=30))
-    await scenario.eventually(members.everywhere("web", "bergen", "lubeck"))
-    await scenario.eventually(members.everywhere("old"))
-
-
-@pytest.mark.virtual  # the order in which a namespace is lost on real servers is tested above
+@pytest.mark.virtual  # test_broker_namespace.py has the order in which real servers lose one
 async def test_a_clusterset_ip_outlives_its_silent_exporter_and_a_broker_made_anew(
     members: ServicesScenario,
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from hanse.app import BROKER
 from hanse.kube.errors import NotFound
 from hanse.model.kinds.apps import StatefulSet
-from hanse.model.kinds.core import Event
+from hanse.model.kinds.core import Event, Namespace
 from hanse.model.kinds.stateful import StatefulSetPart
 from hanse.model.naming import BROKER_NAMESPACE
 from hanse.model.objects import Meta
@@ -138,6 +138,26 @@ async def test_what_a_lost_set_left_goes_when_users_delete_it(sets: StatefulSets
         await sets.admin(cluster).delete(StatefulSet, f"store-{cluster}", scenario.namespace)
 
     await scenario.eventually(sets.is_gone())
+
+
+@pytest.mark.virtual
+async def test_a_set_stands_where_the_end_of_the_brokers_namespace_is_seen_last(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await sets.launch(4, balanced=True)
+    await scenario.eventually(sets.is_ready(4))
+    await scenario.settled()
+    pods, start = await uids(sets), len(scenario.network.sent)
+    for cluster in scenario.names:
+        late = LinkFaults(lag=timedelta(seconds=10), lags="namespaces")
+        scenario.network.link(cluster, BROKER).faults = late
+
+    await sets.admin(BROKER).delete(Namespace, BROKER_NAMESPACE, "")
+    await scenario.always(sets.shares(bergen=2, hamburg=1, lubeck=1), timedelta(minutes=1))
+
+    assert await uids(sets) == pods
+    assert {s.target for s in scenario.writes_since(start)} <= {BROKER}
 
 
 WISH = {

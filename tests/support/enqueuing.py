@@ -44,6 +44,7 @@ from hanse.runtime.connection import Scope, wanted_scopes
 from hanse.runtime.enqueue import Enqueuer
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.metrics import Metrics
+from hanse.runtime.namespace_guard import NamespaceGuard
 from hanse.runtime.ownership import OwnershipIndex
 from hanse.runtime.pause import brokers_to_read
 from hanse.runtime.reconciler import Reconciler
@@ -192,13 +193,15 @@ class Replay:
         self.connections: dict[ClusterId, ClusterState] = {}
         self._owned = OwnershipIndex()
         self._enqueued: set[Item] = set()
+        informers, queue = cast(ClusterInformers, self), cast(WorkQueue, self)
         self._enqueuer = Enqueuer(
             self._features,
-            cast(ClusterInformers, self),
+            informers,
             self._owned,
-            cast(WorkQueue, self),
+            queue,
             cast(BackoffTracker, self),
             Metrics(),
+            NamespaceGuard((), informers, queue, lambda: 0.0),
         )
         self._planned = False
         self._plans: dict[Item, object] = {}

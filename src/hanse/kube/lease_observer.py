@@ -38,7 +38,7 @@ class LeaseRecord(Struct, frozen=True):
     outdated_since: datetime | None = None
     """When it was written, if it was too old on the server's clock when it was first seen."""
     unconfirmed: int = 0
-    """How many renewals are awaited since the cluster was listed again."""
+    """How many renewals are awaited since the cluster was listed again, or the lease made anew."""
 
     @property
     def expires(self) -> float:
@@ -84,6 +84,8 @@ class LeaseObserver:
             record = _first_record(lease, now, server_time)
             if silent and record.state is not HolderState.READY:
                 record = LeaseRecord(record.observed, HolderState.SILENT)
+            if name in self._changed:  # its server may have lost its objects with it
+                record = replace(record, unconfirmed=CONFIRMING_RENEWALS)
         elif lease.spec == before.spec:
             record = replace(known, observed=ObservedLease(lease, known.observed.since))
         elif _is_earlier(lease, before):
@@ -194,9 +196,10 @@ class LeaseObserver:
         return record.state if record is not None else HolderState.UNKNOWN
 
     def is_confirmed(self, namespace: str, name: str) -> bool:
-        """Whether a lease's holder needs no further renewal to be relied on after a relist.
+        """Whether a lease's holder needs no further renewal to be relied on.
 
-        False only for a ready holder that has not renewed twice since; True for an unknown lease.
+        False only for a ready holder that has not renewed twice since the cluster was listed again,
+        or since the lease was made anew after it was deleted; True for an unknown lease.
         """
         record = self._records.get((namespace, name))
         return record is None or record.state is not HolderState.READY or not record.unconfirmed

@@ -375,6 +375,13 @@ class WriteOutcomes:
         if kept := failures.keys() | pending:
             self._by_item[item] = set(kept)
 
+    def has_failed_in(self, cluster: ClusterId) -> bool:
+        """Whether a write to a cluster last ended as Failed or Forbidden, which may pass soon."""
+        return any(
+            outcome.target.where == cluster and outcome.result in ("Failed", "Forbidden")
+            for outcome in self._informers.facts.all(WriteOutcome)
+        )
+
     def _record_pauses(self, item: Item, paused: frozenset[ClusterObjectRef]) -> None:
         """Put and drop `PausedObject` facts by what one plan of a key found."""
         before = self._paused_by_item.pop(item, frozenset())

@@ -21,6 +21,7 @@ from hanse.runtime.backoff import BackoffTracker
 from hanse.runtime.declared_writes import features_by_kind
 from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.metrics import Metrics
+from hanse.runtime.namespace_guard import NamespaceGuard
 from hanse.runtime.ownership import SHARED, OwnershipIndex, owner_of
 from hanse.runtime.workqueue import Item, Priority, WorkQueue
 
@@ -49,6 +50,7 @@ class Enqueuer:
         queue: WorkQueue,
         backoff: BackoffTracker,
         metrics: Metrics,
+        namespaces: NamespaceGuard,
     ) -> None:
         """Only references are kept; `features` by name."""
         self._features = features
@@ -57,6 +59,7 @@ class Enqueuer:
         self._queue = queue
         self._backoff = backoff
         self._metrics = metrics
+        self.namespaces = namespaces
         self._by_kind = features_by_kind(tuple(features.values()))
         self._waiting: dict[ClusterId | ClusterObjectRef, set[Item]] = {}
 
@@ -85,6 +88,7 @@ class Enqueuer:
         If a feature raises, that is logged and counted, and the others go on.
         """
         deletion = isinstance(change, ObjectChange) and change.after is None and change.live
+        lost_in = self.namespaces.place_of_loss(change)
         snapshot = self._informers.snapshot()
         for feature in self.features_watching(change):
             try:
@@ -95,6 +99,8 @@ class Enqueuer:
                 self._metrics.mapping_failed(feature.name)
                 continue
             for key in keys:
+                if lost_in is not None:
+                    self.namespaces.doubt(lost_in, (feature.name, key))
                 self._queue.add((feature.name, key), priority, deletion_seen=deletion)
 
     def features_watching(self, change: Change) -> Iterable[Feature]:

@@ -218,6 +218,12 @@ class ClusterInformers:
             for change in changes:
                 self._notify(ObjectChange(cluster, change.before, change.after))
 
+    def observe_absence(self, cluster: ClusterId, obj: Object) -> None:
+        """Drop an object that a read did not find, until newer events tell of it; notify of it."""
+        for informer in self._informers_of(cluster, type(obj)):
+            for change in informer.store.forget(obj):
+                self._notify(ObjectChange(cluster, change.before, change.after))
+
     def observe_deletion(self, cluster: ClusterId, obj: Object) -> None:
         """Mark an object as deleted by us until its watch event comes; the cluster has answered."""
         self.record_answer(cluster)

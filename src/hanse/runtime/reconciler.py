@@ -12,8 +12,9 @@ from msgspec import Struct
 
 from hanse.kube.clock import Clock
 from hanse.kube.errors import Unreachable
+from hanse.kube.watch_events import WatchEvent
 from hanse.model.clusterset import identity_error, may_tell_identity
-from hanse.model.facts import ClusterState, Facts, KindServed, WriteOutcome
+from hanse.model.facts import ClusterState, Facts, KindServed
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Call, EventRequest, Feature, Plan, Read
 from hanse.model.snapshot import Change, ObjectChange, Snapshot, Watch
@@ -21,6 +22,7 @@ from hanse.runtime.actions import Action, Create, Diff, Update, target_ref
 from hanse.runtime.apply import Fence, NoFence, WriteOutcomes, Writer, WriteReport
 from hanse.runtime.backoff import BackoffTracker, only_deferrable
 from hanse.runtime.concurrency import ConcurrencyLimit, Permit
+from hanse.runtime.connection import Scope
 from hanse.runtime.declared_writes import (
     managed_objects,
     managed_watches,
@@ -33,6 +35,7 @@ from hanse.runtime.informers import ClusterInformers
 from hanse.runtime.lease_tracker import LeaseTracker
 from hanse.runtime.mass_deletion import DeletionCounter, MassDeletionGuard
 from hanse.runtime.metrics import Metrics
+from hanse.runtime.namespace_guard import NamespaceGuard
 from hanse.runtime.ownership import OwnershipIndex
 from hanse.runtime.pause import (
     PAUSE_WATCHES,
@@ -94,7 +97,7 @@ class Reconciler:
             [*watches, *PAUSE_WATCHES, *extra_watches], Facts(), clock, local
         )
         self.informers.change_handler = self
-        self.informers.on_watch_event = self.metrics.on_watch_event
+        self.informers.on_watch_event = self._on_watch_event
         self.event_handlers: list[Callable[[Change], None]] = []
         """Subscribers to every change and recorded Event, whether the replica is active or not."""
         self.owned = OwnershipIndex()
@@ -108,7 +111,13 @@ class Reconciler:
         self._managed = {feature.name: managed_watches(feature) for feature in features}
         self._backoff = BackoffTracker(_loop_time, random, lambda: self.queue.load)
         self.enqueuer = Enqueuer(
-            self.features, self.informers, self.owned, self.queue, self._backoff, self.metrics
+            self.features,
+            self.informers,
+            self.owned,
+            self.queue,
+            self._backoff,
+            self.metrics,
+            NamespaceGuard(watches, self.informers, self.queue, _loop_time),
         )
         self.mass_deletion = MassDeletionGuard(
             DeletionCounter(_loop_time),
@@ -176,6 +185,7 @@ class Reconciler:
     def activate(self) -> None:
         """Begin to plan and apply, with every key that anything known concerns."""
         self.active = True
+        self.enqueuer.namespaces.doubt_everything()
         self.enqueuer.enqueue_everything()
 
     def deactivate(self) -> None:
@@ -195,17 +205,10 @@ class Reconciler:
         await self.informers.relists.wait_until_listed(cluster)
         await self.informers.relists.wait_until_listed(self.informers.local)
         await self.queue.wait_for_due()
-        while self._has_failed_writes(cluster):
+        while self._outcomes.has_failed_in(cluster):
             await asyncio.sleep(REPAIR_INTERVAL.total_seconds())
             self.enqueuer.enqueue_all(self._backoff.forget_refusals(cluster))
             await self.queue.wait_for_due()
-
-    def _has_failed_writes(self, cluster: ClusterId) -> bool:
-        """Whether a write to a cluster last ended as Failed or Forbidden, which may pass soon."""
-        return any(
-            outcome.target.where == cluster and outcome.result in ("Failed", "Forbidden")
-            for outcome in self.informers.facts.all(WriteOutcome)
-        )
 
     # -- changes
 
@@ -262,6 +265,11 @@ class Reconciler:
             self.enqueuer.enqueue_all(self._paused_items)
         allowed = allowed_mass_deletions(snapshot, self._system_namespace)
         self.mass_deletion.release_allowed(allowed)
+
+    def _on_watch_event(self, cluster: ClusterId, scope: Scope, event: WatchEvent[Any]) -> None:
+        """Count an event, and doubt the namespaces of brokers whose objects it lists."""
+        self.metrics.on_watch_event(cluster, scope, event)
+        self.enqueuer.namespaces.on_watch_event(cluster, scope, event)
 
     # -- keys
 
@@ -338,6 +346,7 @@ class Reconciler:
             self._paused_items.add(dequeued.item)
             actions = [a for a in actions if isinstance(a, Update) and a.subresource == "status"]
         due = self._backoff.due(dequeued.item, actions, self.queue.add_after)
+        due = self.enqueuer.namespaces.admitted(dequeued, due, self.start_background)
         self.queue.set_urgent(dequeued.item, bool(due) or not only_deferrable(actions))
         if dequeued.deletion_seen or not due:
             return due
