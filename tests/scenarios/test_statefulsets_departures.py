@@ -9,9 +9,10 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Service
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.naming import BROKER_NAMESPACE
+from hanse.model.objects import Meta
 from hanse.model.ownership import OWNER
 from tests.scenarios.replica_watch import replica_watch
-from tests.scenarios.statefulsets import StatefulSetsScenario, template
+from tests.scenarios.statefulsets import StatefulSetsScenario, spec_of, template
 from tests.scenarios.test_statefulsets_budget import counts, has_rolled_out
 from tests.scenarios.test_statefulsets_evictions import allow
 from tests.support.scenario import Check
@@ -117,11 +118,40 @@ async def test_what_is_orphaned_keeps_no_budget_that_nobody_would_open(
 
     await sets.delete_orphaning()
 
-    async def is_nobodys() -> None:
-        for cluster in scenario.names:
+    await scenario.eventually(is_nobodys(sets))
+
+
+async def test_a_new_set_adopts_what_is_orphaned_rolls_it_out_and_scales_it_down(
+    sets: StatefulSetsScenario,
+) -> None:
+    scenario = sets.scenario
+    await sets.launch(5)
+    await scenario.eventually(sets.is_ready(5))
+    await sets.delete_orphaning()
+    await scenario.eventually(is_nobodys(sets))
+    await scenario.settled()
+
+    async with replica_watch(sets) as watch:
+        await scenario.eventually(counts(watch, 5))
+        watch.start_counting()
+        meta = Meta(name="store", namespace=scenario.namespace)
+        submitted = StatefulSet(metadata=meta, spec=spec_of(2, image="etcd:3.7"))
+        await sets.admin(BROKER).create(submitted)
+        await scenario.eventually(sets.shares(bergen=1, hamburg=1))
+        await scenario.eventually(has_rolled_out(sets, 2))
+        assert watch.least >= 1
+
+    assert await sets.claims("lubeck") == {"etcd-store-store-lubeck-0"}
+
+
+def is_nobodys(sets: StatefulSetsScenario) -> Check[None]:
+    """That every cluster runs a StatefulSet without an owner, and has no budget."""
+
+    async def check() -> None:
+        for cluster in sets.scenario.names:
             own = await sets.found(cluster, StatefulSet, f"store-{cluster}")
             assert own is not None
             assert OWNER not in own.metadata.labels
             assert await sets.found(cluster, PodDisruptionBudget, f"store-{cluster}") is None
 
-    await scenario.eventually(is_nobodys)
+    return check

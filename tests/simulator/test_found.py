@@ -616,3 +616,38 @@ def test_what_stands_stays_where_a_reader_restarts_just_after_its_broker_was_res
         seed=61039,
         parts=parts_named(["services", "members", "statefulsets"]),
     )
+
+
+@pytest.mark.parametrize("pause", [1, 40])
+def test_a_set_that_is_submitted_again_scales_down_what_it_released(pause: int) -> None:
+    play(
+        do("statefulsets.launch", 5, pause=pause),
+        do("statefulsets.orphan", pause=pause),
+        do("statefulsets.launch", 1, pause=pause),
+        seed=71512,
+        parts=parts_named(["services", "statefulsets"]),
+    )
+
+
+def test_a_set_that_is_submitted_again_replaces_pods_that_never_ran() -> None:
+    play(
+        do("statefulsets.launch", 3, pause=40),
+        do("statefulsets.update_badly", "4", pause=1),
+        do("statefulsets.orphan", pause=1),
+        do("statefulsets.launch", 3, pause=40),
+        seed=71144,
+        parts=parts_named(["services", "statefulsets"]),
+    )
+
+
+def test_a_set_that_is_submitted_again_replaces_what_it_released_when_others_are_ready() -> None:
+    play(
+        do("statefulsets.launch", 1, pause=40),
+        do("statefulsets.update", "3"),
+        do("faults.kill_at", "lubeck", 11),
+        do("statefulsets.orphan", pause=1),
+        do("statefulsets.launch", 3, pause=40),
+        seed=71122,
+        lagging=True,
+        parts=parts_named(["services", "statefulsets"]),
+    )

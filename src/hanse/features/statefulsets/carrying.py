@@ -14,7 +14,7 @@ from hanse.features.statefulsets.config_maps import (
 from hanse.features.statefulsets.deletion import read_report
 from hanse.features.statefulsets.fleet import is_broker_listed
 from hanse.features.statefulsets.identity import belongs_to
-from hanse.features.statefulsets.owned_objects import owned_stateful_set
+from hanse.features.statefulsets.owned_objects import running_stateful_set
 from hanse.features.statefulsets.submitted import find_submitted_set
 from hanse.model.clusterset import broker_cluster
 from hanse.model.facts import ClusterState, WriteOutcome
@@ -136,7 +136,7 @@ def _is_taken(key: Key, snapshot: Snapshot, broker: ClusterId, broker_namespace:
         return False
     if record is None or not belongs_to(record, submitted):
         return False
-    runs = owned_stateful_set(key.name, key.namespace, snapshot) is not None
+    runs = running_stateful_set(key, snapshot) is not None
     report = read_report(key, snapshot, broker, broker_namespace)
     refuses = report is not None and report.spec.refused is not None
     service = snapshot.get(broker, Service, submitted.spec.service_name, key.namespace)

@@ -79,6 +79,24 @@ def list_parts(
     }
 
 
+def list_parts_and_releases(
+    key: Key,
+    snapshot: Snapshot,
+    broker: ClusterId,
+    set_uid: str,
+    members: tuple[FleetMember, ...],
+) -> dict[ClusterId, StatefulSetPartSpec]:
+    """As `list_parts`; of healthy clusters without a report, the tombstone if it has a share.
+
+    That is what an earlier set released and runs on: the cluster adopts it.
+    """
+    found = snapshot.by(broker, PARTS_BY_SET, f"{key.namespace}/{key.name}")
+    healthy = {member.cluster for member in members if member.healthy}
+    ended = (p.spec for p in found if p.spec.ended is not None and not p.spec.has_newer_schema)
+    released = {part.cluster: part for part in ended if part.share and part.cluster in healthy}
+    return {**released, **list_parts(key, snapshot, broker, set_uid)}
+
+
 def clusters_with_newer_parts(
     key: Key, snapshot: Snapshot, broker: ClusterId
 ) -> frozenset[ClusterId]:

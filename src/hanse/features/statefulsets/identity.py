@@ -10,6 +10,7 @@ from hanse.model.kinds.core import Namespace
 from hanse.model.kinds.hanse import FederatedStatefulSet
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import Meta, OwnerReference
+from hanse.model.ownership import OWNER
 from hanse.model.snapshot import Snapshot
 
 
@@ -61,10 +62,14 @@ def runs_for_deleted_set(
     """Whether a StatefulSet belongs to an earlier set of this name, which was deleted.
 
     By the annotated uid, if this cluster's live report is about that set and the record of shares
-    is not older than the present set, which would mean that the earlier one was orphaned.
+    is not older than the present set, which would mean that the earlier one was orphaned. Never one
+    that was released.
     """
-    uid = stateful_set.metadata.annotations.get(SET_UID, "")
-    if uid in ("", submitted.uid) or report is None or LOST in report.metadata.annotations:
+    meta = stateful_set.metadata
+    uid = meta.annotations.get(SET_UID, "")
+    if OWNER not in meta.labels or uid in ("", submitted.uid):
+        return False
+    if report is None or LOST in report.metadata.annotations:
         return False
     created, of_record = submitted.object.metadata.creation_timestamp, record.metadata
     orphaned = (

@@ -35,10 +35,11 @@ from hanse.features.statefulsets.load_balancers import (
     overwrite_events,
 )
 from hanse.features.statefulsets.owned_objects import (
+    is_released_by,
     list_owned,
-    owned_stateful_set,
     plan_release,
     plan_unchanged,
+    running_stateful_set,
 )
 from hanse.features.statefulsets.part_report import (
     STARTING,
@@ -67,6 +68,7 @@ from hanse.model.kinds.apps import StatefulSet
 from hanse.model.kinds.core import Pod, Service
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetShares
 from hanse.model.objects import ClusterId, ClusterObjectRef, ObjectRef, object_ref
+from hanse.model.ownership import OWNER
 from hanse.model.plan import Desired, Key, Patch, Plan, Removal, TakeOver
 from hanse.model.snapshot import Snapshot
 
@@ -134,10 +136,10 @@ def _plan_live_set(
 ) -> Plan:
     """The plan of a set with shares: its part here, or all unchanged while that cannot be judged.
 
-    What ran for an earlier set of this name is deleted. A cluster that was built anew waits to be
-    accepted.
+    What ran for an earlier set of this name is deleted; what one released is adopted, unless the
+    set is refused. A cluster that was built anew waits to be accepted.
     """
-    current = owned_stateful_set(key.name, key.namespace, snapshot)
+    current = running_stateful_set(key, snapshot)
     report = read_report(key, snapshot, broker, broker_namespace)
     if current is not None and runs_for_deleted_set(current, report, submitted, record):
         return plan_deletion(current, report, snapshot, broker)
@@ -155,6 +157,8 @@ def _plan_live_set(
         return plan_unchanged(key, snapshot, broker, broker_namespace)
     if current is None and report is not None and is_rebuilt(report, usable, snapshot):
         return plan_awaiting_acceptance(report, rebuilt_message(usable, snapshot), snapshot, broker)
+    if terms.refused is not None and is_released_by(current, key):
+        current = None  # it runs on as it is
     running = current.spec.replicas if current is not None else None
     given = believed_share(key, snapshot, broker, broker_namespace, running)
     share = terms.replicas_of(given.replicas, running or 0)
@@ -191,14 +195,15 @@ def _next_step(
     """The replicas, partition and permits of the StatefulSet now; a new one gets the whole share.
 
     Nothing is taken down while the set is invalid, the broker is not synced, pods are not listed,
-    or the recorded shares are not current.
+    the recorded shares are not current, or the StatefulSet is yet to be adopted.
     """
     here = snapshot.local
     if state is None:
         return Step(share, fleet.partition(here), updates=True)
     held = fleet.permit(here)
     seen = snapshot.synced(broker) and snapshot.listed(here, Pod)
-    if fleet.submitted.errors or not (seen and is_current):
+    is_ours = OWNER in state.stateful_set.metadata.labels
+    if fleet.submitted.errors or not (seen and is_current and is_ours):
         return unchanged_step(state, held)
     return next_step(state, fleet.others(here), fleet.rules(here), held)
 
@@ -317,6 +322,7 @@ def _report(
         returned=placed.returned,
         waits=placed.step.waits,
         applied=placed.applied,
+        stateful_set=placed.state.stateful_set if placed.state is not None else None,
         awaits_status=placed.awaits_status,
     )
     return build_report(

@@ -32,6 +32,18 @@ def owned_stateful_set(name: str, namespace: str, snapshot: Snapshot) -> Statefu
     return found if found is not None and OWNER in found.metadata.labels else None
 
 
+def running_stateful_set(key: Key, snapshot: Snapshot) -> StatefulSet | None:
+    """The set's StatefulSet here: ours, or one that a set of this name released; else None.
+
+    A released one that is terminating does not count: nobody can adopt it.
+    """
+    local_name = cluster_set_name(key.name, snapshot.local)
+    found = snapshot.get(snapshot.local, StatefulSet, local_name, key.namespace)
+    if found is not None and is_released_by(found, key):
+        return found if found.metadata.deletion_timestamp is None else None
+    return owned_stateful_set(key.name, key.namespace, snapshot)
+
+
 def list_owned(key: Key, snapshot: Snapshot) -> list[Object]:
     """StatefulSets, Services and budgets here with the set's label and our owner label."""
     ref = f"{key.namespace}/{key.name}"

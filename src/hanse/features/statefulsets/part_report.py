@@ -10,7 +10,7 @@ from hanse.features.statefulsets.acceptance import Terms
 from hanse.features.statefulsets.identity import cluster_uid
 from hanse.features.statefulsets.load_balancers import list_pods
 from hanse.features.statefulsets.names import POD_REVISION, REVISION, part_name, replica_name
-from hanse.features.statefulsets.owned_objects import owned_stateful_set
+from hanse.features.statefulsets.owned_objects import running_stateful_set
 from hanse.features.statefulsets.submitted import SubmittedSet
 from hanse.features.statefulsets.tombstones import add_created_uid
 from hanse.model.facts import WriteOutcome
@@ -28,7 +28,7 @@ from hanse.model.kinds.stateful import (
 )
 from hanse.model.objects import ClusterObjectRef, Meta, object_ref
 from hanse.model.ownership import OWNER
-from hanse.model.plan import Desired
+from hanse.model.plan import Desired, Key
 from hanse.model.snapshot import Snapshot
 
 STARTING = timedelta(seconds=2)
@@ -49,6 +49,8 @@ class PartProgress(Struct, frozen=True):
     waits: str
     applied: str = ""
     """The set's revision that its StatefulSet has or gets; empty: it has none."""
+    stateful_set: StatefulSet | None = None
+    """Its StatefulSet; None if it has none, or does not take a released one."""
     awaits_status: bool = False
     """Whether replaced replicas count once the StatefulSet's status has them: one report less."""
 
@@ -81,8 +83,7 @@ def build_report(
 
     The share is the one that this cluster runs or is about to, not what the StatefulSet says.
     """
-    owned = owned_stateful_set(submitted.name, submitted.namespace, snapshot)
-    applied = progress.applied
+    owned, applied = progress.stateful_set, progress.applied
     pods = dict(list_pods(owned, snapshot)) if owned is not None else {}
     ready = {r.name for r in before.replicas if r.ready} if before is not None else set[str]()
     starting = frozenset(
@@ -108,7 +109,7 @@ def build_report(
         available_replicas=counts.available,
         replicas=tuple(_list_replicas(submitted, owned, pods, starting, before, snapshot)),
         names=names,
-        trouble="; ".join(_problems(submitted, desired, snapshot))[:MAX_TEXT_LENGTH],
+        trouble="; ".join(_problems(submitted, owned, desired, snapshot))[:MAX_TEXT_LENGTH],
         returned=progress.returned,
         waits=progress.waits[:1024],
         made=add_created_uid(owned, before.made if before is not None else ()),
@@ -218,11 +219,23 @@ def _addresses(replica: str, submitted: SubmittedSet, snapshot: Snapshot) -> tup
     return tuple(i.ip or i.hostname for i in ingress if i.ip or i.hostname)[:16]
 
 
-def _problems(submitted: SubmittedSet, desired: list[Desired], snapshot: Snapshot) -> Iterator[str]:
+def _problems(
+    submitted: SubmittedSet,
+    owned: StatefulSet | None,
+    desired: list[Desired],
+    snapshot: Snapshot,
+) -> Iterator[str]:
     """What hinders this cluster's part: a terminating namespace, or final failures of writes.
 
-    Those at the broker are marked so.
+    Those at the broker are marked so. Also a released StatefulSet that is not adopted.
     """
+    key = Key("local", submitted.name, submitted.namespace)
+    if owned is None and (released := running_stateful_set(key, snapshot)) is not None:
+        name = released.metadata.name
+        yield (
+            f"StatefulSet {name} of an orphaned set runs on, since the set is refused here: accept "
+            f"it, or delete what runs with `kubectl -n {key.namespace} delete statefulset {name}`"
+        )
     namespace = snapshot.get(snapshot.local, Namespace, submitted.namespace)
     if namespace is not None and namespace.terminating:
         yield f"namespace {submitted.namespace} is being deleted here"

@@ -23,6 +23,7 @@ from hanse.model.kinds.core import Namespace, Service
 from hanse.model.kinds.policy import PodDisruptionBudget
 from hanse.model.kinds.stateful import Permit
 from hanse.model.objects import ClusterId, Meta, Wire
+from hanse.model.ownership import OWNER
 from hanse.model.plan import CreateOnly, Desired, Key, Owned, TakeOver
 from hanse.model.snapshot import Snapshot
 
@@ -140,7 +141,8 @@ def _stateful_set(placed: PlacedSet, snapshot: Snapshot) -> StatefulSet | None:
     """
     submitted, key, step = placed.submitted, placed.key, placed.step
     current = placed.state.stateful_set if placed.state is not None else None
-    if current is None and placed.here not in placed.fleet.parts:
+    is_ours = current is not None and OWNER in current.metadata.labels
+    if not is_ours and placed.here not in placed.fleet.parts:
         return None  # the report is written first: it later proves that the broker knew the set
     if not placed.share and (
         current is None or (is_drained(placed.state) and not keeps_claims_of_none(submitted.spec))

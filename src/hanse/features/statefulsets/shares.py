@@ -10,7 +10,7 @@ from hanse.features.statefulsets.fleet import (
     clusters_with_newer_parts,
     is_broker_listed,
     list_members,
-    list_parts,
+    list_parts_and_releases,
 )
 from hanse.features.statefulsets.identity import belongs_to, owned_shares_meta
 from hanse.features.statefulsets.names import name_error
@@ -78,6 +78,7 @@ class _SetState(Struct, frozen=True):
     submitted: SubmittedSet | None
     record: StatefulSetShares | None
     parts: dict[ClusterId, StatefulSetPartSpec]
+    """Reports, and tombstones of clusters where what an earlier set released runs on."""
     unread: frozenset[ClusterId]
     """Clusters whose reports have a newer schema."""
     members: tuple[FleetMember, ...]
@@ -116,7 +117,8 @@ def plan_shares(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
         return unchanged
     decision = _decide(state, snapshot)
     if decision is None:
-        reporting = (state.parts.keys() | state.unread) - state.departed
+        reporting = {c for c, part in state.parts.items() if part.ended is None} | state.unread
+        reporting -= state.departed
         is_needed = record is not None and (record.metadata.owner_references or reporting)
         return unchanged if is_needed else Plan()
     if decision.record is None:
@@ -141,8 +143,8 @@ def believed_share(
     state = _read_state(key, snapshot, broker, broker_namespace, record)
     if state is None or state.submitted is None:
         return BelievedShare(running or 0)
-    parts = state.parts
-    if running is not None and snapshot.local not in parts:
+    parts, reported = state.parts, state.parts.get(snapshot.local)
+    if running is not None and (reported is None or reported.ended is not None):
         own = StatefulSetPartSpec(
             namespace=key.namespace, name=key.name, cluster=snapshot.local, share=running
         )
@@ -197,13 +199,14 @@ def _read_state(
         return None
     members = list_members(snapshot, broker, broker_namespace)
     submitted = read_submitted_set(key, snapshot, broker, broker_namespace)
+    uid = submitted.uid if submitted is not None else ""
     if submitted is not None and record is not None and not belongs_to(record, submitted):
         return None  # the garbage collector deletes the record of the earlier set
     return _SetState(
         broker=broker,
         submitted=submitted,
         record=record,
-        parts=list_parts(key, snapshot, broker, submitted.uid if submitted is not None else ""),
+        parts=list_parts_and_releases(key, snapshot, broker, uid, members),
         unread=frozenset(unread),
         members=members,
         departed=departed_clusters(snapshot, broker, broker_namespace),

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from hanse.features.statefulsets.names import LOST
+from hanse.features.statefulsets.owned_objects import running_stateful_set
 from hanse.model.kinds.apps import StatefulSet, StatefulSetSpec
 from hanse.model.kinds.stateful import StatefulSetPart, StatefulSetPartSpec
 from hanse.model.objects import ClusterId, ClusterObjectRef, Meta, object_ref
@@ -62,10 +63,12 @@ def plan_tombstone(
 ) -> Plan:
     """Strips the report to a tombstone: uids of the StatefulSets, and when the set ended.
 
-    Empty, which deletes it, if it has no uids, is expired or over the limit. `released` says that
-    the objects were released, not deleted.
+    Its share is that of a released StatefulSet, which runs on: a set that is submitted again starts
+    from it. Empty, which deletes the report, if it has no uids, is expired or over the limit.
+    `released` says that the objects were released, not deleted.
     """
     spec, now = report.spec, snapshot.now.replace(microsecond=0)
+    running = running_stateful_set(Key("local", spec.name, spec.namespace), snapshot)
     age = now - (spec.ended or now)
     if (
         not spec.made
@@ -79,6 +82,7 @@ def plan_tombstone(
         cluster=spec.cluster,
         set_uid=spec.set_uid,
         cluster_uid=spec.cluster_uid,
+        share=running.spec.replicas if running is not None else 0,
         made=spec.made,
         ended=spec.ended or now,
         released=spec.released or released,
