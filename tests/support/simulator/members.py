@@ -84,6 +84,7 @@ class Members:
     async def replace(self, cluster: ClusterId) -> None:
         """What a cluster published is dropped, and it takes its id in a new epoch."""
         record = await self._record(cluster)
+        self._note(cluster, left=False)
         if not record.has_left:
             await set_phase(self._broker, record, "Replaced")
         await self._delete_published(cluster)

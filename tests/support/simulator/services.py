@@ -59,7 +59,7 @@ class Services:
     def laws(self) -> Sequence[Law]:
         return (
             ExportsAnswered(self._fleet, self),
-            DeadLeftOut(self._fleet),
+            DeadLeftOut(self._fleet, self.edited),
             AddressesKept(self._fleet, self),
             PodsBehindAddresses(self._fleet, self),
             ExportStatus(self._fleet),

@@ -1,7 +1,7 @@
 """The law of clusters that are silent: their services are in no answer of others."""
 
 import math
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 
 from hanse.kube.lease_observer import RECONNECT_TIME
 from hanse.model.objects import ClusterId
@@ -27,16 +27,19 @@ class DeadLeftOut(Law):
         f"{EXPIRY + RECONNECT_TIME:.0f} s after the broker was restored or the asked agent "
         "started, or was cut off; one that was left out does not return while it is silent, "
         "whoever is restarted or cut and whether the broker is "
-        "restored, unless the answering cluster is restored itself or the broker's clock set back. "
+        "restored, unless the answering cluster is restored itself or the broker's clock set back, "
+        "or only a person had deleted the import. "
         "Where the broker's namespace is lost with all Leases, one that was silent before may be "
         "answered until it is given up or returns."
     )
 
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, edited: Mapping[ClusterId, float]) -> None:
+        """`edited` is when somebody last edited imports in a cluster by hand."""
         super().__init__(fleet)
+        self._edited = edited
         self._left_out: dict[tuple[ClusterId, ClusterId, str], tuple[float, ...]] = {}
         """By asker, silent cluster and name: when the silence began that it was left out for, and
-        when the asker was last restored, or the broker's clock set back."""
+        when the asker was last restored, the broker's clock set back, or imports edited."""
 
     async def observe(self) -> AsyncIterator[str]:
         fleet = self.fleet
@@ -70,7 +73,10 @@ class DeadLeftOut(Law):
             fleet.mute_since(dead),
             fleet.restored_at.get(asker, 0),
             fleet.clock_set_back.get(BROKER, 0),
+            self._edited.get(asker, 0),
         )
+        if fleet.now - self._edited.get(asker, -READ) < READ:
+            return False
         if answer.code != "SERVFAIL" and not answer.records:
             self._left_out[key] = silence
         return self._left_out.get(key) == silence
