@@ -17,6 +17,7 @@ from hanse.model.kinds.multicluster import (
 )
 from hanse.model.objects import ClusterId, Meta
 from tests.scenarios.services import ServicesScenario
+from tests.support.faults import WATCH_LAGS
 from tests.support.federation import install_crds
 from tests.support.simulator.addresses import AddressesKept, PodsBehindAddresses
 from tests.support.simulator.exports import NAMES, Exported, Exports
@@ -31,6 +32,9 @@ CONVERGED = 90.0
 CAUGHT_UP = RECONNECT_TIME
 """Seconds after which an agent that works again has told and seen what was done meanwhile."""
 
+
+LAGGED = 5 * max(WATCH_LAGS)
+"""Seconds after which an agent that works has seen what was done."""
 
 _Pair = tuple[ClusterId, ClusterId, str]
 """Who is asked, whose export, and its name."""
@@ -313,8 +317,10 @@ class ExportsAnswered(LawOfExports):
         """
         fleet, joined = self.fleet, self.fleet.membership_changed.get(exporter)
         works = fleet.works_since(asker, BROKER)
-        if joined is None or works < joined - CAUGHT_UP:
+        if joined is None:
             return False
+        if works < joined - CAUGHT_UP:
+            return fleet.now - joined < LAGGED
         return fleet.now - max(works, fleet.works_since(exporter, BROKER)) < CAUGHT_UP
 
     def _was_changed_unseen(self, asker: ClusterId) -> bool:
