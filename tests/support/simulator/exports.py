@@ -1,6 +1,7 @@
-"""Users' exports, read from users' own objects."""
+"""Users' exports, read from their own objects, and laws about each of them."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 
 from msgspec import Struct
 
@@ -10,6 +11,7 @@ from hanse.model.kinds.hanse import ClusterSet
 from hanse.model.kinds.multicluster import ServiceExport
 from hanse.model.objects import ClusterId
 from tests.support.simulator.fleet import Fleet, find, is_live
+from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER
 
 NAMES = ("web", "db")
@@ -111,3 +113,25 @@ class Exports:
         usable = ready if headless else frozenset({address} if ready else ())
         ports = frozenset((p["name"], p["port"]) for p in service["spec"]["ports"])
         return Exported(headless, usable, export["metadata"]["creationTimestamp"], ports, ready)
+
+
+class LawOfExports(Law):
+    """A law about each exported name, by the export that is the oldest."""
+
+    def __init__(self, fleet: Fleet) -> None:
+        super().__init__(fleet)
+        self._exports = Exports(fleet)
+
+    async def at_rest(self) -> AsyncIterator[str]:
+        profile = await self._exports.profile()
+        for name in NAMES:
+            exports = await self._exports.of(name)
+            judge = partial(self._contradictions, name, exports, profile)
+            if seen := await self._exports.contradiction(exports, judge):
+                yield seen
+
+    def _contradictions(
+        self, name: str, exports: dict[ClusterId, Exported], profile: str, oldest: Exported | None
+    ) -> AsyncIterator[str]:
+        """What contradicts the law about a name, if this export is the oldest."""
+        raise NotImplementedError

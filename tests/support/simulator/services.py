@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from functools import partial
 
 from hanse.kube.errors import AlreadyExists, NotFound
 from hanse.kube.lease_observer import RECONNECT_TIME
@@ -20,7 +19,7 @@ from tests.scenarios.services import ServicesScenario
 from tests.support.faults import WATCH_LAGS
 from tests.support.federation import install_crds
 from tests.support.simulator.addresses import AddressesKept, PodsBehindAddresses
-from tests.support.simulator.exports import NAMES, Exported, Exports
+from tests.support.simulator.exports import NAMES, Exported, LawOfExports
 from tests.support.simulator.fleet import LEASE, RENEWAL, Fleet, find
 from tests.support.simulator.laws import Law
 from tests.support.simulator.schedule import BROKER, CLUSTERS, step
@@ -162,28 +161,6 @@ class Services:
     async def set_profile(self, profile: Profile) -> None:
         self.profile_changes += 1
         await self._users.set_profile(profile)
-
-
-class LawOfExports(Law):
-    """A law about each exported name, by the export that is the oldest."""
-
-    def __init__(self, fleet: Fleet) -> None:
-        super().__init__(fleet)
-        self._exports = Exports(fleet)
-
-    async def at_rest(self) -> AsyncIterator[str]:
-        profile = await self._exports.profile()
-        for name in NAMES:
-            exports = await self._exports.of(name)
-            judge = partial(self._contradictions, name, exports, profile)
-            if seen := await self._exports.contradiction(exports, judge):
-                yield seen
-
-    def _contradictions(
-        self, name: str, exports: dict[ClusterId, Exported], profile: str, oldest: Exported | None
-    ) -> AsyncIterator[str]:
-        """What contradicts the law about a name, if this export is the oldest."""
-        raise NotImplementedError
 
 
 class ExportsAnswered(LawOfExports):
