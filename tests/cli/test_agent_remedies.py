@@ -8,16 +8,20 @@ from hanse.cli.doctor.lists import DEPLOYMENTS
 from hanse.cli.doctor.updates import update_agent
 from hanse.cli.fleet import ACCOUNT
 from hanse.features.fleet.links import link_findings
+from hanse.kube.listed_objects import ListedObjects
 from hanse.kube.watch_events import Listed
 from hanse.model.facts import AgentFeatures, ClusterState, Facts, Phase, Role
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.apps import Deployment, DeploymentSpec
 from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.federation import Federation
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Snapshot
 from tests.support.fleet_reads import NOW, findings, read
 
 ONE = "lubeck"
+FEDERATION = Federation(metadata=Meta(name="league"))
+FEDERATED = {(ONE, Federation.kind): [ListedObjects(Listed((FEDERATION,), "1"))]}
 
 
 def agent_deployment(replicas: int) -> Deployment:
@@ -146,12 +150,14 @@ def test_a_link_over_which_rights_are_missing_is_mended_by_joining_again() -> No
         facts.put(ClusterState(cluster, frozenset({Role.LOCAL}), Phase.SYNCED, NOW))
     member = frozenset({Role.MEMBER})
     own[ONE].put(ClusterState("bergen", member, Phase.UNREACHABLE, NOW, "no", forbidden=("pods",)))
-    snapshots = {cluster: Snapshot({}, facts, NOW, cluster) for cluster, facts in own.items()}
+    snapshots = {c: Snapshot(FEDERATED, facts, NOW, c) for c, facts in own.items()}
 
     (found,) = link_findings("bergen", MultiClusterSnapshot(snapshots))
 
     assert found.code == "TokenRevoked"
-    assert found.remedy.commands[0].startswith("hanse join --federation ")
+    assert found.remedy.commands[0].startswith(
+        "hanse join --federation league --cluster-id bergen "
+    )
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -165,14 +171,17 @@ def test_a_link_over_a_certificate_of_another_authority_is_mended_by_joining_aga
     facts.put(ClusterState("bergen", member, Phase.UNREACHABLE, NOW, why, untrusted=True))
     own = Facts()
     own.put(ClusterState("bergen", frozenset({Role.LOCAL}), Phase.SYNCED, NOW))
-    snapshots = {ONE: Snapshot({}, facts, NOW, ONE), "bergen": Snapshot({}, own, NOW, "bergen")}
+    snapshots = {
+        ONE: Snapshot(FEDERATED, facts, NOW, ONE),
+        "bergen": Snapshot({}, own, NOW, "bergen"),
+    }
 
     (found,) = link_findings("bergen", MultiClusterSnapshot(snapshots, local=local))
 
     assert found.code == "LinkCut"
     assert why in found.summary
     (command,) = found.remedy.commands
-    assert command.startswith("hanse join --federation ")
+    assert command.startswith("hanse join --federation league --cluster-id bergen ")
 
 
 def deployment(image: str, version: str, **annotations: str) -> Deployment:
