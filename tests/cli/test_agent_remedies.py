@@ -10,7 +10,7 @@ from hanse.cli.fleet import ACCOUNT
 from hanse.features.fleet.links import link_findings
 from hanse.kube.listed_objects import ListedObjects
 from hanse.kube.watch_events import Listed
-from hanse.model.facts import AgentFeatures, ClusterState, Facts, Phase, Role
+from hanse.model.facts import AgentFeatures, AgentLeaseRefused, ClusterState, Facts, Phase, Role
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.apps import Deployment, DeploymentSpec
 from hanse.model.kinds.core import Namespace
@@ -109,6 +109,25 @@ def test_an_agent_says_itself_that_it_lacks_rights_and_is_not_taken_for_unreacha
     )
     assert (found.code, found.subject) == ("AgentForbidden", of_a_person.subject)
     assert (found.summary, found.remedy) == (of_a_person.summary, of_a_person.remedy)
+
+
+def test_an_agent_that_may_not_renew_its_lease_says_that_it_lacks_rights() -> None:
+    message = (
+        'leases.coordination.k8s.io "hanse-agent" is forbidden: User "system:serviceaccount:'
+        'hanse-system:hanse-agent" cannot patch resource "leases"'
+    )
+    facts = Facts()
+    facts.put(ClusterState(ONE, frozenset({Role.LOCAL}), Phase.SYNCED, NOW))
+    facts.put(AgentFeatures(ONE, ("services",)))
+    facts.put(AgentLeaseRefused(ONE, "hanse-system", message, NOW))
+
+    (found,) = examine(MultiClusterSnapshot({ONE: Snapshot({}, facts, NOW, ONE)})).findings
+
+    (of_a_person,) = findings(
+        read(ONE, agent=60, agent_forbidden=("leases",), features=("services",))
+    )
+    assert (found.code, found.summary) == ("AgentForbidden", of_a_person.summary)
+    assert found.remedy == of_a_person.remedy
 
 
 @pytest.mark.parametrize("local", [True, False])

@@ -85,7 +85,7 @@ class ClusterRead(Struct, frozen=True):
     failed: frozenset[Watch] = frozenset()
     """Further lists that could not be read."""
     agent_forbidden: tuple[str, ...] = ()
-    """The resources that the account of its agent may not watch, as far as we may ask."""
+    """The resources that the account of its agent may not use, as far as we may ask."""
     features: tuple[str, ...] = FEATURES
     """What the agent has rights for; all where its account does not say."""
     refused_renewal: str = ""
