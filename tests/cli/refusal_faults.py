@@ -88,12 +88,21 @@ DIVERTED = (
         restore="k lubeck -n acme-web delete networkpolicies.crd.antrea.io tenants",
     ),
 )
+UNRENEWED = (
+    Fault(
+        "AgentForbidden Cluster bergen",
+        "k bergen -n hanse-system delete rolebinding hanse-agent; sleep 25",
+        causes=True,
+        unseen_by=frozenset({"events"}),  # who may not renew its Lease writes none
+    ),
+)
 REFUSALS = {
     "webhook": NARROW,
     "webhook of all": ALL,
     "webhook of broker": BROKER,
     "webhook where nobody else writes": ALONE,
     "webhook of ours": OURS,
+    "no right to its Lease": UNRENEWED,
     "webhook that leads nowhere": DIVERTED,
 }
 """Webhooks that do not answer, one by one."""

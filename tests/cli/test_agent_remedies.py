@@ -8,16 +8,20 @@ from hanse.cli.doctor.lists import DEPLOYMENTS
 from hanse.cli.doctor.updates import update_agent
 from hanse.cli.fleet import ACCOUNT
 from hanse.features.fleet.links import link_findings
+from hanse.kube.listed_objects import ListedObjects
 from hanse.kube.watch_events import Listed
-from hanse.model.facts import AgentFeatures, ClusterState, Facts, Phase, Role
+from hanse.model.facts import AgentFeatures, AgentLeaseRefused, ClusterState, Facts, Phase, Role
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.apps import Deployment, DeploymentSpec
 from hanse.model.kinds.core import Namespace
+from hanse.model.kinds.federation import Federation
 from hanse.model.objects import Meta
 from hanse.model.snapshot import Snapshot
 from tests.support.fleet_reads import NOW, findings, read
 
 ONE = "lubeck"
+FEDERATION = Federation(metadata=Meta(name="league"))
+FEDERATED = {(ONE, Federation.kind): [ListedObjects(Listed((FEDERATION,), "1"))]}
 
 
 def agent_deployment(replicas: int) -> Deployment:
@@ -107,6 +111,25 @@ def test_an_agent_says_itself_that_it_lacks_rights_and_is_not_taken_for_unreacha
     assert (found.summary, found.remedy) == (of_a_person.summary, of_a_person.remedy)
 
 
+def test_an_agent_that_may_not_renew_its_lease_says_that_it_lacks_rights() -> None:
+    message = (
+        'leases.coordination.k8s.io "hanse-agent" is forbidden: User "system:serviceaccount:'
+        'hanse-system:hanse-agent" cannot patch resource "leases"'
+    )
+    facts = Facts()
+    facts.put(ClusterState(ONE, frozenset({Role.LOCAL}), Phase.SYNCED, NOW))
+    facts.put(AgentFeatures(ONE, ("services",)))
+    facts.put(AgentLeaseRefused(ONE, "hanse-system", message, NOW))
+
+    (found,) = examine(MultiClusterSnapshot({ONE: Snapshot({}, facts, NOW, ONE)})).findings
+
+    (of_a_person,) = findings(
+        read(ONE, agent=60, agent_forbidden=("leases",), features=("services",))
+    )
+    assert (found.code, found.summary) == ("AgentForbidden", of_a_person.summary)
+    assert found.remedy == of_a_person.remedy
+
+
 @pytest.mark.parametrize("local", [True, False])
 def test_an_agent_whose_account_is_gone_is_told_alike_by_itself_and_by_a_person(
     local: bool,
@@ -146,12 +169,14 @@ def test_a_link_over_which_rights_are_missing_is_mended_by_joining_again() -> No
         facts.put(ClusterState(cluster, frozenset({Role.LOCAL}), Phase.SYNCED, NOW))
     member = frozenset({Role.MEMBER})
     own[ONE].put(ClusterState("bergen", member, Phase.UNREACHABLE, NOW, "no", forbidden=("pods",)))
-    snapshots = {cluster: Snapshot({}, facts, NOW, cluster) for cluster, facts in own.items()}
+    snapshots = {c: Snapshot(FEDERATED, facts, NOW, c) for c, facts in own.items()}
 
     (found,) = link_findings("bergen", MultiClusterSnapshot(snapshots))
 
     assert found.code == "TokenRevoked"
-    assert found.remedy.commands[0].startswith("hanse join --federation ")
+    assert found.remedy.commands[0].startswith(
+        "hanse join --federation league --cluster-id bergen "
+    )
 
 
 @pytest.mark.parametrize("local", [True, False])
@@ -165,14 +190,17 @@ def test_a_link_over_a_certificate_of_another_authority_is_mended_by_joining_aga
     facts.put(ClusterState("bergen", member, Phase.UNREACHABLE, NOW, why, untrusted=True))
     own = Facts()
     own.put(ClusterState("bergen", frozenset({Role.LOCAL}), Phase.SYNCED, NOW))
-    snapshots = {ONE: Snapshot({}, facts, NOW, ONE), "bergen": Snapshot({}, own, NOW, "bergen")}
+    snapshots = {
+        ONE: Snapshot(FEDERATED, facts, NOW, ONE),
+        "bergen": Snapshot({}, own, NOW, "bergen"),
+    }
 
     (found,) = link_findings("bergen", MultiClusterSnapshot(snapshots, local=local))
 
     assert found.code == "LinkCut"
     assert why in found.summary
     (command,) = found.remedy.commands
-    assert command.startswith("hanse join --federation ")
+    assert command.startswith("hanse join --federation league --cluster-id bergen ")
 
 
 def deployment(image: str, version: str, **annotations: str) -> Deployment:

@@ -18,7 +18,7 @@ from hanse.kube.clock import WallClock
 from hanse.kube.transport import Request, Response
 from hanse.local.in_process import InProcessTransport
 from hanse.model.agent_manifests import agent_manifests
-from hanse.model.kinds.rbac import ClusterRole, ClusterRoleBinding
+from hanse.model.kinds.rbac import ClusterRole, ClusterRoleBinding, RoleBinding
 from hanse.model.manifests import crd_manifests
 from tinykube.apiserver import ApiServer
 
@@ -115,6 +115,15 @@ async def test_an_agent_whose_role_or_binding_is_gone_lacks_rights(
     denied = await denied_to_agent(client, agent_permissions(("services",)))
 
     assert Permission("watch", "serviceexports", "multicluster.x-k8s.io") in denied
+
+
+async def test_an_agent_that_may_not_renew_its_lease_lacks_rights() -> None:
+    client = Client(await installed(SERVICES))
+    await client.delete(RoleBinding, "hanse-agent", "hanse-system")
+
+    (denied,) = await denied_to_agent(client, agent_permissions(("services",)))
+
+    assert (denied.verb, denied.resource, denied.name) == ("patch", "leases", "hanse-agent")
 
 
 async def test_a_right_that_others_grant_is_no_missing_right() -> None:

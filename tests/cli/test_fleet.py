@@ -227,15 +227,16 @@ JOIN_AGAIN = "hanse join --federation league --cluster-id b --context b --superv
 
 
 @pytest.mark.parametrize(
-    ("reason", "code", "command"),
+    ("reason", "code", "commands"),
     [
-        ("", "LinkCut", "hanse local heal lubeck b"),
-        ("CredentialsRejected", "TokenRevoked", JOIN_AGAIN),
-        ("CertificateUntrusted", "LinkCut", JOIN_AGAIN),
+        ("", "LinkCut", ("hanse local heal lubeck b", JOIN_AGAIN)),  # its address may be wrong
+        ("CredentialsRejected", "TokenRevoked", (JOIN_AGAIN,)),
+        ("AgentForbidden", "TokenRevoked", (JOIN_AGAIN,)),
+        ("CertificateUntrusted", "LinkCut", (JOIN_AGAIN,)),
     ],
 )
 def test_a_link_that_an_agent_reports_as_cut_is_the_cause(
-    reason: str, code: str, command: str
+    reason: str, code: str, commands: tuple[str, ...]
 ) -> None:
     lost = MemberState(cluster_id="b", reason=reason, message="why, and perhaps `hanse join`")
     unreachable = condition("MembersReachable", False, "MemberUnreachable", "b")
@@ -247,8 +248,27 @@ def test_a_link_that_an_agent_reports_as_cut_is_the_cause(
     (found,) = findings(read("lubeck", league), read("b"))
 
     assert (found.code, str(found.subject)) == (code, "Link lubeck-b in lubeck")
-    assert found.remedy.commands == (command,)
+    assert found.remedy.commands == commands
     assert [c.subject.kind for c in found.consequences] == ["Federation"]
+
+
+def test_a_member_under_another_id_than_its_own_is_renamed_and_explains_lists_that_differ() -> None:
+    says = "spec.members[2].clusterID: the cluster at https://b:6443 says that it is 'b'"
+    wrong = condition("Valid", False, "ClusterIDMismatch", says)
+    join = "hanse join --federation league --cluster-id c --context c --supervisor lubeck"
+    differ = condition("MembersDiffer", True, "MembersDiffer", f"lubeck names c: {join}, or not")
+    league = Federation(
+        metadata=Meta(name="league"), status=FederationStatus(conditions=(wrong, differ))
+    )
+
+    (found,) = findings(read("lubeck", league))
+
+    assert found.code == "FederationInvalid"
+    patch = '[{"op": "replace", "path": "/spec/members/2/clusterID", "value": "b"}]'
+    assert found.remedy.commands == (
+        f"kubectl --context lubeck patch federation league --type json -p '{patch}'",
+    )
+    assert len(found.consequences) == 1
 
 
 def test_exports_tell_that_a_cluster_which_is_gone_is_the_broker() -> None:

@@ -1,5 +1,6 @@
 """The fleet as a person sees it: every cluster read once, as snapshots that views judge."""
 
+import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,6 +17,7 @@ from hanse.kube.listed_objects import ListedObjects
 from hanse.kube.watch_events import Counted, Listed
 from hanse.model.agent_report import (
     CUT_OFF,
+    FORBIDDEN,
     REJECTED,
     UNTRUSTED,
     LostConnection,
@@ -58,6 +60,9 @@ GRACE = timedelta(seconds=5)
 """How much longer than its Lease a holder may be silent, as its clock is not ours."""
 
 
+_MAY_NOT_READ = re.compile(r"may not read ([^;]+)")
+
+
 class SelectedList(Watch, frozen=True):
     """A list by fields beside a name, which commands read and nobody watches."""
 
@@ -80,7 +85,7 @@ class ClusterRead(Struct, frozen=True):
     failed: frozenset[Watch] = frozenset()
     """Further lists that could not be read."""
     agent_forbidden: tuple[str, ...] = ()
-    """The resources that the account of its agent may not watch, as far as we may ask."""
+    """The resources that the account of its agent may not use, as far as we may ask."""
     features: tuple[str, ...] = FEATURES
     """What the agent has rights for; all where its account does not say."""
     refused_renewal: str = ""
@@ -288,6 +293,7 @@ def _reported_links(
                     one.message,
                     rejected=one.reason == REJECTED,
                     untrusted=one.reason == UNTRUSTED,
+                    forbidden=_denied_kinds(one.message) if one.reason == FORBIDDEN else (),
                 )
     lost = reported_connection(read.agent_lease) or next(_lost_connections(read), None)
     if lost is not None and broker is not None and name != broker:
@@ -300,6 +306,12 @@ def _reported_links(
             rejected=lost.rejected,
             forbidden=lost.denied,
         )
+
+
+def _denied_kinds(message: str) -> tuple[str, ...]:
+    """The kinds that an agent may not read in a member, by what it says of that."""
+    found = _MAY_NOT_READ.search(message)
+    return tuple(found[1].split(", ")) if found is not None else ("what it needs",)
 
 
 def _lost_connections(read: ClusterRead) -> Iterator[LostConnection]:

@@ -13,6 +13,7 @@ from hanse.kube.transport import Request
 from hanse.model.agent_manifests import FEATURE
 from hanse.model.facts import Role
 from hanse.model.json_input import decode_json
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.rbac import (
     BoundSubject,
     ClusterRole,
@@ -34,6 +35,8 @@ class Permission(Struct, frozen=True):
     resource: str
     group: str = ""
     namespace: str = ""
+    name: str = ""
+    """The only object, if it is one."""
 
 
 EVERYTHING = Permission("*", "*", "*")
@@ -41,14 +44,16 @@ EVERYTHING = Permission("*", "*", "*")
 
 
 def agent_permissions(features: tuple[str, ...]) -> tuple[Permission, ...]:
-    """The permissions to watch that an agent with these features needs in its own cluster.
+    """The permissions that an agent with these features needs in its own cluster.
 
-    Watches of a single object by name are left out.
+    To watch, but for watches of a single object by name, and to renew its Lease.
     """
     watches = app.watches(app.Options(features=features))
     local = [watch for watch in watches if watch.role is Role.LOCAL and not watch.name]
     kinds = dict.fromkeys((watch.kind.kind, watch.namespace) for watch in local)
-    return tuple(Permission("watch", kind.plural, kind.group, space) for kind, space in kinds)
+    watched = (Permission("watch", kind.plural, kind.group, space) for kind, space in kinds)
+    lease = Lease.kind
+    return (*watched, Permission("patch", lease.plural, lease.group, SYSTEM_NAMESPACE, AGENT))
 
 
 async def denied_permissions(
@@ -131,13 +136,14 @@ def _is_granted(permission: Permission, granted: Iterable[_Granted]) -> bool:
 
 
 def _allows(rule: PolicyRule, permission: Permission) -> bool:
-    """Whether a rule allows a permission, also by `*`; never a rule with resourceNames."""
+    """Whether a rule allows a permission; where it names the only objects, on one of them."""
     asked = (
         (permission.verb, rule.verbs),
         (permission.group, rule.api_groups),
         (permission.resource, rule.resources),
     )
-    return not rule.resource_names and all(w in named or "*" in named for w, named in asked)
+    named_object = not rule.resource_names or permission.name in rule.resource_names
+    return named_object and all(w in named or "*" in named for w, named in asked)
 
 
 async def _is_allowed(client: Client, permission: Permission, user: str = "") -> bool:

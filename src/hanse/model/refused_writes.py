@@ -140,7 +140,8 @@ def failed_writes(facts: FactSource, local: ClusterId) -> Iterator[WriteOutcome]
     for failure in facts(ElectionFailure):
         yield _failed_lease(failure.member, SYSTEM, failure.member, failure.message, failure.since)
     for own in facts(AgentLeaseRefused):
-        yield _failed_lease(own.cluster, own.namespace, AGENT, own.message, own.since)
+        if admission_refusal(own.message):  # what its account may not do is told of its cluster
+            yield _failed_lease(own.cluster, own.namespace, AGENT, own.message, own.since)
     for beat in facts(HeartbeatState):
         if beat.refusal:
             yield _failed_lease(beat.where, beat.namespace, local, beat.refusal, beat.since)

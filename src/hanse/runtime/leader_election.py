@@ -27,7 +27,7 @@ from hanse.model.kinds.federation import SYSTEM
 from hanse.model.naming import AGENT, holder_cluster
 from hanse.model.objects import ClusterId
 from hanse.model.paused_objects import pause_annotations
-from hanse.model.refused_writes import admission_refusal, failed_writes, refusal_annotations
+from hanse.model.refused_writes import failed_writes, refusal_annotations, refuser_in
 from hanse.runtime.informers import ClusterInformers
 
 DEFERENCE = 0.75
@@ -220,9 +220,9 @@ class LeaderElections:
         return {**report_annotations(broker, renewal), **refusals, **pauses}
 
     def _publish_refusal(self, namespace: str, error: KubeError | None) -> None:
-        """Put `AgentLeaseRefused` if admission refuses the Lease of our replicas, else drop it."""
-        local, message = self._informers.local, admission_refusal(error)
-        if message:
+        """Put `AgentLeaseRefused` if the Lease of our replicas is refused, else drop it."""
+        local, message = self._informers.local, str(error)
+        if refuser_in(message, local) is not None:
             self._informers.put_fact(
                 AgentLeaseRefused(local, namespace, message, self._clock.now())
             )

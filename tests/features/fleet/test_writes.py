@@ -25,6 +25,7 @@ from hanse.model.findings import Finding, judge
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.admission import ValidatingWebhookConfiguration
 from hanse.model.kinds.coordination import Lease
+from hanse.model.kinds.federation import Federation
 from hanse.model.kinds.multicluster import ServiceExport, ServiceExportStatus, ServiceImport
 from hanse.model.objects import ClusterObjectRef, Meta, ObjectRef
 from hanse.model.refused_writes import refusal_annotations, refused_writes, reported_refusals
@@ -141,6 +142,26 @@ def test_an_agent_that_may_not_write_at_home_gets_its_rights_again() -> None:
     (command,) = found.remedy.commands
     assert command.startswith("hanse manifests --cluster-id bergen ")
     assert command.endswith("--rights | kubectl --context bergen apply -f -")
+
+
+def test_a_supervisor_that_may_not_write_into_a_member_gets_its_rights_by_joining_again() -> None:
+    message = (
+        'services is forbidden: User "system:serviceaccount:antrea-plus-system:'
+        'hanse-supervisor-lubeck" cannot create resource "services" in API group ""'
+    )
+    league = Federation(metadata=Meta(name="league"))
+    told = reporting(
+        outcome(message),
+        extra={Watch(Role.LOCAL, Federation): Listed((league,), "1")},
+        name="lubeck",
+    )
+
+    found = only(told, read("bergen"))
+
+    assert found.code == "WriteRefused"
+    assert found.remedy.commands == (
+        "hanse join --federation league --cluster-id bergen --context bergen --supervisor lubeck",
+    )
 
 
 def test_an_agent_says_the_same_of_what_it_could_not_write() -> None:

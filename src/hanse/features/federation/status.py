@@ -26,7 +26,7 @@ from hanse.features.federation.refusals import (
     refusal_report,
 )
 from hanse.features.federation.tokens import stored_token_digest
-from hanse.model.agent_report import REJECTED, UNTRUSTED
+from hanse.model.agent_report import FORBIDDEN, REJECTED, UNTRUSTED
 from hanse.model.conditions import Condition, condition, find_condition, merge_conditions
 from hanse.model.facts import (
     ClusterAbandoned,
@@ -327,14 +327,12 @@ def _reachable_condition(
 
 
 def _refusal(cluster: ClusterId, snapshot: Snapshot) -> str:
-    """The status reason if a member rejects our credentials or its certificate is untrusted.
-
-    Else empty.
-    """
+    """The status reason if a member rejects our credentials, lacks trust, or forbids us; else empty."""
     state = snapshot.fact(ClusterState, cluster)
-    if state is None or not (state.rejected or state.untrusted):
+    if state is None:
         return ""
-    return REJECTED if state.rejected else UNTRUSTED
+    reasons = {REJECTED: state.rejected, UNTRUSTED: state.untrusted, FORBIDDEN: state.forbidden}
+    return next((reason for reason, holds in reasons.items() if holds), "")
 
 
 def _is_rejected(cluster: ClusterId, snapshot: Snapshot) -> bool:

@@ -1,7 +1,9 @@
 """What Federations say is wrong: members, leaders, and lists of supervisors that differ."""
 
+import json
 import re
 from collections.abc import Iterator, Sequence
+from shlex import quote
 
 from msgspec.structs import replace
 
@@ -46,6 +48,7 @@ _RULES = {
     RANGES: ConditionRule("RangesOverlap"),
 }
 
+_MISNAMED = re.compile(r"spec\.members\[(\d+)\]\.clusterID: .* says that it is '([^']+)'")
 _SECRET_FIELD = re.compile(r"spec\.members\[(\d+)\]\.secret: ")
 
 
@@ -75,6 +78,14 @@ def _condition_remedy(
     if bad.type == MEMBERS_WRITTEN:
         advice = "mend what the message names; it is written again by itself"
         return Remedy(advice, ask=f"the administrator of {bad.message.partition(':')[0]}")
+    if bad.type == VALID and (renamed := _MISNAMED.search(bad.message)) is not None:
+        path = f"/spec/members/{renamed[1]}/clusterID"
+        patch = json.dumps([{"op": "replace", "path": path, "value": renamed[2]}])
+        return remedy(
+            snapshot.kubectl(
+                where, f"patch federation {federation.name} --type json -p {quote(patch)}"
+            )
+        )
     numbers = [int(number) for number in _SECRET_FIELD.findall(bad.message)]
     if bad.type == VALID and numbers:
         members = [member.cluster_id for member in federation.spec.members]
@@ -101,6 +112,7 @@ def _check(
                 REACHABLE: (*away, *links),
                 MEMBERS_WRITTEN: write_causes(refusing, one.message, snapshot),
                 LED: (*away, *links, cluster_ref(where)),
+                DIFFER: tuple(subject_of(federation, one) for one in sorted(snapshot.clusters)),
             }.get(one.type, ())
             yield replace(found, caused_by=causes, subject=_subject(federation, where, one.type))
     for gone in federation.status.abandoned:

@@ -3,14 +3,15 @@
 from collections.abc import Iterator
 
 from hanse.features.fleet.links import link_remedy, link_state, needs_join, refusal
-from hanse.model.facts import AgentFeatures, AgentRun, Role
+from hanse.model.facts import AgentFeatures, AgentLeaseRefused, AgentRun, ClusterState, Role
 from hanse.model.findings import Finding, Remedy, Severity, cluster_ref, remedy
 from hanse.model.fleet import MultiClusterSnapshot
 from hanse.model.kinds.apps import Deployment
+from hanse.model.kinds.coordination import Lease
 from hanse.model.kinds.core import Namespace
 from hanse.model.naming import AGENT, SYSTEM_NAMESPACE
 from hanse.model.objects import ClusterId
-from hanse.model.refused_writes import lease_refusers
+from hanse.model.refused_writes import admission_refusal, lease_refusers
 
 
 def agent_faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Finding]:
@@ -64,6 +65,16 @@ def _features_option(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:
     """The option of `hanse manifests` for the features of an agent; empty if they are not known."""
     own = snapshot.by_agent[cluster].fact(AgentFeatures, cluster)
     return f" --features {','.join(own.features)}" if own is not None else ""
+
+
+def denied_to_agent(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> tuple[str, ...]:
+    """What the account of a cluster's agent may not watch there, or its Lease; else empty."""
+    own = snapshot.by_agent[cluster]
+    state, lease = own.fact(ClusterState, cluster), own.fact(AgentLeaseRefused, cluster)
+    if state is not None and state.forbidden:
+        return state.forbidden
+    denied = lease is not None and not admission_refusal(lease.message)
+    return (Lease.kind.plural,) if denied else ()
 
 
 def _missing_part(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> str:

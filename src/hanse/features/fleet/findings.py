@@ -5,7 +5,13 @@ from itertools import islice
 
 from msgspec.structs import replace
 
-from hanse.features.fleet.agents import agent_faults, refused_agent, rights_command, silent_finding
+from hanse.features.fleet.agents import (
+    agent_faults,
+    denied_to_agent,
+    refused_agent,
+    rights_command,
+    silent_finding,
+)
 from hanse.features.fleet.members import leave_commands, member_findings
 from hanse.model.broker_namespace import lost_broker_namespace
 from hanse.model.clusterset import oldest_clusterset
@@ -87,8 +93,8 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
         )
         return
     state = own.fact(ClusterState, cluster) if own is not None else None
-    if state is not None and state.forbidden:
-        yield _forbidden_agent(state, snapshot)
+    if state is not None and (denied := denied_to_agent(cluster, snapshot)):
+        yield _forbidden_agent(state, denied, snapshot)
         return
     if state is not None and state.rejected:
         yield refused_agent(cluster, snapshot)
@@ -113,8 +119,10 @@ def _faults(cluster: ClusterId, snapshot: MultiClusterSnapshot) -> Iterator[Find
         yield silent_finding(cluster, snapshot)
 
 
-def _forbidden_agent(state: ClusterState, snapshot: MultiClusterSnapshot) -> Finding:
-    """AgentForbidden: what the account of an agent may not read in its own cluster.
+def _forbidden_agent(
+    state: ClusterState, denied: tuple[str, ...], snapshot: MultiClusterSnapshot
+) -> Finding:
+    """AgentForbidden: what the account of an agent may not read, or renew, in its own cluster.
 
     The remedy gives it the rights of the features that it runs, and changes nothing else.
     """
@@ -123,7 +131,7 @@ def _forbidden_agent(state: ClusterState, snapshot: MultiClusterSnapshot) -> Fin
         code="AgentForbidden",
         severity=Severity.DEGRADED,
         subject=cluster_ref(cluster),
-        summary=f"the agent of {cluster} may not watch {first_of(state.forbidden)}: "
+        summary=f"the agent of {cluster} may not use {first_of(denied)}: "
         "what depends on them does not work",
         remedy=remedy(rights_command(cluster, snapshot)),
         since=state.since if state.phase is Phase.UNREACHABLE else None,

@@ -79,10 +79,23 @@ def link_remedy(
     source: ClusterId, target: ClusterId, state: ClusterState, snapshot: MultiClusterSnapshot
 ) -> Remedy:
     """New credentials where they, rights or a certificate are refused, else the network."""
-    if not needs_join(state):
-        heal = (f"hanse local heal {source} {target.rpartition('/')[2]}",) if snapshot.local else ()
-        return remedy(*heal, advice=f"mend the network from {source} to {target}")
-    if Role.BROKER in state.roles:
-        return remedy(join_broker(target, source, snapshot))
-    federation = next((one.name for one in snapshot.all(source, Federation)), "NAME")
-    return remedy(join_federation(federation, target, source, snapshot))
+    again = rejoin_command(source, target, snapshot)
+    if needs_join(state):
+        return remedy(again) if again else remedy(advice="give its agent new credentials")
+    address = again if Role.MEMBER in state.roles else ""  # which its Federation may have wrong
+    advice = f"mend the network from {source} to {target}"
+    if snapshot.local:
+        heal = f"hanse local heal {source} {target.rpartition('/')[2]}"
+        return remedy(heal, *((address,) if address else ()), advice=advice)
+    return remedy(advice=f"{advice}, or its address: `{address}`" if address else advice)
+
+
+def rejoin_command(source: ClusterId, target: ClusterId, snapshot: MultiClusterSnapshot) -> str:
+    """The command that gives an agent address, token and rights for another cluster anew.
+
+    Empty where the agent's cluster has no Federation by which it knows the other one.
+    """
+    if Role.BROKER in snapshot.roles(target):
+        return join_broker(target, source, snapshot)
+    federation = next((one.name for one in snapshot.all(source, Federation)), "")
+    return join_federation(federation, target, source, snapshot) if federation else ""

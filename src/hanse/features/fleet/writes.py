@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from shlex import quote
 
 from hanse.features.fleet.agents import restart_agent, rights_command
+from hanse.features.fleet.links import rejoin_command
 from hanse.model.facts import AgentLeaseRefused, ElectionFailure, HeartbeatState, WriteOutcome
 from hanse.model.findings import (
     Finding,
@@ -114,6 +115,8 @@ def _remedy(
     refuser, where = refused.refuser, refused.refuser.cluster
     if refuser.kind == ACCOUNT and where == agent:
         return remedy(rights_command(where, snapshot))
+    if refuser.kind == ACCOUNT and (again := rejoin_command(agent, where, snapshot)):
+        return remedy(again)
     if refused.is_down and refused.is_by_agent:
         return restart_agent(where, snapshot)
     if refused.is_down and webhook is not None:

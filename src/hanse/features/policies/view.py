@@ -35,6 +35,7 @@ from hanse.model.kinds.federation import SYSTEM, spelled_label, spelled_value
 from hanse.model.object_view import ObjectRule, ObjectsView, object_finding
 from hanse.model.objects import ClusterId, Object
 from hanse.model.plan import Key
+from hanse.model.refused_writes import write_causes
 from hanse.model.snapshot import Change, FactChange, Watch
 from hanse.model.view import ClusterPart, FeatureItem, State, state_of, worst
 
@@ -138,7 +139,9 @@ def _findings(policy: PolicyView, snapshot: MultiClusterSnapshot) -> Iterator[Fi
             remedy=remedy(keep, advice="or the same with --yield: the others' version counts")
             if quarantined
             else _unblock_remedy(policy, cluster, member, snapshot),
-            caused_by=() if quarantined else (cluster_ref(cluster),),
+            caused_by=()
+            if quarantined
+            else (*write_causes(cluster, member.message, snapshot), cluster_ref(cluster)),
         )
     for lost in policy.overruled:
         yield Finding(

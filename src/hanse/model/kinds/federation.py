@@ -150,8 +150,8 @@ class MemberState(Value, frozen=True, kw_only=True):
     reason: Annotated[
         str,
         Schema(
-            "Why it is not reachable, where another `hanse join` mends it: CredentialsRejected or "
-            "CertificateUntrusted.",
+            "Why it is not reachable, where another `hanse join` mends it: CredentialsRejected, "
+            "CertificateUntrusted or AgentForbidden.",
             max_length=64,
         ),
     ] = ""
