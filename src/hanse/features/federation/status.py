@@ -327,7 +327,10 @@ def _reachable_condition(
 
 
 def _refusal(cluster: ClusterId, snapshot: Snapshot) -> str:
-    """The status reason if a member rejects our credentials, lacks trust, or forbids us; else empty."""
+    """The status reason if a member rejects our credentials or forbids us, or we distrust it.
+
+    The last by its certificate; else empty.
+    """
     state = snapshot.fact(ClusterState, cluster)
     if state is None:
         return ""
