@@ -223,7 +223,10 @@ class SharedNameServer:
     """Keeps the views of all networks up to date from informers of its own."""
 
     def __init__(self, views: NetworkViews, informers: ClusterInformers, clock: Clock) -> None:
-        """Become the change handler of the informers; nothing is served yet."""
+        """Become the change handler of the informers, to keep `views` up to date once it runs.
+
+        It is no server itself: `running` is given the one that serves the views.
+        """
         self._views = views
         self._informers = informers
         self._leases = LeaseTracker(informers, clock)

@@ -102,10 +102,11 @@ async def _is_member(broker: Client, place: MemberPlace) -> bool:
 async def _leave(broker: Client, member: Client, request: BrokerLeave, *, dry_run: bool) -> None:
     """Set the record's phase to Leaving and wait for the agent to withdraw; then delete the rest.
 
-    That is what it still has on the broker, its account and rights there, and the broker's Secret
-    in the cluster, unless it has joined elsewhere. The record stays. A dry run only prints. Raises
-    `InputError` if the record is missing or another cluster's, and `CommandFailed` if the agent
-    does not withdraw, or something is left.
+    It does not wait for one that has left already, or never had an agent: that is set to Left.
+    The rest is what it still has on the broker, its account and rights there, and the broker's
+    Secret in the cluster, unless it has joined elsewhere. The record stays. A dry run only prints.
+    Raises `InputError` if the record is missing or another cluster's, and `CommandFailed` if the
+    agent does not withdraw, or something is left.
     """
     place = request.place
     record = await _checked_record(broker, member, request)

@@ -232,7 +232,11 @@ class Compiler:
             del self._contenders[name]
 
     def _add_to_parents(self, name: bytes) -> None:
-        """Count a new name in its parents; parents that did not exist become empty nodes."""
+        """Count a new name as a direct child of its parent; no effect if it had children before.
+
+        A parent that did not exist becomes an empty node, and is counted in its own parent, and so
+        on up to a name that existed, or the apex.
+        """
         children, owners, zones = self._children, self._owners, self.zones
         known = name in children
         while not known and name not in zones:

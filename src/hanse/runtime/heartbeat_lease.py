@@ -185,9 +185,10 @@ class HeartbeatLease:
         return await self._client.patch(Lease, self._cluster, self._namespace, change)
 
     async def _repair_in_time(self, restored: bool) -> None:
-        """Call `repair` before a renewal, for at most a third of the Lease's duration.
+        """Await `repair` for at most a third of the Lease's duration; then the renewal goes on.
 
-        After a restore RESTORED_LIMIT longer: others see that the Lease went back, and wait for us.
+        If the Lease's server was restored, RESTORED_LIMIT longer: others see that the Lease went
+        back, and wait for us. Errors of `repair` are raised.
         """
         limit = self._duration() / RENEWALS_PER_DURATION
         with suppress(TimeoutError):

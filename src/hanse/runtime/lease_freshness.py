@@ -18,6 +18,10 @@ class LeaseFreshnessTracker:
     """
 
     def __init__(self, informers: ClusterInformers, names: frozenset[str]) -> None:
+        """Track Leases of these names, by the changes that the caller passes to `on_change`.
+
+        It subscribes to nothing; `informers` is only where the facts are put.
+        """
         self._informers = informers
         self._names = names
         self._timers: dict[_Key, asyncio.TimerHandle] = {}

@@ -227,7 +227,10 @@ def provider(context: click.Context, listen: str, pool: str, file: Path | None) 
 
 
 def _print_matrix(matrix: "ReachabilityMatrix") -> None:
-    """Print which network reaches which, columns by number, and a legend."""
+    """Print a row per network: whether it reaches all, some or no pods of each, by policies.
+
+    Columns have the numbers of the rows; the legend explains the symbols.
+    """
     from hanse.cli.tables import table
 
     numbers = [str(at) for at, _ in enumerate(matrix.names, 1)]

@@ -225,9 +225,9 @@ def read_ledger_pages(snapshot: Snapshot) -> LedgerPages:
 def read_record(
     key: Key, member: ClusterId, ledgers: LedgerPages, snapshot: Snapshot
 ) -> PolicyRecord | UnreadableRecord | MissingRecord:
-    """A member's record of a policy.
+    """A member's record of a policy, as last seen; unreadable if its schema is newer than ours.
 
-    Missing, too, if its ledger is from another stay or cluster.
+    Missing if there is none, it does not decode, or its ledger is from another stay or cluster.
     """
     if member in ledgers.pages and not ledgers.has_joined(member, snapshot):
         return MissingRecord()

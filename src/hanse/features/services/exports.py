@@ -201,7 +201,10 @@ def _export_state(
 
 
 def _unpublished_slice(record: ExportRecord, now: datetime) -> EndpointSlice:
-    """A slice without endpoints, created now, for an export of which none is published yet."""
+    """A stand-in for the slice that an export will have, to bound its age; it is never written.
+
+    Created now, and with the time that the record states: what a first publication would prove.
+    """
     stated = {EXPORTED_AT: record.exported_at.isoformat()}
     return EndpointSlice(
         metadata=Meta(name="", annotations=stated, creation_timestamp=now), address_type="IPv4"

@@ -91,7 +91,11 @@ def plan_local(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
 
 
 def _plan_departed(key: Key, snapshot: Snapshot, broker_namespace: str) -> Plan:
-    """Release the set's objects if this cluster is leaving or has left; else nothing."""
+    """Let the set's objects run on without our owner label if we are leaving or left the broker.
+
+    That is by the agent's own facts; budgets are deleted, and our report once all is released.
+    Else an empty plan, by which objects stay as long as no broker is connected.
+    """
     broker = departed_broker(snapshot)
     if broker is None:
         return Plan()
