@@ -181,3 +181,20 @@ async def test_a_wait_shorter_than_the_clock_resolution_still_ends() -> None:
         await asyncio.sleep(0)
 
     assert [turn.item for turn in await asyncio.gather(*tasks)] == [item("a")] * 3
+
+
+async def test_a_held_key_is_waited_for_until_it_was_processed_again() -> None:
+    keys = queue()
+    keys.add(item("a"))
+    taken = await keys.take()
+    keys.hold(taken.item)
+    keys.done(taken.item)
+    waiting = asyncio.create_task(keys.wait_for_due())
+    await asyncio.sleep(5)
+    assert not waiting.done()
+
+    keys.add(item("a"))
+    keys.done((await keys.take()).item)
+
+    await asyncio.wait_for(waiting, 1)
+    assert keys.is_settled

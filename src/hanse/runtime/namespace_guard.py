@@ -134,6 +134,7 @@ class NamespaceGuard:
         known = held.get(dequeued.item)
         if known is None or not known.deletion_seen:
             held[dequeued.item] = dequeued
+        self._queue.hold(dequeued.item)
         if place not in self._asked:
             self._asked[place] = self._doubts.pop(place, {})
             start(self._read(place), f"read namespace {place[1]}")

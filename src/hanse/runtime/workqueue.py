@@ -62,6 +62,8 @@ class WorkQueue:
         """Keys that were added while they were processed."""
         self._deletions: set[Item] = set()
         self._deferred: set[Item] = set()
+        self._held: set[Item] = set()
+        """Keys that are not done before they are added and processed once more."""
         self._awaited: list[tuple[set[Item], asyncio.Event]] = []
         """The keys that callers of `wait_for_due` still wait for."""
         self._order = count()
@@ -84,8 +86,8 @@ class WorkQueue:
 
     @property
     def is_idle(self) -> bool:
-        """Whether no key is processed or ready."""
-        return not self._processing and not any(self._ready)
+        """Whether no key is processed, held or ready."""
+        return not self._processing and not self._held and not any(self._ready)
 
     def add(
         self, item: Item, priority: Priority = Priority.FRESH, *, deletion_seen: bool = False
@@ -94,6 +96,7 @@ class WorkQueue:
 
         `deletion_seen` is returned with the key when it is taken.
         """
+        self._held.discard(item)
         if deletion_seen:
             self._deletions.add(item)
         if item in self._processing:
@@ -116,6 +119,10 @@ class WorkQueue:
         else:
             self._deferred.add(item)
 
+    def hold(self, item: Item) -> None:
+        """Let a key in processing count as due until it is added again, which the caller will."""
+        self._held.add(item)
+
     def is_processing(self, item: Item) -> bool:
         """Whether a key was taken and is not done."""
         return item in self._processing
@@ -137,11 +144,13 @@ class WorkQueue:
     def done(self, item: Item) -> None:
         """End the processing of a key; a dirty one is added again.
 
-        Else those who wait for keys to be processed are told.
+        Else those who wait for keys to be processed are told, unless it is held.
         """
         self._processing.discard(item)
         if item in self._dirty:
             self.add(item, self._dirty.pop(item))
+            return
+        if item in self._held:
             return
         for due, processed in self._awaited:
             due.discard(item)
@@ -156,6 +165,7 @@ class WorkQueue:
         soon = self._time() + COALESCE_DEFERRED
         scheduled = {item for item, (due, _) in self._scheduled.items() if due <= soon}
         due = {*self._ready[0], *self._ready[1], *self._dirty, *self._processing, *scheduled}
+        due |= self._held
         if due:
             waiter = (due, asyncio.Event())
             self._awaited.append(waiter)
@@ -173,6 +183,7 @@ class WorkQueue:
         self._dirty.clear()
         self._deletions.clear()
         self._deferred.clear()
+        self._held.clear()
         for ready in self._ready:
             ready.clear()
 
